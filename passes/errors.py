@@ -1,0 +1,35 @@
+"""The errors that opshift raises on purpose; anything else is a fault of its own."""
+
+from __future__ import annotations
+
+from opshift.passes.outcome import Refusal, Report
+
+
+class OpshiftError(Exception):
+    """Base of all errors that opshift raises on purpose; its text is one paragraph for people."""
+
+
+class InvalidModelError(OpshiftError):
+    """The input is missing, unreadable, not ONNX, against the specification, or unsafe to open."""
+
+
+class UsageError(OpshiftError):
+    """The request itself makes no sense: an unknown operator, an opset that does not exist."""
+
+
+class UnsupportedError(OpshiftError):
+    """The model is valid and cannot be taken to the target; `refusals` names every node in the way."""
+
+    def __init__(self, refusals: tuple[Refusal, ...]) -> None:
+        """Keep the refusals; the text is one line each."""
+        self.refusals = refusals
+        super().__init__("\n".join(str(refusal) for refusal in refusals))
+
+
+class VerificationError(OpshiftError):
+    """The rewritten model was not shown to be equal; nothing is written. `report` has the counterexample."""
+
+    def __init__(self, message: str, report: Report) -> None:
+        """Keep the report beside the message."""
+        self.report = report
+        super().__init__(message)

@@ -1,0 +1,162 @@
+"""What a conversion comes to: frozen data that prints, compares and turns into JSON.
+
+A `Plan` says what would happen to each node, a `Refusal` why something cannot, a `Report` what was shown to be equal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+
+class Code(enum.StrEnum):
+    """Why a node, or a model, cannot be taken to the target. The set is closed."""
+
+    OPSET_TOO_OLD = "opset-too-old"
+    """The model's or the target's opset is below 7, the oldest that opshift speaks."""
+    UNKNOWN_OPERATOR = "unknown-operator"
+    """The operator differs between the two opsets, and nobody has reviewed that difference."""
+    ABSENT_OPERATOR = "absent-operator"
+    """The target opset does not have the operator, and no lowering is known."""
+    NO_LOWERING = "no-lowering"
+    """Lowerings are known, none applies here; the reason names the nearest one."""
+    TYPE = "type"
+    """The target's version of the operator does not take these element types."""
+    MISSING_FACT = "missing-fact"
+    """A lowering would apply if a rank, a dimension, a type or a constant were known."""
+    NARROWING = "narrowing"
+    """The only lowerings that apply hold for fewer inputs; `--allow` accepts that."""
+    FUNCTION = "function"
+    """A model-local function cannot be converted."""
+    IR_VERSION = "ir-version"
+    """The requested ir_version cannot hold what the model needs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """Why one node cannot be converted: what, where, why, and what would help.
+
+    `node` is the path of the node in the model, such as `main/hot` or `main/if_0.then_branch/hot`;
+    `operator` reads `Hardmax-13`, or is empty where the whole model is meant.
+    """
+
+    code: Code
+    node: str
+    operator: str
+    reason: str
+    hint: str
+
+    def __str__(self) -> str:
+        """One paragraph for people."""
+        what = f"{self.operator} at {self.node}" if self.operator else self.node
+        return f"{what}: {self.reason}" + (f" {self.hint}" if self.hint else "")
+
+
+class Action(enum.StrEnum):
+    """What happens to a node."""
+
+    KEEP = "keep"
+    RESTAMP = "restamp"
+    LOWER = "lower"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What happens to one node.
+
+    `operator` and `since_version` are the node's own; `why` says what is wrong with it on the target (empty for KEEP);
+    `lowerings` names what replaced it, outermost first, and `becomes` lists the operators written, in order.
+    """
+
+    action: Action
+    node: str
+    operator: str
+    since_version: int
+    why: str = ""
+    lowerings: tuple[str, ...] = ()
+    becomes: tuple[str, ...] = ()
+    narrows: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What `convert` would do to a model; `steps` leaves out the nodes that are kept as they are."""
+
+    source_opset: int
+    target_opset: int
+    target: str
+    decompose: tuple[str, ...]
+    kept: int
+    steps: tuple[Step, ...]
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def possible(self) -> bool:
+        """Whether nothing stands in the way."""
+        return not self.refusals
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether the model is on the target already."""
+        return self.possible and not self.steps and self.source_opset == self.target_opset
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts, lists, strings and numbers."""
+        return {"possible": self.possible, "nothing_to_do": self.nothing_to_do, **dataclasses.asdict(self)}
+
+
+class Verdict(enum.StrEnum):
+    """What a comparison showed."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNCHECKED = "unchecked"
+
+
+@dataclasses.dataclass(frozen=True)
+class Counterexample:
+    """An input on which the two differ: each value is a nested list, small enough to read."""
+
+    inputs: dict[str, Any]
+    output: str
+    expected: Any
+    actual: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One comparison: of a lowered node against its replacement, or of the whole models (`node` empty).
+
+    `judge` is what computed the expected values: `onnxruntime 1.31.1` or `numpy oracle`; `inputs` counts the inputs tried.
+    """
+
+    node: str
+    operator: str
+    verdict: Verdict
+    reason: str
+    judge: str
+    inputs: int
+    counterexample: Counterexample | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What verification showed, node by node and as a whole, with the versions of what judged."""
+
+    nodes: tuple[Check, ...]
+    whole: Check
+    seed: int
+    versions: dict[str, str]
+
+    @property
+    def verdict(self) -> Verdict:
+        """DIFFERENT if anything differed, EQUAL if everything was equal, else UNCHECKED."""
+        verdicts = {check.verdict for check in (*self.nodes, self.whole)}
+        if Verdict.DIFFERENT in verdicts:
+            return Verdict.DIFFERENT
+        return Verdict.UNCHECKED if Verdict.UNCHECKED in verdicts else Verdict.EQUAL
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts, lists, strings and numbers."""
+        return {"verdict": self.verdict, **dataclasses.asdict(self)}
