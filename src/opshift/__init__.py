@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from opshift.passes.convert import Result, convert, plan
-from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
-from opshift.passes.outcome import Plan, Refusal, Report, Step, Verdict
-from opshift.passes.verify import verify
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opshift.passes.convert import Result, convert, plan
+    from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
+    from opshift.passes.outcome import Plan, Refusal, Report, Step, Verdict
+    from opshift.passes.verify import verify
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "convert": ("Result", "convert", "plan"),
+    "errors": ("InvalidModelError", "OpshiftError", "UnsupportedError", "UsageError", "VerificationError"),
+    "outcome": ("Plan", "Refusal", "Report", "Step", "Verdict"),
+    "verify": ("verify",),
+}
 
 __all__ = [
     "InvalidModelError",
@@ -23,3 +36,11 @@ __all__ = [
     "plan",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names on first use: `opshift --help` must not wait for onnx."""
+    for module, names in _HOME.items():
+        if name in names:
+            return getattr(importlib.import_module(f"opshift.passes.{module}"), name)
+    raise AttributeError(f"module 'opshift' has no attribute {name!r}")

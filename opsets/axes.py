@@ -1,0 +1,90 @@
+"""Axes: what most operators share about them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.facts import Dim, Facts, constant
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import Operands
+
+END = 2**31 - 1
+"""`ends` of a slice that goes to the end; Slice-1 asks for INT_MAX."""
+
+
+def resolve(axis: int, rank: int | None) -> int:
+    """Return the axis counted from the front where the rank is known."""
+    return axis if rank is None or axis >= 0 else axis + rank
+
+
+def one_axis(meaning: Any, operands: Operands) -> tuple[Any, Operands]:
+    """Normal form of a meaning with a field `axis` of its first operand."""
+    first = operands[0]
+    return dataclasses.replace(meaning, axis=resolve(meaning.axis, first.rank if first else None)), operands
+
+
+def axes_operand(index: int, growth: Callable[[int], int] = lambda count: 0) -> Callable[[Any, Operands], tuple[Any, Operands]]:
+    """Normal form of a meaning whose operand `index` holds axes of the first; `growth` is what they add to its rank."""
+
+    def normal(meaning: Any, operands: Operands) -> tuple[Any, Operands]:
+        data, axes = operands[0], operands[index]
+        known = None if axes is None else axes.known
+        if axes is None or known is None or data is None or data.rank is None:
+            return meaning, operands
+        resolved = np.where(known < 0, known + data.rank + growth(known.size), known).astype(np.int64)
+        return meaning, (*operands[:index], constant(resolved), *operands[index + 1 :])
+
+    return normal
+
+
+def not_negative(axis: int) -> Reason | None:
+    """Refuse a negative axis where the version's text defines none."""
+    return Reason("no negative axis is defined, and the rank is unknown", missing=True) if axis < 0 else None
+
+
+def axis_not_negative(meaning: Any, operands: Operands) -> Reason | None:
+    """Refuse a negative `axis`."""
+    return not_negative(meaning.axis)
+
+
+def operand_not_negative(index: int) -> Callable[[Any, Operands], Reason | None]:
+    """Refuse negative axes in an operand."""
+
+    def given(meaning: Any, operands: Operands) -> Reason | None:
+        axes = operands[index]
+        if axes is None:
+            return None
+        if axes.known is None:
+            return Reason("the axes are computed at run time", missing=True)
+        return not_negative(int(axes.known.min(initial=0)))
+
+    return given
+
+
+def rank_known(meaning: Any, operands: Operands) -> Reason | None:
+    """Ask for the rank of the first operand."""
+    return None if operands[0] is not None and operands[0].rank is not None else Reason("the rank is unknown", missing=True)
+
+
+def rank_unknown(meaning: Any, operands: Operands) -> Reason | None:
+    """Hold only where the rank of the first operand is unknown."""
+    return Reason("the rank is known") if rank_known(meaning, operands) is None else None
+
+
+def product(dims: tuple[Dim, ...]) -> Dim:
+    """Multiply dimensions: 0 as soon as one is, unknown if more than one factor is not a number."""
+    if 0 in dims:
+        return 0
+    factors = [dim for dim in dims if dim != 1]
+    if len(factors) == 1:
+        return factors[0]
+    return int(np.prod([1, *factors], dtype=object)) if all(isinstance(dim, int) for dim in factors) else None
+
+
+def first(operands: Operands) -> Facts:
+    """Return the first operand, which every operator of a row or a reduction has."""
+    return operands[0] or Facts()

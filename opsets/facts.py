@@ -1,0 +1,146 @@
+"""What is known of a value: element type, dimensions, elements. Unknown is a value, not an error."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+Dim = int | str | None
+"""A known dimension, a symbolic one by its name, or an unknown one."""
+
+SMALL = 64 * 1024
+"""Bytes: a constant larger than this is not looked into, and nothing larger is ever folded."""
+
+FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
+UNSIGNED = frozenset({TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64})
+SIGNED = frozenset({TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64})
+INTEGERS = SIGNED | UNSIGNED
+
+
+def type_name(dtype: int) -> str:
+    """Return the element type as people write it: `float`, `int64`, `bfloat16`."""
+    return TensorProto.DataType.Name(dtype).lower()
+
+
+class Tensor:
+    """A constant that compares and hashes by its contents.
+
+    An array of dtype object holds the partly known elements of an integer tensor, each an int, a symbol or None.
+    """
+
+    __slots__ = ("__dict__", "array")
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        """Wrap an array, which nobody changes from then on."""
+        self.array = array
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """A key of dtype, shape and elements."""
+        body = repr(self.array.tolist()).encode() if self.array.dtype == object else self.array.tobytes()
+        return hashlib.blake2b(f"{self.array.dtype}{self.array.shape}".encode() + body, digest_size=16).digest()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by contents."""
+        return isinstance(other, Tensor) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        """Hash by contents."""
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        """Show the array."""
+        return f"Tensor({self.array!r})"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of one value.
+
+    `dtype` is a TensorProto.DataType, `shape` a tuple of dimensions (None: not even the rank is known), `value` the
+    elements where they are constant, wholly or (for integers) partly.
+    """
+
+    dtype: int | None = None
+    shape: tuple[Dim, ...] | None = None
+    value: Tensor | None = None
+
+    @property
+    def rank(self) -> int | None:
+        """The number of dimensions, if known."""
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def known(self) -> np.ndarray[Any, Any] | None:
+        """The elements, if all of them are constant; strings have dtype object."""
+        if self.value is None or (self.value.array.dtype == object and self.dtype != TensorProto.STRING):
+            return None
+        return self.value.array
+
+    @property
+    def size(self) -> int | None:
+        """The number of elements, if known (0 as soon as one dimension is)."""
+        if self.shape is None:
+            return None
+        if 0 in self.shape:
+            return 0
+        return int(np.prod([1, *self.shape])) if all(isinstance(dim, int) for dim in self.shape) else None
+
+    def dim(self, axis: int) -> Dim:
+        """Return one dimension; None where it, or the rank, is unknown."""
+        return None if self.shape is None else self.shape[axis]
+
+
+def constant(array: np.ndarray[Any, Any], dtype: int | None = None) -> Facts:
+    """Return the facts of a constant; `dtype` must be given where numpy has no name for it."""
+    return Facts(dtype or onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape, Tensor(array))
+
+
+def partly(elements: Sequence[Dim] | np.ndarray[Any, Any], dtype: int = TensorProto.INT64) -> Facts:
+    """Return the facts of an integer tensor of which some elements are known."""
+    array = np.array(elements, dtype=object)
+    if all(isinstance(element, int) for element in array.flat):
+        return constant(array.astype(onnx.helper.tensor_dtype_to_np_dtype(dtype)), dtype)
+    return Facts(dtype, array.shape, Tensor(array))
+
+
+def facts_of_type(type_proto: onnx.TypeProto) -> Facts:
+    """Read element type and dimensions off a tensor type; other types give no facts."""
+    if not type_proto.HasField("tensor_type"):
+        return Facts()
+    tensor = type_proto.tensor_type
+    shape: tuple[Dim, ...] | None = None
+    if tensor.HasField("shape"):
+        shape = tuple(
+            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else (dim.dim_param or None)
+            for dim in tensor.shape.dim
+        )
+    return Facts(tensor.elem_type or None, shape)
+
+
+def type_of_facts(facts: Facts) -> onnx.TypeProto:
+    """Return the tensor type that says what the facts say."""
+    return onnx.helper.make_tensor_type_proto(facts.dtype or 0, facts.shape)
+
+
+def facts_of_tensor(tensor: onnx.TensorProto) -> Facts:
+    """Return the facts of an initializer; elements only where they are few and in the file itself."""
+    shape = tuple(tensor.dims)
+    count = int(np.prod([1, *shape], dtype=object))
+    if tensor.data_location == TensorProto.EXTERNAL or count * 8 > SMALL:
+        return Facts(tensor.data_type, shape)
+    return Facts(tensor.data_type, shape, Tensor(onnx.numpy_helper.to_array(tensor)))
+
+
+def tensor_of(array: np.ndarray[Any, Any], dtype: int, name: str) -> onnx.TensorProto:
+    """Return a TensorProto of these elements."""
+    if dtype == TensorProto.STRING:
+        return onnx.helper.make_tensor(name, dtype, array.shape, [str(item).encode() for item in array.flat])
+    return onnx.numpy_helper.from_array(np.asarray(array), name)

@@ -1,0 +1,91 @@
+"""Which operators the installed onnxruntime can run, asked of its own kernel table."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from opshift.opsets.facts import type_name
+from opshift.opsets.operator import Node
+from opshift.opsets.schema import Schema
+
+OPEN_END = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of the CPU provider: the operator versions and the element types it is for."""
+
+    start: int
+    end: int
+    types: Mapping[str, frozenset[str]]
+
+    def serves(self, since_version: int) -> bool:
+        """Whether onnxruntime picks it for this version: an open end serves only the version it starts at."""
+        return self.start == since_version or (self.end != OPEN_END and self.start <= since_version <= self.end)
+
+
+@functools.cache
+def _kernels() -> Mapping[str, tuple[Kernel, ...]]:
+    from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+    found: dict[str, list[Kernel]] = {}
+    for item in native.get_all_opkernel_def():
+        if item.domain == "" and item.provider == "CPUExecutionProvider":
+            types = {variable: frozenset(names) for variable, names in item.type_constraints.items()}
+            found.setdefault(item.op_name, []).append(Kernel(*item.version_range, types))
+    return {name: tuple(kernels) for name, kernels in found.items()}
+
+
+@functools.cache
+def newest_opset() -> int | None:
+    """Return the newest opset that the installed onnxruntime loads; None where there is no onnxruntime."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
+    from onnx import TensorProto, helper
+
+    # 1.31.1 has kernels for opset 27 and loads 26: only a session tells. The model is one node, 1 ms.
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Not", ["x"], ["y"])], "g", [value("x", TensorProto.BOOL, [1])], [value("y", TensorProto.BOOL, [1])]
+    )
+    from opshift.opsets.schema import NEWEST
+
+    for opset in range(NEWEST, 0, -1):
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+        try:
+            onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        except Exception:
+            continue
+        return opset
+    return None
+
+
+def _carried(dtype: int) -> frozenset[str]:
+    """The kernel types that serve an element type: onnxruntime casts float16 to float where it has no kernel for it."""
+    name = f"tensor({type_name(dtype)})"
+    return frozenset({name, "tensor(float)"}) if name == "tensor(float16)" else frozenset({name})
+
+
+def has_kernel(node: Node, schema: Schema) -> bool:
+    """Whether onnxruntime runs this node; False where an element type is unknown and the kernels ask for certain ones."""
+    if schema.raw.has_function or schema.raw.has_context_dependent_function or node.name == "Constant":
+        return True
+    bound: dict[str, int | None] = {}
+    for index, facts in enumerate(node.inputs):
+        parameter = schema.input(index)
+        if facts is not None and parameter is not None:
+            bound[parameter.type_variable] = facts.dtype
+    return any(
+        kernel.serves(node.since_version)
+        and all(
+            variable not in bound or (bound[variable] is not None and not _carried(bound[variable] or 0).isdisjoint(types))
+            for variable, types in kernel.types.items()
+        )
+        for kernel in _kernels().get(node.name, ())
+    )

@@ -1,0 +1,7 @@
+"""Abs: the absolute value."""
+
+import numpy as np
+
+from opshift.opsets.plain import plain
+
+OPERATOR = plain("Abs", (6, 13), ("X",), np.abs)

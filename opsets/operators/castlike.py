@@ -1,0 +1,47 @@
+"""CastLike: the element type of another tensor. Since version 15."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class CastLike:
+    """How values that the type cannot hold are treated."""
+
+    saturate: int = 1
+    round_mode: str = "up"
+
+
+def oracle(meaning: CastLike, data: np.ndarray[Any, Any], like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """CastLike-15: "converted to the same data type elements as the second one"."""
+    return data.astype(like.dtype)
+
+
+def _typed(meaning: CastLike, operands: Operands) -> Reason | None:
+    if meaning != CastLike():
+        return Reason("it does not saturate, or rounds another way")
+    known = operands[1] is not None and operands[1].dtype is not None
+    return None if known else Reason("the type of the second input is unknown", missing=True)
+
+
+@lowering(13, given=_typed, bind=lambda meaning, operands: {"to": operands[1].dtype if operands[1] else None})
+def cast(data, like, to: int):  # type: ignore[no-untyped-def]
+    """Cast to the type, which is known."""
+    return op.Cast(data, to=to)
+
+
+OPERATOR = Operator(
+    name="CastLike",
+    meaning=CastLike,
+    versions=tuple(Version(since) for since in (15, 19, 21, 23, 24, 25, 28)),
+    operands=("input", "target_type"),
+    oracle=oracle,
+    lowerings=(cast,),
+)

@@ -1,0 +1,35 @@
+"""Concat: tensors one after the other along an axis. Negative axes since 11."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import axis_not_negative, one_axis
+from opshift.opsets.operator import Operator, Version
+
+
+@dataclass(frozen=True)
+class Concat:
+    """The axis along which tensors are joined."""
+
+    axis: int = 0
+
+
+def oracle(meaning: Concat, *inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Concat-13: "All input tensors must have the same shape, except for the dimension size of the axis to concatenate on"."""
+    return np.concatenate(inputs, axis=meaning.axis)
+
+
+OPERATOR = Operator(
+    name="Concat",
+    meaning=Concat,
+    versions=(Version(4, given=axis_not_negative), Version(11), Version(13)),
+    operands=(),
+    oracle=oracle,
+    normal=one_axis,
+    variadic=True,
+    moves_data=True,
+)

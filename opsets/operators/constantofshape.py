@@ -1,0 +1,56 @@
+"""ConstantOfShape: a tensor of one value. Since version 9."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.facts import Dim, Tensor
+from opshift.opsets.lowering import lowering, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class ConstantOfShape:
+    """The value, a tensor of one element; None is zero in float."""
+
+    value: Tensor | None = None
+
+
+def _array(meaning: ConstantOfShape) -> np.ndarray[Any, Any]:
+    return np.zeros(1, dtype=np.float32) if meaning.value is None else meaning.value.array.reshape(1)
+
+
+def oracle(meaning: ConstantOfShape, shape: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """ConstantOfShape-9: "Generate a tensor with given value and shape"; an empty shape gives a scalar."""
+    return np.broadcast_to(_array(meaning).reshape(()), tuple(shape.tolist()))
+
+
+def shape(meaning: ConstantOfShape, operands: Operands) -> tuple[Dim, ...] | None:
+    """The dimensions asked for, as far as they are known."""
+    facts = operands[0]
+    return None if facts is None or facts.value is None else tuple(facts.value.array.tolist())
+
+
+def _value(meaning: ConstantOfShape, operands: Operands) -> Mapping[str, Any]:
+    return {"value": Tensor(_array(meaning))}
+
+
+@lowering(13, bind=_value)
+def expanded(shape, value: Sequence[int]):  # type: ignore[no-untyped-def]
+    """Expand the value."""
+    return op.Expand(value, shape)
+
+
+OPERATOR = Operator(
+    name="ConstantOfShape",
+    meaning=ConstantOfShape,
+    versions=tuple(Version(since) for since in (9, 20, 21, 23, 24, 25)),
+    operands=("input",),
+    oracle=oracle,
+    shape=shape,
+    lowerings=(expanded,),
+)

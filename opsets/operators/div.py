@@ -1,0 +1,20 @@
+"""Div: the quotient of two tensors, broadcast; of integers, rounded towards zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.plain import plain
+
+
+def _quotient(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
+    if not np.issubdtype(a.dtype, np.integer):
+        return np.divide(a, b)
+    # Div-14: "For integer inputs, the result is computed using truncating division (rounding toward zero)".
+    floor = np.floor_divide(a, b)
+    return floor + ((floor < 0) & (floor * b != a))
+
+
+OPERATOR = plain("Div", (7, 13, 14), ("A", "B"), _quotient)

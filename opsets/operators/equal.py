@@ -1,0 +1,58 @@
+"""Equal: which elements of two tensors are equal; Equal-7 takes bool, int32 and int64 only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.axes import first
+from opshift.opsets.facts import FLOATS
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands
+from opshift.opsets.plain import Plain, plain
+
+# Each value has its own in the type it is cast to; uint64 becomes int64 by its bits.
+_CARRIERS = {
+    TensorProto.INT8: TensorProto.INT32,
+    TensorProto.INT16: TensorProto.INT32,
+    TensorProto.UINT8: TensorProto.INT32,
+    TensorProto.UINT16: TensorProto.INT32,
+    TensorProto.UINT32: TensorProto.INT64,
+    TensorProto.UINT64: TensorProto.INT64,
+    TensorProto.BFLOAT16: TensorProto.FLOAT,
+    TensorProto.FLOAT16: TensorProto.FLOAT,
+}
+
+
+def _carried(meaning: Plain, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return None if dtype in _CARRIERS else Reason("no other type is needed, or none can hold the values")
+
+
+@lowering(13, given=_carried, bind=lambda meaning, operands: {"to": _CARRIERS[first(operands).dtype or 0]})
+def carried(a, b, to: int):  # type: ignore[no-untyped-def]
+    """Compare in a type that holds all values."""
+    return op.Equal(op.Cast(a, to=to), op.Cast(b, to=to))
+
+
+def _floats(meaning: Plain, operands: Operands) -> Reason | None:
+    return None if first(operands).dtype in FLOATS else Reason("the inputs are not known to be floats")
+
+
+@lowering(9, given=_floats)
+def by_order(a, b):  # type: ignore[no-untyped-def]
+    """Ask whether neither is less, and neither is NaN (a NaN is neither below 1 nor above -1)."""
+    same = op.Not(op.Or(op.Less(a, b), op.Greater(a, b)))
+    numbers = op.And(op.Or(op.Less(a, 1.0), op.Greater(a, -1.0)), op.Or(op.Less(b, 1.0), op.Greater(b, -1.0)))
+    return op.And(same, numbers)
+
+
+def _equal(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
+    return np.equal(a, b).astype(bool)
+
+
+OPERATOR = plain("Equal", (7, 11, 13, 19), ("A", "B"), _equal, (carried, by_order))

@@ -1,0 +1,42 @@
+"""Expand: broadcast a tensor to a shape. Since version 8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import first
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands
+from opshift.opsets.plain import Plain, plain
+
+
+def _one_element(meaning: Plain, operands: Operands) -> Reason | None:
+    if first(operands).size != 1:
+        return Reason("the input is not known to have one element", missing=True)
+    if operands[1] is None or not operands[1].shape or not isinstance(operands[1].shape[0], int):
+        return Reason("the length of the shape is unknown", missing=True)
+    if (first(operands).rank or 0) > operands[1].shape[0]:
+        return Reason("the input has more axes than the shape")
+    return None
+
+
+def _ones(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
+    shape = operands[1].shape if operands[1] is not None else None
+    length = shape[0] if shape else 0
+    return {"ones": (1,) * length if isinstance(length, int) else ()}
+
+
+@lowering(13, given=_one_element, bind=_ones)
+def tiled(x, shape, ones: Sequence[int]):  # type: ignore[no-untyped-def]
+    """Repeat the one element."""
+    return op.Tile(op.Reshape(x, ones), shape)
+
+
+def _broadcast(x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> Any:
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist())))
+
+
+OPERATOR = plain("Expand", (8, 13), ("input", "shape"), _broadcast, (tiled,))

@@ -1,0 +1,80 @@
+"""Gather: entries of a tensor along one axis by their indices; negative indices are defined since 11."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import END, axis_not_negative, one_axis
+from opshift.opsets.facts import Facts, constant
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class Gather:
+    """The axis along which entries are taken."""
+
+    axis: int = 0
+
+
+def oracle(meaning: Gather, data: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Gather-11: "index values are expected to be within bounds [-s, s-1] along axis of size s"."""
+    return np.take(data, indices.astype(np.int64), axis=meaning.axis)
+
+
+def normal(meaning: Gather, operands: Operands) -> tuple[Gather, Operands]:
+    """Count the axis, and constant indices, from the front where rank and dimension are known."""
+    meaning, _ = one_axis(meaning, operands)
+    data, indices = operands
+    dim = data.dim(meaning.axis) if data is not None and data.rank else None
+    known = indices.known if indices else None
+    if known is None or not isinstance(dim, int) or known.min(initial=0) >= 0:
+        return meaning, operands
+    return meaning, (data, constant(np.where(known < 0, known + dim, known).astype(known.dtype)))
+
+
+def _indices_from_front(meaning: Gather, operands: Operands) -> Reason | None:
+    if reason := axis_not_negative(meaning, operands):
+        return reason
+    known = (operands[1] or Facts()).known
+    if known is None or known.min(initial=0) < 0:
+        return Reason("no negative index is defined, and there may be one", missing=True)
+    return None
+
+
+def _bound(meaning: Gather, operands: Operands) -> Mapping[str, Any]:
+    return {
+        "axis": meaning.axis,
+        "start": (meaning.axis,),
+        "end": (meaning.axis + 1 or END,),
+        "like": (operands[1] or Facts()).dtype,
+    }
+
+
+def _guardable(meaning: Gather, operands: Operands) -> Reason | None:
+    typed = operands[1] is not None and operands[1].dtype is not None
+    return axis_not_negative(meaning, operands) if typed else Reason("the type of the indices is unknown", missing=True)
+
+
+@lowering(10, given=_guardable, bind=_bound)
+def guarded(data, indices, axis: int, start: Sequence[int], end: Sequence[int], like: int):  # type: ignore[no-untyped-def]
+    """Add the length of the axis to negative indices."""
+    length = op.Cast(op.Squeeze(op.Slice(op.Shape(data), start, end), axes=[0]), to=like)
+    below = op.Cast(op.Less(op.Cast(indices, to=11), 0.0), to=like)
+    return op.Gather(data, indices + length * below, axis=axis)
+
+
+OPERATOR = Operator(
+    name="Gather",
+    meaning=Gather,
+    versions=(Version(1, given=_indices_from_front), Version(11), Version(13)),
+    operands=("data", "indices"),
+    oracle=oracle,
+    normal=normal,
+    moves_data=True,
+    lowerings=(guarded,),
+)

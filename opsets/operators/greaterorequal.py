@@ -1,0 +1,15 @@
+"""GreaterOrEqual: Greater or Equal. Since version 12."""
+
+import numpy as np
+
+from opshift.opsets.lowering import lowering, op
+from opshift.opsets.plain import plain
+
+
+@lowering(13)
+def either(a, b):  # type: ignore[no-untyped-def]
+    """Ask for greater, and for equal."""
+    return op.Or(op.Greater(a, b), op.Equal(a, b))
+
+
+OPERATOR = plain("GreaterOrEqual", (12, 16), ("A", "B"), np.greater_equal, (either,))

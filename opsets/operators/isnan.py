@@ -1,0 +1,15 @@
+"""IsNaN: which elements are not a number; below 9 by comparisons, all of which NaN fails."""
+
+import numpy as np
+
+from opshift.opsets.lowering import lowering, op
+from opshift.opsets.plain import plain
+
+
+@lowering(9)
+def by_comparison(x):  # type: ignore[no-untyped-def]
+    """Ask whether the element is neither below 1 nor above -1."""
+    return op.Not(op.Or(op.Less(x, 1.0), op.Greater(x, -1.0)))
+
+
+OPERATOR = plain("IsNaN", (9, 13, 20), ("X",), np.isnan, (by_comparison,))

@@ -1,0 +1,57 @@
+"""Less: whether elements of one tensor are below those of another; Less-7 takes floats only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.axes import first
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands
+from opshift.opsets.plain import Plain, plain
+
+# Wider types that keep the order and tell apart what was apart.
+ORDERED: Mapping[int, int] = {
+    TensorProto.INT8: TensorProto.DOUBLE,
+    TensorProto.INT16: TensorProto.DOUBLE,
+    TensorProto.INT32: TensorProto.DOUBLE,
+    TensorProto.UINT8: TensorProto.DOUBLE,
+    TensorProto.UINT16: TensorProto.DOUBLE,
+    TensorProto.UINT32: TensorProto.DOUBLE,
+    TensorProto.BFLOAT16: TensorProto.FLOAT,
+    TensorProto.FLOAT16: TensorProto.FLOAT,
+}
+
+
+def ordered(meaning: Plain, operands: Operands) -> Reason | None:
+    """Hold where a wider type keeps the order."""
+    dtype = first(operands).dtype
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return None if dtype in ORDERED else Reason("no wider type is needed, or none keeps the order")
+
+
+@lowering(9, given=ordered, bind=lambda meaning, operands: {"to": ORDERED[first(operands).dtype or 0]})
+def widened(a, b, to: int):  # type: ignore[no-untyped-def]
+    """Compare in a wider type."""
+    return op.Less(op.Cast(a, to=to), op.Cast(b, to=to))
+
+
+def _wide(meaning: Plain, operands: Operands) -> Reason | None:
+    return None if first(operands).dtype == TensorProto.INT64 else Reason("the inputs are not int64")
+
+
+@lowering(13, given=_wide)
+def by_halves(a, b):  # type: ignore[no-untyped-def]
+    """Compare int64 by the upper halves, then by the lower ones, each exact as a double."""
+    upper_a = op.Div(a, 4294967296)
+    upper_b = op.Div(b, 4294967296)
+    lower_a = op.Cast(op.Sub(a, op.Mul(upper_a, 4294967296)), to=11)
+    lower_b = op.Cast(op.Sub(b, op.Mul(upper_b, 4294967296)), to=11)
+    below = op.Less(op.Cast(upper_a, to=11), op.Cast(upper_b, to=11))
+    return op.Or(below, op.And(op.Equal(upper_a, upper_b), op.Less(lower_a, lower_b)))
+
+
+OPERATOR = plain("Less", (7, 9, 13), ("A", "B"), np.less, (widened, by_halves))

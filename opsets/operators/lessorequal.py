@@ -1,0 +1,15 @@
+"""LessOrEqual: Less or Equal. Since version 12."""
+
+import numpy as np
+
+from opshift.opsets.lowering import lowering, op
+from opshift.opsets.plain import plain
+
+
+@lowering(13)
+def either(a, b):  # type: ignore[no-untyped-def]
+    """Ask for less, and for equal."""
+    return op.Or(op.Less(a, b), op.Equal(a, b))
+
+
+OPERATOR = plain("LessOrEqual", (12, 16), ("A", "B"), np.less_equal, (either,))

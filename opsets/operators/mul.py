@@ -1,0 +1,7 @@
+"""Mul: the product of two tensors, broadcast."""
+
+import numpy as np
+
+from opshift.opsets.plain import plain
+
+OPERATOR = plain("Mul", (7, 13, 14), ("A", "B"), np.multiply)

@@ -1,0 +1,7 @@
+"""Neg: the negative value."""
+
+import numpy as np
+
+from opshift.opsets.plain import plain
+
+OPERATOR = plain("Neg", (6, 13), ("X",), np.negative)

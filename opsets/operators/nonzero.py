@@ -1,0 +1,7 @@
+"""NonZero: the indices of the elements that are not zero, in row-major order."""
+
+import numpy as np
+
+from opshift.opsets.plain import plain
+
+OPERATOR = plain("NonZero", (9, 13), ("X",), lambda x: np.array(np.nonzero(x), dtype=np.int64), weight=3.0)

@@ -1,0 +1,333 @@
+"""OneHot: `on` where an index points, `off` elsewhere, along a new axis. Versions 9, 11 and 28."""
+
+from __future__ import annotations
+
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.axes import END, first, resolve
+from opshift.opsets.facts import FLOATS, INTEGERS, SIGNED, UNSIGNED, Facts
+from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """Where the new axis goes, and what indices mean that are negative or not whole.
+
+    `negative` is `wrap` (from -depth on they count from the back), `off` (they point nowhere) or `absent` (there are
+    none). `fraction` is `truncate` (indices are cast to int64) or `off` (what is not whole points nowhere).
+    """
+
+    axis: int = -1
+    negative: str = "wrap"
+    fraction: str = "truncate"
+
+
+def _runtime(attributes: Mapping[str, Any]) -> OneHot:
+    # onnxruntime 1.31.1 wraps negative indices at version 9 too, and compares floats without casting them.
+    return OneHot(attributes["axis"], "wrap", "off")
+
+
+def _spec_9(attributes: Mapping[str, Any]) -> OneHot:
+    # OneHot-9: "Any entries in the 'indices' input tensor with values outside the range [0, depth)" are all off.
+    return OneHot(attributes["axis"], "off", "truncate")
+
+
+def _spec_11(attributes: Mapping[str, Any]) -> OneHot:
+    # OneHot-11: the range is [-depth, depth-1]; "of non-integer type, the values will be casted to int64 before use".
+    return OneHot(attributes["axis"], "wrap", "truncate")
+
+
+def normal(what: OneHot, operands: Operands) -> tuple[OneHot, Operands]:
+    """Count the axis from the front where the rank is known; drop what the index type rules out."""
+    indices = first(operands)
+    axis = resolve(what.axis, None if indices.rank is None else indices.rank + 1)
+    negative = "absent" if indices.dtype in UNSIGNED else what.negative
+    fraction = "truncate" if indices.dtype in INTEGERS else what.fraction
+    return OneHot(axis, negative, fraction), operands
+
+
+def _write(what: OneHot, operands: Operands) -> Mapping[str, Any] | Reason:
+    return Reason("negative indices would wrap") if what.negative == "off" else {"axis": what.axis}
+
+
+def _write_9(what: OneHot, operands: Operands) -> Mapping[str, Any] | Reason:
+    if what.negative != "absent":
+        return Reason("no negative index is defined")
+    # OneHot-9 speaks of one negative axis only: "axis=-1 means ... the innermost/last dimension".
+    return {"axis": what.axis} if what.axis >= -1 else Reason("no axis below -1 is defined, and the rank is unknown", missing=True)
+
+
+def oracle(what: OneHot, indices: np.ndarray[Any, Any], depth: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """OneHot-11: "Any entries ... outside the range [-depth, depth-1] will result in ... all 'off_value' values"."""
+    count = int(np.asarray(depth).reshape(-1)[0])
+    exact: list[Any] = [_index(item, count, what) for item in np.asarray(indices).reshape(-1).tolist()]
+    hit = np.zeros((len(exact), count), dtype=bool)
+    for row, index in enumerate(exact):
+        if 0 <= index < count:
+            hit[row, index] = True
+    off, on = values[0], values[1]
+    y = np.empty(hit.shape, dtype=values.dtype)
+    y[...] = off
+    y[hit] = on
+    y = y.reshape(*np.shape(indices), count)
+    return np.moveaxis(y, -1, resolve(what.axis, y.ndim))
+
+
+def _index(item: float | int, count: int, what: OneHot) -> int:
+    """The position that an index points to, in exact arithmetic; -1 for nowhere."""
+    if isinstance(item, float):
+        if not np.isfinite(item) or (what.fraction == "off" and item != int(item)):
+            return -1
+        item = int(item)
+    return item + count if what.negative == "wrap" and -count <= item < 0 else item
+
+
+# --- indices and depth in a form that the operator takes ------------------------------------------------------------
+
+
+def _fields(what: OneHot, operands: Operands) -> Mapping[str, Any]:
+    return {"axis": what.axis, "negative": what.negative, "fraction": what.fraction, "like": first(operands).dtype}
+
+
+def _typed(what: OneHot, operands: Operands) -> Reason | None:
+    return None if first(operands).dtype is not None else Reason("the type of the indices is unknown", missing=True)
+
+
+def _holds_depth(what: OneHot, operands: Operands) -> Reason | None:
+    if first(operands).dtype in (TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE):
+        return None
+    return _typed(what, operands) or Reason("the type of the indices may be too narrow for depth")
+
+
+def _may_wrap(what: OneHot, operands: Operands) -> Reason | None:
+    return _holds_depth(what, operands) if what.negative == "wrap" else Reason("no index wraps")
+
+
+@lowering(18, given=_may_wrap, bind=_fields)
+def wrapped(indices, depth, values, axis: int, fraction: str, like: int):  # type: ignore[no-untyped-def]
+    """Add depth to negative indices."""
+    # As a double an index has its sign, and Less takes doubles at any opset.
+    below = op.Cast(op.Less(op.Cast(indices, to=11), 0.0), to=like)
+    whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
+    return meaning.OneHot(indices + whole * below, depth, values, axis=axis, negative="off", fraction=fraction)
+
+
+def _may_be_below(what: OneHot, operands: Operands) -> Reason | None:
+    return _holds_depth(what, operands) if what.negative == "off" else Reason("negative indices do not point nowhere")
+
+
+@lowering(18, given=_may_be_below, bind=_fields)
+def raised(indices, depth, values, axis: int, fraction: str, like: int):  # type: ignore[no-untyped-def]
+    """Replace negative indices, which point nowhere, by depth, which does so at every version."""
+    below = op.Less(op.Cast(indices, to=11), 0.0)
+    whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
+    return meaning.OneHot(op.Where(below, whole, indices), depth, values, axis=axis, negative="absent", fraction=fraction)
+
+
+def _not_int64(what: OneHot, operands: Operands) -> Reason | None:
+    indices, depth = (facts.dtype if facts else None for facts in operands[:2])
+    if indices is None or depth is None:
+        return Reason("the type of the indices or of depth is unknown", missing=True)
+    if indices == depth == TensorProto.INT64:
+        return Reason("indices and depth are int64 already")
+    if indices in FLOATS and what.fraction == "off":
+        return Reason("a cast would make fractional indices whole")
+    # Casting a uint64 above 2^63 makes it negative, where it must not wrap.
+    return None
+
+
+def _as_int64(what: OneHot, operands: Operands) -> Mapping[str, Any]:
+    unsigned = first(operands).dtype == TensorProto.UINT64
+    return {"axis": what.axis, "negative": "off" if unsigned else what.negative}
+
+
+@lowering(18, given=_not_int64, bind=_as_int64)
+def as_int64(indices, depth, values, axis: int, negative: str):  # type: ignore[no-untyped-def]
+    """Cast indices and depth to int64, as the text does: "the values will be casted to int64 before use"."""
+    return meaning.OneHot(
+        op.Cast(indices, to=7), op.Cast(depth, to=7), values, axis=axis, negative=negative, fraction="truncate"
+    )
+
+
+def _half(what: OneHot, operands: Operands) -> Reason | None:
+    if what.fraction == "off" and first(operands).dtype == TensorProto.FLOAT16:
+        return None
+    return Reason("the indices are not float16")
+
+
+@lowering(18, given=_half, bind=_fields)
+def as_float(indices, depth, values, axis: int, negative: str, fraction: str):  # type: ignore[no-untyped-def]
+    """Cast float16 indices to float, which holds each of their values."""
+    return meaning.OneHot(op.Cast(indices, to=1), depth, values, axis=axis, negative=negative, fraction=fraction)
+
+
+# --- on and off -----------------------------------------------------------------------------------------------------
+
+
+def _constants(operands: Operands) -> np.ndarray[Any, Any] | None:
+    values = operands[2]
+    return None if values is None else values.known
+
+
+def _is_mask(operands: Operands) -> bool:
+    values = _constants(operands)
+    return values is not None and values.dtype == bool and values.tolist() == [False, True]
+
+
+def _two_values(what: OneHot, operands: Operands) -> Reason | None:
+    return Reason("off and on are false and true already") if _is_mask(operands) else None
+
+
+def _zero_and_one(what: OneHot, operands: Operands) -> Reason | None:
+    values = _constants(operands)
+    facts = operands[2] or Facts()
+    castable = FLOATS | SIGNED | UNSIGNED
+    if values is None or facts.dtype not in castable or values.tolist() != [0, 1] or np.signbit(values.astype(np.float64)).any():
+        return Reason("off and on are not the constants 0 and 1")
+    return None
+
+
+@lowering(18, given=_zero_and_one, bind=lambda what, operands: {**_fields(what, operands), "to": (operands[2] or Facts()).dtype})
+def cast_mask(indices, depth, values, axis: int, negative: str, fraction: str, to: int):  # type: ignore[no-untyped-def]
+    """Cast a mask, where off and on are 0 and 1."""
+    mask = op.Cast([0, 1], to=9)
+    return op.Cast(meaning.OneHot(indices, depth, mask, axis=axis, negative=negative, fraction=fraction), to=to)
+
+
+@lowering(18, given=_two_values, bind=_fields)
+def where_mask(indices, depth, values, axis: int, negative: str, fraction: str):  # type: ignore[no-untyped-def]
+    """Choose between off and on by a mask."""
+    mask = op.Cast([0, 1], to=9)
+    hit = meaning.OneHot(indices, depth, mask, axis=axis, negative=negative, fraction=fraction)
+    return op.Where(hit, op.Gather(values, [1]), op.Gather(values, [0]))
+
+
+@lowering(18, given=_two_values, bind=_fields, cost=5)
+def gather_mask(indices, depth, values, axis: int, negative: str, fraction: str):  # type: ignore[no-untyped-def]
+    """Look off and on up by a mask, which any element type can."""
+    mask = op.Cast([0, 1], to=9)
+    hit = meaning.OneHot(indices, depth, mask, axis=axis, negative=negative, fraction=fraction)
+    return op.Gather(values, op.Cast(hit, to=6), axis=0)
+
+
+# --- the mask -------------------------------------------------------------------------------------------------------
+
+
+def _mask_of(what: OneHot, operands: Operands) -> Reason | None:
+    if not _is_mask(operands):
+        return Reason("off and on are not the constants false and true")
+    if what.negative == "wrap":
+        return Reason("negative indices wrap")
+    if what.axis >= 0 and first(operands).rank is None:
+        return Reason("the rank of the indices is unknown", missing=True)
+    return _typed(what, operands)
+
+
+def _whole_mask(what: OneHot, operands: Operands) -> Reason | None:
+    if reason := _mask_of(what, operands):
+        return reason
+    return None if first(operands).dtype == TensorProto.INT64 else Reason("the indices are not int64")
+
+
+def _fraction_mask(what: OneHot, operands: Operands) -> Reason | None:
+    if reason := _mask_of(what, operands):
+        return reason
+    fits = what.fraction == "off" and first(operands).dtype in (TensorProto.FLOAT, TensorProto.DOUBLE)
+    return None if fits else Reason("the indices are neither float nor double")
+
+
+def _beside(what: OneHot, operands: Operands) -> Mapping[str, Any]:
+    rank = first(operands).rank
+    behind = -what.axis - 1 if rank is None else rank - resolve(what.axis, rank + 1)
+    return {"axes": (what.axis,), "along": (-1, *[1] * behind), "like": first(operands).dtype}
+
+
+@lowering(18, given=_whole_mask, bind=_beside)
+def equal_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int]):  # type: ignore[no-untyped-def]
+    """Compare each index with the positions 0 to depth-1."""
+    positions = op.Reshape(op.Range(0, op.Squeeze(op.Cast(depth, to=7)), 1), along)
+    return op.Equal(op.Unsqueeze(indices, axes), positions)
+
+
+@lowering(18, given=_fraction_mask, bind=_beside)
+def equal_iota_float(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int):  # type: ignore[no-untyped-def]
+    """Compare each index, as the float it is, with the positions 0 to depth-1."""
+    positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(op.Cast(depth, to=7)), 1), to=like), along)
+    return op.Equal(op.Unsqueeze(indices, axes), positions)
+
+
+def _from_front(what: OneHot, operands: Operands) -> Reason | None:
+    if first(operands).rank is not None:
+        return Reason("the rank is known")
+    return None if what.axis >= 0 else Reason("the axis counts from the back")
+
+
+@lowering(
+    18,
+    given=_from_front,
+    bind=lambda what, operands: {**_fields(what, operands), "front": (what.axis,), "fronts": (what.axis,), "end": (END,)},
+)
+def ranked(  # type: ignore[no-untyped-def]
+    indices, depth, values, axis: int, negative: str, fraction: str, front: Sequence[int], fronts: Sequence[int], end: Sequence[int]
+):
+    """Give indices of unknown rank a known one, by merging the axes behind the new one."""
+    shape = op.Shape(indices)
+    before = op.Reshape(op.Slice(shape, [0], front), fronts, allowzero=1)
+    after = op.Slice(shape, front, end)
+    merged = op.Reshape(indices, op.Concat(before, op.ReduceProd(after, keepdims=1), axis=0), allowzero=1)
+    y = meaning.OneHot(merged, depth, values, axis=axis, negative=negative, fraction=fraction)
+    count = op.Reshape(op.Cast(depth, to=7), [1])
+    return op.Reshape(y, op.Concat(before, count, after, axis=0), allowzero=1)
+
+
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Indices around -depth, 0 and depth; a small depth; off and on that differ."""
+    changed = dict(feeds)
+    depth = int(rng.integers(1, 6))
+    if isinstance(changed.get("depth"), np.ndarray):
+        changed["depth"] = np.full_like(changed["depth"], depth)
+    if isinstance(changed.get("indices"), np.ndarray):
+        indices = changed["indices"]
+        low = 0 if indices.dtype.kind == "u" else -depth - 2
+        changed["indices"] = rng.integers(low, depth + 3, indices.shape).astype(indices.dtype)
+    if isinstance(changed.get("values"), np.ndarray) and changed["values"].shape == (2,):
+        values = changed["values"]
+        changed["values"] = np.array(["off", "on"], dtype=object) if values.dtype == object else np.array([0, 1]).astype(values.dtype)
+        if values.dtype.kind == "f" and rng.random() < 0.5:
+            changed["values"] = np.array([-np.inf, -0.0], dtype=values.dtype)
+    return changed
+
+
+OPERATOR = Operator(
+    name="OneHot",
+    meaning=OneHot,
+    versions=(
+        Version(9, lift=_runtime, spec=_spec_9, write=_write_9),
+        Version(11, lift=_runtime, spec=_spec_11, write=_write),
+        Version(28, lift=_runtime, spec=_spec_11, write=_write),
+    ),
+    operands=("indices", "depth", "values"),
+    oracle=oracle,
+    normal=normal,
+    hostile=hostile,
+    lowerings=(
+        wrapped,
+        raised,
+        as_int64,
+        as_float,
+        cast_mask,
+        where_mask,
+        gather_mask,
+        equal_iota,
+        equal_iota_float,
+        ranked,
+    ),
+)
+

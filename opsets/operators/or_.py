@@ -1,0 +1,7 @@
+"""Or: the disjunction of two boolean tensors, broadcast."""
+
+import numpy as np
+
+from opshift.opsets.plain import plain
+
+OPERATOR = plain("Or", (7,), ("A", "B"), np.logical_or)

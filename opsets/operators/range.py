@@ -1,0 +1,79 @@
+"""Range: numbers from a start to a limit by a step. Since version 11."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.facts import Dim, Facts, Tensor
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.plain import Plain
+
+BLOCK = 4096
+"""How many numbers the block of `folded` holds; it reaches the square of that."""
+
+
+def oracle(meaning: Plain, start: np.ndarray[Any, Any], limit: np.ndarray[Any, Any], delta: np.ndarray[Any, Any]) -> Any:
+    """Range-11: "number_of_elements = max( ceil( (limit - start) / delta ) , 0 )"."""
+    return np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
+
+
+def shape(meaning: Plain, operands: Operands) -> tuple[Dim, ...]:
+    """One dimension; that of a count from 0 by 1 is the limit."""
+    start, limit, delta = (facts or Facts() for facts in operands)
+    counting = _is(start, 0) and _is(delta, 1)
+    if counting and limit.value is not None:
+        element = limit.value.array.item()
+        return (max(int(element), 0) if isinstance(element, int | float) else element,)
+    return (None,)
+
+
+def _is(facts: Facts | None, number: int) -> bool:
+    return facts is not None and facts.known is not None and facts.known.item() == number
+
+
+def _count(meaning: Plain, operands: Operands) -> Reason | None:
+    if not (_is(operands[0], 0) and _is(operands[2], 1)):
+        return Reason("it does not count from 0 by 1")
+    dtype = (operands[1] or Facts()).dtype
+    return None if dtype == TensorProto.INT64 else Reason("the numbers are not int64")
+
+
+@lowering(13, given=_count)
+def nonzero(start, limit, delta):  # type: ignore[no-untyped-def]
+    """Take the positions of as many ones."""
+    return op.Reshape(op.NonZero(op.Expand([1], op.Reshape(limit, [1]))), [-1])
+
+
+@lowering(13, given=_count, bind=lambda meaning, operands: {"row": Tensor(np.arange(BLOCK, dtype=np.int64))})
+def folded(start, limit, delta, row: Sequence[int]):  # type: ignore[no-untyped-def]
+    """Sum a column of multiples of 4096 and a row of 0 to 4095; both, and the sum, are cut to length by Reshape.
+
+    To cut a vector to n, fill it up to a multiple of n, reshape to rows of n and take the first. Good to 2^24 numbers.
+    """
+    wanted = op.Reshape(limit, [1])
+    none = op.Cast(op.Equal(wanted, 0), to=7)
+    count = wanted + none
+    blocks = (count + 4095) / 4096
+    fill = op.Tile([0], (4095 + blocks) / blocks * blocks - 4096)
+    column = op.Gather(op.Reshape(op.Concat(row, fill, axis=0), op.Concat([-1], blocks, axis=0)), 0, axis=0)
+    table = op.Reshape(op.Reshape(column, [-1, 1]) * 4096 + op.Reshape(row, [1, 4096]), [-1])
+    length = blocks * 4096
+    rest = op.Tile([0], (length + count - 1) / count * count - length)
+    numbers = op.Gather(op.Reshape(op.Concat(table, rest, axis=0), op.Concat([-1], count, axis=0)), 0, axis=0)
+    return op.Tile(numbers, 1 - none)
+
+
+OPERATOR = Operator(
+    name="Range",
+    meaning=Plain,
+    versions=(Version(11), Version(27)),
+    operands=("start", "limit", "delta"),
+    oracle=oracle,
+    shape=shape,
+    lowerings=(nonzero, folded),
+)

@@ -1,0 +1,7 @@
+"""ReduceMax: the maximum over some axes."""
+
+import numpy as np
+
+from opshift.opsets.reduction import reduction
+
+OPERATOR = reduction("ReduceMax", (1, 11, 12, 13, 18, 20), np.max)

@@ -1,0 +1,7 @@
+"""ReduceProd: the product over some axes."""
+
+import numpy as np
+
+from opshift.opsets.reduction import reduction
+
+OPERATOR = reduction("ReduceProd", (1, 11, 13, 18), np.prod)

@@ -1,0 +1,107 @@
+"""Reshape: the same elements in another shape. Since 14 a zero in the shape can be meant as zero."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import first
+from opshift.opsets.facts import Dim, constant
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class Reshape:
+    """Whether a zero in the shape means zero, rather than the input's dimension at that place."""
+
+    allowzero: int = 0
+
+
+def oracle(meaning: Reshape, data: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Reshape-14: "If 'allowzero' is set ... the zero value is honored"; else it copies; one -1 is inferred."""
+    dims = [int(dim) for dim in shape]
+    if not meaning.allowzero:
+        dims = [data.shape[index] if dim == 0 else dim for index, dim in enumerate(dims)]
+    if -1 in dims:
+        rest = int(np.prod([dim for dim in dims if dim != -1], dtype=np.int64))
+        dims[dims.index(-1)] = data.size // rest if rest else 0
+    return data.reshape(dims)
+
+
+def _wanted(operands: Operands) -> list[Dim] | None:
+    facts = operands[1]
+    if facts is None or facts.value is None or facts.value.array.ndim != 1:
+        return None
+    return list(facts.value.array.tolist())
+
+
+def normal(meaning: Reshape, operands: Operands) -> tuple[Reshape, Operands]:
+    """Write -1 for the one unknown dimension; drop allowzero where no zero can make a difference."""
+    wanted = _wanted(operands)
+    if wanted is None:
+        return meaning, operands
+    unknown = [index for index, dim in enumerate(wanted) if not isinstance(dim, int)]
+    rest = [dim for dim in wanted if isinstance(dim, int)]
+    if len(unknown) == 1 and all(dim > 0 for dim in rest):
+        shape = [dim if isinstance(dim, int) else -1 for dim in wanted]
+        return Reshape(), (operands[0], constant(np.array(shape, dtype=np.int64)))
+    dims = first(operands).shape or ()
+    same = [index < len(dims) and dims[index] == dim for index, dim in enumerate(wanted)]
+    if all((isinstance(dim, int) and dim != 0) or (dim is not None and same[index]) for index, dim in enumerate(wanted)):
+        return dataclasses.replace(meaning, allowzero=0), operands
+    return meaning, operands
+
+
+def shape(meaning: Reshape, operands: Operands) -> tuple[Dim, ...] | None:
+    """The wanted dimensions; at least their number, which is the length of the shape."""
+    wanted = _wanted(operands)
+    if wanted is None:
+        length = None if operands[1] is None or not operands[1].shape else operands[1].shape[0]
+        return (None,) * length if isinstance(length, int) else None
+    dims = first(operands).shape
+    copied = [
+        dims[index] if dim == 0 and not meaning.allowzero and dims is not None and index < len(dims) else dim
+        for index, dim in enumerate(wanted)
+    ]
+    return tuple(None if dim == -1 or (dim == 0 and not meaning.allowzero) else dim for dim in copied)
+
+
+def _zero_may_come(meaning: Reshape, operands: Operands) -> Reason | None:
+    if not meaning.allowzero:
+        return Reason("zeros copy")
+    return None if first(operands).dtype is not None else Reason("the element type is unknown", missing=True)
+
+
+def _like(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
+    return {"like": first(operands).dtype}
+
+
+@lowering(13, given=_zero_may_come, bind=_like, cost=10)
+def padded(data, shape, like: int):  # type: ignore[no-untyped-def]
+    """Fill an empty tensor up so that no dimension is zero, reshape, and cut the zeros again by Tile."""
+    empty = op.Cast(op.Equal(shape, 0), to=7)
+    positive = shape + empty
+    count = op.ReduceProd(positive, keepdims=1)
+    filler = op.Tile(op.Cast([0.0], to=like), count)
+    # As rows of the wanted count there are two where data has any elements, and one, the filler, where it has none.
+    rows = op.Reshape(op.Concat(op.Reshape(data, [-1]), filler, axis=0), op.Concat([-1], count, axis=0))
+    filled = op.Gather(rows, 0, axis=0)
+    return op.Tile(op.Reshape(filled, positive), 1 - empty)
+
+
+OPERATOR = Operator(
+    name="Reshape",
+    meaning=Reshape,
+    versions=tuple(Version(since) for since in (5, 13, 14, 19, 21, 23, 24, 25)),
+    operands=("data", "shape"),
+    oracle=oracle,
+    normal=normal,
+    shape=shape,
+    moves_data=True,
+    lowerings=(padded,),
+)

@@ -1,0 +1,51 @@
+"""Shape: the dimensions of a tensor; since 15 only some of them on request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import END
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The slice of the dimensions that is wanted."""
+
+    start: int = 0
+    end: int | None = None
+
+
+def oracle(meaning: Shape, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Shape-15: "the shape's slice of the input tensor", as a vector of int64."""
+    return np.array(data.shape[meaning.start : meaning.end], dtype=np.int64)
+
+
+def _part(meaning: Shape, operands: Operands) -> Reason | None:
+    return Reason("the whole shape is wanted") if meaning == Shape() else None
+
+
+def _ends(meaning: Shape, operands: Operands) -> Mapping[str, Any]:
+    return {"starts": (meaning.start,), "ends": (END if meaning.end is None else meaning.end,)}
+
+
+@lowering(13, given=_part, bind=_ends)
+def sliced(data, starts: Sequence[int], ends: Sequence[int]):  # type: ignore[no-untyped-def]
+    """Take the whole shape, then a slice of it."""
+    return op.Slice(op.Shape(data), starts, ends)
+
+
+OPERATOR = Operator(
+    name="Shape",
+    meaning=Shape,
+    versions=tuple(Version(since) for since in (1, 13, 15, 19, 21, 23, 24, 25)),
+    operands=("data",),
+    oracle=oracle,
+    lowerings=(sliced,),
+    weight=0.5,
+)

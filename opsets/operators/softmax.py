@@ -1,0 +1,22 @@
+"""Softmax: exponentials of a row, divided by their sum. The rows are those of Hardmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.operator import Operator
+from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, from_rows, in_rows, normal
+
+
+def oracle(rows: Rows, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Softmax-13: "Softmax(input, axis) = Exp(input) / ReduceSum(Exp(input), axis=axis, keepdims=1)"."""
+    flat, order, shape = in_rows(rows, x)
+    power = np.exp(flat - flat.max(axis=1, keepdims=True, initial=-np.inf))
+    return from_rows((power / power.sum(axis=1, keepdims=True)).astype(x.dtype), order, shape)
+
+
+OPERATOR = Operator(
+    name="Softmax", meaning=Rows, versions=VERSIONS, operands=("input",), oracle=oracle, normal=normal, lowerings=LOWERINGS
+)

@@ -1,0 +1,52 @@
+"""Unsqueeze: insert axes of length 1; their list is an attribute below 13."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import END, axes_operand, operand_not_negative, rank_unknown
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.plain import Plain
+
+
+def oracle(meaning: Plain, data: np.ndarray[Any, Any], axes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Unsqueeze-13: "Each value in axes should be within the (inclusive) range [-output_rank , output_rank - 1]"."""
+    return np.expand_dims(data, tuple(int(axis) for axis in axes))
+
+
+def _one_from_back(meaning: Plain, operands: Operands) -> Reason | None:
+    axes = operands[1]
+    if axes is None or axes.known is None or axes.known.size != 1 or int(axes.known.item()) >= 0:
+        return Reason("the axes are not one constant that counts from the back")
+    return rank_unknown(meaning, operands)
+
+
+def _at(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
+    axis = int(operands[1].known.item()) if operands[1] is not None and operands[1].known is not None else 0
+    return {"at": (axis + 1 or END,)}
+
+
+@lowering(18, given=_one_from_back, bind=_at)
+def reshaped(data, axes, at: Sequence[int]):  # type: ignore[no-untyped-def]
+    """Reshape to the dimensions before the axis, 1, and those after it."""
+    shape = op.Shape(data)
+    grown = op.Concat(op.Slice(shape, [0], at), [1], op.Slice(shape, at, [2147483647]), axis=0)
+    return op.Reshape(data, grown, allowzero=1)
+
+
+OPERATOR = Operator(
+    name="Unsqueeze",
+    meaning=Plain,
+    versions=tuple(
+        Version(since, given=operand_not_negative(1) if since < 11 else None) for since in (1, 11, 13, 21, 23, 24, 25)
+    ),
+    operands=("data", "axes"),
+    oracle=oracle,
+    normal=axes_operand(1, growth=lambda count: count),
+    moves_data=True,
+    lowerings=(reshaped,),
+)

@@ -1,0 +1,90 @@
+"""Where: elements of one tensor where a condition holds, of another where not. Since version 9."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands
+from opshift.opsets.plain import Plain, plain
+
+
+def _type(operands: Operands) -> int | None:
+    facts = operands[1]
+    return None if facts is None else facts.dtype
+
+
+def _booleans(meaning: Plain, operands: Operands) -> Reason | None:
+    return None if _type(operands) == TensorProto.BOOL else Reason("the values are not known to be bool")
+
+
+@lowering(9, given=_booleans)
+def by_logic(condition, x, y):  # type: ignore[no-untyped-def]
+    """Choose between booleans by And and Or."""
+    return op.Or(op.And(condition, x), op.And(op.Not(condition), y))
+
+
+def _exact_product(meaning: Plain, operands: Operands) -> Reason | None:
+    if _type(operands) in (TensorProto.INT32, TensorProto.INT64):
+        return None
+    return Reason("the values are not int32 or int64: a product with zero is not exact for infinities")
+
+
+@lowering(13, given=_exact_product, bind=lambda meaning, operands: {"to": _type(operands)})
+def by_product(condition, x, y, to: int):  # type: ignore[no-untyped-def]
+    """Choose between integers by products with 0 and 1."""
+    chosen = op.Cast(condition, to=to)
+    other = op.Cast(op.Not(condition), to=to)
+    return op.Add(op.Mul(chosen, x), op.Mul(other, y))
+
+
+# Types that onnxruntime 1.31.1 has no Where for, and one that holds the same values (uint64 by its bits).
+_CARRIERS = {
+    TensorProto.INT8: TensorProto.INT32,
+    TensorProto.INT16: TensorProto.INT32,
+    TensorProto.UINT8: TensorProto.INT32,
+    TensorProto.UINT16: TensorProto.INT32,
+    TensorProto.UINT32: TensorProto.INT64,
+    TensorProto.UINT64: TensorProto.INT64,
+    TensorProto.BFLOAT16: TensorProto.FLOAT,
+}
+
+
+def _carried(meaning: Plain, operands: Operands) -> Reason | None:
+    return None if _type(operands) in _CARRIERS else Reason("no other type holds the same values")
+
+
+@lowering(
+    13, given=_carried, bind=lambda meaning, operands: {"carrier": _CARRIERS[_type(operands) or 0], "to": _type(operands)}
+)
+def carried(condition, x, y, carrier: int, to: int):  # type: ignore[no-untyped-def]
+    """Choose in another type that holds the same values."""
+    return op.Cast(op.Where(condition, op.Cast(x, to=carrier), op.Cast(y, to=carrier)), to=to)
+
+
+def _known(meaning: Plain, operands: Operands) -> Reason | None:
+    if _type(operands) is None:
+        return Reason("the element type is unknown", missing=True)
+    return None
+
+
+@lowering(18, given=_known, cost=10)
+def by_gather(condition, x, y):  # type: ignore[no-untyped-def]
+    """Number all elements of both and look the chosen ones up; any element type, at any opset."""
+    first = op.Size(x)
+    second = op.Size(y)
+    at_x = op.Reshape(op.Range(0, first, 1), op.Shape(x), allowzero=1)
+    at_y = op.Reshape(op.Range(first, first + second, 1), op.Shape(y), allowzero=1)
+    both = op.Concat(op.Reshape(x, [-1]), op.Reshape(y, [-1]), axis=0)
+    index = op.Cast(condition, to=7) * at_x + op.Cast(op.Not(condition), to=7) * at_y
+    return op.Gather(both, index, axis=0)
+
+
+def _where(condition: np.ndarray[Any, Any], x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
+    return np.where(condition, x, y).astype(x.dtype)
+
+
+OPERATOR = plain("Where", (9, 16), ("condition", "X", "Y"), _where, (by_logic, by_product, carried, by_gather))

@@ -1,0 +1,41 @@
+"""The Reduce operators: axes as an attribute, then (13 for ReduceSum, 18 for the others) as an input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import axes_operand, operand_not_negative
+from opshift.opsets.operator import Operator, Version
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Whether reduced axes stay with length 1, and whether empty axes mean none instead of all."""
+
+    keepdims: int = 1
+    noop_with_empty_axes: int = 0
+
+
+def reduction(name: str, versions: tuple[int, ...], function: Callable[..., Any]) -> Operator:
+    """Return the operator that reduces with a numpy function, called with `axis` and `keepdims`."""
+
+    def oracle(meaning: Reduction, data: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> Any:
+        if axes is None or not axes.size:
+            if meaning.noop_with_empty_axes:
+                return data
+            axes = np.arange(data.ndim)
+        return function(data, axis=tuple(int(axis) for axis in axes), keepdims=bool(meaning.keepdims)).astype(data.dtype)
+
+    return Operator(
+        name=name,
+        meaning=Reduction,
+        # ReduceMax-1 gives no range for its axes; ReduceMax-11: "Accepted range is [-r, r-1] where r = rank(data)".
+        versions=tuple(Version(since, given=operand_not_negative(1) if since < 11 else None) for since in versions),
+        operands=("data", "axes"),
+        oracle=oracle,
+        normal=axes_operand(1),
+    )

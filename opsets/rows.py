@@ -1,0 +1,165 @@
+"""Hardmax, Softmax and LogSoftmax: operators that treat rows, and three ways to say what a row is.
+
+Since 13 a row lies along one axis. Before, all axes from `axis` on form one row: "input will be coerced into a
+2-dimensional tensor with dimensions [a_0 * ... * a_{k-1}, a_k * ... * a_{n-1}]" (Hardmax-11). DirectML takes any set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import END, first, rank_known, rank_unknown
+from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.operator import Operands, Version
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The axes that form a row together; with `onward`, the one axis given and all that follow."""
+
+    axes: tuple[int, ...] = (-1,)
+    onward: int = 0
+
+
+def normal(rows: Rows, operands: Operands) -> tuple[Rows, Operands]:
+    """Count axes from the front where the rank is known, and list them where `onward` can be listed."""
+    rank = first(operands).rank
+    axes = rows.axes
+    if rank is not None:
+        axes = tuple(axis % rank if -rank <= axis < rank else axis for axis in axes)
+        axes = tuple(range(axes[0], rank)) if rows.onward else axes
+        return Rows(tuple(sorted(set(axes)))), operands
+    if rows.onward and axes[0] < 0:
+        return Rows(tuple(range(axes[0], 0))), operands
+    return Rows(tuple(sorted(set(axes), key=lambda axis: (axis < 0, axis))), rows.onward), operands
+
+
+def trailing(rows: Rows, operands: Operands) -> int | None:
+    """Return the axis from which on all belong to a row, None if the row is not made of the last axes."""
+    rank = first(operands).rank
+    stop = 0 if rank is None else rank
+    if rows.onward or rows.axes == tuple(range(rows.axes[0], stop)):
+        return rows.axes[0]
+    return None
+
+
+def _lift_from_axis(attributes: Mapping[str, Any]) -> Rows:
+    return Rows((attributes["axis"],), onward=1)
+
+
+def _lift_axis(attributes: Mapping[str, Any]) -> Rows:
+    return Rows((attributes["axis"],))
+
+
+def _write_axis(rows: Rows, operands: Operands) -> Mapping[str, Any] | Reason:
+    if rows.onward or len(rows.axes) != 1:
+        return Reason("a row has one axis only")
+    return {"axis": rows.axes[0]}
+
+
+def _write_from_axis(rows: Rows, operands: Operands) -> Mapping[str, Any] | Reason:
+    axis = trailing(rows, operands)
+    return Reason("a row is made of the last axes only") if axis is None else {"axis": axis}
+
+
+def _axis_from_front(rows: Rows, operands: Operands) -> Reason | None:
+    axis = trailing(rows, operands)
+    negative = axis is not None and axis < 0
+    return Reason("no negative axis is defined, and the rank is unknown", missing=True) if negative else None
+
+
+VERSIONS = (
+    Version(1, lift=_lift_from_axis, write=_write_from_axis, given=_axis_from_front),
+    Version(11, lift=_lift_from_axis, write=_write_from_axis),
+    Version(13, lift=_lift_axis, write=_write_axis),
+)
+
+
+def in_rows(rows: Rows, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tuple[int, ...], tuple[int, ...]]:
+    """Return x as (rows, elements of a row), with the permutation and the shape that `from_rows` undoes."""
+    axes = tuple(range(rows.axes[0] % x.ndim, x.ndim)) if rows.onward else tuple(sorted(axis % x.ndim for axis in rows.axes))
+    order = tuple(axis for axis in range(x.ndim) if axis not in axes) + axes
+    moved = x.transpose(order)
+    length = int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
+    count = int(np.prod([x.shape[axis] for axis in order[: x.ndim - len(axes)]], dtype=np.int64))
+    return moved.reshape(count, length), order, moved.shape
+
+
+def from_rows(y: np.ndarray[Any, Any], order: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Undo `in_rows`."""
+    return y.reshape(shape).transpose(np.argsort(order))
+
+
+# --- lowerings that all three share -------------------------------------------------------------------------------
+
+
+def _not_last(rows: Rows, operands: Operands) -> Reason | None:
+    if reason := rank_known(rows, operands):
+        return reason
+    return None if trailing(rows, operands) is None else Reason("the row is made of the last axes already")
+
+
+def _permutation(rows: Rows, operands: Operands) -> Mapping[str, Any]:
+    rank = len(first(operands).shape or ())
+    order = [axis for axis in range(rank) if axis not in rows.axes] + list(rows.axes)
+    return {
+        "order": tuple(order),
+        "back": tuple(int(axis) for axis in np.argsort(order)),
+        "axes": tuple(range(rank - len(rows.axes), rank)),
+    }
+
+
+@lowering(18, given=_not_last, bind=_permutation)
+def permuted(x, order: Sequence[int], back: Sequence[int], axes: Sequence[int]):  # type: ignore[no-untyped-def]
+    """Move the axes of a row to the end."""
+    return op.Transpose(meaning.Itself(op.Transpose(x, perm=order), axes=axes), perm=back)
+
+
+def _several_last(rows: Rows, operands: Operands) -> Reason | None:
+    if trailing(rows, operands) is None:
+        return Reason("the row is not made of the last axes")
+    return None if rows.onward or len(rows.axes) > 1 else Reason("the row has one axis already")
+
+
+@lowering(18, given=_several_last, bind=lambda rows, operands: {"axis": trailing(rows, operands)})
+def flattened(x, axis: int):  # type: ignore[no-untyped-def]
+    """Merge the axes of a row into one, and restore the shape."""
+    rows = meaning.Itself(op.Flatten(x, axis=axis), axes=[1])
+    # allowzero: "allowzero=1 indicates that if any value in the 'shape' input is set to zero, the zero value is honored"
+    return op.Reshape(rows, op.Shape(x), allowzero=1)
+
+
+def _listed(rows: Rows, operands: Operands) -> Reason | None:
+    return Reason("the row has no list of axes") if rows.onward else rank_unknown(rows, operands)
+
+
+def ranked_axes(axes: Sequence[int]) -> Mapping[str, Any]:
+    """Bind the shape with as few axes as name all of `axes`: those in front, the rest as one, those at the end."""
+    front = max((axis + 1 for axis in axes if axis >= 0), default=0)
+    behind = max((-axis for axis in axes if axis < 0), default=0)
+    return {
+        "front": (front,),
+        "behind": (-behind if behind else END,),
+        "fronts": (front,),
+        "behinds": (behind,),
+        "axes": tuple(axis if axis >= 0 else front + 1 + behind + axis for axis in axes),
+    }
+
+
+@lowering(18, given=_listed, bind=lambda rows, operands: ranked_axes(rows.axes))
+def ranked(x, front: Sequence[int], behind: Sequence[int], fronts: Sequence[int], behinds: Sequence[int], axes: Sequence[int]):  # type: ignore[no-untyped-def]
+    """Give an input of unknown rank a known one, by merging the axes that no row has."""
+    shape = op.Shape(x)
+    # Reshape to a constant length tells how many there are, which a Slice of a shape of unknown length does not.
+    before = op.Reshape(op.Slice(shape, [0], front), fronts, allowzero=1)
+    after = op.Reshape(op.Slice(shape, behind, [2147483647]), behinds, allowzero=1)
+    rest = op.ReduceProd(op.Slice(shape, front, behind), keepdims=1)
+    y = meaning.Itself(op.Reshape(x, op.Concat(before, rest, after, axis=0), allowzero=1), axes=axes)
+    return op.Reshape(y, shape, allowzero=1)
+
+
+LOWERINGS = (permuted, flattened, ranked)

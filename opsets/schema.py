@@ -1,0 +1,91 @@
+"""The operators' schemas as onnx.defs has them, read once into plain frozen data."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+import onnx.defs
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One formal input or output; `types` are strings such as `tensor(float)`."""
+
+    name: str
+    type_variable: str
+    types: frozenset[str]
+    optional: bool
+    variadic: bool
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One version of an operator."""
+
+    domain: str
+    name: str
+    since_version: int
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    attributes: Mapping[str, tuple[bool, Any]]
+    """Attribute name -> (required, default)."""
+    raw: onnx.defs.OpSchema
+
+    def input(self, index: int) -> Parameter | None:
+        """Return the formal input for an actual one; a variadic input takes all that follow."""
+        if index < len(self.inputs):
+            return self.inputs[index]
+        return self.inputs[-1] if self.inputs and self.inputs[-1].variadic else None
+
+
+def attribute_value(attribute: onnx.AttributeProto) -> Any:
+    """Return an attribute as a Python value: int, float, str, tuple, or the protobuf message it holds."""
+    value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, list | tuple) or hasattr(value, "append"):
+        return tuple(item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else item for item in value)
+    return value
+
+
+def _parameters(formal: Any) -> tuple[Parameter, ...]:
+    option = onnx.defs.OpSchema.FormalParameterOption
+    return tuple(
+        Parameter(
+            item.name, item.type_str, frozenset(item.types), item.option == option.Optional, item.option == option.Variadic
+        )
+        for item in formal
+    )
+
+
+def _view(raw: onnx.defs.OpSchema) -> Schema:
+    attributes = {
+        name: (item.required, attribute_value(item.default_value) if item.default_value.type else None)
+        for name, item in raw.attributes.items()
+    }
+    return Schema(
+        raw.domain, raw.name, raw.since_version, _parameters(raw.inputs), _parameters(raw.outputs), attributes, raw
+    )
+
+
+@functools.cache
+def schema_at(domain: str, name: str, opset: int) -> Schema | None:
+    """Return the version of an operator that an opset has; None if it has none, or only a deprecated one."""
+    try:
+        raw = onnx.defs.get_schema(name, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+    return None if raw.deprecated else _view(raw)
+
+
+def default_domain(domain: str) -> str:
+    """Return '' for both spellings of the default domain."""
+    return "" if domain == "ai.onnx" else domain
+
+
+NEWEST = onnx.defs.onnx_opset_version()
+OLDEST = 7

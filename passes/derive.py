@@ -1,0 +1,283 @@
+"""Derivations: how the meaning of a node is said with what the target has, by the cheapest way.
+
+A lowering is an edge from a meaning to the nodes of its body, specialised to what is known of the operands. A body's
+nodes are derived in turn until every leaf is legal. This is a pure function of the node and the target; models and names
+are not in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+
+from opshift.opsets.facts import Facts, Tensor
+from opshift.opsets.lowering import Lowering, Reason
+from opshift.opsets.operator import SPELLING, Lifted, Node, freeze, lift, operator_for, write_native
+from opshift.opsets.schema import NEWEST, attribute_value, default_domain, schema_at
+from opshift.opsets.target import Legality
+from opshift.passes.infer import infer
+
+DEPTH = 24
+"""Lowerings within lowerings; the deepest that occurs is half of that."""
+
+
+class Input(NamedTuple):
+    """The operand of the node that is replaced."""
+
+    index: int
+
+
+class Constant(NamedTuple):
+    """A constant and its element type."""
+
+    value: Tensor
+    dtype: int
+
+
+class Output(NamedTuple):
+    """An output of a node of the fragment."""
+
+    node: int
+    index: int
+
+
+Ref = Input | Constant | Output | None
+"""Where a value comes from; None is an input left out."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A node of a fragment."""
+
+    name: str
+    attributes: Mapping[str, Any]
+    inputs: tuple[Ref, ...]
+    outputs: int
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """The nodes that say a meaning on the target, in order, and where each output comes from."""
+
+    nodes: tuple[Written, ...]
+    outputs: tuple[Ref, ...]
+    lowerings: tuple[str, ...]
+    cost: float
+    narrows: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no derivation: the reasons, the nearest first, and whether a fact or a permission is missing."""
+
+    reason: str
+    missing: bool = False
+    narrowing: str = ""
+    busy: bool = False
+    """Leaned on a meaning that is being derived already, so that it says nothing about other places."""
+    absent: bool = False
+    """No lowering is known at all."""
+
+
+class Deriver:
+    """Derives nodes for one target, and remembers what it has found; equal nodes are derived once."""
+
+    def __init__(self, legality: Legality, semantics: str = "runtime", allow: frozenset[str] = frozenset()) -> None:
+        """Derive for this target; `allow` holds the narrowings that the user accepts."""
+        self.legality = legality
+        self.semantics = semantics
+        self.allow = allow
+        self._memo: dict[Any, Fragment | Failure] = {}
+
+    def lift(self, node: Node) -> Lifted | Reason:
+        """Return the meaning of a node, or why it has none that is known."""
+        operator = operator_for(node.domain, node.name)
+        if operator is None:
+            return Reason(f"no lowering is known for {node.name}")
+        return lift(operator, node, self.semantics)
+
+    def derive(self, lifted: Lifted, stack: tuple[Any, ...] = ()) -> Fragment | Failure:
+        """Return the cheapest way to say a meaning on the target; inputs are numbered as its operands are."""
+        key = lifted.key
+        if key in self._memo:
+            return self._memo[key]
+        if key in stack:
+            return Failure(f"{lifted.operator.name} leads back to itself", busy=True)
+        if len(stack) >= DEPTH:
+            return Failure("lowerings nest too deep", busy=True)
+        found = self._native(lifted)
+        if isinstance(found, Failure):
+            found = self._cheapest(lifted, (*stack, key), found)
+        if isinstance(found, Fragment) or not found.busy:
+            self._memo[key] = found
+        return found
+
+    def _native(self, lifted: Lifted) -> Fragment | Failure:
+        operator = lifted.operator
+        if operator.domain:
+            return Failure(f"no runtime has {operator.domain}::{operator.name}")
+        native = write_native(lifted, self.legality.opset)
+        if isinstance(native, Reason):
+            return Failure(native, native.missing)
+        inputs = tuple(None if index is None else lifted.operands[index] for index in native.inputs)
+        node = Node("", operator.name, native.since_version, native.attributes, inputs, lifted.used)
+        if reason := self.legality.why_not(node):
+            return Failure(reason, reason.missing)
+        inferred = infer(node)
+        if isinstance(inferred, Reason):
+            return Failure(inferred, inferred.missing)
+        refs: tuple[Ref, ...] = tuple(None if index is None else Input(index) for index in native.inputs)
+        written = Written(operator.name, native.attributes, refs, len(lifted.used))
+        outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
+        return Fragment((written,), outputs, (), operator.weight)
+
+    def _cheapest(self, lifted: Lifted, stack: tuple[Any, ...], native: Failure) -> Fragment | Failure:
+        best: Fragment | None = None
+        failures: list[Failure] = []
+        for lowering in lifted.operator.lowerings:
+            if lowering.given and (reason := lowering.given(lifted.meaning, lifted.operands)):
+                failures.append(Failure(f"{lowering.name}: {reason}", reason.missing))
+                continue
+            if refused := _narrows(lowering, lifted) - self.allow:
+                failures.append(Failure(f"{lowering.name} holds for fewer inputs", narrowing=", ".join(sorted(refused))))
+                continue
+            found = self._specialise(lowering, lifted, stack)
+            if isinstance(found, Fragment):
+                found = dataclasses.replace(found, narrows=found.narrows | _narrows(lowering, lifted))
+            if isinstance(found, Failure):
+                failures.append(dataclasses.replace(found, reason=f"{lowering.name}: {found.reason}"))
+            elif best is None or found.cost < best.cost:
+                best = found
+        if best:
+            return best
+        return Failure(
+            "; ".join([native.reason, *(failure.reason for failure in failures)]),
+            missing=native.missing or any(failure.missing for failure in failures),
+            narrowing=next((failure.narrowing for failure in failures if failure.narrowing), ""),
+            busy=any(failure.busy for failure in failures),
+            absent=not failures,
+        )
+
+    def _specialise(self, lowering: Lowering, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
+        """Derive a lowering's body: infer and fold from the top, drop what nobody needs, then derive each node."""
+        bound = dict(lowering.bind(lifted.meaning, lifted.operands)) if lowering.bind else {}
+        function = lowering.function
+        values: dict[str, tuple[Ref, Facts | None]] = {"": (None, None)}
+        for index, (name, facts) in enumerate(zip(function.input, lifted.operands, strict=True)):
+            values[name] = (None, None) if facts is None else _operand(Input(index), facts)
+        pending: list[tuple[Node, Sequence[str], Sequence[str]]] = []
+        for proto in function.node:
+            node = _body_node(proto, bound, tuple(values[name][1] for name in proto.input), lowering.opset, lifted)
+            inferred = infer(node)
+            if isinstance(inferred, Reason):
+                return Failure(inferred, inferred.missing)
+            pending.append((node, proto.input, proto.output))
+            for position, (name, facts) in enumerate(zip(proto.output, inferred, strict=True)):
+                values[name] = _operand(Output(len(pending) - 1, position), facts)
+        return self._assemble(lowering, pending, values, function.output, stack)
+
+    def _assemble(
+        self,
+        lowering: Lowering,
+        pending: Sequence[tuple[Node, Sequence[str], Sequence[str]]],
+        values: Mapping[str, tuple[Ref, Facts | None]],
+        outputs: Sequence[str],
+        stack: tuple[Any, ...],
+    ) -> Fragment | Failure:
+        needed = set(outputs)
+        live: list[int] = []
+        for index in range(len(pending) - 1, -1, -1):
+            _, inputs, names = pending[index]
+            if any(name in needed and isinstance(values[name][0], Output) for name in names):
+                live.append(index)
+                needed.update(inputs)
+        written: list[Written] = []
+        at: dict[str, Ref] = {name: ref for name, (ref, _) in values.items() if not isinstance(ref, Output)}
+        lowerings = [lowering.name]
+        cost, narrows = lowering.cost, frozenset[str]()
+        for index in reversed(live):
+            node, inputs, names = pending[index]
+            found = self._derive_node(node, tuple(name in needed for name in names), stack)
+            if isinstance(found, Failure):
+                return found
+            fragment, refs = found
+            operands = tuple(None if source is None else source if isinstance(source, Constant) else at[inputs[source]] for source in refs)
+            base = len(written)
+            written.extend(
+                dataclasses.replace(leaf, inputs=tuple(_moved(ref, base, operands) for ref in leaf.inputs))
+                for leaf in fragment.nodes
+            )
+            for name, ref in zip(names, fragment.outputs, strict=True):
+                if isinstance(values[name][0], Output):
+                    at[name] = _moved(ref, base, operands)
+            lowerings += fragment.lowerings
+            cost, narrows = cost + fragment.cost, narrows | fragment.narrows
+        unique = tuple(dict.fromkeys(lowerings))
+        return Fragment(tuple(written), tuple(at[name] for name in outputs), unique, cost, narrows)
+
+    def _derive_node(
+        self, node: Node, used: tuple[bool, ...], stack: tuple[Any, ...]
+    ) -> tuple[Fragment, tuple[int | Constant | None, ...]] | Failure:
+        """Keep a body's node where it is legal as it stands, else derive it; with where each operand comes from."""
+        everything = tuple(range(len(node.inputs)))
+        if self.legality.why_not(node) is None:
+            refs: tuple[Ref, ...] = tuple(None if facts is None else Input(index) for index, facts in enumerate(node.inputs))
+            outputs = tuple(Output(0, index) for index in range(len(used)))
+            operator = operator_for(node.domain, node.name)
+            weight = operator.weight if operator else 1.0
+            return Fragment((Written(node.name, node.attributes, refs, len(used)),), outputs, (), weight), everything
+        lifted = self.lift(dataclasses.replace(node, used=used))
+        if isinstance(lifted, Reason):
+            return Failure(f"{self.legality.why_not(node)}; {lifted}", lifted.missing)
+        found = self.derive(lifted, stack)
+        return found if isinstance(found, Failure) else (found, operand_sources(lifted))
+
+
+def operand_sources(lifted: Lifted) -> tuple[int | Constant | None, ...]:
+    """Say for each operand which input of the node it is, or the constant that it is instead."""
+    return tuple(
+        source if source is not None or facts is None else Constant(facts.value or Tensor(np.zeros(0)), facts.dtype or 0)
+        for source, facts in zip(lifted.sources, lifted.operands, strict=True)
+    )
+
+
+def _operand(ref: Ref, facts: Facts) -> tuple[Ref, Facts]:
+    """A value whose elements are known is a constant, wherever it came from; an input stays the input that it is."""
+    if isinstance(ref, Output) and facts.known is not None and facts.value is not None:
+        return Constant(facts.value, facts.dtype or 0), facts
+    return ref, facts
+
+
+def _moved(ref: Ref, base: int, operands: Sequence[Ref]) -> Ref:
+    if isinstance(ref, Output):
+        return Output(ref.node + base, ref.index)
+    return operands[ref.index] if isinstance(ref, Input) else ref
+
+
+def _body_node(
+    proto: onnx.NodeProto, bound: Mapping[str, Any], inputs: tuple[Facts | None, ...], opset: int, lifted: Lifted
+) -> Node:
+    """A node of a compiled body, its attribute parameters replaced by what was bound."""
+    attributes: dict[str, Any] = {}
+    for attribute in proto.attribute:
+        value = bound[attribute.ref_attr_name] if attribute.ref_attr_name else freeze(attribute_value(attribute))
+        if isinstance(value, Tensor):
+            # onnxscript has no parameters for tensors: one may be bound where the body has a list of numbers.
+            attributes["value"] = value
+        elif value is not None:
+            attributes[attribute.name] = value
+    domain = default_domain(proto.domain)
+    name = lifted.operator.name if domain == SPELLING and proto.op_type == "Itself" else proto.op_type
+    # onnxscript writes CastLike for a literal at any opset; it is folded, or cast, wherever the type is known.
+    schema = None if domain else schema_at(domain, name, opset) or schema_at(domain, name, NEWEST)
+    since = schema.since_version if schema else 1
+    return Node(domain, name, since, attributes, inputs, (True,) * len(proto.output))
+
+
+def _narrows(lowering: Lowering, lifted: Lifted) -> frozenset[str]:
+    return lowering.narrows(lifted.meaning, lifted.operands) if lowering.narrows else frozenset()

@@ -1,0 +1,183 @@
+"""What is known of a node's outputs: onnx infers types and shapes, the operators' oracles fold constants."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+from onnx.shape_inference import InferenceError, infer_node_outputs
+
+from opshift.opsets.facts import (
+    SMALL,
+    Dim,
+    Facts,
+    Tensor,
+    constant,
+    facts_of_type,
+    partly,
+    tensor_of,
+    type_name,
+    type_of_facts,
+)
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import SPELLING, Node, lift, operator_for
+from opshift.opsets.schema import NEWEST, Schema, schema_at
+
+CONSTANT_FORMS: Mapping[str, Any] = {
+    "value_int": np.int64,
+    "value_ints": np.int64,
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_string": object,
+    "value_strings": object,
+}
+
+
+def make_node(name: str, domain: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any]) -> onnx.NodeProto:
+    """Build a node; a Tensor among the attributes becomes a TensorProto."""
+    node = helper.make_node(name, inputs, outputs, domain=domain)
+    for key, value in sorted(attributes.items()):
+        if isinstance(value, Tensor):
+            value = tensor_of(value.array, constant(value.array).dtype or 0, "")
+        empty_type = onnx.AttributeProto.INTS if isinstance(value, tuple) and not value else None
+        node.attribute.append(helper.make_attribute(key, value, attr_type=empty_type))
+    return node
+
+
+def infer(node: Node) -> tuple[Facts, ...] | Reason:
+    """Return what is known of each output of a node, or why the operator's schema does not take it."""
+    if node.name == "Constant" and not node.domain:
+        return (_constant(node.attributes),)
+    schema = schema_at("", node.name, NEWEST) if node.domain == SPELLING else schema_at(node.domain, node.name, node.since_version)
+    if schema is None:
+        return tuple(Facts() for _ in node.used)
+    typed = _typed(node, schema)
+    if isinstance(typed, Reason):
+        return typed
+    value = _fold(node, typed)
+    if value is not None:
+        return value
+    return tuple(
+        constant(np.zeros(facts.shape, helper.tensor_dtype_to_np_dtype(facts.dtype)), facts.dtype)
+        if facts.size == 0 and facts.dtype and all(isinstance(dim, int) for dim in facts.shape or ())
+        else facts
+        for facts in typed
+    )
+
+
+def _constant(attributes: Mapping[str, Any]) -> Facts:
+    (name, value), *_ = attributes.items()
+    if name == "value":
+        return constant(value.array)
+    dtype = TensorProto.STRING if CONSTANT_FORMS[name] is object else None
+    return constant(np.array(value, dtype=CONSTANT_FORMS[name]), dtype)
+
+
+def _typed(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
+    """Infer types and shapes by onnx, then by the operator's own rule, which sees partly known shapes too."""
+    names = [f"i{index}" if facts is not None else "" for index, facts in enumerate(node.inputs)]
+    present = {name: facts for name, facts in zip(names, node.inputs, strict=True) if facts is not None}
+    data = {
+        name: tensor_of(facts.known, facts.dtype or 0, name)
+        for name, facts in present.items()
+        if facts.known is not None and facts.dtype in (TensorProto.INT64, TensorProto.INT32) and facts.known.size <= 1024
+    }
+    outputs = [f"o{index}" for index in range(len(node.used))]
+    attributes = {name: value for name, value in node.attributes.items() if name in schema.attributes}
+    proto = make_node(node.name, schema.domain, names, outputs, attributes)
+    assumed = _assumed(node, schema)
+    given = {
+        name: type_of_facts(facts if facts.dtype else Facts(assumed[index], facts.shape))
+        for index, (name, facts) in enumerate(zip(names, node.inputs, strict=True))
+        if facts is not None
+    }
+    try:
+        types = infer_node_outputs(schema.raw, proto, given, data)
+    except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:
+        return Reason(f"{node.name}-{node.since_version} does not take this: {str(error).splitlines()[0]}")
+    inferred = [facts_of_type(types[name]) if name in types else Facts() for name in outputs]
+    guessed = {parameter.type_variable for index in assumed if (parameter := schema.input(index)) is not None}
+    for index, facts in enumerate(inferred):
+        formal = schema.outputs[min(index, len(schema.outputs) - 1)]
+        if formal.type_variable in guessed:
+            inferred[index] = Facts(None, facts.shape)
+    operator = operator_for(node.domain, node.name)
+    if operator is not None and operator.shape is not None:
+        lifted = lift(operator, node, "runtime")
+        if not isinstance(lifted, Reason):
+            inferred[0] = _refined(inferred[0], operator.shape(lifted.meaning, lifted.operands))
+    return tuple(inferred)
+
+
+def _assumed(node: Node, schema: Schema) -> dict[int, int]:
+    """A type for each input of unknown type, so that onnx infers shapes: that of another input bound to it, or any allowed."""
+    bound: dict[str, int] = {}
+    for index, facts in enumerate(node.inputs):
+        parameter = schema.input(index)
+        if facts is not None and facts.dtype and parameter is not None:
+            bound[parameter.type_variable] = facts.dtype
+    assumed: dict[int, int] = {}
+    for index, facts in enumerate(node.inputs):
+        parameter = schema.input(index)
+        if facts is None or facts.dtype or parameter is None:
+            continue
+        allowed = (dtype for dtype in _TRIED if f"tensor({type_name(dtype)})" in parameter.types)
+        assumed[index] = bound.get(parameter.type_variable) or next(allowed, TensorProto.FLOAT)
+    return assumed
+
+
+_TRIED = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.INT32)
+
+
+def _refined(facts: Facts, shape: tuple[Dim, ...] | None) -> Facts:
+    if shape is None:
+        return facts
+    if facts.shape is not None and len(facts.shape) == len(shape):
+        shape = tuple(new if old is None else old for old, new in zip(facts.shape, shape, strict=True))
+    return Facts(facts.dtype, shape)
+
+
+def _fold(node: Node, typed: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
+    """Compute the outputs where the inputs are known: wholly, or partly where elements are only moved about."""
+    if node.name in ("Shape", "Size", "CastLike"):
+        return _fold_by_facts(node)
+    operator = operator_for(node.domain, node.name)
+    if operator is None or any(facts is not None and facts.value is None for facts in node.inputs):
+        return None
+    partial = any(facts is not None and facts.known is None for facts in node.inputs)
+    if partial and not operator.moves_data:
+        return None
+    if len(typed) != 1 or (typed[0].size or 0) * 8 > SMALL or typed[0].dtype is None:
+        return None
+    lifted = lift(operator, node, "runtime")
+    if isinstance(lifted, Reason):
+        return None
+    arrays = [None if facts is None or facts.value is None else facts.value.array for facts in lifted.operands]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        result = np.asarray(operator.oracle(lifted.meaning, *arrays))
+    if result.nbytes > SMALL:
+        return None
+    if result.dtype == object and typed[0].dtype != TensorProto.STRING:
+        return (partly(result, typed[0].dtype),)
+    return (constant(result, typed[0].dtype),)
+
+
+def _fold_by_facts(node: Node) -> tuple[Facts, ...] | None:
+    """Fold what needs only the shape, or only the type, of an input."""
+    first = node.inputs[0]
+    if first is None:
+        return None
+    if node.name == "Shape" and first.shape is not None:
+        start, end = node.attributes.get("start", 0), node.attributes.get("end")
+        return (partly(first.shape[start:end]),)
+    if node.name == "Size" and first.size is not None:
+        return (constant(np.array(first.size, dtype=np.int64)),)
+    like = node.inputs[1] if node.name == "CastLike" else None
+    if like is not None and like.dtype is not None and first.known is not None and like.dtype != TensorProto.STRING:
+        return (constant(first.known.astype(helper.tensor_dtype_to_np_dtype(like.dtype)), like.dtype),)
+    return None
