@@ -1,0 +1,1 @@
+"""The command line: one file a command. Heavy modules are imported only inside a command."""

@@ -2,33 +2,79 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import onnx
 
-from opshift.passes.outcome import Plan, Report
+from opshift.opsets import kernels
+from opshift.opsets.operators import hardmaxaxes
+from opshift.opsets.schema import NEWEST, OLDEST, schema_at
+from opshift.opsets.target import Legality, ProfileError, Target, load_target
+from opshift.passes.describe import default_opset
+from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
+from opshift.passes.load import Source, load
+from opshift.passes.lower import alone, lower
+from opshift.passes.outcome import Check, Code, Plan, Refusal, Report, Verdict
+from opshift.passes.plan import Planned, Planner, Replace, too_old
+from opshift.passes.restamp import least_ir_version, restamp
 
 if TYPE_CHECKING:
     import onnx_ir
 
-    from opshift.opsets.target import Target
+    from opshift.passes.verify import Pair
 
-type Model = str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model
+Model: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model"
+Progress = Callable[[str, int, int], None]
+
+NARROWINGS = frozenset({"nan", "finite-inputs"})
 
 
 @dataclass(frozen=True)
 class Result:
-    """A converted model with the plan that was followed and the report of what was shown (None with verify=False)."""
+    """A converted model with the plan that was followed and the report of what was shown (None with verify=False).
+
+    `model` is an onnx.ModelProto, or an onnx_ir.Model where one was given; `source` is the model that was read.
+    """
 
     model: onnx.ModelProto | onnx_ir.Model
     plan: Plan
     report: Report | None
+    source: Source
+    rewritten: onnx.ModelProto
+    """The protobuf of `model`."""
 
-    def save(self, path: str | os.PathLike[str]) -> None: ...
+    @property
+    def source_model(self) -> onnx.ModelProto:
+        """The model that was read."""
+        return self.source.model
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, atomically and with its external data; as ONNX text for .onnxtxt.
+
+        Where nothing was to be done the file is a copy, byte for byte. Raises UsageError where it cannot be written.
+        """
+        from opshift.passes import save
+
+        if self.rewritten is self.source.model:
+            save.copy(self.source, path)
+        else:
+            save.save(self.rewritten, path, source=self.source)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is asked for, checked."""
+
+    source: Source
+    legality: Legality
+    semantics: str
+    allow: frozenset[str]
+    ir_version: int | None
+    runnable: bool
 
 
 def plan(
@@ -40,7 +86,16 @@ def plan(
     semantics: str = "runtime",
     allow: Collection[str] = (),
     ir_version: int | None = None,
-) -> Plan: ...
+    progress: Progress | None = None,
+) -> Plan:
+    """Say what `convert` would do with the same arguments, and what stands in the way; nothing is changed.
+
+    Raises:
+        InvalidModelError: the model is missing, unreadable or invalid.
+        UsageError: the request makes no sense.
+    """
+    request = _request(model, opset, decompose, target, semantics, allow, ir_version)
+    return _planned(request).plan
 
 
 def convert(
@@ -54,6 +109,217 @@ def convert(
     allow: Collection[str] = (),
     ir_version: int | None = None,
     require_proof: bool = False,
-    input_shapes: dict[str, tuple[int, ...]] | None = None,
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
     seed: int = 0,
-) -> Result: ...
+    progress: Progress | None = None,
+) -> Result:
+    """Take a model to an opset, or rid it of operators, or fit it to a runtime, and prove that it computes the same.
+
+    Args:
+        model: a path, an onnx.ModelProto or an onnx_ir.Model; it is left untouched.
+        opset: the opset of the default domain wanted, 7 to 28; None keeps the model's.
+        decompose: operators of the default domain that are to go.
+        target: a runtime's profile: a built-in name, a TOML file or a Target.
+        verify: compare with the original in onnxruntime, each lowered node and the whole.
+        semantics: where onnxruntime departs from the specification, keep what it computes ("runtime") or what the text
+            says ("spec").
+        allow: narrowings that are accepted: "nan", "finite-inputs".
+        ir_version: the ir_version wanted; None takes one that fits.
+        require_proof: raise also where the whole model could not be compared.
+        input_shapes: shapes of inputs to verify with, by name.
+        seed: of the inputs that are drawn; the same seed gives the same report.
+        progress: called with a stage, the steps done and all steps.
+
+    Raises:
+        InvalidModelError: the model is missing, unreadable or invalid.
+        UsageError: the request makes no sense, or onnxruntime is missing.
+        UnsupportedError: the model cannot be converted; it names every node in the way.
+        VerificationError: the result was not shown to be equal.
+    """
+    request = _request(model, opset, decompose, target, semantics, allow, ir_version)
+    planned = _planned(request)
+    if not planned.plan.possible:
+        raise UnsupportedError(planned.plan.refusals)
+    source = request.source
+    rewritten = source.model
+    if not planned.plan.nothing_to_do or (ir_version is not None and ir_version != rewritten.ir_version):
+        rewritten = onnx.ModelProto()
+        rewritten.CopyFrom(source.model)
+        lower(rewritten, planned)
+        restamp(rewritten, request.legality.opset, ir_version)
+        _fits(rewritten, ir_version)
+    report = None
+    if verify:
+        report = _verified(request, planned, rewritten, input_shapes, seed, progress, require_proof)
+    return Result(_as_given(source, rewritten), planned.plan, report, source, rewritten)
+
+
+def _fits(model: onnx.ModelProto, ir_version: int | None) -> None:
+    least = least_ir_version(model)
+    if ir_version is not None and ir_version < least:
+        reason = f"the model needs ir_version {least} for its opset, functions, metadata or element types, not {ir_version}."
+        raise UnsupportedError((Refusal(Code.IR_VERSION, "model", "", reason, f"Take --ir-version {least} or higher."),))
+
+
+# --- the request ------------------------------------------------------------------------------------------------------
+
+
+def _request(
+    model: Model,
+    opset: int | None,
+    decompose: Collection[str],
+    target: str | os.PathLike[str] | Target | None,
+    semantics: str,
+    allow: Collection[str],
+    ir_version: int | None,
+) -> _Request:
+    if isinstance(decompose, str):
+        raise UsageError(f"decompose is a list of operators, not the string {decompose!r}.")
+    if opset is None and not decompose and target is None:
+        raise UsageError("Nothing is asked for: give an opset, operators to decompose, or a target.")
+    if semantics not in ("runtime", "spec"):
+        raise UsageError(f"There are the semantics runtime and spec, not {semantics!r}.")
+    if unknown := sorted(set(allow) - NARROWINGS):
+        raise UsageError(f"There is no narrowing {unknown[0]!r}; there are {', '.join(sorted(NARROWINGS))}.")
+    if opset is not None and not 1 <= opset <= NEWEST:
+        raise UsageError(f"There is no opset {opset}; onnx {onnx.__version__} knows opsets 1 to {NEWEST}.")
+    for name in decompose:
+        _known_operator(name)
+    profile = _profile(target)
+    hardmaxaxes.register()
+    source = load(model)
+    own = default_opset(source.model.opset_import)
+    if own is None:
+        raise InvalidModelError("The model imports no opset of the default domain.")
+    if profile is not None:
+        low, high = profile.opset
+        if opset is None:
+            opset = min(max(own, low), high)
+        elif not low <= opset <= high:
+            raise UsageError(f"Opset {opset} is outside of what {profile.name} takes, {low} to {high}.")
+        if ir_version is not None and profile.ir_version and not profile.ir_version[0] <= ir_version <= profile.ir_version[1]:
+            raise UsageError(f"ir_version {ir_version} is outside of what {profile.name} takes, {profile.ir_version}.")
+    wanted = own if opset is None else opset
+    legality = Legality(wanted, frozenset(decompose), profile)
+    newest = kernels.newest_opset() if profile is None else None
+    runnable = newest is not None and wanted <= newest
+    return _Request(source, legality, semantics, frozenset(allow), ir_version, runnable)
+
+
+def _known_operator(name: str) -> None:
+    if any(schema_at("", name, opset) for opset in (NEWEST, *range(OLDEST, NEWEST))):
+        return
+    near = difflib.get_close_matches(name, {schema.name for schema in onnx.defs.get_all_schemas()}, 1)
+    raise UsageError(f"ONNX has no operator {name!r}" + (f"; did you mean {near[0]}?" if near else "."))
+
+
+def _profile(target: str | os.PathLike[str] | Target | None) -> Target | None:
+    if target is None or isinstance(target, Target):
+        return target
+    try:
+        return load_target(os.fspath(target))
+    except ProfileError as error:
+        raise UsageError(str(error)) from None
+
+
+def _planned(request: _Request) -> Planned:
+    own = default_opset(request.source.model.opset_import) or 1
+    old = [too_old(opset, what) for opset, what in ((own, "it is written in"), (request.legality.opset, "it is to go to")) if opset < OLDEST]
+    if old:
+        return Planned(
+            Plan(own, request.legality.opset, "", tuple(sorted(request.legality.decompose)), 0, (), tuple(old)), (), ()
+        )
+    planner = Planner(
+        request.source.model, request.legality, request.semantics, request.allow, runnable=request.runnable
+    )
+    return planner.run()
+
+
+# --- the proof --------------------------------------------------------------------------------------------------------
+
+
+def replacements(planned: Planned) -> Iterator[Replace]:
+    """Yield every node that is lowered, in all graphs and functions."""
+    for graph in (*planned.graphs, *(plan.graph for plan in planned.functions)):
+        for part in graph.all():
+            yield from (change for change in part.changes.values() if isinstance(change, Replace))
+
+
+def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
+    from opshift.passes.verify import Pair
+
+    operator, meaning, operands = change.lifted.operator, change.lifted.meaning, change.lifted.operands
+    original, rewritten = alone(change, source, target)
+    names = [change_input for change_input in original.graph.node[0].input]
+
+    def oracle(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+        arrays = []
+        for index, facts in zip(change.lifted.sources, operands, strict=True):
+            known = facts.known if facts else None
+            arrays.append(known if index is None else feeds.get(names[index], known))
+        results = operator.oracle(meaning, *arrays)
+        outputs = original.graph.node[0].output
+        return dict(zip(outputs, results if isinstance(results, tuple) else (results,), strict=True))
+
+    return Pair(
+        node=change.where,
+        operator=f"{change.seen.name}-{change.seen.since_version}",
+        original=original,
+        rewritten=rewritten,
+        oracle=oracle,
+        hostile=operator.hostile,
+        exclude_nan=not operator.nan_defined or "nan" in change.fragment.narrows,
+        finite="finite-inputs" in change.fragment.narrows,
+    )
+
+
+def _verified(
+    request: _Request,
+    planned: Planned,
+    rewritten: onnx.ModelProto,
+    input_shapes: Mapping[str, tuple[int, ...]] | None,
+    seed: int,
+    progress: Progress | None,
+    require_proof: bool,
+) -> Report:
+    from opshift.passes.verify import verify
+
+    plan, source = planned.plan, request.source
+    pairs = [_pair(change, plan.source_opset, plan.target_opset, request.semantics) for change in replacements(planned)]
+    original: Any = source.path if source.path is not None else source.model
+    report = verify(
+        original,
+        rewritten,
+        input_shapes=input_shapes,
+        seed=seed,
+        pairs=pairs,
+        semantics=request.semantics,
+        exact=True,
+        original_dir=None if source.path is not None else source.directory,
+        rewritten_dir=source.directory,
+        progress=progress,
+    )
+    for check in (*report.nodes, report.whole):
+        if check.verdict == Verdict.DIFFERENT:
+            raise VerificationError(_different(check), report)
+    unproven = [check for check in report.nodes if check.verdict != Verdict.EQUAL]
+    if unproven:
+        raise VerificationError(
+            f"{unproven[0].operator} at {unproven[0].node} could not be shown to be equal: {unproven[0].reason}", report
+        )
+    if require_proof and report.verdict != Verdict.EQUAL:
+        raise VerificationError(f"The whole model could not be compared: {report.whole.reason}", report)
+    return report
+
+
+def _different(check: Check) -> str:
+    what = f"{check.operator} at {check.node}" if check.node else "The whole model"
+    return f"{what} computes something else after the conversion, so nothing is written: {check.reason}"
+
+
+def _as_given(source: Source, rewritten: onnx.ModelProto) -> onnx.ModelProto | onnx_ir.Model:
+    if source.given is None or isinstance(source.given, onnx.ModelProto):
+        return rewritten
+    import onnx_ir
+
+    return onnx_ir.serde.deserialize_model(rewritten)

@@ -73,7 +73,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no derivation: the reasons, the nearest first, and whether a fact or a permission is missing."""
+    """Why there is no derivation: the operator's own reason, then the nearest lowering's; what fact or permission is missing."""
 
     reason: str
     missing: bool = False
@@ -155,8 +155,9 @@ class Deriver:
                 best = found
         if best:
             return best
+        nearest = min(failures, key=lambda failure: (not failure.missing, not failure.narrowing, failure.busy), default=None)
         return Failure(
-            "; ".join([native.reason, *(failure.reason for failure in failures)]),
+            f"{native.reason}; {nearest.reason}" if nearest else native.reason,
             missing=native.missing or any(failure.missing for failure in failures),
             narrowing=next((failure.narrowing for failure in failures if failure.narrowing), ""),
             busy=any(failure.busy for failure in failures),
@@ -218,7 +219,7 @@ class Deriver:
             lowerings += fragment.lowerings
             cost, narrows = cost + fragment.cost, narrows | fragment.narrows
         unique = tuple(dict.fromkeys(lowerings))
-        return Fragment(tuple(written), tuple(at[name] for name in outputs), unique, cost, narrows)
+        return _pruned(Fragment(tuple(written), tuple(at[name] for name in outputs), unique, cost, narrows))
 
     def _derive_node(
         self, node: Node, used: tuple[bool, ...], stack: tuple[Any, ...]
@@ -236,6 +237,26 @@ class Deriver:
             return Failure(f"{self.legality.why_not(node)}; {lifted}", lifted.missing)
         found = self.derive(lifted, stack)
         return found if isinstance(found, Failure) else (found, operand_sources(lifted))
+
+
+def _pruned(fragment: Fragment) -> Fragment:
+    """Drop nodes that nobody reads: a lowering may find that it needs no run-time shape after all."""
+    read = {ref.node for ref in fragment.outputs if isinstance(ref, Output)}
+    for index in range(len(fragment.nodes) - 1, -1, -1):
+        if index in read:
+            read.update(ref.node for ref in fragment.nodes[index].inputs if isinstance(ref, Output))
+    if len(read) == len(fragment.nodes):
+        return fragment
+    place = {old: new for new, old in enumerate(sorted(read))}
+
+    def moved(ref: Ref) -> Ref:
+        return Output(place[ref.node], ref.index) if isinstance(ref, Output) else ref
+
+    nodes = tuple(
+        dataclasses.replace(fragment.nodes[old], inputs=tuple(moved(ref) for ref in fragment.nodes[old].inputs))
+        for old in sorted(read)
+    )
+    return dataclasses.replace(fragment, nodes=nodes, outputs=tuple(moved(ref) for ref in fragment.outputs))
 
 
 def operand_sources(lifted: Lifted) -> tuple[int | Constant | None, ...]:

@@ -24,28 +24,23 @@ from opshift.opsets.facts import (
     type_of_facts,
 )
 from opshift.opsets.lowering import Reason
+from opshift.opsets.operators import constant as constants
 from opshift.opsets.operator import SPELLING, Node, lift, operator_for
 from opshift.opsets.schema import NEWEST, Schema, schema_at
-
-CONSTANT_FORMS: Mapping[str, Any] = {
-    "value_int": np.int64,
-    "value_ints": np.int64,
-    "value_float": np.float32,
-    "value_floats": np.float32,
-    "value_string": object,
-    "value_strings": object,
-}
-
 
 def make_node(name: str, domain: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any]) -> onnx.NodeProto:
     """Build a node; a Tensor among the attributes becomes a TensorProto."""
     node = helper.make_node(name, inputs, outputs, domain=domain)
-    for key, value in sorted(attributes.items()):
-        if isinstance(value, Tensor):
-            value = tensor_of(value.array, constant(value.array).dtype or 0, "")
-        empty_type = onnx.AttributeProto.INTS if isinstance(value, tuple) and not value else None
-        node.attribute.append(helper.make_attribute(key, value, attr_type=empty_type))
+    node.attribute.extend(make_attribute(key, value) for key, value in sorted(attributes.items()))
     return node
+
+
+def make_attribute(name: str, value: Any) -> onnx.AttributeProto:
+    """Build an attribute; a Tensor becomes a TensorProto, an empty tuple a list of integers."""
+    if isinstance(value, Tensor):
+        value = tensor_of(value.array, constant(value.array).dtype or 0, "")
+    empty_type = onnx.AttributeProto.INTS if isinstance(value, tuple) and not value else None
+    return helper.make_attribute(name, value, attr_type=empty_type)
 
 
 def infer(node: Node) -> tuple[Facts, ...] | Reason:
@@ -70,11 +65,10 @@ def infer(node: Node) -> tuple[Facts, ...] | Reason:
 
 
 def _constant(attributes: Mapping[str, Any]) -> Facts:
-    (name, value), *_ = attributes.items()
-    if name == "value":
-        return constant(value.array)
-    dtype = TensorProto.STRING if CONSTANT_FORMS[name] is object else None
-    return constant(np.array(value, dtype=CONSTANT_FORMS[name]), dtype)
+    value = constants.tensor(attributes)
+    if value is None or value.array.nbytes > SMALL:
+        return Facts() if value is None else Facts(constant(value.array).dtype, value.array.shape)
+    return constant(value.array)
 
 
 def _typed(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:

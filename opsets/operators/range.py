@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,32 @@ def _count(meaning: Plain, operands: Operands) -> Reason | None:
     return None if dtype == TensorProto.INT64 else Reason("the numbers are not int64")
 
 
+def _steps(meaning: Plain, operands: Operands) -> Reason | None:
+    if _is(operands[0], 0) and _is(operands[2], 1):
+        return Reason("it counts from 0 by 1 already")
+    if operands[2] is None or operands[2].known is None or operands[2].known.item() == 0:
+        return Reason("the step is computed at run time, or zero", missing=True)
+    if operands[2].dtype not in (TensorProto.INT64, TensorProto.INT32):
+        return Reason("the numbers are neither int32 nor int64")
+    return None
+
+
+def _rounding(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
+    delta = operands[2]
+    up = 0 if delta is None or delta.known is None else int(delta.known.item()) - (1 if delta.known.item() > 0 else -1)
+    return {"up": up, "like": delta.dtype if delta else None}
+
+
+@lowering(13, given=_steps, bind=_rounding)
+def counted(start, limit, delta, up: int, like: int):  # type: ignore[no-untyped-def]
+    """Count from 0 by 1, then scale and shift."""
+    step = op.Cast(delta, to=7)
+    origin = op.Cast(start, to=7)
+    count = (op.Cast(limit, to=7) - origin + up) / step
+    above = op.Cast(op.Greater(op.Cast(count, to=11), 0.0), to=7)
+    return op.Cast(origin + step * op.Range(0, count * above, 1), to=like)
+
+
 @lowering(13, given=_count)
 def nonzero(start, limit, delta):  # type: ignore[no-untyped-def]
     """Take the positions of as many ones."""
@@ -75,5 +101,5 @@ OPERATOR = Operator(
     operands=("start", "limit", "delta"),
     oracle=oracle,
     shape=shape,
-    lowerings=(nonzero, folded),
+    lowerings=(counted, nonzero, folded),
 )

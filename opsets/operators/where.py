@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands
 from opshift.opsets.plain import Plain, plain
 
@@ -17,7 +17,7 @@ def _type(operands: Operands) -> int | None:
     return None if facts is None else facts.dtype
 
 
-def _booleans(meaning: Plain, operands: Operands) -> Reason | None:
+def _booleans(what: Plain, operands: Operands) -> Reason | None:
     return None if _type(operands) == TensorProto.BOOL else Reason("the values are not known to be bool")
 
 
@@ -27,13 +27,13 @@ def by_logic(condition, x, y):  # type: ignore[no-untyped-def]
     return op.Or(op.And(condition, x), op.And(op.Not(condition), y))
 
 
-def _exact_product(meaning: Plain, operands: Operands) -> Reason | None:
+def _exact_product(what: Plain, operands: Operands) -> Reason | None:
     if _type(operands) in (TensorProto.INT32, TensorProto.INT64):
         return None
     return Reason("the values are not int32 or int64: a product with zero is not exact for infinities")
 
 
-@lowering(13, given=_exact_product, bind=lambda meaning, operands: {"to": _type(operands)})
+@lowering(13, given=_exact_product, bind=lambda what, operands: {"to": _type(operands)})
 def by_product(condition, x, y, to: int):  # type: ignore[no-untyped-def]
     """Choose between integers by products with 0 and 1."""
     chosen = op.Cast(condition, to=to)
@@ -53,31 +53,32 @@ _CARRIERS = {
 }
 
 
-def _carried(meaning: Plain, operands: Operands) -> Reason | None:
+def _carried(what: Plain, operands: Operands) -> Reason | None:
     return None if _type(operands) in _CARRIERS else Reason("no other type holds the same values")
 
 
 @lowering(
-    13, given=_carried, bind=lambda meaning, operands: {"carrier": _CARRIERS[_type(operands) or 0], "to": _type(operands)}
+    13, given=_carried, bind=lambda what, operands: {"carrier": _CARRIERS[_type(operands) or 0], "to": _type(operands)}
 )
 def carried(condition, x, y, carrier: int, to: int):  # type: ignore[no-untyped-def]
     """Choose in another type that holds the same values."""
     return op.Cast(op.Where(condition, op.Cast(x, to=carrier), op.Cast(y, to=carrier)), to=to)
 
 
-def _known(meaning: Plain, operands: Operands) -> Reason | None:
+def _known(what: Plain, operands: Operands) -> Reason | None:
     if _type(operands) is None:
         return Reason("the element type is unknown", missing=True)
     return None
 
 
-@lowering(18, given=_known, cost=10)
+# Written at 10 for its Gather, whose indices need no guard here: none is negative.
+@lowering(10, given=_known, cost=10)
 def by_gather(condition, x, y):  # type: ignore[no-untyped-def]
     """Number all elements of both and look the chosen ones up; any element type, at any opset."""
     first = op.Size(x)
     second = op.Size(y)
-    at_x = op.Reshape(op.Range(0, first, 1), op.Shape(x), allowzero=1)
-    at_y = op.Reshape(op.Range(first, first + second, 1), op.Shape(y), allowzero=1)
+    at_x = meaning.Reshape(meaning.Range(0, first, 1), op.Shape(x), allowzero=1)
+    at_y = meaning.Reshape(first + meaning.Range(0, second, 1), op.Shape(y), allowzero=1)
     both = op.Concat(op.Reshape(x, [-1]), op.Reshape(y, [-1]), axis=0)
     index = op.Cast(condition, to=7) * at_x + op.Cast(op.Not(condition), to=7) * at_y
     return op.Gather(both, index, axis=0)

@@ -1,0 +1,82 @@
+"""Counts the operators of a model, for the table of before and after."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import onnx
+import onnx.defs
+
+
+@dataclasses.dataclass(frozen=True)
+class Count:
+    """How often an operator stands in a model, and the version that it has there (None where ONNX does not have it)."""
+
+    count: int
+    since_version: int | None
+
+    def __str__(self) -> str:
+        """Return `3 (since 13)`."""
+        return f"{self.count}" if self.since_version is None else f"{self.count} (since {self.since_version})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Census:
+    """What a model is made of."""
+
+    opset: int | None
+    ir_version: int
+    operators: dict[str, Count]
+
+
+def census(model: onnx.ModelProto) -> Census:
+    """Count the operators of every graph and function of a model."""
+    imports = {normal(entry.domain): entry.version for entry in model.opset_import}
+    found = Counter((normal(node.domain), node.op_type) for node in every_node(model))
+    operators = {
+        f"{domain}::{name}" if domain else name: Count(number, since(domain, name, imports.get(domain)))
+        for (domain, name), number in found.items()
+    }
+    return Census(imports.get(""), model.ir_version, dict(sorted(operators.items())))
+
+
+def normal(domain: str) -> str:
+    """Return the empty name for both names of the default domain."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def since(domain: str, name: str, opset: int | None) -> int | None:
+    """Return the version of an operator at an opset, if ONNX has it there."""
+    if opset is None or not onnx.defs.has(name, opset, domain):
+        return None
+    return onnx.defs.get_schema(name, opset, domain).since_version
+
+
+def every_node(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of the main graph, of the functions and of the graphs inside nodes."""
+    waiting: list[Iterable[onnx.NodeProto]] = [model.graph.node, *(function.node for function in model.functions)]
+    while waiting:
+        for node in waiting.pop():
+            yield node
+            waiting.extend(graph.node for attribute in node.attribute for graph in graphs(attribute))
+
+
+def graphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs that an attribute holds."""
+    if attribute.HasField("g"):
+        yield attribute.g
+    yield from attribute.graphs
+
+
+def rows(before: Census, after: Census, *, all_rows: bool) -> list[tuple[str, str, str]]:
+    """Return the table of operators: those whose number or version changed, or all."""
+    names = sorted({*before.operators, *after.operators})
+    pairs = [(name, before.operators.get(name), after.operators.get(name)) for name in names]
+    return [(name, cell(old), cell(new)) for name, old, new in pairs if all_rows or old != new]
+
+
+def cell(count: Count | None) -> str:
+    """Return a cell of the table."""
+    return "-" if count is None else str(count)

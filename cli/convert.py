@@ -1,0 +1,173 @@
+"""Convert a model, prove that nothing changed, and write it.
+
+examples:
+  opshift convert model.onnx -o old.onnx --opset 11
+  opshift convert model.onnx -o plain.onnx --decompose Hardmax,ArgMax,OneHot
+  opshift convert model.onnx -o phone.onnx --target my-runtime.toml
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, cast
+
+from opshift.cli import options as shared
+from opshift.cli import output
+from opshift.passes.errors import UsageError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from opshift.cli.census import Census
+    from opshift.passes.convert import Result
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `opshift convert`."""
+    parser.add_argument("model", metavar="IN", help="the model to convert (.onnx or .onnxtxt)")
+    parser.add_argument("-o", "--output", metavar="OUT", help="where to write the result")
+    parser.add_argument("--in-place", action="store_true", help="write the result over IN")
+    shared.add_request_options(parser)
+    parser.add_argument("--no-verify", action="store_true", help="write the result without proof")
+    parser.add_argument(
+        "--require-proof", action="store_true", help="write nothing unless everything is shown to be equal"
+    )
+    shared.add_verify_options(parser)
+    shared.add_run_options(parser)
+    shared.add_output_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Convert, save and report."""
+    destination = where(options)
+    check_proof_options(options)
+    shared.check_report(options.report, (options.model, destination))
+    request = shared.request(options)
+    shapes = shared.input_shapes(options)
+    from opshift.cli.census import census
+    from opshift.passes.convert import convert
+
+    with output.progress(options.quiet, options.verbose) as progress:
+        result = convert(
+            options.model,
+            **request,
+            verify=not options.no_verify,
+            require_proof=options.require_proof,
+            input_shapes=shapes,
+            seed=options.seed or 0,
+            progress=progress,
+        )
+    # The model came as a path, so what comes back is a ModelProto.
+    before, after = census(result.source_model), census(cast("ModelProto", result.model))
+    document = describe(options, destination, result, before, after)
+    with output.staged(options.report, document):
+        result.save(destination)
+    if options.json:
+        output.print_json(document)
+    else:
+        show(options, destination, result, before, after)
+    return 0
+
+
+def where(options: argparse.Namespace) -> str:
+    """Return the path to write, or raise where that would surprise."""
+    source, destination = str(options.model), options.output
+    if destination is None:
+        if not options.in_place:
+            raise UsageError("it is not said where to write the result: give -o OUT, or --in-place to write over IN.")
+        return source
+    onto_itself = shared.same_file(source, destination)
+    if onto_itself and not options.in_place:
+        raise UsageError(f"-o {destination} is the model itself: name another file, or say --in-place to replace it.")
+    if options.in_place and not onto_itself:
+        raise UsageError(f"--in-place writes over {source}, and -o names {destination}: give one of the two.")
+    shared.check_writable(destination, "-o")
+    return str(destination)
+
+
+def check_proof_options(options: argparse.Namespace) -> None:
+    """Raise where an option directs a verification that another switches off."""
+    given = {
+        "--require-proof": options.require_proof,
+        "--input-shape": options.input_shape,
+        "--seed": options.seed is not None,
+    }
+    for name, present in given.items():
+        if options.no_verify and present:
+            raise UsageError(f"{name} directs the verification that --no-verify switches off: give one of the two.")
+
+
+def describe(
+    options: argparse.Namespace, destination: str, result: Result, before: Census, after: Census
+) -> dict[str, Any]:
+    """Return a conversion as JSON has it."""
+    return {
+        "status": 0,
+        "command": "convert",
+        "model": options.model,
+        "output": destination,
+        "nothing_to_do": nothing_to_do(result, before, after),
+        "verdict": result.report.verdict if result.report else "unchecked",
+        "before": before,
+        "after": after,
+        "plan": result.plan,
+        "report": result.report,
+    }
+
+
+def nothing_to_do(result: Result, before: Census, after: Census) -> bool:
+    """Whether the output is the input."""
+    return result.plan.nothing_to_do and before == after
+
+
+def show(options: argparse.Namespace, destination: str, result: Result, before: Census, after: Census) -> None:
+    """Print the tables, and the verdict last."""
+    if not options.quiet:
+        if options.verbose:
+            show_nodes(result)
+        show_operators(before, after, all_rows=options.verbose)
+        if nothing_to_do(result, before, after):
+            output.say(f"Nothing to do: the model is on the target already. {destination} is a copy.")
+        else:
+            output.say(f"{destination}: written.")
+    show_verdict(result, quiet=options.quiet)
+
+
+def show_nodes(result: Result) -> None:
+    """Print each rewritten node with what it became and what was shown of it."""
+    from opshift.cli.plan import each_step
+
+    each_step(result.plan.steps, {check.node: check for check in result.report.nodes} if result.report else {})
+
+
+def show_operators(before: Census, after: Census, *, all_rows: bool) -> None:
+    """Print operators, opset and ir_version, before and after."""
+    from opshift.cli.census import rows
+
+    changed = rows(before, after, all_rows=False)
+    table = [
+        *(rows(before, after, all_rows=True) if all_rows else changed),
+        ("opset", str(before.opset), str(after.opset)),
+        ("ir_version", str(before.ir_version), str(after.ir_version)),
+    ]
+    output.table(("Operator", "Before", "After"), table, changed=lambda row: row[1] != row[2])
+    same = len({*before.operators, *after.operators}) - len(changed)
+    if same and not all_rows:
+        from opshift.cli.words import count
+
+        output.say(f"{count(same, 'other operator')} as before.")
+
+
+def show_verdict(result: Result, *, quiet: bool) -> None:
+    """Print what narrows the result, and as the last line what was shown."""
+    from opshift.cli import words
+    from opshift.passes.outcome import Verdict
+
+    for line in words.narrowings(result.plan):
+        output.say(line, "yellow")
+    report = result.report
+    if report is None:
+        output.say("NOT PROVEN: verification was switched off with --no-verify.", words.STYLE[Verdict.UNCHECKED])
+        return
+    if report.verdict is Verdict.UNCHECKED and report.nodes and not quiet:
+        output.say(words.nodes_line(report))
+    output.say(words.verdict(report), words.STYLE[report.verdict])

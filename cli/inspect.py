@@ -1,0 +1,72 @@
+"""Print a model's opset, operators and versions, and the opsets that it can go to."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from opshift.cli import options as shared
+from opshift.cli import output
+
+if TYPE_CHECKING:
+    from opshift.passes.inspect import Inspection
+    from opshift.passes.outcome import Refusal
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `opshift inspect`."""
+    parser.add_argument("model", metavar="IN", help="the model to look into (.onnx or .onnxtxt)")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print every refusal, not the first of each opset")
+    shared.add_output_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Inspect and print."""
+    from opshift.passes.inspect import inspect
+
+    found = inspect(options.model)
+    if options.json:
+        output.print_json({"status": 0, "command": "inspect", "model": options.model, **found.to_json()})
+    else:
+        show(options, found)
+    return 0
+
+
+def show(options: argparse.Namespace, found: Inspection) -> None:
+    """Print the operators, and then where the model can go."""
+    operators = [
+        (f"{domain}::{name}" if domain else name, "-" if since is None else str(since), str(count))
+        for name, domain, since, count in found.operators
+    ]
+    output.say(f"{options.model}: opset {found.opset}, ir_version {found.ir_version}, by {found.producer or 'unknown'}")
+    others = [
+        f"{domain} {version}" for domain, version in sorted(found.domains.items()) if domain not in ("", "ai.onnx")
+    ]
+    if others:
+        output.say(f"Other domains: {', '.join(others)}")
+    output.table(("Operator", "Since", "Nodes"), operators)
+    output.say(f"Can go to opset {ranges(found.reachable) or '(none)'}.")
+    for opset, refusals in sorted(found.blocked.items()):
+        show_blocked(opset, refusals, verbose=options.verbose)
+
+
+def show_blocked(opset: int, refusals: Sequence[Refusal], *, verbose: bool) -> None:
+    """Print what stands in the way of one opset."""
+    from opshift.cli.words import refusal
+
+    more = f", the first of {len(refusals)}" if len(refusals) > 1 and not verbose else ""
+    output.say(f"Cannot go to opset {opset}{more}:")
+    for one in refusals if verbose else refusals[:1]:
+        output.say(refusal(one))
+
+
+def ranges(opsets: Sequence[int]) -> str:
+    """Return `9 to 13, 15` for 9, 10, 11, 12, 13, 15."""
+    runs: list[list[int]] = []
+    for opset in sorted(opsets):
+        if runs and opset == runs[-1][-1] + 1:
+            runs[-1].append(opset)
+        else:
+            runs.append([opset])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)

@@ -1,0 +1,159 @@
+"""`opshift`: reads the command line, runs a command, and says in one paragraph what went wrong."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from opshift.cli import convert, inspect, ops, plan, targets, verify
+from opshift.cli.options import Parser, did_you_mean
+from opshift.cli.output import message, one_line, print_json, write_report
+from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
+
+import opshift
+
+COMMANDS = {
+    "convert": convert,
+    "plan": plan,
+    "verify": verify,
+    "inspect": inspect,
+    "ops": ops,
+    "targets": targets,
+}
+
+DONE, NOT_POSSIBLE, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
+
+EPILOG = """\
+exit status:
+  0  done, or nothing was to do
+  1  the model is valid and cannot be converted, or the two are not shown to be equal
+  2  the request makes no sense, or a file is missing, unreadable, invalid or unsafe
+  3  a fault of opshift's own
+Unless the status is 0, no output is written, and what was there before stays.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    options = argparse.Namespace(json="--json" in arguments, debug="--debug" in arguments, report=None)
+    try:
+        options = parse(arguments)
+        with warnings.catch_warnings():
+            if not options.debug:
+                warnings.simplefilter("ignore")
+            return int(options.run(options))
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else DONE
+    except KeyboardInterrupt:
+        message("interrupted")
+        return INTERRUPTED
+    except Exception as error:
+        return fail(error, options)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options of the command that is named, or raise a usage error."""
+    parser = build()
+    if not arguments:
+        parser.error(f"a command is needed: {', '.join(COMMANDS)}")
+    if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        parser.error(f"there is no command {arguments[0]!r}{did_you_mean(arguments[0], COMMANDS)}")
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        options.parser.refuse(unknown)
+    return options
+
+
+def build() -> Parser:
+    """Assemble the parser from the commands."""
+    parser = Parser(
+        prog="opshift",
+        description="Take an ONNX model to the opset and the operators that a runtime has; prove that nothing changed.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("--version", action="version", version=f"opshift {opshift.__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        summary, _, rest = (command.__doc__ or "").partition("\n")
+        added = commands.add_parser(name, help=summary, description=summary, epilog=rest.strip() or None)
+        command.add_options(added)
+        added.set_defaults(run=command.run, parser=added)
+    return parser
+
+
+def fail(error: Exception, options: argparse.Namespace) -> int:
+    """Say what went wrong, in words or as JSON, and return the exit status."""
+    if options.debug:
+        import traceback
+
+        traceback.print_exception(error)
+    status, kind = classify(error)
+    document = error_document(error, status, kind)
+    if options.json:
+        print_json(document)
+    else:
+        message("\n".join(lines(error, status, options)))
+    if status == NOT_POSSIBLE:
+        try:
+            write_report(options.report, document)
+        except UsageError as unwritable:
+            message(f"error: {one_line(str(unwritable))}")
+    return status
+
+
+def classify(error: Exception) -> tuple[int, str]:
+    """Return the exit status and the word for JSON."""
+    match error:
+        case UnsupportedError():
+            return NOT_POSSIBLE, "unsupported"
+        case VerificationError():
+            return NOT_POSSIBLE, "verification"
+        case InvalidModelError():
+            return USAGE, "invalid-model"
+        case OpshiftError():
+            return USAGE, "usage"
+    return FAULT, "fault"
+
+
+def error_document(error: Exception, status: int, kind: str) -> dict[str, Any]:
+    """Return an error as JSON has it."""
+    details: dict[str, Any] = {"kind": kind, "message": text(error, status)}
+    if isinstance(error, UnsupportedError):
+        details["refusals"] = error.refusals
+    if isinstance(error, VerificationError):
+        details["report"] = error.report
+    return {"status": status, "error": details}
+
+
+def text(error: Exception, status: int) -> str:
+    """Return what an error says, as one paragraph."""
+    said = one_line(str(error))
+    if isinstance(error, VerificationError):
+        return f"{said.rstrip('.')}. Nothing was written."
+    if status != FAULT:
+        return said
+    return (
+        f"opshift itself failed ({type(error).__name__}{': ' if said else ''}{said}). No output was written. "
+        "Please report this, with what the same command prints under --debug."
+    )
+
+
+def lines(error: Exception, status: int, options: argparse.Namespace) -> list[str]:
+    """Return what people read: one paragraph, then the nodes it is about."""
+    if isinstance(error, UnsupportedError):
+        from opshift.cli.words import count, refusal
+
+        refusals = count(len(error.refusals), "refusal")
+        return [
+            f"error: {options.model} cannot be converted, and nothing was written; {refusals}:",
+            *map(refusal, error.refusals),
+        ]
+    if isinstance(error, VerificationError):
+        from opshift.cli.words import differences
+
+        return [f"error: {text(error, status)}", *differences(error.report)]
+    return [f"error: {text(error, status)}"]

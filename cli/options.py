@@ -1,0 +1,222 @@
+"""What the commands' options have in common: how each is read, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from opshift.passes.errors import UsageError
+
+NARROWINGS = ("nan", "finite-inputs")
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises instead of exiting, so that errors are printed in one place."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Take no abbreviated options: a new option would change what they mean."""
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse found as a usage error."""
+        end = "" if message.endswith((".", "?")) else "."
+        raise UsageError(f"{message}{end} See `{self.prog} --help`.")
+
+    def refuse(self, unknown: list[str]) -> NoReturn:
+        """Raise for arguments that nothing took, with the nearest option."""
+        word = unknown[0].split("=")[0]
+        known = [name for name in self._option_string_actions if name.startswith("--")]
+        self.error(f"unknown argument {word!r}{did_you_mean(word, known)}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `. Did you mean X?` where a known word is near, else the full stop alone."""
+    by_folded = {name.casefold().lstrip("-"): name for name in known}
+    near = difflib.get_close_matches(word.casefold().lstrip("-"), by_folded, n=1)
+    return f". Did you mean {by_folded[near[0]]!r}?" if near else "."
+
+
+def whole_number(text: str) -> int:
+    """Read a number that is not negative."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"a whole number is needed, not {text!r}")
+    return int(text)
+
+
+def names(text: str) -> list[str]:
+    """Read names between commas."""
+    found = [name.strip() for name in text.split(",")]
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"names between commas are needed, such as Hardmax,ArgMax, not {text!r}")
+    return found
+
+
+def narrowings(text: str) -> list[str]:
+    """Read narrowings between commas."""
+    found = names(text)
+    for name in found:
+        if name not in NARROWINGS:
+            meant = did_you_mean(name, NARROWINGS)
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(NARROWINGS)}{meant}")
+    return found
+
+
+def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Read `x:1,3,224,224`; the name may hold colons, and `x:` is a scalar."""
+    name, colon, dims = text.rpartition(":")
+    sizes = dims.split(",") if dims else []
+    if not name or not colon or not all(size.isascii() and size.isdigit() for size in sizes):
+        raise argparse.ArgumentTypeError(f"a name and sizes are needed, such as x:1,3,224,224, not {text!r}")
+    return name, tuple(int(size) for size in sizes)
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Add what every command has."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    parser.add_argument("--debug", action="store_true", help="print a traceback where something fails")
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add what the commands have that work on a model for a while."""
+    parser.add_argument("--report", metavar="FILE", help="write what --json prints to this file, which ends in .json")
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("-v", "--verbose", action="store_true", help="name every node, and the stages as they come")
+    amount.add_argument("-q", "--quiet", action="store_true", help="print the last line of the result only")
+
+
+def add_request_options(parser: argparse.ArgumentParser) -> None:
+    """Add what says where a model is to be taken."""
+    parser.add_argument("--opset", "--target-opset", metavar="N", type=whole_number, help="the opset to convert to")
+    parser.add_argument(
+        "--decompose",
+        metavar="A,B",
+        type=names,
+        action="extend",
+        default=[],
+        help="operators to express by others, such as Hardmax,ArgMax,OneHot",
+    )
+    parser.add_argument(
+        "--target", metavar="NAME|FILE", help="a runtime profile that `opshift targets` lists, or a TOML file"
+    )
+    parser.add_argument("--ir-version", metavar="N", type=whole_number, help="the ir_version to write")
+    parser.add_argument(
+        "--allow",
+        metavar="NARROWING",
+        type=narrowings,
+        action="extend",
+        default=[],
+        help="accept a result for fewer inputs: nan (none with NaN), finite-inputs (no infinities either)",
+    )
+    parser.add_argument(
+        "--semantics",
+        choices=("runtime", "spec"),
+        default="runtime",
+        help="where onnxruntime departs from the text of ONNX, keep what it computes (runtime) or the text (spec)",
+    )
+
+
+def add_verify_options(parser: argparse.ArgumentParser) -> None:
+    """Add what directs the inputs that models are compared on."""
+    parser.add_argument(
+        "--input-shape",
+        metavar="NAME:1,3,224",
+        type=input_shape,
+        action="append",
+        default=[],
+        help="the shape of an input where the model leaves it open; repeatable",
+    )
+    parser.add_argument("--seed", metavar="N", type=whole_number, help="the seed of the inputs (default 0)")
+
+
+def request(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the options ask of `convert` and `plan`, as their arguments."""
+    if options.opset is None and not options.decompose and options.target is None:
+        raise UsageError(
+            "nothing was asked for: give --opset N, --decompose OPERATOR or --target NAME; "
+            f"`opshift inspect {options.model}` shows the opsets that the model can go to."
+        )
+    check_operators(options.decompose)
+    if options.target is not None:
+        check_target(options.target)
+    return {
+        "opset": options.opset,
+        "decompose": tuple(dict.fromkeys(options.decompose)),
+        "target": options.target,
+        "semantics": options.semantics,
+        "allow": tuple(dict.fromkeys(options.allow)),
+        "ir_version": options.ir_version,
+    }
+
+
+def input_shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]] | None:
+    """Return the shapes by input, or None where none is given."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, shape in options.input_shape:
+        if name in shapes:
+            raise UsageError(f"--input-shape gives {name!r} twice; keep one.")
+        shapes[name] = shape
+    return shapes or None
+
+
+def check_operators(asked: Iterable[str]) -> None:
+    """Raise for a name that neither opshift nor ONNX has; one with a domain (`domain::Name`) is left to the engine."""
+    bare = [name for name in asked if "::" not in name]
+    if not bare:
+        return
+    import onnx.defs
+    from opshift.opsets.operator import known_operators
+
+    known = {operator.name for operator in known_operators()} | {s.name for s in onnx.defs.get_all_schemas()}
+    for name in bare:
+        if name not in known:
+            raise UsageError(
+                f"there is no operator {name!r}{did_you_mean(name, known)} `opshift ops` lists those known."
+            )
+
+
+def check_target(asked: str) -> None:
+    """Raise for what is neither a built-in profile nor a file."""
+    from opshift.opsets.target import builtin_targets
+
+    built_in = builtin_targets()
+    if asked not in built_in and not os.path.exists(asked):  # noqa: PTH110 (Path.exists raises for an overlong name)
+        raise UsageError(
+            f"{asked!r} is neither a built-in target nor a file{did_you_mean(asked, built_in)} "
+            "`opshift targets` lists the built-in ones."
+        )
+
+
+def same_file(one: str, other: str) -> bool:
+    """Whether both paths lead to one file, which need not exist."""
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
+
+
+def check_writable(path: str, option: str) -> None:
+    """Raise early for a path that nothing can be written to, before minutes are spent on a model."""
+    place = Path(path)
+    try:
+        if not place.parent.is_dir():
+            raise UsageError(f"{option} {path}: there is no folder {str(place.parent)!r}; create it first.")
+        if place.exists() and not stat.S_ISREG(place.stat().st_mode):
+            raise UsageError(f"{option} {path}: this is not a regular file; name one that can be replaced.")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{option} {path!r} cannot be written: {error}.") from error
+
+
+def check_report(path: str | None, others: Iterable[str]) -> None:
+    """Raise for a report of another kind, or one that would replace a model."""
+    if path is None:
+        return
+    if Path(path).suffix.casefold() != ".json":
+        raise UsageError(f"--report {path}: reports are written as JSON; name a file that ends in .json.")
+    if any(same_file(path, other) for other in others):
+        raise UsageError(f"--report {path} would replace a model; name another file.")
+    check_writable(path, "--report")

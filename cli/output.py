@@ -1,0 +1,214 @@
+"""Where results and messages go: results to stdout, messages and progress to stderr, reports to their file."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from opshift.passes.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+SHORT = 16
+"""Up to how many characters the words of a column are kept on one line."""
+
+ShowProgress = Callable[[str, int, int], None]
+
+
+def one_line(text: str) -> str:
+    """Return the text as one paragraph, with what would move a terminal's cursor or colour it written out."""
+    return plain(" ".join(text.split()))
+
+
+def plain(text: str) -> str:
+    """Write out unprintable characters: names come from models, and models from anybody."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def write(stream: TextIO | None, text: str) -> None:
+    """Write and flush; a reader that has gone away, as `| head` does, is no error."""
+    if stream is None:
+        return
+    encoding = stream.encoding or "utf-8"
+    try:
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except OSError as error:
+        # What is still buffered would raise once more when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+            raise UsageError(f"the result cannot be printed: {error.strerror or error}.") from error
+
+
+def message(text: str) -> None:
+    """Tell people something that is not the result."""
+    write(sys.stderr, text + "\n")
+
+
+def write_result(text: str) -> None:
+    """Print text that is the result as it stands."""
+    write(sys.stdout, text.rstrip("\n") + "\n")
+
+
+def say(text: str = "", style: str = "") -> None:
+    """Print a line of the result, in colour where a terminal shows it; the terminal breaks it."""
+    from rich.text import Text
+
+    _print(Text(plain(text), style), soft_wrap=True)
+
+
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], changed: Callable[[Sequence[str]], bool] | None = None
+) -> None:
+    """Print rows under columns; those that `changed` picks stand out on a terminal.
+
+    Where a terminal is narrow, columns of short words keep their width and the others fold.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for index, column in enumerate(columns):
+        short = max((len(row[index]) for row in rows), default=0) <= SHORT
+        grid.add_column(column, overflow="fold", no_wrap=short)
+    for row in rows:
+        grid.add_row(*(Text(plain(cell)) for cell in row), style="bold" if changed and changed(row) else "")
+    _print(grid, soft_wrap=not is_terminal(sys.stdout))
+
+
+def _print(what: RenderableType, *, soft_wrap: bool) -> None:
+    """Render for stdout; in a pipe no line ends in blanks."""
+    terminal = is_terminal(sys.stdout)
+    rendered = io.StringIO()
+    _console(rendered, terminal=terminal).print(what, soft_wrap=soft_wrap)
+    text = rendered.getvalue()
+    write(sys.stdout, text if terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
+
+
+def _console(stream: TextIO, *, terminal: bool) -> Console:
+    """Return a console that colours only on a terminal, and nowhere under NO_COLOR."""
+    from rich.console import Console
+
+    return Console(
+        file=stream,
+        force_terminal=terminal,
+        color_system="auto" if terminal and not os.environ.get("NO_COLOR") else None,
+        width=None if terminal else 100_000,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody watches the stream."""
+    return stream is not None and stream.isatty()
+
+
+@contextlib.contextmanager
+def progress(quiet: bool, verbose: bool) -> Iterator[ShowProgress | None]:
+    """Show a live line on a terminal; elsewhere the stages one by one where --verbose asks for them."""
+    if quiet:
+        yield None
+    elif is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
+        with _live_line() as show:
+            yield show
+    else:
+        yield _stages() if verbose else None
+
+
+@contextlib.contextmanager
+def _live_line() -> Iterator[ShowProgress]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=_console(sys.stderr, terminal=True), transient=True) as bars:
+        task = bars.add_task("start", total=None)
+
+        def show(stage: str, done: int, total: int) -> None:
+            bars.update(task, description=plain(stage), completed=done, total=total or None)
+
+        yield show
+
+
+def _stages() -> ShowProgress:
+    seen: list[str] = []
+
+    def show(stage: str, done: int, total: int) -> None:
+        if stage not in seen:
+            seen.append(stage)
+            message(plain(stage))
+
+    return show
+
+
+def jsonable(value: Any) -> Any:
+    """Return what JSON can hold: numbers that are not finite become strings, sets sorted lists, objects dicts."""
+    if hasattr(value, "to_json"):
+        return jsonable(value.to_json())
+    if dataclasses.is_dataclass(value):
+        return {field.name: jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(jsonable(item) for item in value)
+    if isinstance(value, list | tuple | range):
+        return [jsonable(item) for item in value]
+    if hasattr(value, "tolist"):
+        return jsonable(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def to_json(document: Any) -> str:
+    """Return the document as strict JSON."""
+    return json.dumps(jsonable(document), indent=2, allow_nan=False) + "\n"
+
+
+def print_json(document: Any) -> None:
+    """Print the one JSON object that --json promises."""
+    write_result(to_json(document))
+
+
+@contextlib.contextmanager
+def staged(path: str | None, document: Any) -> Iterator[None]:
+    """Write a report beside its place, and put it there only if what follows succeeds."""
+    if path is None:
+        yield
+        return
+    place = Path(path)
+    draft = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    try:
+        try:
+            draft.write_text(to_json(document), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"--report {path} cannot be written: {error.strerror or error}.") from error
+        yield
+        draft.replace(place)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_report(path: str | None, document: Any) -> None:
+    """Write a report that stands alone."""
+    with staged(path, document):
+        pass

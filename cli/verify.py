@@ -1,0 +1,81 @@
+"""Run two models on the same hostile inputs and compare.
+
+The status is 0 only where they are shown to be equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from opshift.cli import options as shared
+from opshift.cli import output
+
+if TYPE_CHECKING:
+    from opshift.passes.outcome import Report
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `opshift verify`."""
+    parser.add_argument("model", metavar="A", help="the original (.onnx or .onnxtxt)")
+    parser.add_argument("other", metavar="B", help="the model to compare with it")
+    shared.add_verify_options(parser)
+    shared.add_run_options(parser)
+    shared.add_output_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare and print."""
+    shared.check_report(options.report, (options.model, options.other))
+    shapes = shared.input_shapes(options)
+    from opshift.passes.outcome import Verdict
+    from opshift.passes.verify import verify
+
+    with output.progress(options.quiet, options.verbose) as progress:
+        report = verify(
+            options.model,
+            options.other,
+            input_shapes=shapes,
+            seed=options.seed or 0,
+            progress=progress,
+        )
+    status = 0 if report.verdict is Verdict.EQUAL else 1
+    document = describe(options, report, status)
+    output.write_report(options.report, document)
+    if options.json:
+        output.print_json(document)
+    else:
+        show(options, report)
+    return status
+
+
+def describe(options: argparse.Namespace, report: Report, status: int) -> dict[str, Any]:
+    """Return a comparison as JSON has it."""
+    from opshift.cli.words import verdict
+
+    document: dict[str, Any] = {
+        "status": status,
+        "command": "verify",
+        "model": options.model,
+        "other": options.other,
+        "verdict": report.verdict,
+        "report": report,
+    }
+    if status:
+        document["error"] = {"kind": "verification", "message": verdict(report), "report": report}
+    return document
+
+
+def show(options: argparse.Namespace, report: Report) -> None:
+    """Print what differs, and the verdict last."""
+    from opshift.cli import words
+    from opshift.passes.outcome import Verdict
+
+    if options.verbose:
+        for check in (*report.nodes, report.whole):
+            output.say(words.describe(check))
+        output.say(f"seed {report.seed}; " + ", ".join(f"{name} {is_}" for name, is_ in report.versions.items()))
+    if report.verdict is Verdict.DIFFERENT and not options.quiet:
+        for line in words.differences(report):
+            output.say(line)
+    output.say(words.verdict(report), words.STYLE[report.verdict])

@@ -1,0 +1,105 @@
+"""How plans, refusals and verdicts read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from opshift.cli.output import one_line, plain
+from opshift.passes.outcome import Action, Check, Plan, Refusal, Report, Step, Verdict
+
+SHOWN = 5
+"""How many differing nodes are printed; --json and --report have them all."""
+
+STYLE = {Verdict.EQUAL: "green", Verdict.DIFFERENT: "bold red", Verdict.UNCHECKED: "yellow"}
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 node`, `2 nodes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def refusal(what: Refusal) -> str:
+    """Return one refusal as a line."""
+    return f"  {one_line(str(what))} [{what.code}]"
+
+
+def step(what: Step) -> str:
+    """Return what happens to a node: `Hardmax-13 lowered to ArgMax, Equal by hardmax_by_argmax (why)`."""
+    done = "lowered" if what.action is Action.LOWER else "restamped"
+    to = f" to {', '.join(what.becomes)}" if what.becomes else ""
+    by = f" by {', '.join(what.lowerings)}" if what.lowerings else ""
+    why = f" ({what.why})" if what.why else ""
+    return one_line(f"{what.operator}-{what.since_version} {done}{to}{by}{why}")
+
+
+def narrowings(plan: Plan) -> Iterator[str]:
+    """Yield for which inputs the plan does not hold, one line a narrowing."""
+    for narrowing in sorted({narrowing for step in plan.steps for narrowing in step.narrows}):
+        nodes = [step.node for step in plan.steps if narrowing in step.narrows]
+        more = f" and {count(len(nodes) - SHOWN, 'more node')}" if len(nodes) > SHOWN else ""
+        yield f"Narrowed, as --allow {narrowing} accepts: {', '.join(nodes[:SHOWN])}{more}"
+
+
+def verdict(report: Report) -> str:
+    """Return the line that says what was shown."""
+    checks = [*report.nodes, report.whole]
+    if report.verdict is Verdict.EQUAL:
+        judges = ", ".join(dict.fromkeys(check.judge for check in checks if check.judge))
+        what = (
+            f"{count(len(report.nodes), 'rewritten node')} and the whole model" if report.nodes else "the whole model"
+        )
+        return f"EQUAL: {what}, on {count(sum(check.inputs for check in checks), 'input')}, judged by {judges}."
+    reasons = dict.fromkeys(describe(check) for check in checks if check.verdict is report.verdict)
+    shown = "; ".join(list(reasons)[:SHOWN])
+    return f"{'DIFFERENT' if report.verdict is Verdict.DIFFERENT else 'NOT PROVEN'}: {shown}"
+
+
+def shown(check: Check) -> str:
+    """Return the verdict on a node: `equal on 20 inputs`, with what is to be said about it."""
+    reason = f" ({check.reason})" if check.reason else ""
+    return one_line(f"{check.verdict} on {count(check.inputs, 'input')}{reason}")
+
+
+def describe(check: Check) -> str:
+    """Return what one comparison showed."""
+    where = f"{check.operator} at {check.node}" if check.node else "the whole model"
+    return one_line(f"{where}: {check.reason or check.verdict}")
+
+
+def nodes_line(report: Report) -> str:
+    """Return how many rewritten nodes were equal."""
+    equal = sum(check.verdict is Verdict.EQUAL for check in report.nodes)
+    tried = count(sum(check.inputs for check in report.nodes), "input")
+    return f"{equal} of {count(len(report.nodes), 'rewritten node')} equal, on {tried}."
+
+
+def differences(report: Report) -> Iterator[str]:
+    """Yield the nodes that were not shown to be equal, with the input that tells them apart."""
+    checks = [check for check in (*report.nodes, report.whole) if check.verdict is report.verdict]
+    for check in checks[:SHOWN]:
+        yield f"  {describe(check)}" + (f" (judged by {one_line(check.judge)})" if check.judge else "")
+        yield from counterexample(check)
+    if len(checks) > SHOWN:
+        yield f"  and {len(checks) - SHOWN} more, which --json and --report list."
+
+
+def counterexample(check: Check) -> Iterator[str]:
+    """Yield an input, what was expected of it and what came out."""
+    example = check.counterexample
+    if example is None:
+        return
+    for name, value in example.inputs.items():
+        yield f"    input {one_line(name)} = {literal(value)}"
+    yield f"    output {one_line(example.output)}: expected {literal(example.expected)}"
+    yield f"    output {one_line(example.output)}: actual   {literal(example.actual)}"
+
+
+def literal(value: Any) -> str:
+    """Return a nested list on one line."""
+    return plain(repr(value))
+
+
+def joined(words: Iterable[str]) -> str:
+    """Return words with commas between, or a dash."""
+    return ", ".join(words) or "-"

@@ -1,0 +1,154 @@
+"""What is known of a model's values: types, shapes and small constants, by graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import onnx
+import onnx.inliner
+from onnx import AttributeProto
+
+from opshift.opsets.facts import Facts, facts_of_tensor, facts_of_type
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import Node, freeze
+from opshift.opsets.schema import attribute_value, default_domain, schema_at
+from opshift.passes.infer import infer
+
+INLINED = 200_000
+"""Nodes: a model that has more when its functions are inlined is described without them."""
+
+Place = tuple[tuple[str, str], ...]
+"""Which subgraph: from the outside in, the owning node's first output and the attribute."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The facts of the values that one graph can see; those of the graphs around it are in `outer`."""
+
+    own: Mapping[str, Facts]
+    outer: Scope | None = None
+    inner: Mapping[tuple[str, str], Scope] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Facts:
+        """Return what is known of a value, which may be nothing."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.own:
+                return scope.own[name]
+            scope = scope.outer
+        return Facts()
+
+    def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
+        """Return the scope of a subgraph."""
+        key = (next(iter(node.output), ""), attribute)
+        return self.inner.get(key) or Scope({}, self)
+
+
+NOTHING = Scope({})
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+    """Yield the subgraphs of a node, by the name of their attribute; those of a list are numbered."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.name, attribute.g
+        for index, graph in enumerate(attribute.graphs):
+            yield f"{attribute.name}[{index}]", graph
+
+
+def default_opset(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
+    """Return the opset of the default domain, under either of its names."""
+    return next((item.version for item in imports if not default_domain(item.domain)), None)
+
+
+def describe(model: onnx.ModelProto) -> Scope:
+    """Infer types and shapes of all graphs of a model, through its functions; weights are not read."""
+    light = _without_weights(model)
+    if light.functions:
+        if _expanded(light) > INLINED:
+            del light.functions[:]
+        else:
+            light = onnx.inliner.inline_local_functions(light)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(light, data_prop=True)
+    except onnx.shape_inference.InferenceError:
+        inferred = light
+    constants = {tensor.name: facts_of_tensor(tensor) for tensor in model.graph.initializer}
+    if model.ir_version >= 4:
+        # From ir_version 4 on, an initializer that is an input too is a default, which a caller may override.
+        inputs = {value.name for value in model.graph.input}
+        constants = {
+            name: Facts(facts.dtype, facts.shape) if name in inputs else facts for name, facts in constants.items()
+        }
+    opset = default_opset(model.opset_import) or 1
+    return _scope(inferred.graph, None, constants, opset)
+
+
+def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with typed inputs in place of the main graph's initializers that are not small."""
+    light = onnx.ModelProto(ir_version=max(model.ir_version, 4))
+    light.opset_import.extend(model.opset_import)
+    light.functions.extend(model.functions)
+    graph = light.graph
+    graph.name = model.graph.name
+    graph.node.extend(model.graph.node)
+    graph.input.extend(model.graph.input)
+    graph.output.extend(model.graph.output)
+    graph.value_info.extend(model.graph.value_info)
+    inputs = {value.name for value in model.graph.input}
+    for tensor in model.graph.initializer:
+        if facts_of_tensor(tensor).value is not None:
+            graph.initializer.append(tensor)
+        elif tensor.name not in inputs:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return light
+
+
+def _expanded(model: onnx.ModelProto) -> int:
+    """Count the nodes that inlining all functions gives, without doing it."""
+    functions = {(item.domain, item.name, item.overload): item for item in model.functions}
+    sizes: dict[tuple[str, str, str], int] = {}
+
+    def size(nodes: Sequence[onnx.NodeProto]) -> int:
+        total = 0
+        for node in nodes:
+            key = (node.domain, node.op_type, node.overload)
+            if key in functions and key not in sizes:
+                sizes[key] = INLINED + 1  # a function that calls itself never ends
+                sizes[key] = size(functions[key].node)
+            total += 1 + sizes.get(key, 0) + sum(size(graph.node) for _, graph in subgraphs(node))
+        return total
+
+    return size(model.graph.node)
+
+
+def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, Facts], opset: int) -> Scope:
+    own = {
+        value.name: facts_of_type(value.type) for value in (*graph.value_info, *graph.output, *graph.input)
+    } | dict(constants)
+    inner: dict[tuple[str, str], Scope] = {}
+    scope = Scope(own, outer, inner)
+    for node in graph.node:
+        if node.op_type == "Constant" and not default_domain(node.domain):
+            found = infer(view(node, scope, opset))
+            if not isinstance(found, Reason):
+                own[node.output[0]] = found[0]
+        for name, subgraph in subgraphs(node):
+            local = {tensor.name: facts_of_tensor(tensor) for tensor in subgraph.initializer}
+            inner[node.output[0] if node.output else "", name] = _scope(subgraph, scope, local, opset)
+    return scope
+
+
+def view(node: onnx.NodeProto, scope: Scope, opset: int) -> Node:
+    """Return a node apart from its graph; attributes that are graphs, or refer to a parameter, are left out."""
+    domain = default_domain(node.domain)
+    schema = schema_at(domain, node.op_type, opset if not domain else 1)
+    attributes = {
+        attribute.name: freeze(attribute_value(attribute))
+        for attribute in node.attribute
+        if not attribute.ref_attr_name and attribute.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS)
+    }
+    inputs = tuple(scope[name] if name else None for name in node.input)
+    since = schema.since_version if schema else 1
+    return Node(domain, node.op_type, since, attributes, inputs, tuple(bool(name) for name in node.output))

@@ -1,0 +1,306 @@
+"""External data: which tensors of a model refer to files, and which of these references are safe to follow.
+
+Nothing here opens a file. A location is judged by its text, then by what the file system says of it, and only a
+regular file in the model's own directory passes, so that a stranger's model reaches nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
+
+import onnx
+from onnx import AttributeProto, TensorProto
+from opshift.passes.errors import InvalidModelError
+
+_WIDTHS = {
+    8: "UINT8 INT8 BOOL FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0",
+    16: "UINT16 INT16 FLOAT16 BFLOAT16",
+    32: "FLOAT INT32 UINT32",
+    64: "DOUBLE INT64 UINT64 COMPLEX64",
+    128: "COMPLEX128",
+    2: "UINT2 INT2",
+    4: "UINT4 INT4 FLOAT4E2M1",
+    6: "FLOAT6E2M3 FLOAT6E3M2",
+}
+_BITS = {TensorProto.DataType.Value(name): bits for bits, names in _WIDTHS.items() for name in names.split()}
+
+ELEMENT_TYPES = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
+"""The element types that this onnx knows."""
+
+NESTING = 32
+"""Graphs inside graphs: protobuf stops at 100 messages inside each other, and a graph takes three."""
+
+# The types of attribute that can hold a tensor or a graph; one without a type is invalid, and looked into as well.
+_HOLDERS = frozenset(
+    {
+        AttributeProto.UNDEFINED,
+        AttributeProto.TENSOR,
+        AttributeProto.TENSORS,
+        AttributeProto.SPARSE_TENSOR,
+        AttributeProto.SPARSE_TENSORS,
+        AttributeProto.GRAPH,
+        AttributeProto.GRAPHS,
+    }
+)
+
+# onnxruntime reads what follows as an address in its own memory.
+_MEMORY = "*/_ORT_MEM_ADDR_/*"
+
+
+def printable(text: str | bytes, limit: int = 120) -> str:
+    """Return a text from a model as it may be printed: quoted, control characters escaped, cut to `limit`."""
+    text = text if isinstance(text, str) else text.decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= limit else text[:limit] + "...")
+
+
+@dataclass(frozen=True)
+class Body:
+    """A graph or a function of a model with those of its attributes that hold tensors or graphs.
+
+    `path` reads `main`, `main/if_0.then_branch` or `function f`; `outer` is the one that it is inside of.
+    """
+
+    graph: onnx.GraphProto | onnx.FunctionProto
+    path: str
+    outer: Body | None
+    holders: tuple[AttributeProto, ...]
+    depth: int = 0
+
+
+def bodies(model: onnx.ModelProto) -> Iterator[Body]:
+    """Walk all graphs and functions: the main graph first, an outer one always before those inside it.
+
+    Raises:
+        InvalidModelError: graphs nested deeper than protobuf reads.
+    """
+    first: list[tuple[onnx.GraphProto | onnx.FunctionProto, str, Body | None]] = [(model.graph, "main", None)]
+    first += [(function, f"function {function.name}", None) for function in model.functions]
+    for training in model.training_info:
+        first += [(training.initialization, "training", None), (training.algorithm, "training", None)]
+    waiting = first[::-1]
+    while waiting:
+        graph, path, outer = waiting.pop()
+        depth = outer.depth + 1 if outer else 0
+        if depth > NESTING:
+            raise InvalidModelError(
+                f"graphs are nested more than {NESTING} deep, which is more than protobuf and onnxruntime read."
+            )
+        holders: list[AttributeProto] = []
+        inner: list[tuple[onnx.GraphProto, str]] = []
+        for index, node in enumerate(graph.node):
+            for attribute in node.attribute:
+                if attribute.type in _HOLDERS:
+                    holders.append(attribute)
+                    label = f"{path}/{node_name(node, index)}.{attribute.name}"
+                    inner += [(nested, label) for nested in _graphs(attribute)]
+        if isinstance(graph, onnx.FunctionProto):
+            for attribute in graph.attribute_proto:
+                holders.append(attribute)
+                inner += [(nested, f"{path}.{attribute.name}") for nested in _graphs(attribute)]
+        body = Body(graph, path, outer, tuple(holders), depth)
+        yield body
+        waiting += [(nested, label, body) for nested, label in reversed(inner)]
+
+
+def node_name(node: onnx.NodeProto, index: int) -> str:
+    """Return the name of a node or, where it has none, its operator and its place in the graph."""
+    return node.name or f"{node.op_type}_{index}"
+
+
+def _graphs(attribute: AttributeProto) -> Iterator[onnx.GraphProto]:
+    if attribute.HasField("g"):
+        yield attribute.g
+    yield from attribute.graphs
+
+
+def tensors(found: Iterable[Body]) -> Iterator[TensorProto]:
+    """Yield every tensor: initializers, sparse ones (values and indices), and those in attributes."""
+    for body in found:
+        if isinstance(body.graph, onnx.GraphProto):
+            yield from body.graph.initializer
+        for attribute in body.holders:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+        for sparse in sparse_tensors(body):
+            yield sparse.values
+            yield sparse.indices
+
+
+def sparse_tensors(body: Body) -> Iterator[onnx.SparseTensorProto]:
+    """Yield the sparse tensors of one graph or function, those inside its inner graphs excepted."""
+    if isinstance(body.graph, onnx.GraphProto):
+        yield from body.graph.sparse_initializer
+    for attribute in body.holders:
+        if attribute.HasField("sparse_tensor"):
+            yield attribute.sparse_tensor
+        yield from attribute.sparse_tensors
+
+
+def is_external(tensor: TensorProto) -> bool:
+    """Tell whether the tensor's elements are in a file."""
+    return tensor.data_location == TensorProto.EXTERNAL
+
+
+def size(tensor: TensorProto) -> int | None:
+    """Return how many bytes the tensor's shape and element type need, if that is fixed.
+
+    Raises:
+        InvalidModelError: an element type that does not exist, or a negative dimension.
+    """
+    if tensor.data_type not in ELEMENT_TYPES:
+        raise InvalidModelError(
+            f"tensor {printable(tensor.name)} has the element type {tensor.data_type}, "
+            f"which onnx {onnx.__version__} does not know."
+        )
+    if any(dim < 0 for dim in tensor.dims):
+        raise InvalidModelError(f"tensor {printable(tensor.name)} has a negative dimension: {list(tensor.dims)[:16]}.")
+    bits = _BITS.get(tensor.data_type)
+    return None if bits is None else -(-math.prod(tensor.dims) * bits // 8)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Where a tensor's bytes are: `length` of them (None: it is not known) from `offset` in the file `location`."""
+
+    tensor: str
+    location: str
+    offset: int
+    length: int | None
+
+
+def references(found: Iterable[Body]) -> tuple[Reference, ...]:
+    """Return the references of all external tensors.
+
+    Raises:
+        InvalidModelError: a reference that is malformed, or whose text alone leads out of the model's directory.
+    """
+    return tuple(_reference(tensor) for tensor in tensors(found) if is_external(tensor))
+
+
+def _reference(tensor: TensorProto) -> Reference:
+    shown = f"the external data of tensor {printable(tensor.name)}"
+    entries: dict[str, str] = {}
+    for entry in tensor.external_data:
+        if not isinstance(entry.key, str) or not isinstance(entry.value, str):
+            raise InvalidModelError(f"{shown} is described by text that is not UTF-8.")
+        if entry.key in entries:  # readers differ in which one counts
+            raise InvalidModelError(f"{shown} has the entry {printable(entry.key)} twice.")
+        entries[entry.key] = entry.value
+    location = entries.get("location", "")
+    if fault := _fault(location):
+        raise InvalidModelError(
+            f"{shown} is in {printable(location)}, which {fault}. "
+            "Only a relative path into the model's own folder is safe to open."
+        )
+    offset = _number(entries.get("offset", "0"), "offset", shown)
+    length = _number(entries["length"], "length", shown) if "length" in entries else None
+    needed = size(tensor)
+    if tensor.data_type == TensorProto.STRING:
+        raise InvalidModelError(f"tensor {printable(tensor.name)} holds strings, which cannot be external data.")
+    if length is not None and needed is not None and length != needed:
+        raise InvalidModelError(f"{shown} is {length} bytes long, its shape and element type need {needed}.")
+    return Reference(tensor.name, location, offset, needed if length is None else length)
+
+
+def _fault(location: str) -> str | None:
+    """Return what makes a location unsafe by its text; the rules of Windows hold everywhere."""
+    windows = PureWindowsPath(location)
+    if not location:
+        return "names no file"
+    if location.startswith(_MEMORY):
+        return "stands for an address in memory"
+    if "\0" in location:
+        return "has a zero byte in it"
+    if location.startswith("/") or windows.drive or windows.root:
+        return "is an absolute path"
+    if "\\" in location:
+        return "has a backslash in it"
+    if ".." in location.split("/"):
+        return "has '..' in it"
+    return None
+
+
+def _number(text: str, what: str, shown: str) -> int:
+    # int() takes more: blanks, signs, underscores, other scripts' digits, more digits than fit a file's size.
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise InvalidModelError(f"{shown} has the {what} {printable(text)}, which is not a number of bytes.")
+    return int(text)
+
+
+def resolve(found: Iterable[Reference], directory: Path, model: Path | None) -> dict[str, Path]:
+    """Return the real path of each file that a model in `directory` refers to, by location.
+
+    A link is followed as onnxruntime follows it: the real path must be inside the real directory or, where `model` is
+    itself a link, inside the directory of the real model. So a cache of the Hugging Face kind (snapshots/ with links
+    into blobs/) works. Hard links cannot be told from the file itself and are accepted, as onnxruntime does.
+
+    Raises:
+        InvalidModelError: a file that is missing, cannot be reached, leads out of these directories, is not a regular
+            file, or is too short for a tensor.
+    """
+    roots = {real(directory), real(model).parent if model else real(directory)}
+    files: dict[str, tuple[Path, int]] = {}
+    for reference in found:
+        path = directory / reference.location
+        shown = f"the external data of tensor {printable(reference.tensor)}, {shown_path(path)},"
+        if reference.location not in files:
+            files[reference.location] = _file(path, roots, shown)
+        length, available = reference.length or 0, files[reference.location][1]
+        if reference.offset + length > available:
+            raise InvalidModelError(
+                f"{shown} is too short: {length} bytes from {reference.offset} on are wanted, "
+                f"the file has {available}. Was it cut off while it was copied?"
+            )
+    return {location: path for location, (path, _) in files.items()}
+
+
+def real(path: Path) -> Path:
+    """Return the path with all links followed; InvalidModelError where they go in a circle."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links, before Python 3.13
+        raise InvalidModelError(f"{shown_path(path)} cannot be reached: {reason(error)}.") from None
+
+
+def _file(path: Path, roots: Collection[Path], shown: str) -> tuple[Path, int]:
+    """Return a file's real path and size; it is not opened, since opening a FIFO waits and opening a device acts."""
+    try:
+        real = path.resolve(strict=True)
+        status = real.stat()
+    except FileNotFoundError:
+        raise InvalidModelError(f"{shown} is missing. A model and its external data belong in one folder.") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InvalidModelError(f"{shown} cannot be reached: {reason(error)}.") from None
+    if not any(real.is_relative_to(root) for root in roots):
+        raise InvalidModelError(
+            f"{shown} is a link that leads out of the model's folder, to {shown_path(real)}. "
+            "Such a link is not followed: copy the file into the folder of the model."
+        )
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidModelError(f"{shown} is not a regular file.")
+    return real, status.st_size
+
+
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as it may be printed."""
+    return printable(os.fspath(path), 300)
+
+
+def reason(error: BaseException) -> str:
+    """Return what went wrong in the system's words, without number and path."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text[:1].lower() + text[1:].rstrip(".")
+
+
+def same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Tell whether both paths exist and are one file or folder."""
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        return False

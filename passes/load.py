@@ -1,0 +1,643 @@
+"""Load a model and refuse, in one clear paragraph, what no later step could make sense of.
+
+Weights in external files stay on disk, and large embedded ones are not copied: onnx's checker and its shape inference
+are shown an outline of the model, in which such weights are typed inputs.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import stat
+import sys
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import onnx
+import onnx.checker
+import onnx.defs
+import onnx.shape_inference
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, Message
+from onnx import TensorProto
+from opshift.passes import external
+from opshift.passes.errors import InvalidModelError
+from opshift.passes.external import Body, printable, reason, shown_path
+
+if TYPE_CHECKING:
+    import onnx_ir
+
+LIMIT = 2**31 - 1
+"""Bytes: protobuf neither reads nor writes a larger message."""
+
+LARGE = 4096
+"""Bytes: a larger tensor is left out of the outline; onnx looks at the elements of smaller ones, such as shapes."""
+
+DOMAINS = ("", "ai.onnx")
+"""The two spellings of ONNX's own operator set."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model as it was given; nobody changes `model` or `given`.
+
+    `directory` is where relative external data lie, None for a model in memory. `path` is the model's file, absolute.
+    `given` is the object that the caller gave, where it was not a path. `stamp` tells whether the file is still the
+    one that was read. `inferred` is an outline of the model with inferred types (large weights as inputs, functions
+    left out) where the checks had to infer them: facts can be read from it.
+    """
+
+    model: onnx.ModelProto
+    directory: Path | None
+    path: Path | None
+    given: onnx.ModelProto | onnx_ir.Model | None
+    stamp: tuple[int, ...] | None = None
+    inferred: onnx.ModelProto | None = None
+
+
+def load(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> Source:
+    """Read a model (ONNX, or ONNX text where the name ends in .onnxtxt, .onnx.txt or .txt) and check it.
+
+    A model in memory is checked in the same way, and neither copied nor changed. An opset that is too old to convert
+    passes: what a model can be converted to is not asked here.
+
+    Raises:
+        InvalidModelError: the file is missing, unreadable, or not ONNX; the model is against the specification or
+            newer than onnx; its external data are missing or unsafe to open.
+        TypeError: `model` is something else.
+    """
+    onnx_ir = sys.modules.get("onnx_ir")  # who has such a model has imported it; nobody else waits for the import
+    try:
+        if isinstance(model, onnx.ModelProto):
+            name = "the model"
+            return _checked(Source(model, None, None, model))
+        if onnx_ir is not None and isinstance(model, onnx_ir.Model):
+            name = "the onnx_ir.Model"
+            return _checked(_from_ir(model))
+        if isinstance(model, str | os.PathLike):
+            name = shown_path(model)
+            return _checked(_read(Path(model).absolute()))
+    except InvalidModelError as error:
+        raise InvalidModelError(f"{name}: {error}") from None
+    raise TypeError(f"a model is a path, an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}")
+
+
+def is_text(path: str | os.PathLike[str]) -> bool:
+    """Tell by its name whether a file holds ONNX text."""
+    return os.fspath(path).lower().endswith((".onnxtxt", ".txt"))
+
+
+# --- reading ---
+
+
+def _read(path: Path) -> Source:
+    data, stamp = _contents(path)
+    if not data.strip():
+        raise InvalidModelError("the file is empty.")
+    model = _parse_text(data) if is_text(path) else _parse_binary(data)
+    return Source(model, path.parent, path, None, stamp)
+
+
+def _contents(path: Path) -> tuple[bytes, tuple[int, ...]]:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # looked at before it is opened: opening a FIFO waits
+            raise InvalidModelError("this is a folder, not a file." if path.is_dir() else "this is not a regular file.")
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_size > LIMIT:
+                raise InvalidModelError(
+                    f"the file has {status.st_size} bytes, and protobuf reads no more than 2 GiB. "
+                    "Save the model with its weights as external data: onnx.save(..., save_as_external_data=True)."
+                )
+            return file.read(), stamp(status)
+    except FileNotFoundError:
+        raise InvalidModelError("there is no such file.") from None
+    except PermissionError:
+        raise InvalidModelError("the file may not be read: permission denied.") from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise InvalidModelError(f"the file cannot be read: {reason(error)}.") from None
+
+
+def stamp(status: os.stat_result) -> tuple[int, ...]:
+    """Return what tells one state of a file from another."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _parse_binary(data: bytes) -> onnx.ModelProto:
+    try:
+        model: onnx.ModelProto = onnx.ModelProto.FromString(data)
+    except DecodeError as error:
+        if "MaxDepth" in str(error):
+            raise InvalidModelError(
+                f"messages are nested deeper than protobuf reads (some {external.NESTING} graphs inside each other)."
+            ) from None
+        raise InvalidModelError(_guess(data) or "this is not an ONNX model, or it was damaged or cut off.") from None
+    if not model.HasField("graph"):
+        raise InvalidModelError(_guess(data) or "there is no graph in it: not an ONNX model, or it was cut off.")
+    return model
+
+
+_SIGNATURES = (
+    (0, b"version https://git-lfs", "a Git LFS pointer in place of the model; `git lfs pull` fetches the model"),
+    (0, b"\x89PNG", "a PNG image"),
+    (0, b"\xff\xd8\xff", "a JPEG image"),
+    (0, b"%PDF", "a PDF document"),
+    (0, b"\x1f\x8b", "a gzip archive; unpack it first"),
+    (0, b"PK\x03\x04", "a zip archive: unpack it or, where PyTorch or Keras wrote it, export the model to ONNX"),
+    (0, b"\x89HDF", "an HDF5 file: export the Keras model to ONNX"),
+    (0, b"GGUF", "a GGUF file"),
+    (4, b"TFL3", "a TensorFlow Lite model: convert it to ONNX first, with tf2onnx"),
+    (4, b"ORTM", "a model in onnxruntime's own format; opshift needs the .onnx that it was made from"),
+)
+
+
+def _guess(data: bytes) -> str | None:
+    """Return what a file is that is not ONNX, if that is easy to tell."""
+    for offset, mark, what in _SIGNATURES:
+        if data[offset:].startswith(mark):
+            return f"this is {what}."
+    start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    if start.startswith((b"<!doctype html", b"<html")):
+        return "this is a web page, not a model; was it downloaded without being logged in?"
+    if start.startswith((b"{", b"[")):
+        return "this is JSON, not an ONNX model."
+    if start.startswith(b"<") and b"ir_version" in start:
+        return "this is ONNX text; give it a name that ends in .onnxtxt."
+    if start.isascii() and not re.search(rb"[\0-\x08\x0e-\x1f]", start):
+        return "this is a text file, not an ONNX model."
+    return None
+
+
+def _parse_text(data: bytes) -> onnx.ModelProto:
+    import onnx.parser
+
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise InvalidModelError("this is not text, although its name says so; name an ONNX model .onnx.")
+    if _deepest(text) > 4 * external.NESTING:
+        raise InvalidModelError("brackets are nested deeper than any model that can be read.")
+    try:
+        return onnx.parser.parse_model(text)
+    except Exception as error:  # besides ParseError whatever C++ throws: IndexError for a number that is too long
+        raise InvalidModelError(f"this is not ONNX text: {_complaint(error)}") from None
+
+
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|#[^\n]*|[({\[<]|[)}\]]', re.DOTALL)
+
+
+def _deepest(text: str) -> int:
+    """Return how deep brackets are nested; onnx's parser is recursive and crashes at some thousands."""
+    deepest = depth = 0
+    for token in _TOKEN.finditer(text):
+        first = token.group()[0]
+        depth += (first in "({[") - (first in ")}]")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _complaint(error: Exception) -> str:
+    """Return the useful part of what onnx's parser says."""
+    message = error.args[0] if error.args else ""
+    text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
+    where = re.search(r"line: (\d+) column: (\d+)", text)
+    what = printable(text.strip().rpartition("\n")[2].rstrip("."))[1:-1]
+    return f"line {where[1]}, column {where[2]}: {what}." if where else f"{what or 'it cannot be parsed'}."
+
+
+def _from_ir(model: onnx_ir.Model) -> Source:
+    import onnx_ir
+
+    try:
+        proto = onnx_ir.serde.serialize_model(model)
+    except Exception as error:  # SerdeError, or whatever a tensor that is computed on demand raises
+        raise InvalidModelError(f"it cannot be turned into an onnx.ModelProto: {printable(str(error), 300)}.") from None
+    on_disk = [tensor for tensor in _ir_tensors(model) if isinstance(tensor, onnx_ir.ExternalTensor)]
+    # An empty base_dir is the current folder after onnx_ir.load("model.onnx"), else unknown: onnx_ir.from_proto gives
+    # none, and onnx_ir.load (1.1) gives none to tensors in functions.
+    directories = {external.real(Path(tensor.base_dir)) for tensor in on_disk if os.fspath(tensor.base_dir)}
+    if on_disk and not directories and all(Path(tensor.location).exists() for tensor in on_disk):
+        directories = {Path.cwd()}
+    if len(directories) > 1:
+        raise InvalidModelError(
+            "its external data lie in several folders, and a model's file can refer to one only. "
+            "Load them into memory first: onnx_ir.external_data.load_to_model(model)."
+        )
+    return Source(proto, min(directories, default=None), None, model)
+
+
+def _ir_tensors(model: onnx_ir.Model) -> Iterator[Any]:
+    """Yield the tensors of all graphs and functions."""
+    graphs = list(model.graphs())
+    nodes = [node for graph in graphs for node in graph]
+    for function in model.functions.values():
+        inner = list(function.subgraphs())
+        graphs += inner
+        nodes += [*function, *(node for graph in inner for node in graph)]
+    for graph in graphs:
+        yield from (value.const_value for value in graph.initializers.values())
+    for node in nodes:
+        for attribute in node.attributes.values():
+            if attribute.type.name == "TENSOR":
+                yield attribute.value
+            elif attribute.type.name == "TENSORS" and attribute.value is not None:
+                yield from attribute.value
+
+
+# --- checking ---
+
+
+def _checked(source: Source) -> Source:
+    """Check a model that was read; what is returned may hold inferred types."""
+    model = source.model
+    _check_head(model)
+    found = tuple(external.bodies(model))
+    try:
+        outline = _outline(model, found[0])
+    except UnicodeDecodeError:
+        raise _not_utf8() from None
+    data = outline.SerializeToString()
+    _check_utf8(data)
+    _check_types(outline)
+    _check_names(found)
+    for tensor in external.tensors(found):
+        _check_tensor(tensor)
+    references = external.references(found)
+    if source.directory is not None:
+        external.resolve(references, source.directory, source.path)
+    _check_by_onnx(_closed(outline, data))
+    return replace(source, inferred=_infer_and_check(outline, data, nested=len(found) > 1))
+
+
+def _check_head(model: onnx.ModelProto) -> None:
+    """Check what a model says of itself, before anything is made of the rest."""
+    known = f"onnx {onnx.__version__}, which is installed here,"
+    if not model.HasField("graph"):
+        raise InvalidModelError("there is no graph in it.")
+    if model.ir_version < 1:
+        raise InvalidModelError("it has no ir_version: not an ONNX model, or it was damaged.")
+    if model.ir_version > onnx.IR_VERSION:
+        raise InvalidModelError(
+            f"it has ir_version {model.ir_version}; {known} knows those up to {onnx.IR_VERSION}. "
+            "A newer onnx may read it."
+        )
+    versions: dict[str | bytes, int] = {}
+    for entry in model.opset_import:
+        domain = "" if entry.domain in DOMAINS else entry.domain
+        if versions.setdefault(domain, entry.version) != entry.version:  # which one counts differs between readers
+            raise InvalidModelError(
+                f"it imports two versions of the operators of the domain {printable(domain or 'ai.onnx')}: "
+                f"{versions[domain]} and {entry.version}."
+            )
+    if model.ir_version < 3 and not versions:
+        return  # opset 1, without saying so
+    if "" not in versions:
+        raise InvalidModelError(
+            "it does not say which opset it was written in (opset_import has no entry for ai.onnx): it was cut off, or "
+            "never whole."
+        )
+    newest = onnx.defs.onnx_opset_version()
+    if versions[""] > newest:
+        raise InvalidModelError(
+            f"it is written in opset {versions['']}; {known} knows opsets up to {newest}. A newer onnx may read it."
+        )
+    if versions[""] < 1:
+        raise InvalidModelError(f"it claims to be written in opset {versions['']}, which does not exist.")
+
+
+def _is_heavy(tensor: TensorProto) -> bool:
+    return external.is_external(tensor) or tensor.ByteSize() > LARGE
+
+
+def _outline(model: onnx.ModelProto, main: Body) -> onnx.ModelProto:
+    """Return the model with its large and external weights as typed inputs; the model itself where it has none.
+
+    Those are the initializers and Constant nodes of the main graph. Elsewhere an input would change what a graph
+    takes, so there tensors stay as they are.
+    """
+    graph = model.graph
+    heavy = [_is_heavy(tensor) for tensor in graph.initializer]
+    constants: Mapping[int, TensorProto] = {}
+    if any(attribute.name == "value" and _is_heavy(attribute.t) for attribute in main.holders):
+        constants = {
+            index: node.attribute[0].t
+            for index, node in enumerate(graph.node)
+            if node.op_type == "Constant" and node.domain in DOMAINS and len(node.attribute) == len(node.output) == 1
+            if node.attribute[0].name == "value" and _is_heavy(node.attribute[0].t)
+        }
+    if not any(heavy) and not constants:
+        return model
+    outline = onnx.ModelProto()
+    _copy_fields(outline, model, {"graph"})
+    _copy_fields(outline.graph, graph, {"node", "initializer"})
+    outline.graph.node.extend(node for index, node in enumerate(graph.node) if index not in constants)
+    outline.graph.initializer.extend(tensor for tensor, drop in zip(graph.initializer, heavy, strict=True) if not drop)
+    inputs = {value.name for value in graph.input}
+    weights = [(tensor.name, tensor) for tensor, drop in zip(graph.initializer, heavy, strict=True) if drop]
+    weights += [(graph.node[index].output[0], tensor) for index, tensor in constants.items()]
+    for name, tensor in weights:
+        if name not in inputs:
+            value = outline.graph.input.add(name=name)
+            value.type.tensor_type.elem_type = tensor.data_type
+            value.type.tensor_type.shape.SetInParent()
+            for size in tensor.dims:
+                value.type.tensor_type.shape.dim.add(dim_value=size)
+    return outline
+
+
+def _copy_fields(target: Message, source: Message, without: set[str]) -> None:
+    """Copy all fields of a message that are set, except some."""
+    for field, value in source.ListFields():
+        if field.name in without:
+            continue
+        if hasattr(value, "MergeFrom"):  # a message, or a repeated field
+            getattr(target, field.name).MergeFrom(value)
+        else:
+            setattr(target, field.name, value)
+
+
+def _not_utf8() -> InvalidModelError:
+    return InvalidModelError("there is a name or a text in it that is not UTF-8: it was damaged.")
+
+
+def _check_utf8(data: bytes) -> None:
+    """Refuse strings that are not UTF-8: protobuf's Python hands those of a proto2 message out as bytes."""
+    try:
+        _proto3_model().FromString(data)
+    except DecodeError:
+        raise _not_utf8() from None
+
+
+@functools.cache
+def _proto3_model() -> type[Message]:
+    """Return ONNX's ModelProto in proto3, in which a parser must check that strings are UTF-8."""
+    description = descriptor_pb2.FileDescriptorProto()
+    onnx.ModelProto.DESCRIPTOR.file.CopyToProto(description)
+    description.syntax = "proto3"
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(description.SerializeToString())
+    descriptor = pool.FindMessageTypeByName(onnx.ModelProto.DESCRIPTOR.full_name)
+    return cast(type[Message], message_factory.GetMessageClass(descriptor))
+
+
+def _check_types(model: onnx.ModelProto) -> None:
+    """Check the element types of what goes in and out, which onnx's checker does not."""
+    for value in _tensors_in_and_out(model):
+        if value.type.tensor_type.elem_type not in external.ELEMENT_TYPES:
+            raise InvalidModelError(
+                f"{printable(value.name)} has the element type {value.type.tensor_type.elem_type}, which does not exist."
+            )
+
+
+def _check_names(found: Iterable[Body]) -> None:
+    """Check what onnx's checker does not, and onnxruntime does, or what the outline hides from it."""
+    for body in found:
+        graph = body.graph
+        if name := _twice([name for node in graph.node if (name := node.name)]):
+            raise InvalidModelError(f"two nodes of {printable(body.path)} have the name {printable(name)}.")
+        if isinstance(graph, onnx.FunctionProto):
+            computed = {*graph.input, *(name for node in graph.node for name in node.output)}
+            for name in graph.output:
+                if name not in computed:
+                    raise InvalidModelError(f"{printable(body.path)} never computes its output {printable(name)}.")
+            continue
+        names = [tensor.name for tensor in graph.initializer]
+        if name := _twice(names + [tensor.values.name for tensor in graph.sparse_initializer]):
+            raise InvalidModelError(f"two initializers of {printable(body.path)} have the name {printable(name)}.")
+
+
+def _twice(names: Sequence[str]) -> str | None:
+    """Return a name that stands there twice."""
+    return Counter(names).most_common(1)[0][0] if len(set(names)) < len(names) else None
+
+
+def _check_tensor(tensor: TensorProto) -> None:
+    """Check the number of elements, which the outline hides from onnx's checker."""
+    needed = external.size(tensor)
+    if external.is_external(tensor):
+        return
+    if tensor.HasField("raw_data") and needed is not None:
+        actual = len(tensor.raw_data)
+        if actual != needed:
+            raise InvalidModelError(
+                f"tensor {printable(tensor.name)} has {actual} bytes of data; its shape and element type need {needed}."
+            )
+    elif _is_heavy(tensor):
+        try:
+            onnx.checker.check_tensor(tensor)
+        except onnx.checker.ValidationError as error:
+            raise InvalidModelError(_condensed(str(error))) from None
+
+
+def _closed(outline: onnx.ModelProto, data: bytes) -> bytes:
+    """Return the outline, serialised, without references to files, which onnx's checker would look for.
+
+    An external tensor that is left in the outline becomes an empty one. The domain is spelled '', and inputs and
+    outputs of unknown rank, which the checker refuses and onnxruntime takes, are shown as scalars.
+    """
+    shapeless = any(not value.type.tensor_type.HasField("shape") for value in _tensors_in_and_out(outline))
+    if not shapeless and b"location" not in data and b"\x07ai.onnx" not in data:
+        return data  # protobuf writes a string as its length and its bytes
+    model = onnx.ModelProto()
+    model.CopyFrom(outline)
+    found = tuple(external.bodies(model))
+    for body in found:
+        for sparse in external.sparse_tensors(body):
+            if external.is_external(sparse.values) or external.is_external(sparse.indices):
+                _empty(sparse.values)
+                _empty(sparse.indices)
+    for tensor in external.tensors(found):
+        if external.is_external(tensor):
+            _empty(tensor)
+    for value in _tensors_in_and_out(model):
+        value.type.tensor_type.shape.SetInParent()
+    holders = [*model.opset_import, *model.functions, *(node for body in found for node in body.graph.node)]
+    holders += [entry for function in model.functions for entry in function.opset_import]
+    for holder in holders:
+        if holder.domain == "ai.onnx":
+            holder.domain = ""
+    return cast(bytes, model.SerializeToString())
+
+
+def _tensors_in_and_out(model: onnx.ModelProto) -> Iterator[onnx.ValueInfoProto]:
+    values = (*model.graph.input, *model.graph.output)
+    return (value for value in values if value.type.HasField("tensor_type"))
+
+
+def _empty(tensor: TensorProto) -> None:
+    tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
+
+
+def _check_by_onnx(data: bytes) -> None:
+    try:
+        onnx.checker.check_model(data)
+    except Exception as error:  # ValidationError, or what C++ throws at contents that nobody foresaw
+        raise InvalidModelError(_condensed(str(error))) from None
+
+
+_UNSORTED = re.compile(r"topologically sorted, however input '(.*?)' of node:\s*name: (.*?) OpType: (\S*)", re.S | re.I)
+
+
+def _condensed(text: str) -> str:
+    """Return what onnx's checker says in one line, with the node that it is about."""
+    if match := _UNSORTED.search(text):
+        value, name, operator = match.groups()
+        return (
+            f"input {printable(value)} of {_node(name, operator)} is not computed before it: nothing has that name, or "
+            "the nodes form a cycle or stand in the wrong order."
+        )
+    if "Unable to parse proto" in text:
+        return "it is too large, or nested too deep, for onnx to check."
+    message, _, context = text.partition("\n\n==> Context: ")
+    message = printable(" ".join(message.split()).rstrip("."), 400)[1:-1]
+    match = re.search(r"Name: (.*?) OpType: (\S*)", context, re.S)
+    where = f"{_node(match[1], match[2])}: " if match else ""
+    return f"it breaks ONNX's rules: {where}{message}."
+
+
+def _node(name: str, operator: str) -> str:
+    shown = printable(operator)[1:-1]
+    return f"node {printable(name.strip())} ({shown})" if name.strip() else f"a node {shown}"
+
+
+# --- the operators that onnx checks in part ---
+
+_ADDED = {"Hardmax": 0, "ArgMax": 0, "OneHot": 1}
+"""How many axes each operator's output has more than its first input."""
+
+
+@dataclass(frozen=True)
+class _Type:
+    """A tensor's element type, and its dimensions if even their number is known (None within: unknown)."""
+
+    dtype: int
+    dims: tuple[int | None, ...] | None
+
+
+def check_operators(model: onnx.ModelProto) -> None:
+    """Check axes, element types and shapes of Hardmax, ArgMax and OneHot, which onnx's checker leaves unchecked.
+
+    Graphs inside graphs are looked into; the bodies of functions, which have no types, are not.
+
+    Raises:
+        InvalidModelError: one is out of what the operator's version defines, as far as types are known.
+    """
+    outline = _outline(model, next(external.bodies(model)))
+    _infer_and_check(outline, outline.SerializeToString(), nested=True)
+
+
+def _infer_and_check(outline: onnx.ModelProto, data: bytes, *, nested: bool) -> onnx.ModelProto | None:
+    """Check the operators; return the outline with inferred types, or None where it has none of them.
+
+    `nested` is False where there is nothing but a main graph.
+    """
+    if not any(name.encode() in data for name in _ADDED):
+        return None
+    inferred = _inferred(outline)
+    found = [
+        (body, index, node)
+        for body in (external.bodies(inferred) if nested else [Body(inferred.graph, "main", None, ())])
+        for index, node in enumerate(body.graph.node)
+        if node.op_type in _ADDED and node.domain in DOMAINS
+    ]
+    wanted = frozenset(name for _, _, node in found for name in node.input)
+    types: dict[int, Mapping[str, _Type | None]] = {}
+    opset = max((entry.version for entry in outline.opset_import if entry.domain in DOMAINS), default=1)
+    for body, index, node in found:
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), None)
+        inputs = tuple(_type(name, body, types, wanted) for name in node.input)
+        if fault := operator_fault(node.op_type, opset, axis, inputs):
+            version = onnx.defs.get_schema(node.op_type, opset, "").since_version
+            where = printable(f"{body.path}/{external.node_name(node, index)}")
+            raise InvalidModelError(f"{node.op_type}-{version} at {where}: {fault}.")
+    return inferred
+
+
+def _inferred(outline: onnx.ModelProto) -> onnx.ModelProto:
+    plain = outline
+    if outline.functions:  # inferring through functions that call each other takes time exponential in their depth
+        plain = onnx.ModelProto()
+        _copy_fields(plain, outline, {"functions"})
+    try:
+        return onnx.shape_inference.infer_shapes(plain)
+    except Exception:  # even when it is not strict it gives up at some contradictions; declared types are left
+        return plain
+
+
+def _type(name: str, body: Body, types: dict[int, Mapping[str, _Type | None]], wanted: Container[str]) -> _Type | None:
+    """Return what is known of a value in a graph, which may come from a graph around it."""
+    scope: Body | None = body
+    while scope is not None:
+        if id(scope) not in types:
+            types[id(scope)] = _declared(scope.graph, wanted)
+        if name in types[id(scope)]:
+            return types[id(scope)][name]
+        scope = scope.outer
+    return None
+
+
+def _declared(graph: onnx.GraphProto | onnx.FunctionProto, wanted: Container[str]) -> Mapping[str, _Type | None]:
+    """Return the types of some values of a graph."""
+    if isinstance(graph, onnx.FunctionProto):
+        return {}
+    values = (value for values in (graph.output, graph.value_info, graph.input) for value in values)
+    declared = {value.name: _as_type(value.type) for value in values if value.name in wanted}
+    tensors = (tensor for tensor in graph.initializer if tensor.name in wanted)
+    return declared | {tensor.name: _Type(tensor.data_type, tuple(tensor.dims)) for tensor in tensors}
+
+
+def _as_type(declared: onnx.TypeProto) -> _Type | None:
+    if not declared.HasField("tensor_type"):
+        return None
+    tensor = declared.tensor_type
+    dims = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+    return _Type(tensor.elem_type, dims if tensor.HasField("shape") else None)
+
+
+@functools.lru_cache(4096)
+def operator_fault(operator: str, opset: int, axis: int | None, inputs: tuple[_Type | None, ...]) -> str | None:
+    """Return what is wrong with a Hardmax, ArgMax or OneHot in this opset, as far as its inputs are known.
+
+    `axis` is None where the node gives none.
+    """
+    schema = onnx.defs.get_schema(operator, opset, "")
+    for value, parameter in zip(inputs, schema.inputs, strict=False):
+        if value and value.dtype and _type_string(value.dtype) not in parameter.types:
+            return f"its input {parameter.name!r} is a {_type_string(value.dtype)}, which this version does not take"
+    first, *others = inputs or (None,)
+    if first and first.dims is not None and (fault := _axis_fault(schema, axis, len(first.dims))):
+        return fault
+    if operator == "OneHot" and len(others) == 2:
+        depth, values = (value.dims if value else None for value in others)
+        if depth is not None and (len(depth) > 1 or any(dim not in (1, None) for dim in depth)):
+            return f"its depth has the shape {_shape(depth)}; it must be one number, of shape [] or [1]"
+        if values is not None and (len(values) != 1 or values[0] not in (2, None)):
+            return f"its values have the shape {_shape(values)}; they must be two, off and on, of shape [2]"
+    return None
+
+
+def _axis_fault(schema: onnx.defs.OpSchema, given: int | None, rank: int) -> str | None:
+    # The texts of Hardmax-1 and ArgMax-1 give no range and onnx infers past any axis; onnxruntime refuses to run them.
+    if rank == 0:
+        return "its input is a scalar, which has no axis"
+    axis = schema.attributes["axis"].default_value.i if given is None else given
+    axes = rank + _ADDED[schema.name]
+    if -axes <= axis < axes:
+        return None
+    default = ", the default of this version," if given is None else ""
+    return f"axis {axis}{default} is out of range: its input has rank {rank}, which allows {-axes} to {axes - 1}"
+
+
+def _type_string(dtype: int) -> str:
+    known = dtype in TensorProto.DataType.values()
+    return f"tensor({TensorProto.DataType.Name(dtype).lower()})" if known else f"tensor of unknown type {dtype}"
+
+
+def _shape(dims: Sequence[int | None]) -> str:
+    return "[" + ", ".join("?" if dim is None else str(dim) for dim in dims) + "]"

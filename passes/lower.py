@@ -1,0 +1,263 @@
+"""Carry a plan out on a copy of the model: the only place where nodes of a model are built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto
+
+from opshift.opsets.facts import Tensor, tensor_of, type_name, type_of_facts
+from opshift.opsets.operator import Node
+from opshift.passes.derive import Constant, Fragment, Input, Output, Ref
+from opshift.passes.describe import subgraphs
+from opshift.passes.infer import make_node
+from opshift.passes.plan import Call, FunctionPlan, GraphPlan, Planned, Relabel, Replace, bind_attributes
+
+METADATA = 10
+"""The ir_version from which on nodes have metadata_props."""
+
+
+class Names:
+    """Names that nothing in a model has yet; values and nodes share one pool."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        """Take all names of a model as taken."""
+        self._taken: set[str] = set()
+        for graph in (model.graph, *model.functions):
+            self._collect(graph)
+
+    def _collect(self, graph: onnx.GraphProto | onnx.FunctionProto) -> None:
+        if isinstance(graph, onnx.GraphProto):
+            self._taken.update(tensor.name for tensor in graph.initializer)
+            self._taken.update(value.name for value in graph.input)
+        else:
+            self._taken.update(graph.input)
+        for node in graph.node:
+            self._taken.add(node.name)
+            self._taken.update(node.output)
+            for _, inner in subgraphs(node):
+                self._collect(inner)
+
+    def new(self, wanted: str) -> str:
+        """Return the name that is wanted, or the first numbered one that is free."""
+        name, number = wanted, 0
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name)
+        return name
+
+
+class Constants:
+    """The constants that new nodes read: one initializer of the main graph for each value."""
+
+    def __init__(self, names: Names) -> None:
+        """Start with none."""
+        self._names = names
+        self._known: dict[tuple[bytes, int], str] = {}
+        self.made: list[TensorProto] = []
+
+    def name(self, constant: Constant, before: list[NodeProto]) -> str:
+        """Return the name of a value that holds the constant; `before` takes nodes to put before its use."""
+        key = constant.value.digest, constant.dtype
+        if key not in self._known:
+            shape = "x".join(map(str, constant.value.array.shape))
+            self._known[key] = self._names.new(f"opshift/{type_name(constant.dtype)}[{shape}]")
+            self.made.append(tensor_of(constant.value.array, constant.dtype, self._known[key]))
+        return self._known[key]
+
+
+class ConstantNodes(Constants):
+    """Constants as nodes, where initializers cannot be: in functions, and below ir_version 4 (there all are inputs)."""
+
+    def __init__(self, names: Names, opset: int) -> None:
+        """Write Constant as this opset has it; each use gets its own, so that it is in scope wherever it stands."""
+        super().__init__(names)
+        self._opset = opset
+
+    def name(self, constant: Constant, before: list[NodeProto]) -> str:
+        """Put a Constant in front, and below opset 9, where a Constant holds floats only, a Cast behind it."""
+        name = self._names.new(f"opshift/{type_name(constant.dtype)}")
+        array = constant.value.array
+        floats = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
+        if self._opset >= 9 or constant.dtype in floats:
+            before.append(make_node("Constant", "", [], [name], {"value": Tensor(array)}))
+        else:
+            whole = self._names.new(f"{name}/double")
+            before.append(make_node("Constant", "", [], [whole], {"value": Tensor(array.astype(np.float64))}))
+            before.append(make_node("Cast", "", [whole], [name], {"to": constant.dtype}))
+        for node in before[-2:]:
+            node.name = node.name or node.output[0]
+        return name
+
+
+def lower(model: onnx.ModelProto, planned: Planned) -> None:
+    """Rewrite a model in place, as planned; opset imports are `restamp`'s."""
+    names = Names(model)
+    opset = planned.plan.target_opset
+    initializers = Constants(names)
+    in_graphs = initializers if model.ir_version >= 4 else ConstantNodes(names, opset)
+    graphs: list[onnx.GraphProto] = [model.graph]
+    for training in model.training_info:
+        graphs += [training.initialization, training.algorithm]
+    marked = model.ir_version >= METADATA
+    for graph, plan in zip(graphs, planned.graphs, strict=True):
+        _lower_graph(graph, plan, names, in_graphs, marked)
+    _lower_functions(model, planned.functions, names, ConstantNodes(names, opset), marked)
+    model.graph.initializer.extend(initializers.made)
+
+
+def _lower_functions(
+    model: onnx.ModelProto,
+    plans: Sequence[FunctionPlan],
+    names: Names,
+    constants: Constants,
+    marked: bool,
+) -> None:
+    originals = {(item.domain, item.name, item.overload): item for item in model.functions}
+    copies: list[onnx.FunctionProto] = []
+    for plan in plans:
+        function = onnx.FunctionProto.FromString(originals[plan.key].SerializeToString())
+        function.name = plan.name
+        if plan.bound:
+            bind_attributes(function, plan.bound)
+            del function.attribute[:], function.attribute_proto[:]
+        _lower_graph(function, plan.graph, names, constants, marked)
+        copies.append(function)
+    del model.functions[:]
+    model.functions.extend(copies)
+
+
+def _lower_graph(
+    graph: onnx.GraphProto | onnx.FunctionProto,
+    plan: GraphPlan,
+    names: Names,
+    constants: Constants,
+    marked: bool,
+) -> None:
+    for index, node in enumerate(graph.node):
+        for attribute, inner in subgraphs(node):
+            _lower_graph(inner, plan.inner[index, attribute], names, constants, marked)
+    replacements: dict[int, list[NodeProto]] = {}
+    for index, change in plan.changes.items():
+        node = graph.node[index]
+        if isinstance(change, Call):
+            node.op_type = change.name
+            # A copy has its attributes bound; the call passes none.
+            del node.attribute[:]
+        elif isinstance(change, Relabel):
+            kept = [item for item in node.attribute if item.name not in change.drop]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+        else:
+            replacements[index] = list(splice(node, index, change, names, constants, marked))
+    if replacements:
+        _replace(graph, replacements)
+
+
+def _replace(graph: onnx.GraphProto | onnx.FunctionProto, replacements: Mapping[int, list[NodeProto]]) -> None:
+    nodes: list[NodeProto] = []
+    for index, node in enumerate(graph.node):
+        nodes.extend(replacements.get(index, [node]))
+    kept = onnx.GraphProto()
+    kept.node.extend(nodes)
+    del graph.node[:]
+    graph.node.extend(kept.node)
+
+
+def splice(
+    node: NodeProto, index: int, change: Replace, names: Names, constants: Constants, marked: bool
+) -> Iterator[NodeProto]:
+    """Yield the nodes of a fragment with the inputs and outputs of the node that they replace."""
+    base = node.name or next((name for name in node.output if name), f"{node.op_type}_{index}")
+    fragment = change.fragment
+    before: list[NodeProto] = []
+    values = _output_names(node, fragment, names, base)
+
+    def name_of(ref: Ref) -> str:
+        if ref is None:
+            return ""
+        if isinstance(ref, Output):
+            return values[ref]
+        if isinstance(ref, Input):
+            source = change.sources[ref.index]
+            ref = source if isinstance(source, Constant) else None
+            if isinstance(source, int):
+                return node.input[source]
+        return "" if ref is None else constants.name(ref, before)
+
+    made: list[NodeProto] = []
+    single = len(fragment.nodes) == 1
+    for place, leaf in enumerate(fragment.nodes):
+        inputs = [name_of(ref) for ref in leaf.inputs]
+        outputs = [values[Output(place, position)] for position in range(leaf.outputs)]
+        made.append(make_node(leaf.name, "", inputs, outputs, leaf.attributes))
+        made[-1].name = base if single else names.new(f"{base}/{leaf.name}")
+    for name, ref in zip(node.output, fragment.outputs, strict=True):
+        if name and name_of(ref) != name:
+            made.append(make_node("Identity", "", [name_of(ref)], [name], {}))
+            made[-1].name = names.new(f"{base}/Identity")
+    for new in made:
+        new.doc_string = node.doc_string
+        if marked:
+            new.metadata_props.extend(node.metadata_props)
+            if fragment.lowerings:
+                new.metadata_props.add(key="opshift.lowering", value=f"{node.op_type}: {', '.join(fragment.lowerings)}")
+    yield from before
+    yield from made
+
+
+def _output_names(node: NodeProto, fragment: Fragment, names: Names, base: str) -> dict[Output, str]:
+    """Name all outputs of a fragment: those that are the node's own keep its names."""
+    values: dict[Output, str] = {}
+    for name, ref in zip(node.output, fragment.outputs, strict=True):
+        if name and isinstance(ref, Output) and ref not in values:
+            values[ref] = name
+    for place, leaf in enumerate(fragment.nodes):
+        for position in range(leaf.outputs):
+            ref = Output(place, position)
+            if ref not in values:
+                values[ref] = names.new(f"{base}/{leaf.name}:{position}" if leaf.outputs > 1 else f"{base}/{leaf.name}.out")
+    return values
+
+
+def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """Return a lowered node, and its replacement, each as a model of its own, typed as far as the planner knew.
+
+    Inputs bear the names of the operands; those that are constants are initializers. Outputs are y0, y1 ...
+    """
+    seen, operator = change.seen, change.lifted.operator
+    named = {index: name for name, index in zip(operator.operands, change.lifted.sources, strict=False) if index is not None}
+    inputs = ["" if facts is None else named.get(index, f"x{index}") for index, facts in enumerate(seen.inputs)]
+    outputs = [f"y{index}" if used else "" for index, used in enumerate(seen.used)]
+    original = _model(source, seen, inputs, outputs)
+    node = make_node(seen.name, seen.domain, inputs, outputs, seen.attributes)
+    original.graph.node.append(node)
+    node.name = "node"
+    rewritten = _model(target, seen, inputs, outputs)
+    constants = Constants(Names(original))
+    rewritten.graph.node.extend(splice(node, 0, change, Names(original), constants, marked=False))
+    rewritten.graph.initializer.extend(constants.made)
+    return original, rewritten
+
+
+def _model(opset: int, seen: Node, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.ModelProto:
+    imports = [onnx.helper.make_opsetid("", opset)]
+    if seen.domain:
+        imports.append(onnx.helper.make_opsetid(seen.domain, 1))
+    least = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
+    model = onnx.ModelProto(ir_version=max(least, 8))
+    model.opset_import.extend(imports)
+    model.graph.name = "node"
+    for name, facts in zip(inputs, seen.inputs, strict=True):
+        if facts is None:
+            continue
+        if facts.known is not None:
+            model.graph.initializer.append(tensor_of(facts.known, facts.dtype or 0, name))
+            continue
+        value = model.graph.input.add(name=name)
+        value.type.CopyFrom(type_of_facts(facts))
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs if name)
+    return model

@@ -1,0 +1,464 @@
+"""What must happen to each node of a model so that it is legal on a target; the model itself is left alone.
+
+`Planner` walks every graph and function once. Nodes that are the same to every lowering are derived once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+from onnx import AttributeProto
+
+from opshift.opsets.facts import Facts, type_of_facts
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, freeze, operator_for
+from opshift.opsets.same_meaning import same_meaning
+from opshift.opsets.schema import OLDEST, attribute_value, default_domain, schema_at
+from opshift.opsets.target import Legality
+from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, operand_sources
+from opshift.passes.describe import NOTHING, Scope, default_opset, describe, subgraphs, view
+from opshift.passes.external import node_name
+from opshift.passes.outcome import Action, Code, Plan, Refusal, Step
+
+COPIES = 64
+"""Copies of one function, for as many kinds of calls; a model with more is refused."""
+
+FunctionKey = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Write a fragment in the place of a node; `sources` says what each operand of the fragment is."""
+
+    fragment: Fragment
+    sources: tuple[int | Constant | None, ...]
+    seen: Node
+    lifted: Lifted
+    where: str
+
+
+@dataclass(frozen=True)
+class Relabel:
+    """Keep a node but for attributes that mean nothing at the target's version, or do not exist there."""
+
+    drop: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """Call a copy of a function that is made for these inputs."""
+
+    name: str
+
+
+@dataclass
+class GraphPlan:
+    """What to do in one graph, by the index of the node; `inner` by node and attribute."""
+
+    path: str
+    changes: dict[int, Replace | Relabel | Call] = field(default_factory=dict)
+    inner: dict[tuple[int, str], GraphPlan] = field(default_factory=dict)
+
+    def all(self) -> Iterator[GraphPlan]:
+        """Yield this plan and those of all graphs inside."""
+        yield self
+        for plan in self.inner.values():
+            yield from plan.all()
+
+
+@dataclass(frozen=True)
+class FunctionPlan:
+    """A function of the result: which one it is made of, its name, the attributes that are bound, what to do in it."""
+
+    key: FunctionKey
+    name: str
+    bound: Mapping[str, Any]
+    graph: GraphPlan
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan with all that carrying it out needs."""
+
+    plan: Plan
+    graphs: tuple[GraphPlan, ...]
+    """The main graph's, then those of training_info in order."""
+    functions: tuple[FunctionPlan, ...]
+
+
+class Planner:
+    """Plans one model for one target."""
+
+    def __init__(
+        self, model: onnx.ModelProto, legality: Legality, semantics: str, allow: frozenset[str], *, runnable: bool
+    ) -> None:
+        """Plan for a target; `runnable` prefers what the installed onnxruntime has kernels for."""
+        self.model = model
+        self.source = default_opset(model.opset_import) or 1
+        self.legality = legality
+        self.plain = Deriver(legality, semantics, allow)
+        strict = dataclasses.replace(legality, runnable=True)
+        self.strict = Deriver(strict, semantics, allow) if runnable else self.plain
+        self.functions = {(item.domain, item.name, item.overload): item for item in model.functions}
+        self.steps: list[Step] = []
+        self.refusals: list[Refusal] = []
+        self.kept = 0
+        self.copies: dict[FunctionKey, list[tuple[Any, FunctionPlan]]] = {}
+        self._scope: Scope | None = None
+        self._still: dict[tuple[str, str, int], bool] = {}
+        self._generic: dict[FunctionKey, FunctionPlan | None] = {}
+
+    @property
+    def scope(self) -> Scope:
+        """What is known of the main graph's values; inferred when first asked for."""
+        if self._scope is None:
+            self._scope = describe(self.model)
+        return self._scope
+
+    def run(self) -> Planned:
+        """Plan all graphs and functions."""
+        main = self._graph(self.model.graph, "main", self.source, None, {})
+        graphs = [main]
+        for training in self.model.training_info:
+            graphs.append(self._graph(training.initialization, "training.initialization", self.source, NOTHING, {}))
+            graphs.append(self._graph(training.algorithm, "training.algorithm", self.source, NOTHING, {}))
+        for key in self.functions:
+            if self._as_it_is(key) is None and key not in self.copies:
+                self._function(key, (), {}, called=False)
+        copies = [plan for made in self.copies.values() for _, plan in made]
+        as_they_are = [plan for plan in self._generic.values() if plan is not None]
+        plan = Plan(
+            source_opset=self.source,
+            target_opset=self.legality.opset,
+            target=self.legality.target.name if self.legality.target else "",
+            decompose=tuple(sorted(self.legality.decompose)),
+            kept=self.kept,
+            steps=tuple(self.steps),
+            refusals=tuple(dict.fromkeys(self.refusals)),
+        )
+        return Planned(plan, tuple(graphs), (*as_they_are, *copies))
+
+    # --- graphs and nodes ---------------------------------------------------------------------------------------------
+
+    def _graph(
+        self,
+        graph: onnx.GraphProto | onnx.FunctionProto,
+        path: str,
+        opset: int,
+        scope: Scope | None,
+        bound: Mapping[str, Any] | None,
+    ) -> GraphPlan:
+        """Plan one graph. `scope` None is the main graph's, inferred on demand; `bound` None leaves parameters open."""
+        plan = GraphPlan(path)
+        for index, node in enumerate(graph.node):
+            where = f"{path}/{node_name(node, index)}"
+            change = self._node(node, where, opset, scope, bound)
+            if change is not None:
+                plan.changes[index] = change
+            for attribute, inner in subgraphs(node):
+                inside = _Lazy(self, scope, node, attribute)
+                found = self._graph(inner, f"{where}.{attribute}", opset, inside, bound)  # type: ignore[arg-type]
+                plan.inner[index, attribute] = found
+        return plan
+
+    def _node(
+        self, node: onnx.NodeProto, where: str, opset: int, scope: Scope | None, bound: Mapping[str, Any] | None
+    ) -> Replace | Relabel | Call | None:
+        domain = default_domain(node.domain)
+        key = (node.domain, node.op_type, node.overload)
+        if key in self.functions:
+            return self._call(key, node, opset, scope, bound)
+        if domain and domain != SPELLING:
+            self.kept += 1
+            return None
+        if not domain and self._stays(node, opset):
+            self.kept += 1
+            return None
+        seen = _bind(view(node, self.scope if scope is None else scope, opset), node, bound)
+        operator = operator_for(domain, node.op_type)
+        if operator is None:
+            return self._relabelled(node, seen, where, opset)
+        return self._rewritten(node, seen, operator, where, bound)
+
+    def _stays(self, node: onnx.NodeProto, opset: int) -> bool:
+        """Whether a node is legal whatever is known of it: same version, nothing that the target asks of it."""
+        key = ("", node.op_type, opset)
+        if key not in self._still:
+            before, after = schema_at("", node.op_type, opset), schema_at("", node.op_type, self.legality.opset)
+            target = self.legality.target
+            self._still[key] = (
+                before is not None
+                and after is not None
+                and before.since_version == after.since_version
+                and node.op_type not in self.legality.decompose
+                and not (
+                    target
+                    and (
+                        node.op_type in target.without
+                        or (target.operators is not None and node.op_type not in target.operators)
+                        or any(limit.operator == node.op_type for limit in target.limits)
+                    )
+                )
+                and not (self.strict is not self.plain and opset != self.legality.opset and _has_lowerings(node.op_type))
+            )
+        return self._still[key]
+
+    def _relabelled(self, node: onnx.NodeProto, seen: Node, where: str, opset: int) -> Relabel | None:
+        """Keep the node of an operator without a file, if the reviewed table lets it pass."""
+        label = f"{seen.name}-{seen.since_version}"
+        before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
+        if before is None:
+            return self._refuse(Code.UNKNOWN_OPERATOR, where, seen.name, f"opset {opset} has no {seen.name}.", "")
+        if after is None:
+            hint = f"Take an opset from {before.since_version} on, if the runtime allows."
+            reason = f"opset {self.legality.opset} has no {seen.name}, and no lowering of it is known."
+            return self._refuse(Code.ABSENT_OPERATOR, where, label, reason, hint)
+        row = same_meaning(seen.name, before.since_version, after.since_version)
+        if before.since_version != after.since_version:
+            hint = f"Take an opset that has {label}, if the runtime allows."
+            if row is None:
+                reason = f"{seen.name}-{after.since_version} differs from it, and no conversion between them is known."
+                return self._refuse(Code.UNKNOWN_OPERATOR, where, label, reason, hint)
+            if lost := row.lost(seen.attributes, len(seen.inputs), len(node.output)):
+                reason = f"{seen.name}-{after.since_version} has no {', '.join(lost)}."
+                return self._refuse(Code.NO_LOWERING, where, label, reason, hint)
+        drop = tuple(name for name in (row.new_attributes if row else ()) if name in seen.attributes)
+        kept = {name: value for name, value in seen.attributes.items() if name not in drop}
+        renewed = dataclasses.replace(seen, since_version=after.since_version, attributes=kept)
+        if reason := self.legality.why_not(renewed):
+            code = Code.ABSENT_OPERATOR if seen.name in self.legality.decompose else Code.TYPE
+            return self._refuse(code, where, label, f"{reason}, and no lowering of it is known.", "")
+        if before.since_version == after.since_version:
+            self.kept += 1
+            return None
+        self.steps.append(Step(Action.RESTAMP, where, seen.name, seen.since_version, f"opset {self.legality.opset}"))
+        return Relabel(drop) if drop else None
+
+    def _rewritten(
+        self, node: onnx.NodeProto, seen: Node, operator: Operator, where: str, bound: Mapping[str, Any] | None
+    ) -> Replace | None:
+        """Derive the node of an operator that has a file."""
+        label = f"{seen.name}-{seen.since_version}"
+        why = self.legality.why_not(seen)
+        if why is None and (self.strict is self.plain or self.strict.legality.why_not(seen) is None):
+            self.kept += 1
+            return None
+        open_parameters = [attribute.name for attribute in node.attribute if attribute.ref_attr_name]
+        if bound is None and open_parameters:
+            found: Fragment | Failure = Failure(f"{', '.join(open_parameters)} is a parameter of the function", missing=True)
+        else:
+            lifted = self.strict.lift(seen)
+            if isinstance(lifted, Reason):
+                found = Failure(lifted, lifted.missing)
+            else:
+                found = self.strict.derive(lifted)
+                if isinstance(found, Failure) and bound is not None and self.strict is not self.plain:
+                    if why is None:
+                        self.kept += 1
+                        return None
+                    found = self.plain.derive(lifted)
+        if isinstance(found, Failure):
+            code, reason, hint = _refusal(found)
+            self._refuse(code, where, label, reason, hint)
+            return None
+        sources = operand_sources(lifted)  # type: ignore[arg-type]
+        written = [leaf.name for leaf in found.nodes]
+        if not found.lowerings and _unchanged(node, seen, found, sources):
+            self.steps.append(Step(Action.RESTAMP, where, seen.name, seen.since_version, f"opset {self.legality.opset}"))
+            return None
+        self.steps.append(
+            Step(
+                Action.LOWER,
+                where,
+                seen.name,
+                seen.since_version,
+                str(why or self.strict.legality.why_not(seen)),
+                found.lowerings,
+                tuple(written),
+                tuple(sorted(found.narrows)),
+            )
+        )
+        return Replace(found, sources, seen, lifted, where)  # type: ignore[arg-type]
+
+    def _refuse(self, code: Code, where: str, operator: str, reason: str, hint: str) -> None:
+        self.refusals.append(Refusal(code, where, operator, reason, hint))
+
+    # --- functions ----------------------------------------------------------------------------------------------------
+
+    def _call(
+        self, key: FunctionKey, node: onnx.NodeProto, opset: int, scope: Scope | None, bound: Mapping[str, Any] | None
+    ) -> Call | None:
+        function = self.functions[key]
+        if bound is None:
+            if self._as_it_is(key) is None:
+                self._refuse(Code.FUNCTION, function.name, "", "it cannot be planned without facts.", "")
+            return None
+        defaults = {item.name: freeze(attribute_value(item)) for item in function.attribute_proto}
+        seen = _bind(view(node, self.scope if scope is None else scope, opset), node, bound)
+        wanted = [*function.attribute, *defaults]
+        attributes = {name: seen.attributes.get(name, defaults.get(name)) for name in wanted}
+        return self._function(key, seen.inputs, attributes, called=True)
+
+    def _function(
+        self, key: FunctionKey, inputs: Sequence[Facts | None], attributes: Mapping[str, Any], *, called: bool
+    ) -> Call | None:
+        """Plan a function for one kind of call: as it is for all calls, if that needs no facts, else a copy of it."""
+        function = self.functions[key]
+        if self._as_it_is(key) is not None:
+            return None
+        made = self.copies.setdefault(key, [])
+        kind = tuple(inputs), tuple(sorted((name, value) for name, value in attributes.items() if value is not None))
+        for known, plan in made:
+            if known == kind:
+                return None if plan.name == function.name else Call(plan.name)
+        # The first copy keeps the name, so that a function with one kind of call keeps it too.
+        name = function.name if not made else f"{function.name}__{len(made)}"
+        bound = {name: value for name, value in attributes.items() if value is not None}
+        if not called:
+            bound = {item.name: freeze(attribute_value(item)) for item in function.attribute_proto}
+        place = len(made)
+        plan = FunctionPlan(key, name, bound, GraphPlan(f"function {function.name}"))
+        made.append((kind, plan))
+        if place >= COPIES:
+            self._refuse(
+                Code.FUNCTION, f"function {function.name}", "", f"it is called in more than {COPIES} different ways.", "Inline it."
+            )
+            return None
+        scope = _function_scope(self.model, function, inputs, bound)
+        opset = default_opset(function.opset_import) or self.source
+        graph = self._graph(function, f"function {name}", opset, scope, bound)
+        made[place] = (kind, dataclasses.replace(plan, graph=graph))
+        return None if name == function.name else Call(name)
+
+    def _as_it_is(self, key: FunctionKey) -> FunctionPlan | None:
+        """Plan a function without facts, once; None, leaving no trace, where that meets any refusal."""
+        if key not in self._generic:
+            self._generic[key] = None  # a function that calls itself cannot be planned
+            function = self.functions[key]
+            before = len(self.steps), len(self.refusals), self.kept
+            scope = _function_scope(self.model, function, (), {})
+            opset = default_opset(function.opset_import) or self.source
+            plan = self._graph(function, f"function {function.name}", opset, scope, None)
+            if len(self.refusals) == before[1]:
+                self._generic[key] = FunctionPlan(key, function.name, {}, plan)
+            else:
+                del self.steps[before[0] :], self.refusals[before[1] :]
+                self.kept = before[2]
+        return self._generic[key]
+
+
+class _Lazy:
+    """The scope of a subgraph, looked up when a value is asked for: most graphs are never asked."""
+
+    def __init__(self, planner: Planner, scope: Scope | None, node: onnx.NodeProto, attribute: str) -> None:
+        self._of = planner, scope, node, attribute
+        self._found: Scope | None = None
+
+    def _scope(self) -> Scope:
+        if self._found is None:
+            planner, scope, node, attribute = self._of
+            self._found = (planner.scope if scope is None else scope).enter(node, attribute)
+        return self._found
+
+    def __getitem__(self, name: str) -> Facts:
+        return self._scope()[name]
+
+    def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
+        return self._scope().enter(node, attribute)
+
+
+def _has_lowerings(name: str) -> bool:
+    operator = operator_for("", name)
+    return operator is not None and bool(operator.lowerings)
+
+
+def _bind(seen: Node, node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> Node:
+    """Fill in attributes that refer to a function's parameters; one without a value is left out."""
+    references = {item.name: item.ref_attr_name for item in node.attribute if item.ref_attr_name}
+    if not references or not bound:
+        return seen
+    given = {name: bound[parameter] for name, parameter in references.items() if bound.get(parameter) is not None}
+    return dataclasses.replace(seen, attributes={**seen.attributes, **given})
+
+
+def _function_scope(
+    model: onnx.ModelProto, function: onnx.FunctionProto, inputs: Sequence[Facts | None], bound: Mapping[str, Any]
+) -> Scope:
+    """Describe a function as a graph with these inputs, its parameters bound."""
+    as_model = onnx.ModelProto(ir_version=max(model.ir_version, 8))
+    as_model.opset_import.extend(function.opset_import or model.opset_import)
+    for function_of_model in model.functions:
+        if function_of_model is not function:
+            as_model.functions.append(function_of_model)
+    graph = as_model.graph
+    graph.name = function.name
+    graph.value_info.extend(function.value_info)
+    for index, name in enumerate(function.input):
+        facts = inputs[index] if index < len(inputs) else None
+        value = graph.input.add(name=name)
+        if facts is not None and facts.dtype:
+            value.type.CopyFrom(type_of_facts(facts))
+    graph.node.extend(function.node)
+    for name in function.output:
+        graph.output.add(name=name)
+    bind_attributes(graph, bound)
+    return describe(as_model)
+
+
+def bind_attributes(graph: onnx.GraphProto | onnx.FunctionProto, bound: Mapping[str, Any]) -> None:
+    """Replace, in place, attributes that refer to parameters by their values; those without a value go."""
+    from opshift.passes.infer import make_attribute
+
+    for node in graph.node:
+        kept: list[AttributeProto] = []
+        for attribute in node.attribute:
+            if not attribute.ref_attr_name:
+                kept.append(attribute)
+            elif attribute.ref_attr_name in bound:
+                kept.append(make_attribute(attribute.name, bound[attribute.ref_attr_name]))
+        if len(kept) != len(node.attribute) or any(item.ref_attr_name for item in node.attribute):
+            copies = [AttributeProto.FromString(item.SerializeToString()) for item in kept]
+            del node.attribute[:]
+            node.attribute.extend(copies)
+        for _, inner in subgraphs(node):
+            bind_attributes(inner, bound)
+
+
+def _unchanged(node: onnx.NodeProto, seen: Node, fragment: Fragment, sources: Sequence[int | Constant | None]) -> bool:
+    """Whether a fragment is the node as it stands: the same operator, inputs and attributes."""
+    if len(fragment.nodes) != 1:
+        return False
+    (leaf,) = fragment.nodes
+    places = tuple(sources[ref.index] if isinstance(ref, Input) else -1 for ref in leaf.inputs)
+    given = tuple(index if name else -1 for index, name in enumerate(node.input))
+    straight = fragment.outputs == tuple(Output(0, index) for index in range(len(node.output)))
+    same = places == given[: len(places)] and all(place == -1 for place in given[len(places) :])
+    named = not any(item.ref_attr_name for item in node.attribute)
+    return leaf.name == seen.name and straight and same and named and dict(leaf.attributes) == dict(seen.attributes)
+
+
+def _refusal(failure: Failure) -> tuple[Code, str, str]:
+    """Say a failure as code, reason and hint."""
+    reason = f"{failure.reason}."
+    if failure.missing:
+        return Code.MISSING_FACT, reason, "Give the model's inputs element types and shapes."
+    if failure.narrowing:
+        return Code.NARROWING, reason, f"Allow it with --allow {failure.narrowing}."
+    if failure.absent:
+        return Code.ABSENT_OPERATOR, reason, "Take an opset that has the operator, if the runtime allows."
+    return Code.NO_LOWERING, reason, ""
+
+
+def too_old(opset: int, what: str) -> Refusal:
+    """Refuse an opset below the oldest that opshift speaks."""
+    return Refusal(
+        Code.OPSET_TOO_OLD,
+        "model",
+        "",
+        f"{what} opset {opset}, and below {OLDEST} operators broadcast and infer in other ways.",
+        f"Take opset {OLDEST} or newer.",
+    )

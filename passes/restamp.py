@@ -1,0 +1,91 @@
+"""Opset imports and ir_version of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+from onnx import TensorProto, helper
+
+from opshift.opsets.operator import SPELLING
+from opshift.opsets.schema import default_domain
+from opshift.passes.describe import subgraphs
+from opshift.passes.lower import METADATA
+
+_TYPES = {
+    9: ("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"),
+    10: ("UINT4", "INT4"),
+    11: ("FLOAT4E2M1",),
+    12: ("FLOAT8E8M0",),
+    13: ("UINT2", "INT2"),
+}
+"""The ir_version that brought an element type, from the comments on versions in onnx.proto."""
+
+
+def restamp(model: onnx.ModelProto, opset: int, ir_version: int | None = None) -> None:
+    """Set the opset of the default domain everywhere, drop the domain `opshift`, and set a fitting ir_version.
+
+    On the way down the ir_version goes to the lowest that the opset and the model's contents need, since who needs an
+    old opset has an old runtime; on the way up it rises only if it must.
+    """
+    before = next((item.version for item in model.opset_import if not default_domain(item.domain)), opset)
+    for owner in (model, *model.functions):
+        kept = [item for item in owner.opset_import if item.domain != SPELLING]
+        for item in kept:
+            if not default_domain(item.domain):
+                item.version = opset
+        copies = [onnx.OperatorSetIdProto.FromString(item.SerializeToString()) for item in kept]
+        del owner.opset_import[:]
+        owner.opset_import.extend(copies)
+    least = least_ir_version(model)
+    if ir_version is not None:
+        model.ir_version = ir_version
+    elif opset < before:
+        model.ir_version = min(model.ir_version, least)
+    model.ir_version = max(model.ir_version, least)
+
+
+def least_ir_version(model: onnx.ModelProto) -> int:
+    """Return the lowest ir_version that can hold a model: its opset, and the fields and types that it uses."""
+    imports = [item for item in model.opset_import if not default_domain(item.domain)]
+    needs = [helper.find_min_ir_version_for(imports) if imports else 3]
+    inputs = {value.name for value in model.graph.input}
+    if any(tensor.name not in inputs for tensor in model.graph.initializer):
+        needs.append(4)
+    if model.graph.sparse_initializer or model.graph.quantization_annotation:
+        needs.append(5)
+    if model.training_info:
+        needs.append(7)
+    if model.functions:
+        needs.append(8)
+    if model.graph.metadata_props or any(item.metadata_props or item.value_info for item in model.functions):
+        needs.append(METADATA)
+    for graph in _graphs(model):
+        if any(node.metadata_props or node.overload for node in graph.node):
+            needs.append(METADATA)
+        if any(node.device_configurations for node in graph.node):
+            needs.append(11)
+    used = {TensorProto.DataType.Name(dtype) for dtype in _dtypes(model)}
+    needs += [version for version, names in _TYPES.items() if used & set(names)]
+    return max(needs)
+
+
+def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
+    waiting: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
+    while waiting:
+        graph = waiting.pop()
+        yield graph
+        waiting.extend(inner for node in graph.node for _, inner in subgraphs(node))
+
+
+def _dtypes(model: onnx.ModelProto) -> Iterator[int]:
+    for graph in _graphs(model):
+        if isinstance(graph, onnx.GraphProto):
+            yield from (tensor.data_type for tensor in graph.initializer)
+            for value in (*graph.input, *graph.output, *graph.value_info):
+                yield value.type.tensor_type.elem_type
+        for node in graph.node:
+            for attribute in node.attribute:
+                yield attribute.t.data_type
+                if attribute.name == "to":
+                    yield attribute.i

@@ -1,0 +1,972 @@
+"""The command line: what it prints, where, and how it ends.
+
+The engine is replaced by fakes in the first part, so that each answer it can give is seen; the last part runs the real
+one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import types
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from opshift.cli import census, inspect, options, output
+from opshift.cli.main import COMMANDS, main, parse
+from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
+from opshift.passes.outcome import Action, Check, Code, Counterexample, Plan, Refusal, Report, Step, Verdict
+
+MODEL_13 = """<ir_version: 8, opset_import: ["": 13]>
+main (float[2,3] x) => (float[2,3] y) { a = Abs(x)  b = Hardmax<axis = 1>(a)  y = Neg(b) }"""
+MODEL_11 = """<ir_version: 6, opset_import: ["": 11]>
+main (float[2,3] x) => (float[2,3] y) { a = Abs(x)  b = Hardmax<axis = 1>(a)  c = Neg(b)  y = Neg(c) }"""
+
+REFUSAL = Refusal(Code.NO_LOWERING, "main/hot", "Hardmax-13", "its rank is unknown.", "Give --input-shape.")
+STEP = Step(Action.LOWER, "main/hot", "Hardmax", 13, "opset 11 lacks it", ("hardmax_by_argmax",), ("ArgMax", "Equal"))
+NARROW = Step(Action.LOWER, "main/low", "ArgMax", 13, "asked for", ("argmax_by_topk",), ("TopK",), ("nan",))
+COUNTEREXAMPLE = Counterexample({"x": [[1.0, float("nan")]]}, "y", [[0.0, float("inf")]], [[1.0, float("-inf")]])
+
+
+def plan_of(*steps: Step, refusals: tuple[Refusal, ...] = (), source: int = 13, target: int = 11) -> Plan:
+    return Plan(source, target, "", (), 2, steps, refusals)
+
+
+def report_of(whole: Verdict, *nodes: Verdict, reason: str = "") -> Report:
+    def check(node: str, verdict: Verdict) -> Check:
+        example = COUNTEREXAMPLE if verdict is Verdict.DIFFERENT else None
+        operator = "Hardmax-13" if node else ""
+        return Check(node, operator, verdict, reason, "onnxruntime 1.31.1", 10, example)
+
+    checks = tuple(check(f"main/hot_{index}", verdict) for index, verdict in enumerate(nodes))
+    return Report(checks, check("", whole), 0, {"onnxruntime": "1.31.1"})
+
+
+EQUAL = report_of(Verdict.EQUAL, Verdict.EQUAL)
+UNCHECKED = report_of(Verdict.UNCHECKED, Verdict.EQUAL, reason="com.acme.Foo has no kernel")
+DIFFERENT = report_of(Verdict.EQUAL, Verdict.DIFFERENT, reason="ties go to the last")
+
+
+@dataclass(frozen=True)
+class FakeInspection:
+    opset: int = 13
+    ir_version: int = 8
+    producer: str = ""
+    domains: dict[str, int] = field(default_factory=lambda: {"": 13, "com.acme": 2})
+    operators: tuple[tuple[str, str, int | None, int], ...] = (("Foo", "com.acme", None, 1), ("Hardmax", "", 13, 3))
+    reachable: tuple[int, ...] = (11, 12, 13, 15)
+    blocked: dict[int, tuple[Refusal, ...]] = field(default_factory=lambda: {10: (REFUSAL, REFUSAL), 14: (REFUSAL,)})
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+FOUND = FakeInspection()
+
+
+@dataclass
+class FakeResult:
+    source_model: onnx.ModelProto
+    model: onnx.ModelProto
+    plan: Plan
+    report: Report | None
+    unwritable: bool = False
+
+    def save(self, path: str) -> None:
+        if self.unwritable:
+            raise UsageError(f"{path} cannot be written: disk full.")
+        Path(path).write_bytes(b"converted")
+
+
+@dataclass
+class Engine:
+    """Stands for the engine: answers as it is told, and remembers what it was asked."""
+
+    plan: Plan = field(default_factory=lambda: plan_of(STEP))
+    report: Report | None = EQUAL
+    source: str = MODEL_13
+    target: str = MODEL_11
+    error: BaseException | None = None
+    unwritable: bool = False
+    asked: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, *models: str, progress: Any, **asked: Any) -> FakeResult:
+        self.asked = asked
+        if progress:
+            progress("lower", 1, 2)
+        if self.error:
+            raise self.error
+        source, target = onnx.parser.parse_model(self.source), onnx.parser.parse_model(self.target)
+        return FakeResult(source, target, self.plan, self.report, self.unwritable)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
+    """Put the fake in the engine's place, and run in a folder that has the model `in.onnx`."""
+    fake = Engine()
+
+    def module(name: str, **functions: Any) -> None:
+        made = types.ModuleType(name)
+        vars(made).update(functions)
+        monkeypatch.setitem(sys.modules, name, made)
+
+    module("opshift.passes.inspect", inspect=lambda path: FOUND)
+    module("opshift.passes.convert", convert=fake, plan=lambda *a, **k: fake(*a, **k).plan)
+    module("opshift.passes.verify", verify=lambda *a, **k: fake(*a, **k).report)
+    monkeypatch.chdir(tmp_path)
+    Path("in.onnx").write_bytes(b"original")
+    return fake
+
+
+def strict(text: str) -> Any:
+    """Parse JSON that holds neither NaN nor Infinity."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def opshift(*arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "opshift", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False, **settings
+    )
+
+
+CONVERT = ("convert", "in.onnx", "-o", "out.onnx", "--opset", "11")
+PLAN = ("plan", "in.onnx", "--opset", "11")
+VERIFY = ("verify", "in.onnx", "in.onnx")
+
+# --- help and speed ---------------------------------------------------------------------------------------------------
+
+CHEAP = [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS), ["convrt"], ["convert"]]
+
+
+@pytest.mark.parametrize("arguments", CHEAP, ids=" ".join)
+def test_help_and_usage_errors_import_nothing_heavy(arguments: list[str]) -> None:
+    code = f"""
+import sys
+from opshift.cli.main import main
+main({arguments!r})
+heavy = {{"onnx", "numpy", "rich", "onnxruntime", "onnxscript", "google.protobuf"}} & set(sys.modules)
+sys.exit(f"imported: {{heavy}}" if heavy else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_help_is_fast(argument: str) -> None:
+    code = f"import time; from opshift.cli.main import main; main([{argument!r}]); print('\\n', time.process_time())"
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(5)]
+    assert min(float(run.stdout.split()[-1]) for run in runs) < 0.3
+
+
+def test_version() -> None:
+    import opshift as package
+
+    assert opshift("--version").stdout == f"opshift {package.__version__}\n"
+
+
+def test_help_names_every_command_and_status() -> None:
+    done = opshift("--help")
+    assert done.returncode == 0
+    assert all(f"    {name} " in done.stdout for name in COMMANDS)
+    assert all(f"  {status}  " in done.stdout for status in range(4))
+
+
+# --- usage errors -----------------------------------------------------------------------------------------------------
+
+USAGE = [
+    ([], "a command is needed: convert, plan"),
+    (["convrt"], "Did you mean 'convert'?"),
+    (["--json"], "required: COMMAND"),
+    (["convert"], "required: IN"),
+    ([*CONVERT[:4]], "nothing was asked for"),
+    (["plan", "in.onnx"], "`opshift inspect in.onnx`"),
+    (["convert", "in.onnx", "--opset", "11"], "give -o OUT, or --in-place"),
+    (["convert", "in.onnx", "-o", "in.onnx", "--opset", "11"], "is the model itself"),
+    (["convert", "in.onnx", "-o", "./in.onnx", "--opset", "11"], "is the model itself"),
+    (["convert", "none.onnx", "-o", "./none.onnx", "--opset", "11"], "is the model itself"),
+    (["convert", "in.onnx", "-o", "link.onnx", "--opset", "11"], "is the model itself"),
+    ([*CONVERT, "--in-place"], "give one of the two"),
+    (["convert", "in.onnx", "-o", "no/out.onnx", "--opset", "11"], "there is no folder 'no'"),
+    (["convert", "in.onnx", "-o", "folder", "--opset", "11"], "not a regular file"),
+    (["convert", "in.onnx", "-o", os.devnull, "--opset", "11"], "not a regular file"),
+    (["convert", "in.onnx", "-o", "x" * 5000, "--opset", "11"], "cannot be written"),
+    ([*CONVERT, "--opset", "eleven"], "a whole number is needed, not 'eleven'"),
+    ([*CONVERT, "--opset", "-1"], "a whole number is needed, not '-1'"),
+    ([*CONVERT, "--seed", "1.5"], "a whole number is needed, not '1.5'"),
+    ([*CONVERT, "--ir-version", "1_0"], "a whole number is needed, not '1_0'"),
+    ([*CONVERT, "--ospet", "11"], "Did you mean '--opset'?"),
+    ([*CONVERT, "--opse", "11"], "Did you mean '--opset'?"),
+    ([*CONVERT, "another.onnx"], "unknown argument 'another.onnx'. See"),
+    ([*CONVERT, "--decompose", "Hardmacks"], "Did you mean 'Hardmax'?"),
+    ([*CONVERT, "--decompose", "argmax"], "Did you mean 'ArgMax'?"),
+    ([*CONVERT, "--decompose", "ArgMax,Zzzyx"], "no operator 'Zzzyx'. `opshift ops`"),
+    ([*CONVERT, "--decompose", "Hardmax,,ArgMax"], "names between commas are needed"),
+    ([*CONVERT, "--decompose", ""], "names between commas are needed"),
+    ([*CONVERT, "--target", "nowhere.toml"], "neither a built-in target nor a file"),
+    ([*CONVERT, "--target", "x" * 5000], "neither a built-in target nor a file"),
+    ([*CONVERT, "--allow", "nam"], "Did you mean 'nan'?"),
+    ([*CONVERT, "--semantics", "sepc"], "'runtime', 'spec'"),
+    ([*CONVERT, "--input-shape", "1,3"], "such as x:1,3,224,224"),
+    ([*CONVERT, "--input-shape", ":1,3"], "such as x:1,3,224,224"),
+    ([*CONVERT, "--input-shape", "x:1,-3"], "such as x:1,3,224,224"),
+    ([*CONVERT, "--input-shape", "x:1,,3"], "such as x:1,3,224,224"),
+    ([*CONVERT, "--input-shape", "x:1", "--input-shape", "x:2"], "gives 'x' twice"),
+    ([*CONVERT, "--no-verify", "--require-proof"], "--require-proof directs the verification"),
+    ([*CONVERT, "--no-verify", "--seed", "0"], "--seed directs the verification"),
+    ([*CONVERT, "--no-verify", "--input-shape", "x:1"], "--input-shape directs the verification"),
+    ([*CONVERT, "-v", "-q"], "not allowed with"),
+    ([*CONVERT, "--report", "report.html"], "a file that ends in .json"),
+    ([*CONVERT, "--report", "report"], "a file that ends in .json"),
+    ([*CONVERT, "--report", "no/report.json"], "there is no folder 'no'"),
+    (["convert", "in.onnx", "-o", "out.json", "--opset", "11", "--report", "./out.json"], "would replace a model"),
+    ([*PLAN, "--report", "link.json"], "would replace a model"),
+    ([*VERIFY, "--report", "link.json"], "would replace a model"),
+    ([*PLAN, "--no-verify"], "unknown argument '--no-verify'"),
+    ([*PLAN, "--seed", "1"], "unknown argument '--seed'"),
+    ([*PLAN, "-o", "out.onnx"], "unknown argument '-o'"),
+    ([*VERIFY, "--opset", "11"], "unknown argument '--opset'"),
+    ([*VERIFY, "--semantics", "spec"], "unknown argument '--semantics'"),
+    ([*VERIFY, "--no-verify"], "unknown argument '--no-verify'"),
+    (["verify", "in.onnx"], "required: B"),
+    (["inspect", "in.onnx", "--seed", "1"], "unknown argument '--seed'"),
+    (["inspect", "in.onnx", "-q"], "unknown argument '-q'"),
+    (["inspect"], "required: IN"),
+    (["ops", "Hardmacks"], "opshift has no operator 'Hardmacks'"),
+    (["ops", "--verbose"], "unknown argument '--verbose'"),
+    (["targets", "no-such"], "`opshift targets` lists"),
+    (["targets", "--report", "r.json"], "unknown argument '--report'"),
+]
+USAGE_IDS = [" ".join(arguments)[:60] for arguments, _ in USAGE]
+
+
+@pytest.fixture
+def folder(engine: Engine) -> Path:
+    Path("folder").mkdir()
+    Path("link.onnx").symlink_to("in.onnx")
+    Path("link.json").symlink_to("in.onnx")
+    return Path.cwd()
+
+
+@pytest.mark.parametrize(("arguments", "words"), USAGE, ids=USAGE_IDS)
+def test_usage_error(
+    arguments: list[str], words: str, folder: Path, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    if "--json" in arguments:
+        assert words in strict(out)["error"]["message"]
+        assert err == ""
+    else:
+        assert out == ""
+        assert err.startswith("error: ")
+        assert words in err
+        assert err.count("\n") == 1, "one paragraph"
+    assert not engine.asked, "the engine was not started"
+    assert before == {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize(("arguments", "words"), USAGE[:24], ids=USAGE_IDS[:24])
+def test_usage_error_as_json(
+    arguments: list[str], words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "--json"]) == 2
+    error = strict(capsys.readouterr().out)
+    assert error["status"] == 2
+    assert error["error"]["kind"] == "usage"
+    assert words in error["error"]["message"] or not arguments
+
+
+def test_a_usage_error_ends_the_process_with_2_and_no_traceback() -> None:
+    done = opshift("convert", "in.onnx", "--bogus")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: unknown argument '--bogus'. See `opshift convert --help`.\n"
+
+
+# --- how runs end -----------------------------------------------------------------------------------------------------
+
+ENDS = [
+    (None, 0, "", ""),
+    (InvalidModelError("in.onnx is no ONNX model:\n\ntruncated."), 2, "invalid-model", "is no ONNX model: truncated."),
+    (UsageError("opset 99 does not exist."), 2, "usage", "opset 99 does not exist."),
+    (UnsupportedError((REFUSAL, REFUSAL)), 1, "unsupported", "Hardmax-13 at main/hot: its rank is unknown. Give --inp"),
+    (VerificationError("it differs.", DIFFERENT), 1, "verification", "it differs."),
+    (ZeroDivisionError("by\nzero"), 3, "fault", "opshift itself failed (ZeroDivisionError: by zero)"),
+    (RecursionError(), 3, "fault", "opshift itself failed (RecursionError)"),
+]
+
+
+@pytest.mark.parametrize("command", [CONVERT, PLAN, VERIFY], ids=lambda c: c[0])
+@pytest.mark.parametrize(("error", "status", "kind", "words"), ENDS, ids=lambda v: type(v).__name__)
+class TestEnds:
+    def test_in_words(
+        self,
+        command: tuple[str, ...],
+        error: Exception | None,
+        status: int,
+        kind: str,
+        words: str,
+        engine: Engine,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        engine.error = error
+        Path("out.onnx").write_bytes(b"old")
+        assert main(command) == status
+        out, err = capsys.readouterr()
+        assert words in err
+        assert (out == "") == bool(status)
+        assert (err == "") == (not status)
+        assert "Traceback" not in err
+        assert Path("in.onnx").read_bytes() == b"original"
+        written = status == 0 and command is CONVERT
+        assert Path("out.onnx").read_bytes() == (b"converted" if written else b"old")
+
+    def test_as_json(
+        self,
+        command: tuple[str, ...],
+        error: Exception | None,
+        status: int,
+        kind: str,
+        words: str,
+        engine: Engine,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        engine.error = error
+        assert main([*command, "--json", "--report", "report.json"]) == status
+        out, err = capsys.readouterr()
+        document = strict(out)
+        assert document["status"] == status
+        assert ("error" in document) == bool(status)
+        if status:
+            assert document["error"]["kind"] == kind
+            assert words in document["error"]["message"]
+        assert err == ""
+        assert Path("report.json").exists() == (status < 2)
+        if status < 2:
+            assert strict(Path("report.json").read_text()) == document
+
+    def test_traceback_under_debug_only(
+        self,
+        command: tuple[str, ...],
+        error: Exception | None,
+        status: int,
+        kind: str,
+        words: str,
+        engine: Engine,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        engine.error = error
+        assert main([*command, "--debug"]) == status
+        err = capsys.readouterr().err
+        assert ("Traceback (most recent call last)" in err) == bool(status)
+        assert words in err
+
+
+def test_a_fault_asks_to_be_reported(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.error = KeyError("x")
+    assert main(CONVERT) == 3
+    err = capsys.readouterr().err
+    assert "report" in err
+    assert "--debug" in err
+    assert err.count("\n") == 1
+
+
+def test_interrupted(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.error = KeyboardInterrupt()
+    assert main(CONVERT) == 130
+    assert capsys.readouterr() == ("", "interrupted\n")
+    assert not Path("out.onnx").exists()
+
+
+def test_every_refusal_is_printed_with_its_hint_and_code(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    other = Refusal(Code.TYPE, "main/low", "ArgMax-13", "no bfloat16.", "Cast.")
+    engine.error = UnsupportedError((REFUSAL, other))
+    assert main([*CONVERT, "--report", "report.json"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "error: in.onnx cannot be converted, and nothing was written; 2 refusals:",
+        "  Hardmax-13 at main/hot: its rank is unknown. Give --input-shape. [no-lowering]",
+        "  ArgMax-13 at main/low: no bfloat16. Cast. [type]",
+    ]
+    refusals = strict(Path("report.json").read_text())["error"]["refusals"]
+    assert [refusal["code"] for refusal in refusals] == ["no-lowering", "type"]
+    assert refusals[1] == {
+        "code": "type",
+        "node": "main/low",
+        "operator": "ArgMax-13",
+        "reason": "no bfloat16.",
+        "hint": "Cast.",
+    }
+
+
+def test_a_difference_is_printed_with_its_node_and_counterexample(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.error = VerificationError("1 node differs.", DIFFERENT)
+    assert main(CONVERT) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "error: 1 node differs. Nothing was written.",
+        "  Hardmax-13 at main/hot_0: ties go to the last (judged by onnxruntime 1.31.1)",
+        "    input x = [[1.0, nan]]",
+        "    output y: expected [[0.0, inf]]",
+        "    output y: actual   [[1.0, -inf]]",
+    ]
+
+
+def test_a_counterexample_in_json_has_no_bare_nan(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.error = VerificationError("1 node differs.", DIFFERENT)
+    assert main([*CONVERT, "--json"]) == 1
+    example = strict(capsys.readouterr().out)["error"]["report"]["nodes"][0]["counterexample"]
+    assert example["inputs"] == {"x": [[1.0, "NaN"]]}
+    assert (example["expected"], example["actual"]) == ([[0.0, "Infinity"]], [[1.0, "-Infinity"]])
+
+
+def test_only_the_first_differences_are_printed(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.error = VerificationError("all differ.", report_of(Verdict.EQUAL, *[Verdict.DIFFERENT] * 7))
+    assert main(CONVERT) == 1
+    err = capsys.readouterr().err
+    assert "main/hot_4" in err
+    assert "main/hot_5" not in err
+    assert "and 2 more" in err
+
+
+# --- what is asked of the engine: every option does something ---------------------------------------------------------
+
+REQUEST = [
+    (["--opset", "9"], "opset", 9),
+    (["--target-opset", "9"], "opset", 9),
+    (["--decompose", "Hardmax, ArgMax", "--decompose", "OneHot,Hardmax"], "decompose", ("Hardmax", "ArgMax", "OneHot")),
+    (["--decompose", "com.acme::Foo"], "decompose", ("com.acme::Foo",)),
+    (["--target", "in.onnx"], "target", "in.onnx"),
+    (["--ir-version", "7"], "ir_version", 7),
+    (["--allow", "nan,finite-inputs"], "allow", ("nan", "finite-inputs")),
+    (["--allow", "nan", "--allow", "nan"], "allow", ("nan",)),
+    (["--semantics", "spec"], "semantics", "spec"),
+]
+PROOF = [
+    (["--seed", "7"], "seed", 7),
+    (["--input-shape", "x:1,3", "--input-shape", "a:b:0"], "input_shapes", {"x": (1, 3), "a:b": (0,)}),
+    (["--input-shape", "x:"], "input_shapes", {"x": ()}),
+]
+DEFAULTS = {
+    "decompose": (),
+    "target": None,
+    "ir_version": None,
+    "allow": (),
+    "semantics": "runtime",
+    "seed": 0,
+    "input_shapes": None,
+    "verify": True,
+    "require_proof": False,
+}
+CONVERTING = [(["--no-verify"], "verify", False), (["--require-proof"], "require_proof", True)]
+ASKED = [
+    *((CONVERT, *case) for case in REQUEST + PROOF + CONVERTING),
+    *((PLAN, *case) for case in REQUEST),
+    *((VERIFY, *case) for case in PROOF),
+]
+
+
+@pytest.mark.parametrize(("command", "given", "name", "value"), ASKED, ids=lambda v: str(v)[:40])
+def test_option_reaches_the_engine(
+    command: tuple[str, ...], given: list[str], name: str, value: Any, engine: Engine
+) -> None:
+    assert main(command) == 0
+    assert engine.asked[name] == {**DEFAULTS, "opset": None if command is VERIFY else 11}[name]
+    assert engine.asked[name] != value
+    assert main([*command, *given]) == 0
+    assert engine.asked[name] == value
+
+
+def test_no_option_is_left_untested() -> None:
+    """An option that is added must be added to the tables above, or be one that only this module has to do with."""
+    here = {
+        "-h",
+        "--help",
+        "-o",
+        "--output",
+        "--in-place",
+        "--json",
+        "--debug",
+        "--report",
+        "-v",
+        "-q",
+        "--verbose",
+        "--quiet",
+    }
+    reaching = {option for _, given, _, _ in ASKED for option in given if option.startswith("--")}
+    for command, arguments in {"convert": CONVERT, "plan": PLAN, "verify": VERIFY}.items():
+        known = set(parse(arguments).parser._option_string_actions)
+        tried = {option for tried, given, _, _ in ASKED if tried is arguments for option in given if option[:2] == "--"}
+        assert known - here == tried, command
+        assert tried <= reaching
+
+
+# --- what a conversion prints -----------------------------------------------------------------------------------------
+
+
+def test_a_conversion_prints_before_and_after_and_the_verdict(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(CONVERT) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Operator    Before        After",
+        "Abs         1 (since 13)  1 (since 6)",
+        "Hardmax     1 (since 13)  1 (since 11)",
+        "Neg         1 (since 13)  2 (since 6)",
+        "opset       13            11",
+        "ir_version  8             6",
+        "out.onnx: written.",
+        "EQUAL: 1 rewritten node and the whole model, on 20 inputs, judged by onnxruntime 1.31.1.",
+    ]
+
+
+def test_rows_that_do_not_change_are_counted_and_listed_under_verbose(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.target = MODEL_13.replace("Hardmax<axis = 1>", "Exp")
+    engine.plan = plan_of(dataclasses.replace(STEP, node="main/hot_0", why="why"))
+    assert main(CONVERT) == 0
+    out = capsys.readouterr().out
+    assert "2 other operators as before." in out
+    assert "Abs" not in out
+    assert main([*CONVERT, "-v"]) == 0
+    out, err = capsys.readouterr()
+    assert "Abs " in out
+    assert "other operators" not in out
+    assert "  main/hot_0: Hardmax-13 lowered to ArgMax, Equal by hardmax_by_argmax (why); equal on 10 inputs\n" in out
+    assert err == "lower\n", "the stages"
+
+
+def test_nothing_to_do_is_said(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.plan, engine.target = plan_of(source=13, target=13), MODEL_13
+    assert main(CONVERT) == 0
+    assert "Nothing to do" in capsys.readouterr().out
+    assert main([*CONVERT, "--json"]) == 0
+    assert strict(capsys.readouterr().out)["nothing_to_do"] is True
+
+
+def test_a_rewrite_that_changes_no_number_is_something_to_do(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.plan, engine.target = plan_of(STEP, source=13, target=13), MODEL_13
+    assert main(CONVERT) == 0
+    assert "Nothing to do" not in capsys.readouterr().out
+
+
+def test_another_ir_version_is_something_to_do(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.plan, engine.target = plan_of(source=13, target=13), MODEL_13.replace("ir_version: 8", "ir_version: 7")
+    assert main(CONVERT) == 0
+    assert "Nothing to do" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("report", "extra", "words"),
+    [
+        (EQUAL, [], "EQUAL: 1 rewritten node and the whole model, on 20 inputs, judged by onnxruntime 1.31.1."),
+        (report_of(Verdict.EQUAL), [], "EQUAL: the whole model, on 10 inputs, judged by onnxruntime 1.31.1."),
+        (UNCHECKED, [], "NOT PROVEN: the whole model: com.acme.Foo has no kernel"),
+        (None, ["--no-verify"], "NOT PROVEN: verification was switched off with --no-verify."),
+    ],
+)
+def test_the_last_line_is_the_verdict_and_quiet_prints_it_alone(
+    report: Report | None, extra: list[str], words: str, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.report = report
+    assert main([*CONVERT, *extra]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == words
+    assert main([*CONVERT, *extra, "-q"]) == 0
+    assert capsys.readouterr() == (words + "\n", "")
+    assert main([*CONVERT, *extra, "--json"]) == 0
+    assert strict(capsys.readouterr().out)["verdict"] == (report.verdict if report else "unchecked")
+
+
+def test_nodes_that_are_equal_are_counted_where_the_whole_is_not_proven(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.report = UNCHECKED
+    assert main(CONVERT) == 0
+    assert "1 of 1 rewritten node equal, on 10 inputs.\nNOT PROVEN: " in capsys.readouterr().out
+
+
+def test_narrowings_are_printed(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.plan = plan_of(STEP, NARROW)
+    for command in (CONVERT, PLAN):
+        assert main([*command, "--allow", "nan"]) == 0
+        assert "Narrowed, as --allow nan accepts: main/low\n" in capsys.readouterr().out
+
+
+def test_names_from_a_model_move_no_cursor(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "main/\x1b[2J[bold]\r\u202e"
+    engine.plan = plan_of(Step(Action.LOWER, evil, "Hardmax", 13, evil))
+    assert main([*PLAN, "-v"]) == 0
+    shown = "main/\\x1b[2J[bold]\\r\\u202e"
+    assert shown in capsys.readouterr().out
+    engine.error = UnsupportedError((Refusal(Code.TYPE, "main/\x1b[2J", "Hardmax-13", "no.", ""),))
+    assert main(PLAN) == 1
+    assert "\x1b" not in capsys.readouterr().err
+
+
+# --- plan and verify --------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_groups_nodes_that_go_the_same_way(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.plan = plan_of(STEP, STEP, NARROW)
+    assert main(PLAN) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "  2 x Hardmax-13 lowered to ArgMax, Equal by hardmax_by_argmax (opset 11 lacks it)",
+        "  1 x ArgMax-13 lowered to TopK by argmax_by_topk (asked for)",
+        "Narrowed, as --allow nan accepts: main/low",
+        "Possible: opset 13 -> 11, 3 nodes lowered, 0 restamped, 2 kept.",
+    ]
+    assert main([*PLAN, "-v"]) == 0
+    assert capsys.readouterr().out.count("  main/hot: Hardmax-13 lowered to ArgMax, Equal by") == 2
+
+
+def test_a_plan_that_is_refused_ends_with_1(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.plan = plan_of(STEP, refusals=(REFUSAL,))
+    assert main(PLAN) == 1
+    out, err = capsys.readouterr()
+    assert "Hardmax-13 at main/hot: its rank is unknown. Give --input-shape. [no-lowering]" in out
+    assert out.splitlines()[-1] == "Not possible: 1 refusal, opset 13 -> 11."
+    assert err == ""
+    assert main([*PLAN, "--json"]) == 1
+    document = strict(capsys.readouterr().out)
+    assert document["status"] == 1
+    assert document["plan"]["possible"] is False
+    assert document["error"]["refusals"][0]["code"] == "no-lowering"
+
+
+def test_a_plan_of_nothing(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.plan = plan_of(source=13, target=13)
+    assert main(PLAN) == 0
+    assert capsys.readouterr().out == "Nothing to do: the model is on the target already (opset 13).\n"
+
+
+@pytest.mark.parametrize(
+    ("report", "status", "first"), [(EQUAL, 0, "EQUAL"), (DIFFERENT, 1, "DIFFERENT"), (UNCHECKED, 1, "NOT PROVEN")]
+)
+def test_verify(report: Report, status: int, first: str, engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.report = report
+    assert main(VERIFY) == status
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1].startswith(f"{first}: ")
+    assert ("input x = [[1.0, nan]]" in out) == (report is DIFFERENT)
+    assert err == ""
+    assert main([*VERIFY, "--json"]) == status
+    document = strict(capsys.readouterr().out)
+    assert document["status"] == status
+    assert ("error" in document) == bool(status)
+    assert document["report"]["verdict"] == report.verdict
+
+
+# --- inspect, ops, targets --------------------------------------------------------------------------------------------
+
+
+def test_inspect(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "in.onnx"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "in.onnx: opset 13, ir_version 8, by unknown",
+        "Other domains: com.acme 2",
+        "Operator       Since  Nodes",
+        "com.acme::Foo  -      1",
+        "Hardmax        13     3",
+        "Can go to opset 11 to 13, 15.",
+        "Cannot go to opset 10, the first of 2:",
+        "  Hardmax-13 at main/hot: its rank is unknown. Give --input-shape. [no-lowering]",
+        "Cannot go to opset 14:",
+        "  Hardmax-13 at main/hot: its rank is unknown. Give --input-shape. [no-lowering]",
+    ]
+    assert main(["inspect", "in.onnx", "--verbose"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("[no-lowering]") == 3
+    assert "the first of" not in out
+    assert main(["inspect", "in.onnx", "--json"]) == 0
+    document = strict(capsys.readouterr().out)
+    assert (document["status"], document["reachable"]) == (0, [11, 12, 13, 15])
+    assert document["blocked"]["14"][0]["code"] == "no-lowering"
+
+
+def test_inspect_a_model_that_can_go_nowhere(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = FakeInspection(producer="pytorch 2", domains={"": 13}, reachable=())
+    monkeypatch.setattr(sys.modules["opshift.passes.inspect"], "inspect", lambda path: found)
+    assert main(["inspect", "in.onnx"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("by pytorch 2")
+    assert lines[1].startswith("Operator")
+    assert "Can go to opset (none)." in lines
+
+
+def test_ops(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ops"]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "1, 11, 12, 13" in rows["ArgMax"]
+    assert "9, 11, 28" in rows["OneHot"]
+    assert "opshift::HardmaxAxes" in rows
+    assert main(["ops", "--json"]) == 0
+    listed = strict(capsys.readouterr().out)["operators"]
+    assert {operator["name"] for operator in listed} == {name.rpartition("::")[2] for name in rows} - {"Operator"}
+
+
+def test_ops_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ops", "Hardmax", "ArgMax"]) == 0
+    out = capsys.readouterr().out
+    assert "Hardmax: versions 1, 11, 13" in out
+    assert main(["ops", "Hardmax", "--json"]) == 0
+    (operator,) = strict(capsys.readouterr().out)["operators"]
+    assert (operator["name"], operator["versions"]) == ("Hardmax", [1, 11, 13])
+    assert operator["lowerings"]
+    for lowering in operator["lowerings"]:
+        assert f"{lowering['name']} " in out
+        assert lowering["summary"] in out
+
+
+PROFILE = 'name = "mine"\nopset = [9, 13]\nir_version = [3, 8]\noperators = ["Add", "Mul"]\nwithout = ["Mul"]\n'
+
+
+def test_a_target_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(PROFILE)
+    assert main(["targets", str(file)]) == 0
+    assert capsys.readouterr() == (PROFILE, "")
+    assert main(["targets", str(file), "--json"]) == 0
+    assert strict(capsys.readouterr().out)["targets"] == [
+        {
+            "name": "mine",
+            "opset": [9, 13],
+            "ir_version": [3, 8],
+            "operators": ["Add", "Mul"],
+            "without": ["Mul"],
+            "limits": [],
+        }
+    ]
+
+
+def test_a_target_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("opsets = [9, 13]")
+    assert main(["targets", str(file)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "opset" in err
+    assert err.count("\n") == 1
+
+
+def test_targets(capsys: pytest.CaptureFixture[str]) -> None:
+    from opshift.opsets.target import builtin_targets
+
+    assert main(["targets"]) == 0
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert rows == list(builtin_targets())
+    assert main(["targets", "--json"]) == 0
+    assert [target["name"] for target in strict(capsys.readouterr().out)["targets"]] == rows
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_in_place(engine: Engine) -> None:
+    assert main(["convert", "in.onnx", "--in-place", "--opset", "11"]) == 0
+    assert Path("in.onnx").read_bytes() == b"converted"
+
+
+def test_in_place_with_the_same_path_given(engine: Engine) -> None:
+    assert main(["convert", "in.onnx", "-o", "./in.onnx", "--in-place", "--opset", "11"]) == 0
+    assert Path("in.onnx").read_bytes() == b"converted"
+
+
+def test_no_report_beside_a_model_that_could_not_be_written(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.unwritable = True
+    Path("report.json").write_text("old")
+    before = set(Path().iterdir())
+    assert main([*CONVERT, "--report", "report.json"]) == 2
+    assert capsys.readouterr().err == "error: out.onnx cannot be written: disk full.\n"
+    assert Path("report.json").read_text() == "old"
+    assert set(Path().iterdir()) == before, "no draft is left"
+
+
+def test_no_model_beside_a_report_that_could_not_be_written(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main([*CONVERT, "--report", "report.json"]) == 2
+    assert "report.json cannot be written: No space left on device." in capsys.readouterr().err
+    assert not Path("out.onnx").exists()
+
+
+def test_a_report_is_what_json_prints(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*CONVERT, "--json", "--report", "report.json"]) == 0
+    document = strict(capsys.readouterr().out)
+    assert strict(Path("report.json").read_text()) == document
+    assert document["before"]["operators"]["Hardmax"] == {"count": 1, "since_version": 13}
+    assert (document["before"]["opset"], document["after"]["opset"]) == (13, 11)
+    assert (document["before"]["ir_version"], document["after"]["ir_version"]) == (8, 6)
+    assert document["plan"]["steps"][0]["lowerings"] == ["hardmax_by_argmax"]
+    assert document["report"]["whole"]["judge"] == "onnxruntime 1.31.1"
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def test_census_counts_graphs_inside_nodes_and_functions() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 13, "own": 1]>
+main (bool c, float[2] x) => (float[2] y) {
+  a = own.f(x)
+  b = own.f(a)
+  y = If(c) <then_branch = t () => (float[2] u) { v = Neg(b) u = Neg(v) },
+             else_branch = e () => (float[2] w) { w = ai.onnx.Neg(b) }>
+}
+<domain: "own", opset_import: ["": 13]> f (p) => (q) { q = Abs(p) }""")
+    counted = census.census(model)
+    assert (counted.opset, counted.ir_version) == (13, 8)
+    assert counted.operators == {
+        "Abs": census.Count(1, 13),
+        "If": census.Count(1, 13),
+        "Neg": census.Count(3, 13),
+        "own::f": census.Count(2, None),
+    }
+
+
+@pytest.mark.parametrize(
+    ("opsets", "words"), [((), ""), ((9,), "9"), ((9, 10), "9 to 10"), ((15, 9, 11, 10, 14), "9 to 11, 14 to 15")]
+)
+def test_ranges(opsets: tuple[int, ...], words: str) -> None:
+    assert inspect.ranges(opsets) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (float("nan"), "NaN"),
+        ({1: (2, [3.5])}, {"1": [2, [3.5]]}),
+        (frozenset({3, 1, 2}), [1, 2, 3]),
+        (range(2), [0, 1]),
+        (b"\xff", "\\xff"),
+        (True, True),
+        (Verdict.EQUAL, "equal"),
+        (Path("x"), "x"),
+        (np.float32(0.5), 0.5),
+        (np.array([1, 2]), [1, 2]),
+        (
+            COUNTEREXAMPLE,
+            {
+                "inputs": {"x": [[1.0, "NaN"]]},
+                "output": "y",
+                "expected": [[0.0, "Infinity"]],
+                "actual": [[1.0, "-Infinity"]],
+            },
+        ),
+    ],
+)
+def test_jsonable(value: Any, expected: Any) -> None:
+    assert strict(output.to_json(value)) == expected
+
+
+def test_did_you_mean_ends_the_sentence_where_nothing_is_near() -> None:
+    assert options.did_you_mean("zzz", ["Hardmax"]) == "."
+    assert options.did_you_mean("hardmax", ["Hardmax", "ArgMax"]) == ". Did you mean 'Hardmax'?"
+
+
+# --- terminals and pipes ----------------------------------------------------------------------------------------------
+
+FAKE_RUN = """
+import sys, types
+from opshift.passes.outcome import *
+from opshift.cli.main import main
+def verify(*_, progress, **__):
+    if progress: progress("whole model", 1, 4)
+    check = Check("", "", Verdict.EQUAL, "", "onnxruntime 1.31.1", 3)
+    return Report((), check, 0, {})
+sys.modules["opshift.passes.verify"] = types.SimpleNamespace(verify=verify)
+sys.exit(main(["verify", "a", "b"]))
+"""
+
+
+def in_terminal(stream: str, **environment: str) -> str:
+    """Run the fake comparison with one stream on a terminal, and return what came there."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: theirs}
+    environment = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", **environment}
+    process = subprocess.Popen([sys.executable, "-c", FAKE_RUN], env=environment, **streams)
+    process.communicate(timeout=60)
+    os.close(theirs)
+    assert process.returncode == 0
+    with open(ours, "rb", buffering=0) as terminal:  # noqa: PTH123
+        try:
+            return terminal.read(100_000).decode()
+        except OSError:
+            return ""
+
+
+posix = pytest.mark.skipif(os.name != "posix", reason="terminals of another kind")
+
+
+@posix
+def test_colour_on_a_terminal_and_none_under_no_color() -> None:
+    assert "\x1b[32mEQUAL" in in_terminal("stdout")
+    plain = in_terminal("stdout", NO_COLOR="1")
+    assert "EQUAL" in plain
+    assert "\x1b" not in plain
+
+
+@posix
+def test_progress_on_a_terminal_only() -> None:
+    assert "whole model" in in_terminal("stderr")
+    assert in_terminal("stderr", TERM="dumb") == ""
+
+
+@pytest.mark.parametrize("environment", [{}, {"FORCE_COLOR": "1"}, {"CLICOLOR_FORCE": "1"}, {"COLUMNS": "10"}])
+def test_a_pipe_gets_whole_lines_without_colour_or_bars(environment: dict[str, str]) -> None:
+    environment = {**os.environ, **environment}
+    done = subprocess.run([sys.executable, "-c", FAKE_RUN], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "EQUAL: the whole model, on 3 inputs, judged by onnxruntime 1.31.1.\n"
+    assert done.stderr == ""
+
+
+@posix
+@pytest.mark.parametrize("arguments", [["ops"], ["ops", "--json"], ["--help"], ["convert", "--help"]], ids=" ".join)
+def test_a_reader_that_has_gone_away_is_no_error(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with subprocess.Popen(
+        [sys.executable, "-m", "opshift", *arguments], stdout=writing, stderr=subprocess.PIPE, text=True
+    ) as process:
+        os.close(writing)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("arguments", [["ops"], ["ops", "--json"]], ids=" ".join)
+def test_a_result_that_cannot_be_printed(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "opshift", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert ("cannot be printed: No space left on device." in done.stderr) == ("--json" not in arguments)
+
+
+def test_a_terminal_that_knows_ascii_only() -> None:
+    done = opshift("ops", "Härdmax", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 2
+    assert "H\\xe4rdmax" in done.stderr
