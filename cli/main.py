@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 warnings.simplefilter("ignore")
             return int(options.run(options))
     except SystemExit as done:
-        return done.code if isinstance(done.code, int) else DONE
+        return int(done.code or DONE)
     except KeyboardInterrupt:
         message("interrupted")
         return INTERRUPTED
@@ -132,8 +132,6 @@ def error_document(error: Exception, status: int, kind: str) -> dict[str, Any]:
 def text(error: Exception, status: int) -> str:
     """Return what an error says, as one paragraph."""
     said = one_line(str(error))
-    if isinstance(error, VerificationError):
-        return f"{said.rstrip('.')}. Nothing was written."
     if status != FAULT:
         return said
     return (
@@ -153,7 +151,7 @@ def lines(error: Exception, status: int, options: argparse.Namespace) -> list[st
             *map(refusal, error.refusals),
         ]
     if isinstance(error, VerificationError):
-        from opshift.cli.words import differences
+        from opshift.cli.words import differences, unequal
 
-        return [f"error: {text(error, status)}", *differences(error.report)]
+        return [f"error: {unequal(error.report, options.model)}", *differences(error.report)]
     return [f"error: {text(error, status)}"]

@@ -55,6 +55,14 @@ def verdict(report: Report) -> str:
     return f"{'DIFFERENT' if report.verdict is Verdict.DIFFERENT else 'NOT PROVEN'}: {shown}"
 
 
+def unequal(report: Report, model: str) -> str:
+    """Return why a conversion was not written."""
+    made = f"what was made of {model}"
+    if report.verdict is Verdict.DIFFERENT:
+        return f"DIFFERENT: {made} computes something else, so nothing was written. Please report this:"
+    return f"NOT PROVEN: {made} was not shown to be equal, so nothing was written; --no-verify writes it unproven:"
+
+
 def shown(check: Check) -> str:
     """Return the verdict on a node: `equal on 20 inputs`, with what is to be said about it."""
     reason = f" ({check.reason})" if check.reason else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from opshift.opsets.facts import type_name
 from opshift.opsets.operator import Node
-from opshift.opsets.schema import Schema
+from opshift.opsets.schema import NEWEST, Schema, schema_at
 
 OPEN_END = 2**31 - 1
 
@@ -54,8 +54,6 @@ def newest_opset() -> int | None:
     graph = helper.make_graph(
         [helper.make_node("Not", ["x"], ["y"])], "g", [value("x", TensorProto.BOOL, [1])], [value("y", TensorProto.BOOL, [1])]
     )
-    from opshift.opsets.schema import NEWEST
-
     for opset in range(NEWEST, 0, -1):
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
         try:
@@ -76,13 +74,17 @@ def has_kernel(node: Node, schema: Schema) -> bool:
     """Whether onnxruntime runs this node; False where an element type is unknown and the kernels ask for certain ones."""
     if schema.raw.has_function or schema.raw.has_context_dependent_function or node.name == "Constant":
         return True
+    # What is newer than the installed onnxruntime will run on the kernels that it has for the version before.
+    newest = min(newest_opset() or NEWEST, NEWEST)
+    before = schema_at("", node.name, newest) if node.since_version > newest else None
+    since_version = before.since_version if before else node.since_version
     bound: dict[str, int | None] = {}
     for index, facts in enumerate(node.inputs):
         parameter = schema.input(index)
         if facts is not None and parameter is not None:
             bound[parameter.type_variable] = facts.dtype
     return any(
-        kernel.serves(node.since_version)
+        kernel.serves(since_version)
         and all(
             variable not in bound or (bound[variable] is not None and not _carried(bound[variable] or 0).isdisjoint(types))
             for variable, types in kernel.types.items()

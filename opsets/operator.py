@@ -30,6 +30,12 @@ SPELLING = "opshift"
 """The domain in which a lowering's body spells a meaning: the operator's name, the meaning's fields as attributes."""
 
 
+class Outputs(tuple[Facts, ...]):
+    """What is known of the outputs of a graph that is an attribute: all that a meaning sees of it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Node:
     """A node apart from its graph: what it is, and what is known of its inputs (None: left out)."""
@@ -57,6 +63,8 @@ class Version:
     write: Callable[[Any, Operands], Mapping[str, Any] | Reason] | None = None
     given: Callable[[Any, Operands], Reason | None] | None = None
     """Why the version cannot say this, in addition to what its schema tells."""
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Operands that the version has as attributes of another name."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,8 @@ class Operator:
     weight: float = 1.0
     """What one such node costs beside others, where more than one lowering applies."""
     normal: Callable[[Any, Operands], tuple[Any, Operands]] | None = None
+    idle: Callable[[Any, Operands], bool] | None = None
+    """Whether the output is the first operand as it is."""
     shape: Callable[[Any, Operands], tuple[Dim, ...] | None] | None = None
     """The first output's dimensions, where onnx infers none: from partly known shapes, or from unknown ranks."""
     hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None
@@ -116,8 +126,8 @@ class Lifted:
 
 
 def _as_operand(value: Any) -> Facts | None:
-    """An attribute that another version has as an input: a list is a vector, a number a scalar, both int64."""
-    return None if value is None else constant(np.array(value, dtype=np.int64))
+    """An attribute that another version has as an input: a list is a vector, a number a scalar; int64 or float."""
+    return None if value is None else constant(np.array(value, dtype=np.float32 if isinstance(value, float) else np.int64))
 
 
 def _defaults(meaning: Any) -> dict[str, Any]:
@@ -140,19 +150,20 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     else:
         fields = _defaults(operator.meaning)
         meaning = operator.meaning(**{name: attributes[name] for name in fields if attributes.get(name) is not None})
-    operands, sources = _operands(operator, schema, node, attributes)
+    operands, sources = _operands(operator, version, schema, node, attributes)
     return _normal(Lifted(operator.means or operator, meaning, operands, sources, node.used))
 
 
 def _operands(
-    operator: Operator, schema: Schema, node: Node, attributes: Mapping[str, Any]
+    operator: Operator, version: Version, schema: Schema, node: Node, attributes: Mapping[str, Any]
 ) -> tuple[Operands, tuple[int | None, ...]]:
     if operator.variadic:
         return node.inputs, tuple(range(len(node.inputs)))
     operands: list[Facts | None] = []
     sources: list[int | None] = []
     position = 0
-    for name in operator.operands:
+    for operand in operator.operands:
+        name = version.renamed.get(operand, operand)
         if name in schema.attributes:
             operands.append(_as_operand(attributes[name]))
             sources.append(None)
@@ -214,16 +225,16 @@ def write_native(lifted: Lifted, opset: int) -> Native | Reason:
     inputs: list[int | None] = []
     if operator.variadic:
         return Native(schema.since_version, attributes, tuple(range(len(lifted.operands))))
-    for index, (name, facts) in enumerate(zip(operator.operands, lifted.operands, strict=True)):
+    for index, (operand, facts) in enumerate(zip(operator.operands, lifted.operands, strict=True)):
+        name = version.renamed.get(operand, operand)
         if name in schema.attributes:
             if facts is None:
                 continue
             known = facts.known
             if known is None:
                 return Reason(f"{label} has {name} as an attribute, and it is computed at run time", missing=True)
-            attributes[name] = tuple(known.reshape(-1).tolist()) if known.ndim else int(known)
-            if isinstance(schema.attributes[name][1], int):
-                attributes[name] = int(known.reshape(()))
+            scalar = not known.ndim or isinstance(schema.attributes[name][1], int | float)
+            attributes[name] = known.item() if scalar else tuple(known.reshape(-1).tolist())
         elif len(inputs) < len(schema.inputs):
             inputs.append(None if facts is None else index)
         elif facts is not None:

@@ -235,6 +235,8 @@ class Legality:
                 return Reason(f"{node.name}-{schema.since_version} has no input {index}")
             if f"tensor({type_name(facts.dtype)})" not in parameter.types:
                 return Reason(f"{node.name}-{schema.since_version} takes no {type_name(facts.dtype)} as {parameter.name}")
+        if not schema.raw.min_input <= len(node.inputs) <= schema.raw.max_input:
+            return Reason(f"{node.name}-{schema.since_version} takes no {len(node.inputs)} inputs")
         unknown = next((name for name in node.attributes if name not in schema.attributes), None)
         if unknown:
             return Reason(f"{node.name}-{schema.since_version} has no attribute {unknown}")

@@ -201,8 +201,7 @@ def _request(
             raise UsageError(f"ir_version {ir_version} is outside of what {profile.name} takes, {profile.ir_version}.")
     wanted = own if opset is None else opset
     legality = Legality(wanted, frozenset(decompose), profile)
-    newest = kernels.newest_opset() if profile is None else None
-    runnable = newest is not None and wanted <= newest
+    runnable = profile is None and kernels.newest_opset() is not None
     return _Request(source, legality, semantics, frozenset(allow), ir_version, runnable)
 
 

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
-from opshift.opsets.facts import Facts, Tensor
+from opshift.opsets.facts import Facts, Tensor, constant
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, freeze, lift, operator_for, write_native
+from opshift.opsets.operators import constant as constants
 from opshift.opsets.schema import NEWEST, attribute_value, default_domain, schema_at
 from opshift.opsets.target import Legality
 from opshift.passes.infer import infer
@@ -137,6 +138,9 @@ class Deriver:
         return Fragment((written,), outputs, (), operator.weight)
 
     def _cheapest(self, lifted: Lifted, stack: tuple[Any, ...], native: Failure) -> Fragment | Failure:
+        if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
+            value = lifted.meaning.value
+            return Fragment((), (Constant(value, constant(value.array).dtype or 0),), ("initializer",), 0.0)
         best: Fragment | None = None
         failures: list[Failure] = []
         for lowering in lifted.operator.lowerings:
@@ -172,15 +176,28 @@ class Deriver:
         for index, (name, facts) in enumerate(zip(function.input, lifted.operands, strict=True)):
             values[name] = (None, None) if facts is None else _operand(Input(index), facts)
         pending: list[tuple[Node, Sequence[str], Sequence[str]]] = []
+        same: dict[str, str] = {}
         for proto in function.node:
-            node = _body_node(proto, bound, tuple(values[name][1] for name in proto.input), lowering.opset, lifted)
+            inputs = tuple(same.get(name, name) for name in proto.input)
+            node = _body_node(proto, bound, tuple(values[name][1] for name in inputs), lowering.opset, lifted)
             inferred = infer(node)
             if isinstance(inferred, Reason):
                 return Failure(inferred, inferred.missing)
-            pending.append((node, proto.input, proto.output))
+            if self._is_idle(node):
+                same[proto.output[0]] = inputs[0]
+                continue
+            pending.append((node, inputs, proto.output))
             for position, (name, facts) in enumerate(zip(proto.output, inferred, strict=True)):
                 values[name] = _operand(Output(len(pending) - 1, position), facts)
-        return self._assemble(lowering, pending, values, function.output, stack)
+        outputs = tuple(same.get(name, name) for name in function.output)
+        return self._assemble(lowering, pending, values, outputs, stack)
+
+    def _is_idle(self, node: Node) -> bool:
+        operator = operator_for(node.domain, node.name)
+        if operator is None or operator.idle is None or not node.inputs or node.inputs[0] is None:
+            return False
+        lifted = self.lift(node)
+        return not isinstance(lifted, Reason) and operator.idle(lifted.meaning, lifted.operands)
 
     def _assemble(
         self,

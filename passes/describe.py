@@ -11,7 +11,7 @@ from onnx import AttributeProto
 
 from opshift.opsets.facts import Facts, facts_of_tensor, facts_of_type
 from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Node, freeze
+from opshift.opsets.operator import Node, Outputs, freeze
 from opshift.opsets.schema import attribute_value, default_domain, schema_at
 from opshift.passes.infer import infer
 
@@ -141,7 +141,10 @@ def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, 
 
 
 def view(node: onnx.NodeProto, scope: Scope, opset: int) -> Node:
-    """Return a node apart from its graph; attributes that are graphs, or refer to a parameter, are left out."""
+    """Return a node apart from its graph.
+
+    An attribute that is a graph is seen as the facts of that graph's outputs; one that refers to a parameter is left out.
+    """
     domain = default_domain(node.domain)
     schema = schema_at(domain, node.op_type, opset if not domain else 1)
     attributes = {
@@ -149,6 +152,9 @@ def view(node: onnx.NodeProto, scope: Scope, opset: int) -> Node:
         for attribute in node.attribute
         if not attribute.ref_attr_name and attribute.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS)
     }
+    for attribute, graph in subgraphs(node):
+        inside = scope.enter(node, attribute)
+        attributes[attribute] = Outputs(inside[value.name] for value in graph.output)
     inputs = tuple(scope[name] if name else None for name in node.input)
     since = schema.since_version if schema else 1
     return Node(domain, node.op_type, since, attributes, inputs, tuple(bool(name) for name in node.output))

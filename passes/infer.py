@@ -25,7 +25,7 @@ from opshift.opsets.facts import (
 )
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operators import constant as constants
-from opshift.opsets.operator import SPELLING, Node, lift, operator_for
+from opshift.opsets.operator import SPELLING, Node, Outputs, lift, operator_for
 from opshift.opsets.schema import NEWEST, Schema, schema_at
 
 def make_node(name: str, domain: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any]) -> onnx.NodeProto:
@@ -47,6 +47,8 @@ def infer(node: Node) -> tuple[Facts, ...] | Reason:
     """Return what is known of each output of a node, or why the operator's schema does not take it."""
     if node.name == "Constant" and not node.domain:
         return (_constant(node.attributes),)
+    if any(isinstance(value, Outputs) for value in node.attributes.values()):
+        return tuple(Facts() for _ in node.used)
     schema = schema_at("", node.name, NEWEST) if node.domain == SPELLING else schema_at(node.domain, node.name, node.since_version)
     if schema is None:
         return tuple(Facts() for _ in node.used)

@@ -389,10 +389,9 @@ def _proto3_model() -> type[Message]:
 def _check_types(model: onnx.ModelProto) -> None:
     """Check the element types of what goes in and out, which onnx's checker does not."""
     for value in _tensors_in_and_out(model):
-        if value.type.tensor_type.elem_type not in external.ELEMENT_TYPES:
-            raise InvalidModelError(
-                f"{printable(value.name)} has the element type {value.type.tensor_type.elem_type}, which does not exist."
-            )
+        dtype = value.type.tensor_type.elem_type
+        if dtype not in external.ELEMENT_TYPES:
+            raise InvalidModelError(f"{printable(value.name)} has the element type {dtype}, which onnx does not know.")
 
 
 def _check_names(found: Iterable[Body]) -> None:
@@ -495,10 +494,11 @@ def _condensed(text: str) -> str:
     if "Unable to parse proto" in text:
         return "it is too large, or nested too deep, for onnx to check."
     message, _, context = text.partition("\n\n==> Context: ")
+    message = re.sub(r"^No Op registered for (.*) with domain_version of (\S+)", r"there is no \1 in opset \2", message)
     message = printable(" ".join(message.split()).rstrip("."), 400)[1:-1]
     match = re.search(r"Name: (.*?) OpType: (\S*)", context, re.S)
     where = f"{_node(match[1], match[2])}: " if match else ""
-    return f"it breaks ONNX's rules: {where}{message}."
+    return f"it breaks ONNX's rules: {where}{message}. Export it again, or repair it."
 
 
 def _node(name: str, operator: str) -> str:

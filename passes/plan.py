@@ -17,7 +17,7 @@ from opshift.opsets.facts import Facts, type_of_facts
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, freeze, operator_for
 from opshift.opsets.same_meaning import same_meaning
-from opshift.opsets.schema import OLDEST, attribute_value, default_domain, schema_at
+from opshift.opsets.schema import OLDEST, Schema, attribute_value, default_domain, schema_at
 from opshift.opsets.target import Legality
 from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, operand_sources
 from opshift.passes.describe import NOTHING, Scope, default_opset, describe, subgraphs, view
@@ -267,7 +267,8 @@ class Planner:
             return None
         sources = operand_sources(lifted)  # type: ignore[arg-type]
         written = [leaf.name for leaf in found.nodes]
-        if not found.lowerings and _unchanged(node, seen, found, sources):
+        after = schema_at("", seen.name, self.legality.opset)
+        if not found.lowerings and after is not None and _unchanged(node, seen, after, found, sources):
             self.steps.append(Step(Action.RESTAMP, where, seen.name, seen.since_version, f"opset {self.legality.opset}"))
             return None
         self.steps.append(
@@ -428,17 +429,20 @@ def bind_attributes(graph: onnx.GraphProto | onnx.FunctionProto, bound: Mapping[
             bind_attributes(inner, bound)
 
 
-def _unchanged(node: onnx.NodeProto, seen: Node, fragment: Fragment, sources: Sequence[int | Constant | None]) -> bool:
-    """Whether a fragment is the node as it stands: the same operator, inputs and attributes."""
+def _unchanged(
+    node: onnx.NodeProto, seen: Node, after: Schema, fragment: Fragment, sources: Sequence[int | Constant | None]
+) -> bool:
+    """Whether a fragment is the node as it stands: the same operator, inputs and, as `after` has them, attributes."""
     if len(fragment.nodes) != 1:
         return False
     (leaf,) = fragment.nodes
+    defaults = {name: default for name, (_, default) in after.attributes.items()}
     places = tuple(sources[ref.index] if isinstance(ref, Input) else -1 for ref in leaf.inputs)
     given = tuple(index if name else -1 for index, name in enumerate(node.input))
     straight = fragment.outputs == tuple(Output(0, index) for index in range(len(node.output)))
     same = places == given[: len(places)] and all(place == -1 for place in given[len(places) :])
     named = not any(item.ref_attr_name for item in node.attribute)
-    return leaf.name == seen.name and straight and same and named and dict(leaf.attributes) == dict(seen.attributes)
+    return leaf.name == seen.name and straight and same and named and {**defaults, **leaf.attributes} == {**defaults, **seen.attributes}
 
 
 def _refusal(failure: Failure) -> tuple[Code, str, str]:

@@ -18,9 +18,10 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import onnx
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import EncodeError
 
-from opshift.passes.errors import InvalidModelError, UsageError
+from opshift.passes import load
+from opshift.passes.errors import UsageError
 
 Array = npt.NDArray[Any]
 Feeds = Mapping[str, Array]
@@ -61,21 +62,14 @@ def read(model: str | os.PathLike[str] | onnx.ModelProto, directory: str | os.Pa
     """Return the source for a path (.onnx or ONNX text) or a protobuf; the weights of a file stay on disk.
 
     Raises:
-        InvalidModelError: the file is missing, unreadable or not ONNX.
+        InvalidModelError: the file is missing, unreadable, not ONNX, or its external data are unsafe to open.
     """
     folder = None if directory is None else Path(directory)
     if isinstance(model, onnx.ModelProto):
         return Source(model, directory=folder)
-    path = Path(model)
-    try:
-        proto = onnx.load(path, load_external_data=False)
-    except OSError as error:
-        raise InvalidModelError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except (DecodeError, ValueError, onnx.parser.ParseError) as error:
-        raise InvalidModelError(f"{path} is not an ONNX model: {error}") from error
-    if path.suffix == ".onnx" and folder is None:
-        return Source(proto, path=path, directory=path.parent)
-    return Source(proto, directory=folder or path.parent)
+    loaded = load.load(model)
+    binary = loaded.path is not None and not load.is_text(loaded.path)
+    return Source(loaded.model, loaded.path if binary else None, loaded.directory)
 
 
 @functools.cache

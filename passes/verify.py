@@ -52,8 +52,9 @@ class Pair:
         oracle: the operator's meaning in numpy: from values by input name, the constants among them, to values by
             output name. It judges where onnxruntime has no kernel for the original, and always under "spec". It
             raises ValueError, IndexError or TypeError for inputs that the operator does not accept.
-        hostile: the operator's say on its inputs: given a generator and a draft of all values (the constants among
-            them), returns values that are hostile for this operator. None: the generic draft is fed.
+        hostile: the operator's say on its inputs: given a generator and a draft of all values, returns values that are
+            hostile for this operator. The constants are among them, as read-only arrays: they stay as they are. None:
+            the generic draft is fed.
         exclude_nan: the result on NaN is not defined, or not kept: none is fed.
         finite: the same for the infinities.
     """
@@ -287,8 +288,11 @@ def _type_names(types: Mapping[str, int]) -> str:
 
 
 def _constants(model: onnx.ModelProto) -> dict[str, Array]:
-    """Return the values of the initializers."""
-    return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    """Return the values of the initializers, read-only."""
+    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    for array in constants.values():
+        array.flags.writeable = False
+    return constants
 
 
 def _canonical(pair: Pair) -> tuple[tuple[bytes, bytes], dict[str, str]]:
@@ -618,29 +622,30 @@ def _shrink(
     """Return a smaller input on which the two still differ: free dims cut, then values set to zero."""
     left = attempts
 
-    def settle(propose: Callable[[Feeds], Iterable[Feeds]], again: bool) -> None:
-        """Take what fails of the proposals; `again` proposes anew after each."""
+    def keep(candidate: Feeds) -> bool:
+        """Go on with a candidate if the two differ on it too."""
         nonlocal feeds, found, left
-        fresh = True
-        while fresh:
-            fresh = False
-            for candidate in propose(feeds):
-                left -= 1
-                if left < 0:
-                    return
-                still = fails(candidate)
-                if still is not None:
-                    feeds, found, fresh = candidate, still, again
-                    break
+        left -= 1
+        still = fails(candidate) if left >= 0 else None
+        if still is not None:
+            feeds, found = candidate, still
+        return still is not None
+
+    def clear(name: str, start: int, stop: int) -> None:
+        """Set as much of a stretch of the flat elements to zero as can be."""
+        if left <= 0 or _is_zero(feeds[name].reshape(-1)[start:stop]):
+            return
+        if keep({**feeds, name: _zeroed(feeds[name], start, stop)}) or stop - start == 1:
+            return
+        middle = (start + stop) // 2
+        clear(name, start, middle)
+        clear(name, middle, stop)
 
     for _ in range(2):
-        settle(lambda current: _cuts(specs, current), again=True)
+        while any(keep(candidate) for candidate in _cuts(specs, feeds)):
+            pass
         for name in feeds:
-            size = feeds[name].size
-            while size:
-                for start in range(0, feeds[name].size, size):
-                    settle(functools.partial(_zeroed, name=name, start=start, stop=start + size), again=False)
-                size //= 2
+            clear(name, 0, feeds[name].size)
     return feeds, found
 
 
@@ -667,14 +672,18 @@ def _cut(array: Array, axes: Sequence[int], size: int, part: slice) -> Array:
     return array[picks].copy(order="C")
 
 
-def _zeroed(feeds: Feeds, *, name: str, start: int, stop: int) -> Iterable[Feeds]:
-    """Yield the feeds with a stretch of one array set to zero, unless it is zero already."""
-    array = feeds[name].copy(order="C")
-    flat = array.reshape(-1)
-    zero: Any = "" if array.dtype == np.object_ else 0
-    if (flat[start:stop] != zero).any() or (_is_float(array.dtype) and np.signbit(flat[start:stop]).any()):
-        flat[start:stop] = zero
-        yield {**feeds, name: array}
+def _is_zero(array: Array) -> bool:
+    """Return whether all elements are +0, false or the empty string."""
+    if array.dtype == np.object_:
+        return not (array != "").any()
+    return not (array.astype(np.bool_).any() or (_is_float(array.dtype) and np.signbit(array).any()))
+
+
+def _zeroed(array: Array, start: int, stop: int) -> Array:
+    """Return a copy with a stretch of its flat elements set to zero."""
+    copy = array.copy(order="C")
+    copy.reshape(-1)[start:stop] = "" if array.dtype == np.object_ else 0
+    return copy
 
 
 def _readable(value: Any, index: tuple[int, ...] | None = None) -> Any:

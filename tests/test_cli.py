@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import types
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,11 @@ def test_help_is_fast(argument: str) -> None:
     assert min(float(run.stdout.split()[-1]) for run in runs) < 0.3
 
 
+def test_help_returns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: opshift ")
+
+
 def test_version() -> None:
     import opshift as package
 
@@ -303,7 +309,7 @@ ENDS = [
     (InvalidModelError("in.onnx is no ONNX model:\n\ntruncated."), 2, "invalid-model", "is no ONNX model: truncated."),
     (UsageError("opset 99 does not exist."), 2, "usage", "opset 99 does not exist."),
     (UnsupportedError((REFUSAL, REFUSAL)), 1, "unsupported", "Hardmax-13 at main/hot: its rank is unknown. Give --inp"),
-    (VerificationError("it differs.", DIFFERENT), 1, "verification", "it differs."),
+    (VerificationError("ties go to the last", DIFFERENT), 1, "verification", "ties go to the last"),
     (ZeroDivisionError("by\nzero"), 3, "fault", "opshift itself failed (ZeroDivisionError: by zero)"),
     (RecursionError(), 3, "fault", "opshift itself failed (RecursionError)"),
 ]
@@ -384,6 +390,22 @@ def test_a_fault_asks_to_be_reported(engine: Engine, capsys: pytest.CaptureFixtu
     assert err.count("\n") == 1
 
 
+def test_warnings_of_packages_are_shown_under_debug_only(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def warn(*_: Any, **__: Any) -> Plan:
+        # What pytest itself does with warnings stands in the way of what Python does.
+        monkeypatch.setattr(warnings, "showwarning", lambda text, *_: print(text, file=sys.stderr))
+        warnings.warn("something is deprecated", FutureWarning, stacklevel=1)
+        return engine.plan
+
+    monkeypatch.setattr(sys.modules["opshift.passes.convert"], "plan", warn)
+    assert main(PLAN) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*PLAN, "--debug"]) == 0
+    assert "something is deprecated" in capsys.readouterr().err
+
+
 def test_interrupted(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     engine.error = KeyboardInterrupt()
     assert main(CONVERT) == 130
@@ -417,11 +439,22 @@ def test_a_difference_is_printed_with_its_node_and_counterexample(
     engine.error = VerificationError("1 node differs.", DIFFERENT)
     assert main(CONVERT) == 1
     assert capsys.readouterr().err.splitlines() == [
-        "error: 1 node differs. Nothing was written.",
+        "error: DIFFERENT: what was made of in.onnx computes something else, so nothing was written. "
+        "Please report this:",
         "  Hardmax-13 at main/hot_0: ties go to the last (judged by onnxruntime 1.31.1)",
         "    input x = [[1.0, nan]]",
         "    output y: expected [[0.0, inf]]",
         "    output y: actual   [[1.0, -inf]]",
+    ]
+
+
+def test_what_could_not_be_proven_is_no_difference(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.error = VerificationError("the whole model could not be compared", UNCHECKED)
+    assert main([*CONVERT, "--require-proof"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "error: NOT PROVEN: what was made of in.onnx was not shown to be equal, so nothing was written; "
+        "--no-verify writes it unproven:",
+        "  the whole model: com.acme.Foo has no kernel (judged by onnxruntime 1.31.1)",
     ]
 
 
@@ -970,3 +1003,127 @@ def test_a_terminal_that_knows_ascii_only() -> None:
     done = opshift("ops", "Härdmax", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 2
     assert "H\\xe4rdmax" in done.stderr
+
+
+# --- the real engine --------------------------------------------------------------------------------------------------
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+HARDMAX_13 = str(FIXTURES / "hardmax-opset13.onnxtxt")
+HARDMAX_12 = str(FIXTURES / "hardmax-opset12.onnxtxt")
+ALL_THREE = str(FIXTURES / "all-three-opset13.onnxtxt")
+
+
+def test_real_conversion(tmp_path: Path) -> None:
+    out, report = tmp_path / "out.onnx", tmp_path / "report.json"
+    done = opshift("convert", HARDMAX_13, "-o", str(out), "--opset", "11", "--report", str(report))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].startswith("EQUAL: ")
+    assert onnx.load(out).opset_import[0].version == 11
+    document = strict(report.read_text())
+    assert (document["before"]["opset"], document["after"]["opset"]) == (13, 11)
+    done = opshift("verify", HARDMAX_13, str(out))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_real_decomposition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.onnx"
+    assert main(["convert", ALL_THREE, "-o", str(out), "--decompose", "Hardmax,ArgMax,OneHot", "--json"]) == 0
+    document = strict(capsys.readouterr().out)
+    assert document["verdict"] == "equal"
+    assert {"Hardmax", "ArgMax", "OneHot"} <= set(document["before"]["operators"])
+    assert not {"Hardmax", "ArgMax", "OneHot"} & set(census.census(onnx.load(out)).operators)
+
+
+def test_real_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    source.write_bytes(onnx.parser.parse_model(Path(HARDMAX_13).read_text()).SerializeToString())
+    assert main(["convert", str(source), "-o", str(out), "--opset", "13"]) == 0
+    assert "Nothing to do" in capsys.readouterr().out
+    assert out.read_bytes() == source.read_bytes()
+
+
+def test_real_refusal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.onnx"
+    out.write_bytes(b"old")
+    assert main(["convert", HARDMAX_13, "-o", str(out), "--opset", "6"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "[opset-too-old]" in captured.err
+    assert out.read_bytes() == b"old"
+    assert main(["plan", HARDMAX_13, "--opset", "6", "--json"]) == 1
+    assert strict(capsys.readouterr().out)["error"]["refusals"][0]["code"] == "opset-too-old"
+
+
+def test_real_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", ALL_THREE, "--decompose", "OneHot"]) == 0
+    out, err = capsys.readouterr()
+    assert "  1 x OneHot-11 lowered to " in out
+    assert out.splitlines()[-1].startswith("Possible: opset 13 -> 13, 1 node lowered")
+    assert err == ""
+
+
+def test_real_inspection(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", HARDMAX_13, "--json"]) == 0
+    document = strict(capsys.readouterr().out)
+    assert document["opset"] == 13
+    assert {11, 13} <= set(document["reachable"])
+
+
+def test_real_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Hardmax-13 takes the last axis, Hardmax-11 all from the second on: alike up to rank 2 only."""
+    text = '<ir_version: 7, opset_import: ["": {}]> main (float[2,2,2] x) => (float[2,2,2] y) {{ y = Hardmax(x) }}'
+    paths = [tmp_path / "13.onnxtxt", tmp_path / "11.onnxtxt"]
+    for path in paths:
+        path.write_text(text.format(path.stem))
+    assert main(["verify", *map(str, paths)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("DIFFERENT: the whole model: ")
+    assert sum(line.startswith("    output y: ") for line in lines) == 2
+    assert any(line.startswith("    input x = [[[") for line in lines)
+
+
+BAD_FILES = [
+    ("missing", None, "no such file"),
+    ("empty", b"", "empty"),
+    ("text", b"hello, this is no model\n", "not an ONNX model"),
+    ("truncated", onnx.parser.parse_model(MODEL_13).SerializeToString()[:-40], ""),
+    ("too new", onnx.parser.parse_model(MODEL_13.replace('"": 13', '"": 99')).SerializeToString(), "99"),
+    ("axis", onnx.parser.parse_model(MODEL_13.replace("axis = 1", "axis = 5")).SerializeToString(), "axis"),
+]
+
+
+@pytest.mark.parametrize(("content", "words"), [case[1:] for case in BAD_FILES], ids=[case[0] for case in BAD_FILES])
+@pytest.mark.parametrize("command", ["convert", "plan", "inspect", "verify"])
+def test_real_bad_file(
+    command: str, content: bytes | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    if content is not None:
+        source.write_bytes(content)
+    more = {
+        "convert": ["-o", str(out), "--opset", "11"],
+        "plan": ["--opset", "11"],
+        "inspect": [],
+        "verify": [HARDMAX_13],
+    }
+    assert main([command, str(source), *more[command]]) == 2
+    printed, err = capsys.readouterr()
+    assert printed == ""
+    assert words in err
+    assert "in.onnx" in err
+    assert err.count("\n") == 1
+    assert not out.exists()
+
+
+def test_real_opset_that_does_not_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.onnx"
+    assert main(["convert", HARDMAX_13, "-o", str(out), "--opset", "99"]) == 2
+    assert "99" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_real_input_shape_of_no_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.onnx"
+    assert main(["convert", HARDMAX_13, "-o", str(out), "--opset", "11", "--input-shape", "nope:1"]) == 2
+    assert "nope" in capsys.readouterr().err
+    assert not out.exists()

@@ -49,6 +49,9 @@ ORACLES: dict[str, Callable[[dict[str, Array]], Array]] = {
     "hardmax-axes-0-2-opset13": lambda feed: oracles.hardmax_axes(feed["x"], [0, 2]),
 }
 
+# onnxruntime's ArgMax gives a wrong shape for an empty input with a negative axis: no judge, so no empty feed.
+NEVER_EMPTY = {"argmax-negative"}
+
 # DirectML's worked examples of ACTIVATION_HARDMAX1, as its documentation prints them.
 DIRECTML_X = [[[12, 0], [-101, 11]], [[3, 234], [0, -101]]]
 DIRECTML = {
@@ -93,9 +96,10 @@ def place(name: str) -> str:
 
 
 def feeds_of(name: str, model: onnx.ModelProto) -> list[dict[str, Array]]:
-    """Four feeds of different sizes: ties in all, infinities in the second where nothing is added, none in the last."""
+    """Feeds of different sizes: ties in all, infinities in the second where nothing is added, no rows in the last."""
     exact = not {operator for _, operator in operators_of(model)} & {"Add", "Conv", "MatMul"}
-    return [_feed(name, model, number, exact and number == 1) for number in range(4)]
+    sizes = range(3 if place(name) in NEVER_EMPTY else 4)
+    return [_feed(name, model, number, exact and number == 1) for number in sizes]
 
 
 def _feed(name: str, model: onnx.ModelProto, number: int, infinite: bool) -> dict[str, Array]:
@@ -226,6 +230,11 @@ def check(name: str, opset: int | None, decompose: tuple[str, ...]) -> None:
     assert isinstance(converted, onnx.ModelProto)
     assert opset_of(converted) == (opset or opset_of(model))
     assert not operators_of(converted).keys() & (LISTED if decompose else {("opshift", "HardmaxAxes")})
+    if name in ORACLES and operators_of(converted).keys() & LISTED:
+        # It was kept, and onnxruntime has no kernel for it: what comes of it without the operator must be right.
+        again = opshift.convert(converted, decompose=THREE, verify=False).model
+        assert isinstance(again, onnx.ModelProto)
+        converted = again
     assert_equal(expected_of(name, model, feeds), converted, feeds)
 
 

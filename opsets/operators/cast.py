@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets.axes import first
 from opshift.opsets.operator import Operator, Version
 
 
@@ -31,4 +32,5 @@ OPERATOR = Operator(
     versions=tuple(Version(since) for since in (6, 9, 13, 19, 21, 23, 24, 25, 28)),
     operands=("input",),
     oracle=oracle,
+    idle=lambda meaning, operands: first(operands).dtype == meaning.to,
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
+from opshift.opsets.axes import first, rank_known
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator
 from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, from_rows, in_rows, normal
@@ -52,11 +52,48 @@ def _iota(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     return {"axis": axis, "end": end, "along": (-1, *[1] * behind), "to": facts.dtype}
 
 
+def _filled(rows: Rows, operands: Operands) -> Reason | None:
+    if reason := _one_axis(rows, operands):
+        return reason
+    dim = first(operands).dim(rows.axes[0])
+    return None if isinstance(dim, int) and dim > 0 else Reason("a row may be empty, which ArgMax does not take")
+
+
 # A target that has Hardmax should keep it: two Transposes go before this.
-@lowering(18, given=_one_axis, bind=_iota, cost=5)
+@lowering(18, given=_filled, bind=_iota, cost=5)
 def argmax_equal(x, axis: int, end: int, along: Sequence[int], to: int):  # type: ignore[no-untyped-def]
     """Compare the positions of a row with the index of its first maximum."""
     index = op.Cast(op.ArgMax(x, axis=axis, keepdims=1), to=6)
+    length = op.Squeeze(op.Shape(x, start=axis, end=end))
+    positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=6), along)
+    return op.Cast(op.Equal(positions, index), to=to)
+
+
+@lowering(18, given=_one_axis, bind=_iota, cost=6)
+def topk_equal(x, axis: int, end: int, along: Sequence[int], to: int):  # type: ignore[no-untyped-def]
+    """Compare the positions of a row with the index of its top one; of none, where the row is empty."""
+    length = op.Shape(x, start=axis, end=end)
+    # As a boolean a length is zero or one.
+    _, top = op.TopK(x, op.Cast(op.Cast(length, to=9), to=7), axis=axis)
+    positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(length), 1), to=6), along)
+    return op.Cast(op.Equal(positions, op.Cast(top, to=6)), to=to)
+
+
+def _known_rank(rows: Rows, operands: Operands) -> Reason | None:
+    return _one_axis(rows, operands) or rank_known(rows, operands)
+
+
+def _one_more(rows: Rows, operands: Operands) -> Mapping[str, Any]:
+    rank = first(operands).rank or 0
+    pads = [0] * (2 * rank)
+    pads[rank + rows.axes[0]] = 1
+    return {**_iota(rows, operands), "pads": tuple(pads)}
+
+
+@lowering(18, given=_known_rank, bind=_one_more, cost=6)
+def padded_argmax_equal(x, axis: int, end: int, along: Sequence[int], to: int, pads: Sequence[int]):  # type: ignore[no-untyped-def]
+    """Put -inf behind each row, so that none is empty, before searching its first maximum."""
+    index = op.Cast(op.ArgMax(op.Pad(x, pads, op.CastLike(-1e999, x)), axis=axis, keepdims=1), to=6)
     length = op.Squeeze(op.Shape(x, start=axis, end=end))
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=6), along)
     return op.Cast(op.Equal(positions, index), to=to)
@@ -69,7 +106,7 @@ OPERATOR = Operator(
     operands=("input",),
     oracle=oracle,
     normal=normal,
-    lowerings=(*LOWERINGS, through_float, argmax_equal),
+    lowerings=(*LOWERINGS, through_float, argmax_equal, topk_equal, padded_argmax_equal),
     # Which element onnxruntime 1.31.1 picks in a row with a NaN depends on its place in the vector registers.
     nan_defined=False,
 )

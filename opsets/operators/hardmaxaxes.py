@@ -29,7 +29,9 @@ SCHEMA = onnx.defs.OpSchema(
 
 
 def _infer(context: onnx.shape_inference.InferenceContext) -> None:
-    context.set_output_type(0, context.get_input_type(0))
+    known = context.get_input_type(0)
+    if known is not None:
+        context.set_output_type(0, known)
 
 
 def register() -> None:

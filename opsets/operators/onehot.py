@@ -201,7 +201,21 @@ def cast_mask(indices, depth, values, axis: int, negative: str, fraction: str, t
     return op.Cast(meaning.OneHot(indices, depth, mask, axis=axis, negative=negative, fraction=fraction), to=to)
 
 
-@lowering(18, given=_two_values, bind=_fields)
+def _no_negative_zero(what: OneHot, operands: Operands) -> Reason | None:
+    if reason := _two_values(what, operands):
+        return reason
+    values = _constants(operands)
+    dtype = (operands[2] or Facts()).dtype
+    if dtype is None or dtype in FLOATS:
+        # onnxruntime's Where adds what is chosen to what is not, as zero: -0.0 becomes 0.0 (seen in 1.31.1).
+        if values is None:
+            return Reason("off or on may be -0.0", missing=True)
+        if (np.signbit(values.astype(np.float64)) & (values == 0)).any():
+            return Reason("off or on is -0.0")
+    return None
+
+
+@lowering(18, given=_no_negative_zero, bind=_fields)
 def where_mask(indices, depth, values, axis: int, negative: str, fraction: str):  # type: ignore[no-untyped-def]
     """Choose between off and on by a mask."""
     mask = op.Cast([0, 1], to=9)

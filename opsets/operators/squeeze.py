@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import END, axes_operand, operand_not_negative, rank_unknown
+from opshift.opsets.axes import END, axes_operand, first, operand_not_negative, rank_unknown
 from opshift.opsets.lowering import Reason, lowering, op
 from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.plain import Plain
@@ -48,5 +48,6 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=axes_operand(1),
     moves_data=True,
+    idle=lambda meaning, operands: operands[1] is None and first(operands).rank == 0,
     lowerings=(reshaped,),
 )

@@ -1,0 +1,43 @@
+"""If: one of two graphs. If-1 asks for outputs of one shape from both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import Operands, Operator, Outputs, Version
+
+
+@dataclass(frozen=True)
+class If:
+    """What is known of the outputs of both branches."""
+
+    then_branch: Outputs = Outputs()
+    else_branch: Outputs = Outputs()
+
+
+def oracle(meaning: If, condition: Any) -> Any:
+    """If-11: "Graph to run if condition is true", and one if it is false; there is no numpy for graphs."""
+    raise ValueError("the branches of If are graphs")
+
+
+def _one_shape(meaning: If, operands: Operands) -> Reason | None:
+    """If-1: "The return values in the `then_branch` and `else_branch` must be of the same shape"."""
+    for then, other in zip(meaning.then_branch, meaning.else_branch, strict=False):
+        if then.shape is None or other.shape is None:
+            continue
+        pairs = zip(then.shape, other.shape, strict=False)
+        apart = any(isinstance(one, int) and isinstance(two, int) and one != two for one, two in pairs)
+        if len(then.shape) != len(other.shape) or apart:
+            return Reason(f"the branches give shapes {then.shape} and {other.shape}, and it takes one only")
+    return None
+
+
+OPERATOR = Operator(
+    name="If",
+    meaning=If,
+    versions=(Version(1, given=_one_shape), *(Version(since) for since in (11, 13, 16, 19, 21, 23, 24, 25))),
+    operands=("cond",),
+    oracle=oracle,
+)

@@ -1,0 +1,58 @@
+"""Pad: grow a tensor at its borders; pads and value are attributes below 11. Only what has meant the same is converted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class Pad:
+    """What the border is filled with: `constant`, `reflect`, `edge` or `wrap`."""
+
+    mode: str = "constant"
+
+
+def oracle(
+    meaning: Pad,
+    data: np.ndarray[Any, Any],
+    pads: np.ndarray[Any, Any],
+    value: np.ndarray[Any, Any] | None = None,
+    axes: np.ndarray[Any, Any] | None = None,
+) -> np.ndarray[Any, Any]:
+    """Pad-18: "pads should be a 1D tensor of shape [2 * num_axes] ... [x1_begin, x2_begin, ..., x1_end, x2_end,...]"."""
+    places = range(data.ndim) if axes is None else [int(axis) % data.ndim for axis in axes]
+    width = [(0, 0)] * data.ndim
+    for index, axis in enumerate(places):
+        width[axis] = int(pads[index]), int(pads[index + len(places)])
+    inside = tuple(slice(max(-low, 0), data.shape[axis] - max(-high, 0)) for axis, (low, high) in enumerate(width))
+    grown = [(max(low, 0), max(high, 0)) for low, high in width]
+    if meaning.mode == "constant":
+        return np.pad(data[inside], grown, constant_values=0 if value is None else value.item())
+    return np.pad(data[inside], grown, mode=meaning.mode)  # type: ignore[call-overload, no-any-return]
+
+
+def _since(first: int, modes: tuple[str, ...]) -> Callable[[Pad, Operands], Reason | None]:
+    def given(meaning: Pad, operands: Operands) -> Reason | None:
+        return None if meaning.mode in modes else Reason(f"mode {meaning.mode} came later than {first}")
+
+    return given
+
+
+OPERATOR = Operator(
+    name="Pad",
+    meaning=Pad,
+    versions=(
+        Version(2, given=_since(2, ("constant", "reflect", "edge")), renamed={"constant_value": "value"}),
+        *(Version(since, given=_since(since, ("constant", "reflect", "edge"))) for since in (11, 13, 18)),
+        *(Version(since) for since in (19, 21, 23, 24, 25)),
+    ),
+    operands=("data", "pads", "constant_value", "axes"),
+    oracle=oracle,
+)

@@ -1,0 +1,44 @@
+"""Scan: a graph over slices of tensors. Scan-9 defines no negative axes; Scan-8, with its batches, is another operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import Operands, Operator, Outputs, Version
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The graph's outputs, how many inputs are scanned, along which axes and in which direction."""
+
+    body: Outputs = Outputs()
+    num_scan_inputs: int = 0
+    scan_input_axes: tuple[int, ...] | None = None
+    scan_input_directions: tuple[int, ...] | None = None
+    scan_output_axes: tuple[int, ...] | None = None
+    scan_output_directions: tuple[int, ...] | None = None
+
+
+def oracle(meaning: Scan, *inputs: Any) -> Any:
+    """Scan-9: "iterate over one or more scan_input tensors"; there is no numpy for graphs."""
+    raise ValueError("the body of Scan is a graph")
+
+
+def _axes_from_front(meaning: Scan, operands: Operands) -> Reason | None:
+    axes = (*(meaning.scan_input_axes or ()), *(meaning.scan_output_axes or ()))
+    return Reason("no negative axis is defined") if min(axes, default=0) < 0 else None
+
+
+OPERATOR = Operator(
+    name="Scan",
+    meaning=Scan,
+    versions=(
+        Version(9, given=_axes_from_front),
+        *(Version(since) for since in (11, 16, 19, 21, 23, 24, 25)),
+    ),
+    operands=(),
+    oracle=oracle,
+    variadic=True,
+)
