@@ -133,8 +133,14 @@ def flattened(x, axis: int):  # type: ignore[no-untyped-def]
     return op.Reshape(rows, op.Shape(x), allowzero=1)
 
 
-def _listed(rows: Rows, operands: Operands) -> Reason | None:
-    return Reason("the row has no list of axes") if rows.onward else rank_unknown(rows, operands)
+def _one_end(rows: Rows, operands: Operands) -> Reason | None:
+    if rows.onward or _both_ends(rows):
+        return Reason("the axes are not counted from one end")
+    return rank_unknown(rows, operands)
+
+
+def _both_ends(rows: Rows) -> bool:
+    return min(rows.axes) < 0 <= max(rows.axes)
 
 
 def ranked_axes(axes: Sequence[int]) -> Mapping[str, Any]:
@@ -150,7 +156,7 @@ def ranked_axes(axes: Sequence[int]) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_listed, bind=lambda rows, operands: ranked_axes(rows.axes))
+@lowering(18, given=_one_end, bind=lambda rows, operands: ranked_axes(rows.axes))
 def ranked(x, front: Sequence[int], behind: Sequence[int], fronts: Sequence[int], behinds: Sequence[int], axes: Sequence[int]):  # type: ignore[no-untyped-def]
     """Give an input of unknown rank a known one, by merging the axes that no row has."""
     shape = op.Shape(x)
@@ -162,4 +168,62 @@ def ranked(x, front: Sequence[int], behind: Sequence[int], fronts: Sequence[int]
     return op.Reshape(y, shape, allowzero=1)
 
 
-LOWERINGS = (permuted, flattened, ranked)
+def _two_ends(rows: Rows, operands: Operands) -> Reason | None:
+    if rows.onward or not _both_ends(rows):
+        return Reason("the axes are counted from one end")
+    return rank_unknown(rows, operands)
+
+
+def _split(rows: Rows, operands: Operands) -> Mapping[str, Any]:
+    front = max(rows.axes) + 1
+    behind = -min(rows.axes)
+    negative = [axis for axis in rows.axes if axis < 0]
+    return {
+        "front": (front,),
+        "behind": (-behind,),
+        "fronts": (2 * front,),
+        "behinds": (behind,),
+        "places": tuple(range(front)),
+        "chosen": tuple(int(place in rows.axes) for place in range(front)),
+        "negative": tuple(negative),
+        "backward": tuple(range(-behind, 0)),
+        "axes": (*range(1, 2 * front, 2), *(2 * front + 1 + behind + axis for axis in negative)),
+    }
+
+
+@lowering(18, given=_two_ends, bind=_split)
+def ranked_from_both_ends(  # type: ignore[no-untyped-def]
+    x,
+    front: Sequence[int],
+    behind: Sequence[int],
+    fronts: Sequence[int],
+    behinds: Sequence[int],
+    places: Sequence[int],
+    chosen: Sequence[int],
+    negative: Sequence[int],
+    backward: Sequence[int],
+    axes: Sequence[int],
+):
+    """Give an input of unknown rank a known one, where its rank decides which axes from the back are also in front.
+
+    Each axis in front becomes two, of which the second belongs to the row: the one that does not apply has length 1. An
+    axis from the back that is also in front is counted there.
+    """
+    shape = op.Shape(x)
+    rank = op.Shape(shape)
+    met = op.Cast(op.Equal(op.Unsqueeze(places, [1]), op.Unsqueeze(rank + negative, [0])), to=6)
+    inside = op.Cast(op.Cast(op.ReduceMax(met, [1], keepdims=0) + op.Cast(chosen, to=6), to=9), to=7)
+    outside = 1 - inside
+    dims = op.Slice(shape, [0], front)
+    pairs = op.Concat(
+        op.Unsqueeze(dims * outside + inside, [1]), op.Unsqueeze(dims * inside + outside, [1]), axis=1
+    )
+    before = op.Reshape(pairs, fronts)
+    rest = op.ReduceProd(op.Slice(shape, front, behind), keepdims=1)
+    apart = op.Cast(op.Less(op.Cast(front, to=11), op.Cast(rank + backward + 1, to=11)), to=7)
+    after = op.Reshape(op.Slice(shape, behind, [2147483647]), behinds, allowzero=1) * apart + (1 - apart)
+    y = meaning.Itself(op.Reshape(x, op.Concat(before, rest, after, axis=0), allowzero=1), axes=axes)
+    return op.Reshape(y, shape, allowzero=1)
+
+
+LOWERINGS = (permuted, flattened, ranked, ranked_from_both_ends)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import onnx
-from onnx import AttributeProto
+from onnx import AttributeProto, TensorProto
 
-from opshift.opsets.facts import Facts, type_of_facts
+from opshift.opsets.facts import Facts, type_name, type_of_facts
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, freeze, operator_for
 from opshift.opsets.same_meaning import same_meaning
@@ -261,6 +261,10 @@ class Planner:
                         self.kept += 1
                         return None
                     found = self.plain.derive(lifted)
+        if isinstance(found, Fragment) and where.startswith("function ") and (kind := self._unwritable(found)):
+            reason = f"a function at opset {self.legality.opset} cannot hold a constant of type {kind}."
+            self._refuse(Code.TYPE, where, label, reason, "Inline the function, or take opset 9 or newer.")
+            return None
         if isinstance(found, Failure):
             code, reason, hint = _refusal(found)
             self._refuse(code, where, label, reason, hint)
@@ -284,6 +288,15 @@ class Planner:
             )
         )
         return Replace(found, sources, seen, lifted, where)  # type: ignore[arg-type]
+
+    def _unwritable(self, fragment: Fragment) -> str | None:
+        """The type of a constant that a function cannot hold: below 9 it is made by Cast of floats."""
+        if self.legality.opset >= 9:
+            return None
+        refs = [*fragment.outputs, *(ref for leaf in fragment.nodes for ref in leaf.inputs)]
+        kinds = (TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128)
+        found = next((ref.dtype for ref in refs if isinstance(ref, Constant) and ref.dtype in kinds), None)
+        return None if found is None else type_name(found)
 
     def _refuse(self, code: Code, where: str, operator: str, reason: str, hint: str) -> None:
         self.refusals.append(Refusal(code, where, operator, reason, hint))

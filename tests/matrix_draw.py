@@ -361,6 +361,9 @@ class Draws:
         feeds = [self._shape(ranks[feed % len(ranks)]) for feed in range(FEEDS)]
         if kind in ("unknown", "shapeless"):
             maybe = self.rng.randrange(FEEDS)
+            if self.lowest < 11 and len(set(ranks)) > 1:
+                # The empty value comes through an If, and If-1 asks for branches "of the same shape".
+                return feeds, None
             return [self._maybe_empty(s, forbidden, 0.3) if i == maybe else s for i, s in enumerate(feeds)], None
         base = feeds[0]
         if kind == "empty" and self.chance(0.5):

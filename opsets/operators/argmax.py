@@ -239,7 +239,8 @@ def nan_skipped(data, axis: int, axes: Sequence[int], last: int):  # type: ignor
     nan = op.IsNaN(data)
     hit = op.Equal(data, op.ReduceMax(op.Where(nan, op.CastLike(-1e999, data), data), axes, keepdims=1))
     index = op.ArgMax(op.Cast(hit, to=6), axis=axis, keepdims=1, select_last_index=last)
-    leading = op.Slice(op.Cast(nan, to=7), [0], [1], axes)
+    # Gather and not Slice, whose inference at 10 keeps the name of a symbolic dimension: onnxruntime believes it.
+    leading = op.Gather(op.Cast(nan, to=7), [0], axis=axis)
     return op.Mul(index, op.Sub(1, leading))
 
 
