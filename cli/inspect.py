@@ -47,16 +47,19 @@ def show(options: argparse.Namespace, found: Inspection) -> None:
         output.say(f"Other domains: {', '.join(others)}")
     output.table(("Operator", "Since", "Nodes"), operators)
     output.say(f"Can go to opset {ranges(found.reachable) or '(none)'}.")
+    alike: dict[tuple[Refusal, ...], list[int]] = {}
     for opset, refusals in sorted(found.blocked.items()):
-        show_blocked(opset, refusals, verbose=options.verbose)
+        alike.setdefault(refusals, []).append(opset)
+    for refusals, opsets in alike.items():
+        show_blocked(opsets, refusals, verbose=options.verbose)
 
 
-def show_blocked(opset: int, refusals: Sequence[Refusal], *, verbose: bool) -> None:
-    """Print what stands in the way of one opset."""
+def show_blocked(opsets: Sequence[int], refusals: Sequence[Refusal], *, verbose: bool) -> None:
+    """Print what stands in the way of some opsets."""
     from opshift.cli.words import refusal
 
     more = f", the first of {len(refusals)}" if len(refusals) > 1 and not verbose else ""
-    output.say(f"Cannot go to opset {opset}{more}:")
+    output.say(f"Cannot go to opset {ranges(opsets)}{more}:")
     for one in refusals if verbose else refusals[:1]:
         output.say(refusal(one))
 

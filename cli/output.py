@@ -101,7 +101,7 @@ def _console(stream: TextIO, *, terminal: bool) -> Console:
     return Console(
         file=stream,
         force_terminal=terminal,
-        color_system="auto" if terminal and not os.environ.get("NO_COLOR") else None,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
         width=None if terminal else 100_000,
         legacy_windows=False,
         highlight=False,

@@ -48,6 +48,9 @@ def describe(target: Target) -> dict[str, Any]:
 
 def show(targets: list[Target]) -> None:
     """Print a row a profile."""
+    if not targets:
+        output.say("No profile is built in; --target takes a TOML file.")
+        return
     output.table(
         ("Target", "Opset", "ir_version", "Operators", "Without", "Limits"),
         [

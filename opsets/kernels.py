@@ -70,6 +70,18 @@ def _carried(dtype: int) -> frozenset[str]:
     return frozenset({name, "tensor(float)"}) if name == "tensor(float16)" else frozenset({name})
 
 
+def computes_wrongly(node: Node) -> str | None:
+    """Say what the kernels of onnxruntime get wrong about a node, so that no lowering relies on it (seen in 1.31.1)."""
+    if node.name not in ("ArgMax", "ReduceMax") or not node.inputs or node.inputs[0] is None:
+        return None
+    data, axes = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
+    given = (node.attributes.get("axis", 0), *node.attributes.get("axes", ()))
+    given += () if axes is None or axes.known is None else tuple(axes.known.tolist())
+    if data.rank is None and min(given) < 0:
+        return f"{node.name} of an empty tensor keeps a negative axis as it is"
+    return None
+
+
 def has_kernel(node: Node, schema: Schema) -> bool:
     """Whether onnxruntime runs this node; False where an element type is unknown and the kernels ask for certain ones."""
     if schema.raw.has_function or schema.raw.has_context_dependent_function or node.name == "Constant":

@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 
 from opshift.opsets.facts import Facts, Tensor, constant
+from opshift.opsets.kernels import computes_wrongly
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, freeze, lift, operator_for, write_native
 from opshift.opsets.operators import constant as constants
@@ -104,21 +105,22 @@ class Deriver:
 
     def derive(self, lifted: Lifted, stack: tuple[Any, ...] = ()) -> Fragment | Failure:
         """Return the cheapest way to say a meaning on the target; inputs are numbered as its operands are."""
-        key = lifted.key
+        # A node that the model has may rely on what onnxruntime gets wrong, as it did before; a lowering may not.
+        key = *lifted.key, bool(stack)
         if key in self._memo:
             return self._memo[key]
         if key in stack:
             return Failure(f"{lifted.operator.name} leads back to itself", busy=True)
         if len(stack) >= DEPTH:
             return Failure("lowerings nest too deep", busy=True)
-        found = self._native(lifted)
+        found = self._native(lifted, nested=bool(stack))
         if isinstance(found, Failure):
             found = self._cheapest(lifted, (*stack, key), found)
         if isinstance(found, Fragment) or not found.busy:
             self._memo[key] = found
         return found
 
-    def _native(self, lifted: Lifted) -> Fragment | Failure:
+    def _native(self, lifted: Lifted, *, nested: bool) -> Fragment | Failure:
         operator = lifted.operator
         if operator.domain:
             return Failure(f"no runtime has {operator.domain}::{operator.name}")
@@ -127,7 +129,7 @@ class Deriver:
             return Failure(native, native.missing)
         inputs = tuple(None if index is None else lifted.operands[index] for index in native.inputs)
         node = Node("", operator.name, native.since_version, native.attributes, inputs, lifted.used)
-        if reason := self.legality.why_not(node):
+        if reason := self._why_not(node, nested=nested):
             return Failure(reason, reason.missing)
         inferred = infer(node)
         if isinstance(inferred, Reason):
@@ -136,6 +138,12 @@ class Deriver:
         written = Written(operator.name, native.attributes, refs, len(lifted.used))
         outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
         return Fragment((written,), outputs, (), operator.weight)
+
+    def _why_not(self, node: Node, *, nested: bool) -> Reason | None:
+        reason = self.legality.why_not(node)
+        if reason is None and nested and self.legality.runnable and (wrong := computes_wrongly(node)):
+            return Reason(f"in onnxruntime {wrong}")
+        return reason
 
     def _cheapest(self, lifted: Lifted, stack: tuple[Any, ...], native: Failure) -> Fragment | Failure:
         if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
@@ -243,7 +251,7 @@ class Deriver:
     ) -> tuple[Fragment, tuple[int | Constant | None, ...]] | Failure:
         """Keep a body's node where it is legal as it stands, else derive it; with where each operand comes from."""
         everything = tuple(range(len(node.inputs)))
-        if self.legality.why_not(node) is None:
+        if self._why_not(node, nested=True) is None:
             refs: tuple[Ref, ...] = tuple(None if facts is None else Input(index) for index, facts in enumerate(node.inputs))
             outputs = tuple(Output(0, index) for index in range(len(used)))
             operator = operator_for(node.domain, node.name)

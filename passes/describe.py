@@ -98,6 +98,8 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     graph.value_info.extend(model.graph.value_info)
     inputs = {value.name for value in model.graph.input}
     for tensor in model.graph.initializer:
+        if tensor.name in inputs and model.ir_version >= 4:
+            continue  # a default, which a caller may override
         if facts_of_tensor(tensor).value is not None:
             graph.initializer.append(tensor)
         elif tensor.name not in inputs:

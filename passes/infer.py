@@ -144,8 +144,10 @@ def _fold(node: Node, typed: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
     operator = operator_for(node.domain, node.name)
     if operator is None or any(facts is not None and facts.value is None for facts in node.inputs):
         return None
-    partial = any(facts is not None and facts.known is None for facts in node.inputs)
-    if partial and not operator.moves_data:
+    # What is only moved about may be partly known; where it is moved to may not.
+    moved = len(node.inputs) if operator.variadic else 1
+    partly_known = [index for index, facts in enumerate(node.inputs) if facts is not None and facts.known is None]
+    if partly_known and not (operator.moves_data and partly_known[-1] < moved):
         return None
     if len(typed) != 1 or (typed[0].size or 0) * 8 > SMALL or typed[0].dtype is None:
         return None

@@ -315,15 +315,20 @@ def _patterns(count: int, *, whole: bool) -> Iterable[Shape]:
         *(tuple(0 if at == index else 2 for index in range(count)) for at in range(first)),
         (0,) * count,
     ]
-    if whole:
-        patterns += [(length,) * count for length in (8, 16, 32, 64, 128)]
+    if not whole:  # kernels take four, eight or sixteen elements at once
+        patterns += [tuple(5 + index for index in range(count))] if count <= 3 else []
+        patterns += [
+            tuple(length if at == index else 2 for index in range(count)) for length in (9, 17) for at in range(first)
+        ]
+    else:
+        patterns += [(length,) * count for length in (5, 8, 16, 32, 64, 128)]
         patterns += [(1,) + (length,) * (count - 1) for length in (4, 8, 16, 32, 64, 128, 224, 256, 512) if count > 1]
     return dict.fromkeys(patterns)
 
 
 def _long_patterns(count: int) -> Iterator[Shape]:
     """Yield sizes for `count` symbols with one long dim."""
-    for length in (33, 130, 130, 300, 300, 2050, 2050, 70_000):
+    for length in (130, 300, 3000, 70_000):
         for at in range(min(count, 3)):
             yield tuple(length if at == index else 1 for index in range(count))
 
@@ -365,11 +370,10 @@ class Draft:
             drawn[spec.name] = _draw(rng, moods[mood], shapes[spec.name])
         return drawn
 
-    def peaks(self, rng: Rng, shapes: Mapping[str, Shape]) -> dict[str, Array]:
-        """Return values of which one in each row of the longest axis stands out, at random places."""
-        picked = {spec.name: next((m for m in self._moods(spec) if m.manner == "peak"), None) for spec in self.specs}
+    def peaks(self, rng: Rng, shapes: Mapping[str, Shape], manner: str) -> dict[str, Array]:
+        """Return values of which one in each row of the longest axis is a peak, or with 'dip' is the least."""
         return {
-            spec.name: _draw(rng, picked[spec.name] or self._moods(spec)[0], shapes[spec.name]) for spec in self.specs
+            spec.name: _draw(rng, _Mood(self._moods(spec)[0].palette, manner), shapes[spec.name]) for spec in self.specs
         }
 
     def turns(self) -> int:
@@ -387,7 +391,7 @@ def np_dtype(element_type: int) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class _Mood:
-    """Values of one character: drawn from a palette in a manner ('each', 'rows', 'peak', 'few', 'one' or 'normal')."""
+    """Values of one character: drawn from a palette in a manner, see `_draw`."""
 
     palette: Array
     manner: str = "each"
@@ -437,12 +441,17 @@ def _moods(dtype: np.dtype[Any], small: bool, allowed: Allowed) -> tuple[_Mood, 
             mood(wide, "peak"),
             mood((0, 2**31)),
             mood((*_WORDS, *(-value for value in _WORDS))),
+            mood((2**53, 2**53 + 1)),
+            mood((2**24, 2**24 + 1)),
+            mood((2**63, 2**63 + 1)),
             mood((-2, -1, 0, 1, 2)),
             mood(wide, "few"),
+            mood(wide, "dip"),
             mood(wide),
             mood(wide, "one"),
-            mood((0,), "normal"),
+            mood((0, 1), "normal"),
         ]
+        hostile = [one for one in hostile if len(one.palette) > 1]  # the others do not fit the type
         plain = [mood((0, 1)), mood((0, 1, 2, 3)), mood((0,)), mood(range(10)), mood(range(100))]
         return tuple(plain + hostile if allowed.whole else hostile)
     info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
@@ -473,8 +482,10 @@ def _moods(dtype: np.dtype[Any], small: bool, allowed: Allowed) -> tuple[_Mood, 
         mood((0.0, -0.0)),
         mood((-inf,)),
         mood((-inf, inf, 0, 1)),
+        mood((1, 1 + step)),
         mood(edges),
         mood(union, "few"),
+        mood(union, "dip"),
         mood(union, "one"),
         mood((0,), "normal"),
         mood((nan, 0, 1, 2, -inf)),
@@ -491,28 +502,30 @@ def _draw(rng: Rng, mood: _Mood, shape: Shape) -> Array:
     """Return an array of this shape in a mood.
 
     'each' draws every element from the palette; 'few' from up to three values of it; 'one' is a single value all
-    over; 'rows' has rows of a single value along one axis; 'peak' is a single value but for one element, mostly a
-    larger one, in each row of the longest axis; 'normal' is a normal distribution, or random bits for integers.
+    over; 'rows' has rows of a single value along one axis; 'peak' is a single value but for a larger one in each row of
+    the longest axis, 'dip' but for a smaller one; 'normal' is a normal distribution, or random bits for integers.
     """
     if mood.manner == "normal":
         return _normal(rng, mood.palette.dtype, shape)
-    count = {"few": 3, "peak": 2, "one": 1}.get(mood.manner, len(mood.palette))
     palette = mood.palette
+    count = {"few": 3, "peak": 2, "dip": 2, "one": 1}.get(mood.manner, len(palette))
     if count < len(palette):
         palette = palette[rng.permutation(len(palette))[:count]]
-    if mood.manner == "peak":
-        low, high = (min, max) if rng.random() < 0.75 else (max, min)
-        palette, peak = np.array([low(palette)], palette.dtype), high(palette)
+    if mood.manner in ("peak", "dip"):
+        low, high = np.sort(palette)[[0, -1]]
+        flat, peak = (low, high) if mood.manner == "peak" else (high, low)
+        drawn = np.full(shape, flat, palette.dtype)
+        if drawn.size and drawn.ndim:
+            rows = np.moveaxis(drawn, int(np.argmax(shape)), -1)
+            length = rows.shape[-1]  # in a long row the end counts, where a narrow counter has overflowed
+            at = rng.integers(max(0, length - 1000), length, size=(*rows.shape[:-1], 1))
+            np.put_along_axis(rows, at, peak, -1)
+        return drawn
     drawn = palette.take(rng.integers(len(palette), size=math.prod(shape))).reshape(shape)
     if mood.manner == "rows" and drawn.size and drawn.ndim:
         rows = np.moveaxis(drawn, int(rng.integers(drawn.ndim)), -1)
         same = rng.random(rows.shape[:-1]) < 0.6
         rows[same] = rows[same][..., :1]
-    if mood.manner == "peak" and drawn.size and drawn.ndim:
-        rows = np.moveaxis(drawn, int(np.argmax(shape)), -1)
-        length = rows.shape[-1]  # in a long row the end counts, where a narrow counter has overflowed
-        at = rng.integers(max(0, length - 1000), length, size=(*rows.shape[:-1], 1))
-        np.put_along_axis(rows, at, peak, -1)
     return drawn
 
 
@@ -529,7 +542,7 @@ def _normal(rng: Rng, dtype: np.dtype[Any], shape: Shape) -> Array:
 # --- the trials -----------------------------------------------------------------------------------------------------
 
 Outputs = tuple[Any, ...]
-Values = Callable[[Mapping[str, Shape], int | None], Feeds]  # a turn of None: rows in which one value stands out
+Values = Callable[[Mapping[str, Shape], int | str], Feeds]  # a turn, or 'peak' or 'dip' for one value in each row
 
 
 @dataclass(frozen=True)
@@ -573,7 +586,7 @@ def trials(
     rejections: list[str] = []
     elements = 0
 
-    def attempt(shape: Mapping[str, Shape], turn: int | None) -> bool:
+    def attempt(shape: Mapping[str, Shape], turn: int | str) -> bool:
         nonlocal elements
         feeds = values(shape, turn)
         try:
@@ -591,15 +604,16 @@ def trials(
     for shape in shapes:
         if len(fitting) == budget.shapes or spent():
             break
-        if any(attempt(shape, turn) for turn in range(min(4, draft.turns()))):
+        if any(attempt(shape, turn) for turn in dict.fromkeys((len(fitting), 0, 1, 2))):
             fitting.append(shape)
-    for turn, (position, shape) in itertools.product(range(1, 3 * draft.turns()), enumerate(fitting)):
+    for turn, (position, shape) in itertools.product(range(1, 4 * draft.turns()), enumerate(fitting)):
         if spent():
             break
         attempt(shape, turn + position)
     for shape in long if fitting else ():
         if len(rejections) < budget.rejections:
-            attempt(shape, None)
+            attempt(shape, "peak")
+            attempt(shape, "dip")
     return Trials(tuple(found), len(found) + len(rejections), rejections[-1] if rejections else "no shape was found")
 
 

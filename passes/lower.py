@@ -13,7 +13,7 @@ from opshift.opsets.operator import Node
 from opshift.passes.derive import Constant, Fragment, Input, Output, Ref
 from opshift.passes.describe import subgraphs
 from opshift.passes.infer import make_node
-from opshift.passes.plan import Call, FunctionPlan, GraphPlan, Planned, Relabel, Replace, bind_attributes
+from opshift.passes.plan import Call, Carry, FunctionPlan, GraphPlan, Planned, Relabel, Replace, bind_attributes
 
 METADATA = 10
 """The ir_version from which on nodes have metadata_props."""
@@ -147,6 +147,10 @@ def _lower_graph(
             node.op_type = change.name
             # A copy has its attributes bound; the call passes none.
             del node.attribute[:]
+        elif isinstance(change, Carry):
+            before: list[NodeProto] = []
+            _carry(node, names, constants, before)
+            replacements[index] = [*before, node]
         elif isinstance(change, Relabel):
             kept = [item for item in node.attribute if item.name not in change.drop]
             del node.attribute[:]
@@ -165,6 +169,25 @@ def _replace(graph: onnx.GraphProto | onnx.FunctionProto, replacements: Mapping[
     kept.node.extend(nodes)
     del graph.node[:]
     graph.node.extend(kept.node)
+
+
+def _carry(node: NodeProto, names: Names, constants: Constants, before: list[NodeProto]) -> None:
+    """Add a value to a Loop that comes out of each iteration as it went in."""
+    base = node.name or node.output[0]
+    body = next(inner for _, inner in subgraphs(node))
+    zero = Constant(Tensor(np.zeros((), dtype=np.float32)), TensorProto.FLOAT)
+    node.input.append(constants.name(zero, before))
+    node.output.insert(0, names.new(f"{base}/carried"))
+    taken, given = names.new(f"{base}/carried.in"), names.new(f"{base}/carried.out")
+    body.input.add(name=taken).type.CopyFrom(onnx.helper.make_tensor_type_proto(TensorProto.FLOAT, ()))
+    outputs = [body.output[0], onnx.helper.make_tensor_value_info(given, TensorProto.FLOAT, ()), *body.output[1:]]
+    kept = onnx.GraphProto()
+    kept.output.extend(outputs)
+    del body.output[:]
+    body.output.extend(kept.output)
+    same = make_node("Identity", "", [taken], [given], {})
+    same.name = names.new(f"{base}/Identity")
+    body.node.append(same)
 
 
 def splice(

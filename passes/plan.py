@@ -49,10 +49,18 @@ class Relabel:
 
 
 @dataclass(frozen=True)
+class Carry:
+    """Give a Loop that carries nothing a value to carry: Loop-1 must have one."""
+
+
+@dataclass(frozen=True)
 class Call:
     """Call a copy of a function that is made for these inputs."""
 
     name: str
+
+
+Change = Replace | Relabel | Carry | Call
 
 
 @dataclass
@@ -60,7 +68,7 @@ class GraphPlan:
     """What to do in one graph, by the index of the node; `inner` by node and attribute."""
 
     path: str
-    changes: dict[int, Replace | Relabel | Call] = field(default_factory=dict)
+    changes: dict[int, Change] = field(default_factory=dict)
     inner: dict[tuple[int, str], GraphPlan] = field(default_factory=dict)
 
     def all(self) -> Iterator[GraphPlan]:
@@ -167,7 +175,7 @@ class Planner:
 
     def _node(
         self, node: onnx.NodeProto, where: str, opset: int, scope: Scope | None, bound: Mapping[str, Any] | None
-    ) -> Replace | Relabel | Call | None:
+    ) -> Change | None:
         domain = default_domain(node.domain)
         key = (node.domain, node.op_type, node.overload)
         if key in self.functions:
@@ -207,7 +215,7 @@ class Planner:
             )
         return self._still[key]
 
-    def _relabelled(self, node: onnx.NodeProto, seen: Node, where: str, opset: int) -> Relabel | None:
+    def _relabelled(self, node: onnx.NodeProto, seen: Node, where: str, opset: int) -> Relabel | Carry | None:
         """Keep the node of an operator without a file, if the reviewed table lets it pass."""
         label = f"{seen.name}-{seen.since_version}"
         before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
@@ -229,6 +237,9 @@ class Planner:
         drop = tuple(name for name in (row.new_attributes if row else ()) if name in seen.attributes)
         kept = {name: value for name, value in seen.attributes.items() if name not in drop}
         renewed = dataclasses.replace(seen, since_version=after.since_version, attributes=kept)
+        carry = seen.name == "Loop" and after.since_version == 1 and len(node.input) == 2
+        if carry:
+            renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))
         if reason := self.legality.why_not(renewed):
             code = Code.ABSENT_OPERATOR if seen.name in self.legality.decompose else Code.TYPE
             return self._refuse(code, where, label, f"{reason}, and no lowering of it is known.", "")
@@ -236,7 +247,7 @@ class Planner:
             self.kept += 1
             return None
         self.steps.append(Step(Action.RESTAMP, where, seen.name, seen.since_version, f"opset {self.legality.opset}"))
-        return Relabel(drop) if drop else None
+        return Carry() if carry else Relabel(drop) if drop else None
 
     def _rewritten(
         self, node: onnx.NodeProto, seen: Node, operator: Operator, where: str, bound: Mapping[str, Any] | None
@@ -261,9 +272,8 @@ class Planner:
                         self.kept += 1
                         return None
                     found = self.plain.derive(lifted)
-        if isinstance(found, Fragment) and where.startswith("function ") and (kind := self._unwritable(found)):
-            reason = f"a function at opset {self.legality.opset} cannot hold a constant of type {kind}."
-            self._refuse(Code.TYPE, where, label, reason, "Inline the function, or take opset 9 or newer.")
+        if isinstance(found, Fragment) and (refused := self._unwritable(found, where)):
+            self._refuse(Code.TYPE, where, label, *refused)
             return None
         if isinstance(found, Failure):
             code, reason, hint = _refusal(found)
@@ -289,14 +299,19 @@ class Planner:
         )
         return Replace(found, sources, seen, lifted, where)  # type: ignore[arg-type]
 
-    def _unwritable(self, fragment: Fragment) -> str | None:
-        """The type of a constant that a function cannot hold: below 9 it is made by Cast of floats."""
-        if self.legality.opset >= 9:
-            return None
+    def _unwritable(self, fragment: Fragment, where: str) -> tuple[str, str] | None:
+        """Say why, and what helps, if the target opset has no way to hold a constant of the fragment."""
         refs = [*fragment.outputs, *(ref for leaf in fragment.nodes for ref in leaf.inputs)]
-        kinds = (TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128)
-        found = next((ref.dtype for ref in refs if isinstance(ref, Constant) and ref.dtype in kinds), None)
-        return None if found is None else type_name(found)
+        dtypes = {ref.dtype for ref in refs if isinstance(ref, Constant)}
+        opset = self.legality.opset
+        if TensorProto.BFLOAT16 in dtypes and opset < 13:
+            return f"opset {opset} has no operator that takes bfloat16.", "Take opset 13 or newer."
+        # Below 9 a function makes its constants by Cast of floats.
+        uncastable = dtypes & {TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128}
+        if uncastable and opset < 9 and where.startswith("function "):
+            reason = f"a function at opset {opset} cannot hold a constant of type {type_name(min(uncastable))}."
+            return reason, "Inline the function, or take opset 9 or newer."
+        return None
 
     def _refuse(self, code: Code, where: str, operator: str, reason: str, hint: str) -> None:
         self.refusals.append(Refusal(code, where, operator, reason, hint))

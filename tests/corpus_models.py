@@ -257,18 +257,42 @@ def _entries() -> Iterator[Entry]:
     for name, opsets in SKLEARN.items():
         for opset in opsets:
             make = functools.partial(_sklearn, name, opset)
-            yield Entry(f"sklearn-{name}-{opset}", ("sklearn", "skl2onnx"), make, REACHES.get(name, 1))
+            yield Entry(f"sklearn-{name}-{opset}", ("sklearn", "skl2onnx"), make, REACHES[name])
     for name, by_exporter in TORCH.items():
         for exporter, dynamo, opsets in zip(("script", "dynamo"), (False, True), by_exporter, strict=True):
             for opset in opsets:
                 make = functools.partial(_torch, name, opset, dynamo)
-                yield Entry(f"torch-{name}-{exporter}-{opset}", ("torch",), make, REACHES.get(name, 1))
-    yield Entry("piper-tashkeel", ("piper",), _tashkeel, REACHES.get("tashkeel", 1))
-    yield Entry("piper-nakdimon", ("piper",), _nakdimon, REACHES.get("nakdimon", 1))
+                yield Entry(f"torch-{name}-{exporter}-{opset}", ("torch",), make, REACHES[name])
+    yield Entry("piper-tashkeel", ("piper",), _tashkeel, REACHES["tashkeel"])
+    yield Entry("piper-nakdimon", ("piper",), _nakdimon, REACHES["nakdimon"])
 
 
 # name -> how many of the opsets 7 to 28 each of its models must reach
-REACHES: dict[str, int] = {}
+REACHES: dict[str, int] = {
+    "sgd": 22,
+    "gaussian-nb": 7,
+    "bernoulli-nb": 7,
+    "multinomial-nb": 7,
+    "complement-nb": 7,
+    "categorical-nb": 7,
+    "mlp": 22,
+    "k-neighbours": 7,
+    "radius-neighbours": 7,
+    "qda": 22,
+    "adaboost": 21,
+    "bagging": 7,
+    "stacking": 7,
+    "calibrated": 7,
+    "one-vs-rest": 22,
+    "one-vs-one": 21,
+    "mixture": 7,
+    "logistic": 22,
+    "segmenter": 22,
+    "tagger": 22,
+    "codebook": 1,
+    "tashkeel": 4,
+    "nakdimon": 5,
+}
 
 CORPUS = {entry.name: entry for entry in _entries()}
 

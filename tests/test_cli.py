@@ -13,6 +13,7 @@ import subprocess
 import sys
 import types
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ import onnx.parser
 import pytest
 from opshift.cli import census, inspect, options, output
 from opshift.cli.main import COMMANDS, main, parse
+from opshift.opsets.lowering import lowering, op
+from opshift.opsets.operator import operator_for
+from opshift.opsets.operators import argmax
+from opshift.opsets.target import parse_target
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
 from opshift.passes.outcome import Action, Check, Code, Counterexample, Plan, Refusal, Report, Step, Verdict
 
@@ -64,7 +69,9 @@ class FakeInspection:
     domains: dict[str, int] = field(default_factory=lambda: {"": 13, "com.acme": 2})
     operators: tuple[tuple[str, str, int | None, int], ...] = (("Foo", "com.acme", None, 1), ("Hardmax", "", 13, 3))
     reachable: tuple[int, ...] = (11, 12, 13, 15)
-    blocked: dict[int, tuple[Refusal, ...]] = field(default_factory=lambda: {10: (REFUSAL, REFUSAL), 14: (REFUSAL,)})
+    blocked: dict[int, tuple[Refusal, ...]] = field(
+        default_factory=lambda: {10: (REFUSAL,) * 2, 14: (REFUSAL,), 16: (REFUSAL,)}
+    )
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -103,6 +110,7 @@ class Engine:
         self.asked = asked
         if progress:
             progress("lower", 1, 2)
+            progress("lower", 2, 2)
         if self.error:
             raise self.error
         source, target = onnx.parser.parse_model(self.source), onnx.parser.parse_model(self.target)
@@ -172,6 +180,11 @@ def test_help_is_fast(argument: str) -> None:
     assert min(float(run.stdout.split()[-1]) for run in runs) < 0.3
 
 
+def test_help_of_a_command_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", "--help"]) == 0
+    assert "\nexamples:\n  opshift convert model.onnx -o old.onnx --opset 11\n" in capsys.readouterr().out
+
+
 def test_help_returns(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     assert capsys.readouterr().out.startswith("usage: opshift ")
@@ -210,6 +223,8 @@ USAGE = [
     (["convert", "in.onnx", "-o", os.devnull, "--opset", "11"], "not a regular file"),
     (["convert", "in.onnx", "-o", "x" * 5000, "--opset", "11"], "cannot be written"),
     ([*CONVERT, "--opset", "eleven"], "a whole number is needed, not 'eleven'"),
+    ([*CONVERT, "--opset", "\u0661\u0663"], "a whole number is needed"),
+    ([*CONVERT, "--input-shape", "x:\u0661"], "such as x:1,3,224,224"),
     ([*CONVERT, "--opset", "-1"], "a whole number is needed, not '-1'"),
     ([*CONVERT, "--seed", "1.5"], "a whole number is needed, not '1.5'"),
     ([*CONVERT, "--ir-version", "1_0"], "a whole number is needed, not '1_0'"),
@@ -523,6 +538,20 @@ def test_option_reaches_the_engine(
     assert engine.asked[name] == value
 
 
+@pytest.mark.parametrize("given", [["--opset", "9"], ["--decompose", "Hardmax"], ["--target", "in.onnx"]], ids=" ".join)
+def test_one_wish_is_enough(given: list[str], engine: Engine) -> None:
+    assert main(["plan", "in.onnx", *given]) == 0
+    assert engine.asked["opset"] == (9 if "--opset" in given else None)
+
+
+def test_built_in_target(engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("opshift.opsets.target.builtin_targets", lambda: ("opencv-4", "tensorrt-10"))
+    assert main(["plan", "in.onnx", "--target", "opencv-4"]) == 0
+    assert engine.asked["target"] == "opencv-4"
+    assert main(["plan", "in.onnx", "--target", "opencv4"]) == 2
+    assert "Did you mean 'opencv-4'?" in capsys.readouterr().err
+
+
 def test_no_option_is_left_untested() -> None:
     """An option that is added must be added to the tables above, or be one that only this module has to do with."""
     here = {
@@ -719,7 +748,7 @@ def test_inspect(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
         "Can go to opset 11 to 13, 15.",
         "Cannot go to opset 10, the first of 2:",
         "  Hardmax-13 at main/hot: its rank is unknown. Give --input-shape. [no-lowering]",
-        "Cannot go to opset 14:",
+        "Cannot go to opset 14, 16:",
         "  Hardmax-13 at main/hot: its rank is unknown. Give --input-shape. [no-lowering]",
     ]
     assert main(["inspect", "in.onnx", "--verbose"]) == 0
@@ -763,9 +792,12 @@ def test_ops_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     (operator,) = strict(capsys.readouterr().out)["operators"]
     assert (operator["name"], operator["versions"]) == ("Hardmax", [1, 11, 13])
     assert operator["lowerings"]
-    for lowering in operator["lowerings"]:
-        assert f"{lowering['name']} " in out
-        assert lowering["summary"] in out
+    assert main(["ops", "ArgMax"]) == 0
+    narrow = {line.split()[0]: line.split()[2] for line in capsys.readouterr().out.splitlines()[2:]}
+    assert (narrow["topk"], narrow["first_score"]) == ("no", "yes")
+    for described in operator["lowerings"]:
+        assert f"{described['name']} " in out
+        assert described["summary"] in out
 
 
 PROFILE = 'name = "mine"\nopset = [9, 13]\nir_version = [3, 8]\noperators = ["Add", "Mul"]\nwithout = ["Mul"]\n'
@@ -797,6 +829,30 @@ def test_a_target_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert out == ""
     assert "opset" in err
     assert err.count("\n") == 1
+
+
+def test_targets_where_none_is_built_in(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("opshift.opsets.target.builtin_targets", lambda: ())
+    assert main(["targets"]) == 0
+    assert capsys.readouterr().out == "No profile is built in; --target takes a TOML file.\n"
+    assert main(["targets", "--json"]) == 0
+    assert strict(capsys.readouterr().out)["targets"] == []
+
+
+def test_targets_in_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, all_of_it = tmp_path / "mine.toml", tmp_path / "all.toml"
+    mine.write_text(PROFILE)
+    all_of_it.write_text('name = "all"\n')
+    monkeypatch.setattr("opshift.opsets.target.builtin_targets", lambda: (str(mine), str(all_of_it)))
+    monkeypatch.setattr("opshift.opsets.target.load_target", lambda path: parse_target(Path(path).read_text(), path))
+    assert main(["targets"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Target  Opset    ir_version  Operators  Without  Limits",
+        "mine    9 to 13  3 to 8      2          1        0",
+        "all     7 to 28  any         all        0        0",
+    ]
 
 
 def test_targets(capsys: pytest.CaptureFixture[str]) -> None:
@@ -893,6 +949,7 @@ def test_ranges(opsets: tuple[int, ...], words: str) -> None:
         (range(2), [0, 1]),
         (b"\xff", "\\xff"),
         (True, True),
+        (None, None),
         (Verdict.EQUAL, "equal"),
         (Path("x"), "x"),
         (np.float32(0.5), 0.5),
@@ -928,18 +985,18 @@ def verify(*_, progress, **__):
     check = Check("", "", Verdict.EQUAL, "", "onnxruntime 1.31.1", 3)
     return Report((), check, 0, {})
 sys.modules["opshift.passes.verify"] = types.SimpleNamespace(verify=verify)
-sys.exit(main(["verify", "a", "b"]))
+sys.exit(main(sys.argv[1:] or ["verify", "a", "b"]))
 """
 
 
-def in_terminal(stream: str, **environment: str) -> str:
-    """Run the fake comparison with one stream on a terminal, and return what came there."""
+def in_terminal(stream: str, *arguments: str, **environment: str) -> str:
+    """Run the fake comparison, or another command, with one stream on a terminal, and return what came there."""
     import pty
 
     ours, theirs = pty.openpty()
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: theirs}
     environment = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", **environment}
-    process = subprocess.Popen([sys.executable, "-c", FAKE_RUN], env=environment, **streams)
+    process = subprocess.Popen([sys.executable, "-c", FAKE_RUN, *arguments], env=environment, **streams)
     process.communicate(timeout=60)
     os.close(theirs)
     assert process.returncode == 0
@@ -959,6 +1016,27 @@ def test_colour_on_a_terminal_and_none_under_no_color() -> None:
     plain = in_terminal("stdout", NO_COLOR="1")
     assert "EQUAL" in plain
     assert "\x1b" not in plain
+
+
+@posix
+def test_bold_on_a_terminal_and_none_under_no_color() -> None:
+    assert "\x1b[1mHardmax: versions" in in_terminal("stdout", "ops", "Hardmax")
+    plain = in_terminal("stdout", "ops", "Hardmax", NO_COLOR="1")
+    assert "Hardmax: versions" in plain
+    assert "\x1b" not in plain
+
+
+def test_changed_rows_stand_out_on_a_terminal(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda stream: stream is sys.stdout)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    engine.target = MODEL_13.replace("Hardmax<axis = 1>", "Exp")
+    assert main([*CONVERT, "-v"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    bold = {name: any(line.startswith(f"\x1b[1m{name}") for line in lines) for name in ("Abs", "Exp", "Hardmax", "Neg")}
+    assert bold == {"Abs": False, "Exp": True, "Hardmax": True, "Neg": False}
 
 
 @posix
@@ -989,7 +1067,7 @@ def test_a_reader_that_has_gone_away_is_no_error(arguments: list[str]) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("arguments", [["ops"], ["ops", "--json"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["ops"], ["targets"], ["targets", "--json"]], ids=" ".join)
 def test_a_result_that_cannot_be_printed(arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "opshift", *arguments]
@@ -999,8 +1077,20 @@ def test_a_result_that_cannot_be_printed(arguments: list[str]) -> None:
     assert ("cannot be printed: No space left on device." in done.stderr) == ("--json" not in arguments)
 
 
-def test_a_terminal_that_knows_ascii_only() -> None:
-    done = opshift("ops", "Härdmax", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+@posix
+def test_no_stdout_at_all() -> None:
+    command = f"{sys.executable} -m opshift targets >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_streams_that_know_ascii_only(tmp_path: Path) -> None:
+    file = tmp_path / "profile.toml"
+    file.write_text('name = "m\u00efne"\n', encoding="utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = opshift("targets", str(file), env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, 'name = "m\\xefne"\n', "")
+    done = opshift("ops", "H\u00e4rdmax", env=environment)
     assert done.returncode == 2
     assert "H\\xe4rdmax" in done.stderr
 
@@ -1032,6 +1122,44 @@ def test_real_decomposition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert document["verdict"] == "equal"
     assert {"Hardmax", "ArgMax", "OneHot"} <= set(document["before"]["operators"])
     assert not {"Hardmax", "ArgMax", "OneHot"} & set(census.census(onnx.load(out)).operators)
+
+
+@lowering(18, bind=lambda meaning, operands: {"axis": meaning.axis})
+def least(data, axis: int):  # type: ignore[no-untyped-def]
+    """Take the index of the smallest: a lowering that is wrong."""
+    _, index = op.TopK(data, [1], axis=axis, largest=0)
+    return index
+
+
+@pytest.fixture
+def wrong_lowering(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Plant a lowering of ArgMax that gives another index."""
+    planted = dataclasses.replace(argmax.OPERATOR, lowerings=(least,))
+    with monkeypatch.context() as patch:
+        patch.setattr(argmax, "OPERATOR", planted)
+        operator_for.cache_clear()
+        yield
+    operator_for.cache_clear()
+
+
+def test_real_wrong_lowering(wrong_lowering: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = str(FIXTURES / "argmax-opset13.onnxtxt"), tmp_path / "out.onnx"
+    out.write_bytes(b"old")
+    assert main(["convert", source, "-o", str(out), "--decompose", "ArgMax"]) == 1
+    printed, err = capsys.readouterr()
+    assert printed == ""
+    assert out.read_bytes() == b"old"
+    lines = err.splitlines()
+    assert lines[0].startswith("error: DIFFERENT: ")
+    assert lines[1].startswith("  ArgMax-13 at main/")
+    assert lines[2].startswith("    input data = [")
+    assert ": expected [" in lines[3]
+    assert ": actual   [" in lines[4]
+    assert main(["convert", source, "-o", str(out), "--decompose", "ArgMax", "--json"]) == 1
+    error = strict(capsys.readouterr().out)["error"]
+    assert error["report"]["verdict"] == "different"
+    assert error["report"]["nodes"][0]["counterexample"]["inputs"]
+    assert out.read_bytes() == b"old"
 
 
 def test_real_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -836,7 +836,7 @@ def test_external_data_that_are_refused(tmp_path: Path, case: str) -> None:
 def test_a_location_given_twice(tmp_path: Path) -> None:
     model = with_weights(location="w.bin")
     model.graph.initializer[0].external_data.add(key="location", value="../secret.bin")
-    assert "twice" in refused(written(lay_out(tmp_path), model))
+    assert "the entry 'location' twice" in refused(written(lay_out(tmp_path), model))
 
 
 def test_strings_and_huge_tensors_outside(tmp_path: Path) -> None:

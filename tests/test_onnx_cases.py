@@ -241,6 +241,11 @@ def _problems(
     problems = [f"opset {opset_of(model)} to {opset}: {operator} is left" for operator in left]
     if opset_of(converted) != opset:
         problems.append(f"opset {opset_of(model)} to {opset}: it is {opset_of(converted)}")
+    if any(array.dtype == BFLOAT16 for feed in feeds for array in feed.values()) and not decompose:
+        # onnxruntime has no kernel for what was kept: what comes of it without the operator must be right.
+        again = opshift.convert(converted, decompose=THREE, verify=False).model
+        assert isinstance(again, onnx.ModelProto)
+        converted = again
     for optimised in (False, True):
         found = differences(expected, run(converted, feeds, optimised=optimised))
         problems += [f"opset {opset_of(model)} to {opset}, optimised {optimised}: {what}" for what in found]

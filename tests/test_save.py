@@ -518,6 +518,25 @@ def test_weights_that_change_while_they_are_copied(here: Path, there: Path, monk
         assert "changed in the meantime" in fails(saved, source, there / "out.onnx", error=InvalidModelError)
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_weights_that_somebody_else_wrote_in_the_meantime(
+    tmp_path: Path, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    source = with_weights(here, "w.bin")
+    real = saving._copy_file
+
+    def late(origin: Path, *rest: object) -> None:
+        real(origin, *rest)  # type: ignore[arg-type]
+        (there / "w.bin").write_bytes(WEIGHTS.tobytes() if same else b"precious")
+
+    monkeypatch.setattr(saving, "_copy_file", late)
+    if same:
+        saved(source, there / "out.onnx")
+    else:
+        assert "not overwritten" in fails(saved, source, there / "out.onnx")
+        assert tree(there) == {"w.bin": b"precious"}
+
+
 def cached(folder: Path) -> Source:
     """A model in a cache of the Hugging Face kind."""
     blobs = folder / "blobs"

@@ -1,0 +1,743 @@
+"""What verification must tell apart: equal, different, and what nobody could check."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.parser import parse_model
+
+from opshift.passes import inputs, sessions
+from opshift.passes import verify as verification
+from opshift.passes.errors import InvalidModelError, UsageError
+from opshift.passes.outcome import Check, Verdict
+from opshift.passes.verify import ORACLE, Pair, prove, verify
+
+Arrays = Mapping[str, Any]
+
+
+def model(graph: str, opset: int = 13, ir_version: int = 8) -> onnx.ModelProto:
+    return parse_model(f'<ir_version: {ir_version}, opset_import: ["": {opset}]> {graph}')
+
+
+def pair(original: str, rewritten: str, opset: int = 13, to: int | None = None, **more: Any) -> Pair:
+    before, after = model(original, opset), model(rewritten, to or opset)
+    return Pair("main/node", f"{before.graph.node[0].op_type}-{opset}", before, after, **more)
+
+
+def proved(one: Pair, **more: Any) -> Check:
+    (check,) = prove([one], **more)
+    return check
+
+
+def numbers(value: Any) -> int:
+    """Return how many numbers nested lists hold."""
+    return sum(map(numbers, value)) if isinstance(value, list) else 1
+
+
+# --- pairs that are equal, and planted mistakes that are not --------------------------------------------------------
+
+ARGMAX = "g (float[N, D] x) => (int64[N, 1] y) { y = ArgMax<axis = -1>(x) }"
+ARGMAX_TOPK = """g (float[N, D] x) => (int64[N, 1] y)
+    <int64[1] one = {1}> { top, y = TopK(x, one) }"""
+HARDMAX = "g (float[N, D] x) => (float[N, D] y) { y = Hardmax<axis = -1>(x) }"
+HARDMAX_SCORE = """g (float[N, D] x) => (float[N, D] y)
+    <int64 zero = {0}, int64 one = {1}> {
+        q = ArgMax<axis = -1, keepdims = 1>(x)
+        shape = Shape(x)
+        d = Gather(shape, one)
+        iota = Range(zero, d, one)
+        hot = Equal(iota, q)
+        y = Cast<to = 1>(hot)
+    }"""
+ONEHOT = """g (int64[N] indices, float[2] values) => (float[N, 4] y) <int64 depth = {4}>
+    { y = OneHot(indices, depth, values) }"""
+ONEHOT_WHERE = """g (int64[N] indices, float[2] values) => (float[N, 4] y)
+    <int64[4] iota = {0, 1, 2, 3}, int64 zero = {0}, int64 one = {1}, int64 depth = {4}, int64[1] last = {1}> {
+        low = Less(indices, zero)
+        wrapped = Add(indices, depth)
+        index = Where(low, wrapped, indices)
+        column = Unsqueeze(index, last)
+        hot = Equal(column, iota)
+        off = Gather(values, zero)
+        on = Gather(values, one)
+        y = Where(hot, on, off)
+    }"""
+
+
+def onehot_inputs(rng: np.random.Generator, feeds: Arrays) -> Arrays:
+    assert int(feeds["depth"]) == 4
+    return {"indices": rng.integers(-6, 7, feeds["indices"].shape), "values": np.array([-0.5, 7], np.float32)}
+
+
+EQUAL = {
+    "argmax": pair(ARGMAX, ARGMAX_TOPK, exclude_nan=True),
+    "hardmax": pair(HARDMAX, HARDMAX_SCORE, exclude_nan=True),
+    "onehot": pair(ONEHOT, ONEHOT_WHERE, hostile=onehot_inputs),
+    "strings": pair(
+        "g (string[N] x) => (string[N, 1] y) <int64[1] a = {1}> { y = Unsqueeze(x, a) }",
+        "g (string[N] x) => (string[N, 1] y) <int64[2] s = {-1, 1}> { y = Reshape(x, s) }",
+    ),
+    "bool": pair(
+        "g (bool[N] x) => (bool[N] y) { y = Not(x) }",
+        "g (bool[N] x) => (bool[N] y) <bool t = {1}> { y = Xor(x, t) }",
+    ),
+    "opset": pair("g (int8[N] x) => (int8[N] y) { y = Identity(x) }", "g (int8[N] a) => (int8[N] y) { y = Identity(a) }"
+                  .replace("a", "x"), to=9),
+    "two outputs": pair(
+        "g (float[4, N] x) => (float[2, N] a, float[2, N] b) { a, b = Split<axis = 0>(x) }",
+        """g (float[4, N] x) => (float[2, N] a, float[2, N] b) <int64[2] low = {0, 1}, int64[2] high = {2, 3}>
+           { a = Gather<axis = 0>(x, low) b = Gather<axis = 0>(x, high) }""",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_equal(name: str) -> None:
+    check = proved(EQUAL[name])
+    assert (check.verdict, check.reason) == (Verdict.EQUAL, "")
+    assert check.judge == sessions.name()
+    assert check.inputs > 20
+    assert check.counterexample is None
+
+
+DIFFERENT = {
+    "the last of equal maxima": pair(
+        ARGMAX, "g (float[N, D] x) => (int64[N, 1] y) { y = ArgMax<axis = -1, select_last_index = 1>(x) }"
+    ),
+    "another axis": pair(
+        HARDMAX, "g (float[N, D] x) => (float[N, D] y) { y = Hardmax<axis = 0>(x) }", exclude_nan=True
+    ),
+    "rows of -inf": pair(
+        HARDMAX,
+        """g (float[N, D] x) => (float[N, D] y) <float lowest = {-3.4e38}> {
+            z = Max(x, lowest)  m = ReduceMax<axes = [-1]>(x)  e = Equal(z, m)  f = Cast<to = 1>(e)
+            h = Hardmax(x)  y = Mul(f, h) }""",
+        exclude_nan=True,
+    ),
+    "every maximum": pair(
+        HARDMAX,
+        "g (float[N, D] x) => (float[N, D] y) { m = ReduceMax<axes = [-1]>(x) e = Equal(x, m) y = Cast<to = 1>(e) }",
+        exclude_nan=True,
+    ),
+    "on and off swapped": pair(ONEHOT, ONEHOT_WHERE.replace("Where(hot, on, off)", "Where(hot, off, on)"),
+                               hostile=onehot_inputs),
+    "depth - 1 missed": pair(ONEHOT, ONEHOT_WHERE.replace("{0, 1, 2, 3}", "{0, 1, 2, 4}"), hostile=onehot_inputs),
+    "negative indices missed": pair(ONEHOT, ONEHOT_WHERE.replace("Where(low, wrapped, indices)", "Identity(indices)"),
+                                    hostile=onehot_inputs),
+    "the low words of int64": pair(
+        "g (int64[N, D] x) => (int64[N, 1] y) { y = ArgMax<axis = -1>(x) }",
+        """g (int64[N, D] x) => (int64[N, 1] y) { m = ReduceMax<axes = [-1]>(x) e = Equal(x, m)
+           i = Cast<to = 6>(e) y = ArgMax<axis = -1>(i) }""",
+    ),
+    "int64 as float": pair(
+        "g (int64[N, D] x) => (int64[N, 1] y) { y = ArgMax<axis = -1>(x) }",
+        "g (int64[N, D] x) => (int64[N, 1] y) { f = Cast<to = 11>(x) y = ArgMax<axis = -1>(f) }",
+    ),
+    "the type of an output": pair(ARGMAX, "g (float[N, D] x) => (int32[N, 1] y) { i = ArgMax(x) y = Cast<to = 6>(i) }"),
+    "the type of an untyped output": pair(
+        "g (float[N] x) => (y) { y = ArgMax(x) }", "g (float[N] x) => (y) { i = ArgMax(x) y = Cast<to = 6>(i) }"
+    ),
+    "the name of an output": pair(ARGMAX, ARGMAX.replace("y", "z")),
+    "the order of outputs": pair(
+        "g (float[4] x) => (float[2] a, float[2] b) { a, b = Split<axis = 0>(x) }",
+        "g (float[4] x) => (float[2] b, float[2] a) { a, b = Split<axis = 0>(x) }",
+    ),
+    "outputs exchanged": pair(
+        "g (float[4] x) => (float[2] a, float[2] b) { a, b = Split<axis = 0>(x) }",
+        "g (float[4] x) => (float[2] a, float[2] b) { b, a = Split<axis = 0>(x) }",
+    ),
+    "a batch other than 1": pair(
+        "g (float[N, 3] x) => (float[N, 3] y) { y = Identity(x) }",
+        "g (float[N, 3] x) => (float[N, 3] y) <int64[2] s = {1, 3}> { y = Reshape(x, s) }",
+    ),
+    "empty dims": pair(
+        "g (float[N, M] x) => (float[N, 1, M] y) <int64[1] a = {1}> { y = Unsqueeze(x, a) }",
+        "g (float[N, M] x) => (float[N, 1, M] y) <int64[3] s = {0, 1, -1}> { y = Reshape(x, s) }",
+    ),
+    "both zeros": pair(
+        "g (float[N] x) => (float[N] y) { y = Identity(x) }",
+        "g (float[N] x) => (float[N] y) <float zero = {0}> { y = Add(x, zero) }",
+    ),
+    "NaN": pair(
+        "g (float[N] x) => (float[N] y) { y = Identity(x) }",
+        """g (float[N] x) => (float[N] y) <float zero = {0}>
+           { bad = IsNaN(x) y = Where(bad, zero, x) }""",
+    ),
+    "strings": pair(
+        "g (string[N] x) => (string[N] y) { y = Identity(x) }",
+        "g (string[N] x) => (string[N] y) <string[1] s = {\"a\"}> { n = Shape(x) y = Expand(s, n) }",
+    ),
+    "the extremes of uint8": pair(
+        "g (uint8[N] x) => (uint8[N] y) { y = Identity(x) }",
+        "g (uint8[N] x) => (uint8[N] y) { i = Cast<to = 3>(x) f = Cast<to = 1>(i) g = Abs(f) y = Cast<to = 2>(g) }",
+    ),
+    "two symbols that are equal": pair(
+        "g (float[N, M] x) => (float[M, N] y) { y = Transpose(x) }",
+        "g (float[N, M] x) => (float[M, N] y) { s = Shape(x) y = Reshape(x, s) }",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_a_planted_mistake_is_caught(name: str) -> None:
+    check = proved(DIFFERENT[name])
+    assert check.verdict is Verdict.DIFFERENT
+    assert check.reason
+    if check.inputs:
+        assert check.counterexample is not None
+        assert all(numbers(value) <= 16 for value in check.counterexample.inputs.values())
+
+
+def counting(dtype: int) -> Pair:
+    """Return an ArgMax over a free dim whose replacement counts in this type."""
+    return pair(
+        "g (float[D] x) => (int64 y) { y = ArgMax<axis = 0, keepdims = 0>(x) }",
+        f"g (float[D] x) => (int64 y) {{ i = ArgMax<axis = 0, keepdims = 0>(x) n = Cast<to = {dtype}>(i)"
+        " w = Cast<to = 6>(n) y = Cast<to = 7>(w) }",
+        exclude_nan=True,
+    )
+
+
+@pytest.mark.parametrize("dtype", [TensorProto.INT8, TensorProto.UINT8, TensorProto.UINT16, TensorProto.FLOAT16])
+def test_rows_longer_than_a_narrow_type_counts(dtype: int) -> None:
+    assert proved(counting(dtype)).verdict is Verdict.DIFFERENT
+
+
+def test_wide_enough_counts_are_equal() -> None:
+    assert proved(counting(TensorProto.INT32)).verdict is Verdict.EQUAL
+
+
+def test_a_mistake_in_a_large_static_tensor() -> None:
+    """The last row alone is wrong: it is never fed anything but values that tell."""
+    wrong = """g (float[64, 1000] x) => (int64[64, 1] y) <int64[1] one = {1}, int64[2] split = {63, 1}>
+        { a, b = Split<axis = 0>(x, split) i = ArgMax<axis = -1>(a) j = ArgMax<axis = -1, select_last_index = 1>(b)
+          y = Concat<axis = 0>(i, j) }"""
+    check = proved(pair(ARGMAX.replace("N, D", "64, 1000").replace("N, 1", "64, 1"), wrong))
+    assert check.verdict is Verdict.DIFFERENT
+    assert check.counterexample is not None
+    assert len(str(check.counterexample)) < 1000
+
+
+@pytest.mark.parametrize("optimised", [False, True])
+def test_optimisations_off_and_on_are_both_compared(monkeypatch: pytest.MonkeyPatch, optimised: bool) -> None:
+    genuine = sessions.Session
+
+    class Faulty(genuine):  # type: ignore[misc, valid-type]
+        """Adds one to what the replacement gives in one of the two modes."""
+
+        def __init__(self, source: sessions.Source, *, optimised: bool) -> None:
+            super().__init__(source, optimised=optimised)
+            self.broken = optimised is mode and source.proto.graph.node[0].op_type == "TopK"
+
+        def run(self, feeds: sessions.Feeds) -> tuple[Any, ...]:
+            return tuple(value + self.broken for value in super().run(feeds))
+
+    mode = optimised
+    monkeypatch.setattr(sessions, "Session", Faulty)
+    check = proved(EQUAL["argmax"])
+    assert check.verdict is Verdict.DIFFERENT
+    assert f"optimisations {'on' if optimised else 'off'}" in check.reason
+
+
+def test_a_replacement_that_does_not_load_or_run_is_different() -> None:
+    unknown = proved(pair(ARGMAX, "g (float[N, D] x) => (int64[N, 1] y) { y = NoSuchOperator(x) }"))
+    assert (unknown.verdict, unknown.counterexample) == (Verdict.DIFFERENT, None)
+    assert "does not load" in unknown.reason
+    failing = proved(pair(
+        "g (float[N] x) => (float[N] y) { y = Identity(x) }",
+        "g (float[N] x) => (float[N] y) <int64 first = {0}> { e = Gather(x, first) z = Sub(e, e) y = Identity(x) }",
+    ))  # fmt: skip
+    assert failing.verdict is Verdict.DIFFERENT
+    assert failing.counterexample is not None
+    assert failing.counterexample.inputs == {"x": []}
+    assert "does not run" in failing.reason
+
+
+def test_the_counterexample_is_small_and_true() -> None:
+    check = proved(DIFFERENT["the last of equal maxima"])
+    shown = check.counterexample
+    assert shown is not None
+    assert shown.inputs == {"x": [[0.0, 0.0]]}
+    assert (shown.output, shown.expected, shown.actual) == ("y", [[0]], [[1]])
+    json.dumps(dataclasses.asdict(check))
+
+
+# --- who judges -----------------------------------------------------------------------------------------------------
+
+
+def hardmax(feeds: Arrays) -> Arrays:
+    x = feeds["x"]
+    return {"y": (np.arange(x.shape[-1]) == x.argmax(-1)[..., None]).astype(x.dtype)}
+
+
+DOUBLE = HARDMAX.replace("float", "double")
+DOUBLE_SCORE = HARDMAX_SCORE.replace("float", "double").replace("to = 1", "to = 11")
+
+
+def test_the_oracle_judges_where_onnxruntime_has_no_kernel() -> None:
+    check = proved(pair(DOUBLE, DOUBLE_SCORE, oracle=hardmax, exclude_nan=True))
+    assert (check.verdict, check.judge) == (Verdict.EQUAL, ORACLE)
+    assert "Hardmax" in check.reason
+    wrong = DOUBLE_SCORE.replace("keepdims = 1", "keepdims = 1, select_last_index = 1")
+    check = proved(pair(DOUBLE, wrong, oracle=hardmax, exclude_nan=True))
+    assert (check.verdict, check.judge) == (Verdict.DIFFERENT, ORACLE)
+
+
+def test_without_kernel_and_oracle_nothing_is_checked() -> None:
+    check = proved(pair(DOUBLE, DOUBLE_SCORE))
+    assert (check.verdict, check.inputs) == (Verdict.UNCHECKED, 0)
+    assert "oracle" in check.reason
+
+
+def test_an_oracle_that_accepts_nothing_leaves_it_unchecked() -> None:
+    def oracle(feeds: Arrays) -> Arrays:
+        raise ValueError("not mine")
+
+    check = proved(pair(DOUBLE, DOUBLE_SCORE, oracle=oracle))
+    assert check.verdict is Verdict.UNCHECKED
+    assert "not mine" in check.reason
+
+
+def test_under_spec_the_oracle_judges_what_onnxruntime_could() -> None:
+    def all_off(feeds: Arrays) -> Arrays:
+        off, on = feeds["values"]
+        return {"y": np.where(feeds["indices"][:, None] == np.arange(4), on, off)}
+
+    text = ONEHOT_WHERE.replace("Where(low, wrapped, indices)", "Identity(indices)")
+    one = pair(ONEHOT, text, opset=13, hostile=onehot_inputs, oracle=all_off)
+    assert proved(one, semantics="spec").verdict is Verdict.EQUAL
+    assert proved(one, semantics="spec").judge == ORACLE
+    assert proved(one, semantics="runtime").verdict is Verdict.DIFFERENT
+    report = verify(one.original, one.rewritten, pairs=[one], semantics="spec", input_shapes={"indices": (5,)})
+    assert report.whole.verdict is not Verdict.DIFFERENT
+
+
+def test_an_opset_newer_than_onnxruntime_is_relabelled_where_nothing_changed() -> None:
+    newest = onnx.defs.onnx_opset_version()
+    if newest <= sessions.newest_opset():
+        pytest.skip("onnxruntime loads every opset that onnx knows")
+    one = pair("g (float[N] x) => (float[N] y) { y = Relu(x) }",
+               "g (float[N] x) => (float[N] y) <float zero = {0}> { y = Max(x, zero) }", opset=newest, finite=True,
+               exclude_nan=True)  # fmt: skip
+    check = proved(one)
+    assert check.verdict in (Verdict.EQUAL, Verdict.DIFFERENT)
+    assert f"opset {newest} was read as {sessions.newest_opset()}" in check.reason
+    changed = pair(ONEHOT, ONEHOT_WHERE, opset=28, hostile=onehot_inputs)
+    assert proved(changed).verdict is Verdict.UNCHECKED
+    assert "OneHot" in proved(changed).reason
+
+
+def test_inputs_that_the_original_rejects_are_dropped() -> None:
+    gather = "g (float[N] x, int64[M] i) => (float[M] y) { y = Gather(x, i) }"
+    check = proved(pair(gather, gather.replace("Gather(x", "GatherElements(x")))
+    assert check.verdict is Verdict.EQUAL
+    never = "g (float[2] x) => (float[3] y) <int64[1] s = {3}> { y = Reshape(x, s) }"
+    check = proved(pair(never, never.replace("Reshape(x, s)", "Expand(x, s)")))
+    assert check.verdict is Verdict.UNCHECKED
+
+
+def test_types_that_cannot_be_fed_are_unchecked() -> None:
+    check = proved(pair("g (complex64[N] x) => (complex64[N] y) { y = Identity(x) }",
+                        "g (complex64[N] x) => (complex64[N] y) { y = Identity(x) }"))  # fmt: skip
+    assert check.verdict is Verdict.UNCHECKED
+    assert "COMPLEX64" in check.reason
+
+
+def test_bfloat16_goes_in_and_comes_out() -> None:
+    same = "g (bfloat16[N] x) => (bfloat16[N] y) { f = Cast<to = 1>(x) y = Cast<to = 16>(f) }"
+    wrong = "g (bfloat16[N] x) => (bfloat16[N] y) { f = Cast<to = 1>(x) a = Abs(f) y = Cast<to = 16>(a) }"
+    original = "g (bfloat16[N] x) => (bfloat16[N] y) { y = Identity(x) }"
+    assert proved(pair(original, same, opset=16)).verdict is Verdict.EQUAL
+    check = proved(pair(original, wrong, opset=16))
+    assert check.verdict is Verdict.DIFFERENT
+    assert check.counterexample is not None
+    json.dumps(check.counterexample.inputs)
+
+
+# --- what is not known ----------------------------------------------------------------------------------------------
+
+
+def untyped(text: str, *, shapes: bool = False, opset: int = 13) -> onnx.ModelProto:
+    """Return a model whose inputs and outputs have no element type and, unless `shapes`, no rank."""
+    found = model(text, opset)
+    for value in (*found.graph.input, *found.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.UNDEFINED
+        if not shapes:
+            value.type.tensor_type.ClearField("shape")
+    return found
+
+
+def test_unknown_types_and_ranks_are_tried() -> None:
+    mirrored = ARGMAX.replace("axis = -1", "axis = -1, select_last_index = 1")
+    check = prove([Pair("f/node", "ArgMax-13", untyped(ARGMAX), untyped(ARGMAX))])[0]
+    assert check.verdict is Verdict.EQUAL
+    assert prove([Pair("f/node", "ArgMax-13", untyped(ARGMAX), untyped(mirrored))])[0].verdict is Verdict.DIFFERENT
+
+
+def test_a_mistake_that_only_some_types_and_ranks_show() -> None:
+    as_float = ARGMAX.replace("y = ArgMax<axis = -1>(x)", "f = Cast<to = 1>(x) y = ArgMax<axis = -1>(f)")
+    check = prove([Pair("f/node", "ArgMax-13", untyped(ARGMAX), untyped(as_float))])[0]
+    assert check.verdict is Verdict.DIFFERENT
+    second = ARGMAX.replace("axis = -1", "axis = 1")
+    check = prove([Pair("f/node", "ArgMax-13", untyped(ARGMAX), untyped(second))])[0]
+    assert check.verdict is Verdict.DIFFERENT
+
+
+def test_inputs_that_share_a_type_variable_get_one_type() -> None:
+    unknown = untyped("g (float[N] a, float[N] b) => (float[N] y) { y = Add(a, b) }")
+    tried = list(inputs.guesses(unknown))
+    assert len(tried) > 5
+    assert all(types["a"] == types["b"] for types in tried)
+    unknown.graph.input[0].type.tensor_type.elem_type = TensorProto.INT32
+    assert list(inputs.guesses(unknown)) == [{"b": TensorProto.INT32}]
+
+
+def test_a_symbol_has_one_size_wherever_it_stands() -> None:
+    found = inputs.specs(model("g (float[N, 3, M] a, float[N, M] b) => (c) { c = Identity(a) }").graph)
+    shapes = list(inputs.sizes(found, whole=False))
+    assert all(each["a"][0] == each["b"][0] and each["a"][2] == each["b"][1] and each["a"][1] == 3 for each in shapes)
+    assert {each["b"] for each in shapes} >= {(1, 1), (0, 0), (0, 2), (2, 0), (2, 3)}
+
+
+def test_blank_dims_are_independent() -> None:
+    found = inputs.specs(model("g (float[?, ?] a) => (c) { c = Identity(a) }").graph)
+    assert any(each["a"][0] != each["a"][1] for each in inputs.sizes(found, whole=False))
+
+
+# --- one verdict for equal pairs, the same report for the same seed -------------------------------------------------
+
+
+def test_pairs_that_differ_in_names_alone_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    genuine = verification._pair
+
+    def noting(one: Pair, seed: int, semantics: str) -> Check:
+        compared.append(one.node)
+        return genuine(one, seed, semantics)
+
+    monkeypatch.setattr(verification, "_pair", noting)
+    wrong = DIFFERENT["the last of equal maxima"]
+    first = dataclasses.replace(wrong, node="first")
+    second = pair(
+        "h (float[B, C] data) => (int64[B, 1] out) { out = ArgMax<axis = -1>(data) }",
+        "h (float[B, C] data) => (int64[B, 1] out) { out = ArgMax<axis = -1, select_last_index = 1>(data) }",
+    )
+    third = EQUAL["argmax"]
+    checks = prove([first, dataclasses.replace(second, node="second"), third])
+    assert compared == ["first", third.node]
+    assert [check.verdict for check in checks] == [Verdict.DIFFERENT, Verdict.DIFFERENT, Verdict.EQUAL]
+    assert [check.node for check in checks] == ["first", "second", third.node]
+    shown = checks[1].counterexample
+    assert shown is not None
+    assert (set(shown.inputs), shown.output) == ({"data"}, "out")
+
+
+def test_a_report_depends_on_the_seed_alone() -> None:
+    one = DIFFERENT["on and off swapped"]
+    first, again = (verify(one.original, one.rewritten, pairs=[one], seed=7) for _ in range(2))
+    assert first == again
+    assert first.seed == 7
+    assert set(first.versions) == {"opshift", "onnx", "onnxruntime", "numpy", "python"}
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[str, int, int]] = []
+    one = EQUAL["argmax"]
+    verify(one.original, one.rewritten, pairs=[one, one], progress=lambda *step: told.append(step))
+    assert told == [("nodes", 1, 2), ("nodes", 2, 2), ("whole", 0, 1), ("whole", 1, 1)]
+
+
+# --- whole models ---------------------------------------------------------------------------------------------------
+
+EMBEDDING = """g (int64[B, S] tokens) => (float[B, S, 2] y)
+    <float[5, 2] table = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}> { y = Gather(table, tokens) }"""
+
+
+def test_a_whole_model_is_equal() -> None:
+    report = verify(model(HARDMAX), model(HARDMAX_SCORE))
+    assert report.verdict is Verdict.EQUAL
+    assert report.whole.inputs > 20
+    assert report.nodes == ()
+
+
+def test_a_whole_model_is_different_and_shows_where() -> None:
+    one = DIFFERENT["every maximum"]
+    report = verify(one.original, one.rewritten)
+    assert report.verdict is Verdict.DIFFERENT
+    assert report.whole.counterexample is not None
+    assert report.whole.counterexample.inputs == {"x": [[0.0, 0.0]]}
+
+
+def test_the_same_model_is_equal_without_a_run() -> None:
+    report = verify(model(DOUBLE), model(DOUBLE))
+    assert (report.verdict, report.whole.inputs) == (Verdict.EQUAL, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (ARGMAX.replace("x", "z"), "inputs are z instead of x"),
+        (ARGMAX.replace("y", "z"), "outputs are z instead of y"),
+        ("g (float[N, D] x, float q) => (int64[N, 1] y) { y = ArgMax<axis = -1>(x) }", "inputs are x, q instead of x"),
+        (ARGMAX.replace("float", "double"), "input x is tensor(double) instead of tensor(float)"),
+        ("g (float[N, D] x) => (int32[N, 1] y) { i = ArgMax<axis = -1>(x) y = Cast<to = 6>(i) }",
+         "output y is tensor(int32) instead of tensor(int64)"),
+    ],
+)  # fmt: skip
+def test_inputs_and_outputs_must_agree(text: str, words: str) -> None:
+    whole = verify(model(ARGMAX), model(text)).whole
+    assert whole.verdict is Verdict.DIFFERENT
+    assert words in whole.reason
+
+
+def test_an_input_with_an_initializer_need_not_be_fed() -> None:
+    given = model(EMBEDDING)
+    also = onnx.ModelProto()
+    also.CopyFrom(given)
+    also.graph.input.append(helper.make_tensor_value_info("table", TensorProto.FLOAT, [5, 2]))
+    assert verify(given, also).verdict is Verdict.EQUAL
+
+
+def test_integers_that_are_indices_find_their_range() -> None:
+    wrong = EMBEDDING.replace("8, 9}", "8, 10}")
+    assert verify(model(EMBEDDING), model(EMBEDDING.replace("g (", "h ("))).verdict is Verdict.EQUAL
+    whole = verify(model(EMBEDDING), model(wrong)).whole
+    assert whole.verdict is Verdict.DIFFERENT
+    assert whole.counterexample is not None
+    assert whole.counterexample.inputs["tokens"] in ([[4]], [[-1]])
+
+
+def test_sizes_that_the_original_rejects_are_passed_over() -> None:
+    """Only S of 64 or more leaves something after six halvings."""
+    halvings = "\n".join(f"p{i + 1} = MaxPool<kernel_shape = [2], strides = [2]>(p{i})" for i in range(6))
+    text = f"g (float[B, 1, S] p0) => (float[B, 1, T] y) {{ {halvings} y = OP(p6) }}"
+    report = verify(model(text.replace("OP", "Identity")), model(text.replace("OP", "Abs")))
+    assert report.verdict is Verdict.DIFFERENT
+
+
+def test_input_shapes_replace_the_sizes() -> None:
+    picky = "g (float[N, D] x) => (float[N, D] y) <int64[2] s = {7, 11}> { y = Reshape(x, s) }"
+    same = picky.replace("g (", "h (")
+    assert verify(model(picky), model(same)).verdict is Verdict.UNCHECKED
+    assert verify(model(picky), model(same), input_shapes={"x": (7, 11)}).verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("shapes", [{"z": (1,)}, {"x": (1, 2, 3)}])
+def test_input_shapes_that_do_not_fit_are_a_usage_error(shapes: dict[str, tuple[int, ...]]) -> None:
+    with pytest.raises(UsageError, match=r"x|z"):
+        verify(model(HARDMAX), model(HARDMAX_SCORE), input_shapes=shapes)
+
+
+def test_semantics_are_two() -> None:
+    with pytest.raises(UsageError, match="mine"):
+        verify(model(ARGMAX), model(ARGMAX), semantics="mine")
+
+
+def test_what_cannot_be_fed_or_loaded_is_unchecked() -> None:
+    sequence = model("g (seq(float[N]) s, int64 i) => (float[N] y) { y = SequenceAt(s, i) }")
+    other = onnx.ModelProto()
+    other.CopyFrom(sequence)
+    other.graph.name = "other"
+    whole = verify(sequence, other).whole
+    assert whole.verdict is Verdict.UNCHECKED
+    assert "s is a sequence" in whole.reason
+    whole = verify(model(DOUBLE), model(DOUBLE_SCORE)).whole
+    assert whole.verdict is Verdict.UNCHECKED
+    assert "Hardmax" in whole.reason
+
+
+def test_a_random_model_is_unchecked() -> None:
+    noisy = "g (float[N] x) => (float[N] y) { r = RandomNormalLike(x) y = Add(x, r) }"
+    whole = verify(model(noisy), model(noisy.replace("{ r", "{ z = Abs(x) r"))).whole
+    assert whole.verdict is Verdict.UNCHECKED
+    assert "each time" in whole.reason
+
+
+def test_a_nan_inside_a_selection_does_not_count() -> None:
+    """Softmax of infinities is NaN, where Hardmax and its replacement part; ties still count."""
+    before = "g (float[N, D] x) => (float[N, D] y) { s = Softmax(x) y = Hardmax(s) }"
+    after = HARDMAX_SCORE.replace("ArgMax<axis = -1, keepdims = 1>(x)", "ArgMax<axis = -1, keepdims = 1>(z)").replace(
+        "q =", "z = Softmax(x) q ="
+    )
+    report = verify(model(before), model(after))
+    assert report.verdict is Verdict.EQUAL
+    tied = after.replace("keepdims = 1", "keepdims = 1, select_last_index = 1")
+    assert verify(model(before), model(tied)).verdict is Verdict.DIFFERENT
+
+
+def test_sequences_and_maps_of_outputs_are_compared() -> None:
+    text = """<ir_version: 8, opset_import: ["": 13, "ai.onnx.ml": 1]> g (float[N, 2] x) => (z) {
+        z = ai.onnx.ml.ZipMap<classlabels_int64s = [LABELS]>(x) }"""
+    first, second, other = (parse_model(text.replace("LABELS", labels)) for labels in ("0, 1", "0, 1", "0, 2"))
+    second.graph.name = "second"
+    assert verify(first, second).verdict is Verdict.EQUAL
+    assert verify(first, other).verdict is Verdict.DIFFERENT
+
+
+# --- tolerance ------------------------------------------------------------------------------------------------------
+
+
+def sums(order: str) -> onnx.ModelProto:
+    """Return a + b + c in one order of summation."""
+    return model(f"g (float[N] a, float[N] b, float[N] c) => (float[N] y) {{ {order} }}")
+
+
+def test_another_order_of_summation_needs_exact_false() -> None:
+    before, after = sums("s = Add(a, b) y = Add(s, c)"), sums("s = Add(b, c) y = Add(a, s)")
+    assert verify(before, after, exact=True).verdict is Verdict.DIFFERENT
+    assert verify(before, after).verdict is Verdict.DIFFERENT  # onnxruntime does not depart from itself here
+
+
+def test_a_bound_that_follows_the_original() -> None:
+    bound = verification._Tolerance(plain=8, optimised=8)
+    off, on = np.array([1, 2], np.float32), np.array([1, 2.5], np.float32)
+    assert bound.slack((off, on), optimised=False) == 4
+    assert bound.slack((off, off), optimised=True) == 0
+    assert verification._Tolerance(0, 8).slack((off, on), optimised=False) == 0
+    assert bound.slack((off.astype(np.int64), on.astype(np.int64) + 1), optimised=True) == 0
+    rounding = verification._Tolerance(rounding=8).slack((off, off), optimised=False)
+    assert rounding == pytest.approx(8 * 2 * np.finfo(np.float32).eps)
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "slack", "same"),
+    [
+        (np.float32([np.nan]), -np.float32([np.nan]), 0, True),
+        (np.float32([0.0]), np.float32([-0.0]), 0, False),
+        (np.float32([1.0]), np.float32([1.5]), 0.5, True),
+        (np.float32([1.0]), np.float32([1.5]), 0.4, False),
+        (np.float32([np.inf]), np.float32([-np.inf]), 1e30, False),
+        (np.float32([np.nan]), np.float32([1]), 1e30, False),
+        (np.float32([1]), np.float64([1]), 0, False),
+        (np.float32([1]), np.float32([[1]]), 0, False),
+        (np.float32(1), np.float32([1]), 0, False),
+        (np.array(["a"], object), np.array(["a"]), 0, True),
+        (np.array(["a"], object), np.array(["b"]), 0, False),
+        (np.array([1], ml_dtypes.bfloat16), np.array([1], ml_dtypes.bfloat16), 0, True),
+        (np.array([1], ml_dtypes.bfloat16), np.array([2], ml_dtypes.bfloat16), 0, False),
+        ([np.float32([1])], [np.float32([1]), np.float32([1])], 0, False),
+        ({"a": 1.0}, {"b": 1.0}, 0, False),
+        (None, None, 0, True),
+        (np.float32([1]), None, 0, False),
+        (np.zeros((0, 3)), np.zeros((0, 3)), 0, True),
+        (np.zeros((0, 3)), np.zeros((0, 4)), 0, False),
+    ],
+)
+def test_values_are_compared_bit_for_bit(expected: Any, actual: Any, slack: float, same: bool) -> None:
+    assert (verification._mismatch(expected, actual, slack) is None) is same
+
+
+# --- files, weights and dangers -------------------------------------------------------------------------------------
+
+
+def external(folder: Path, values: list[float]) -> Path:
+    """Save x + w with w in a file of its own."""
+    text = f"g (float[N, {len(values)}] x) => (float[N, {len(values)}] y) {{ y = Add(x, w) }}"
+    found = model(text)
+    found.graph.initializer.append(numpy_helper.from_array(np.float32(values), "w"))
+    folder.mkdir()
+    onnx.save(found, folder / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    return folder / "m.onnx"
+
+
+def test_external_data_of_paths_and_of_protobufs(tmp_path: Path) -> None:
+    first, second = external(tmp_path / "a", [1, 2, 3]), external(tmp_path / "b", [1, 2, 4])
+    assert verify(first, second).verdict is Verdict.DIFFERENT
+    one, two = (onnx.load(path, load_external_data=False) for path in (first, second))
+    two.graph.name = "two"
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    report = verify(one, two, original_dir=first.parent, rewritten_dir=first.parent)
+    assert (report.verdict, report.whole.inputs > 0) == (Verdict.EQUAL, True)
+    assert verify(first, two, rewritten_dir=second.parent).verdict is Verdict.DIFFERENT
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+
+def test_onnx_text_is_read(tmp_path: Path) -> None:
+    text = f'<ir_version: 8, opset_import: ["": 13]> {HARDMAX}'
+    (tmp_path / "m.onnxtxt").write_text(text)
+    assert verify(tmp_path / "m.onnxtxt", model(HARDMAX_SCORE)).verdict is Verdict.EQUAL
+
+
+def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"not a model")
+    for name in ("m.onnx", "missing.onnx"):
+        with pytest.raises(InvalidModelError):
+            verify(tmp_path / name, model(HARDMAX))
+
+
+def test_without_onnxruntime_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions.runtime.cache_clear()
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(UsageError, match=r'pip install "opshift\[verify\]"'):
+        verify(model(ARGMAX), model(ARGMAX_TOPK))
+    with pytest.raises(UsageError):
+        prove([EQUAL["argmax"]])
+    sessions.runtime.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "steered"),
+    [
+        ("g (int64[1] n, float x) => (y) { z = ConstantOfShape(n) y = Add(z, x) }", {"n"}),
+        ("g (int64 n, float x) => (y) <int64 a = {0}, int64 b = {1}> { m = Add(n, b) y = Range(a, m, b) }", {"n"}),
+        ("g (float[N] n) => (y) { s = Shape(n) y = ConstantOfShape(s) }", set()),
+        ("g (int64[N] i, int64 d, float[2] v) => (y) { y = OneHot(i, d, v) }", {"d"}),
+        (
+            """g (int64 n, bool c, float x, float limit) => (y) { y = Loop(n, c, x) <body = b (int64 i, bool k, float s)
+               => (bool go, float t) { t = Add(s, x) go = Less(t, limit) }> }""",
+            {"n", "c", "x", "limit"},
+        ),
+    ],
+)
+def test_inputs_that_set_a_size_stay_small(text: str, steered: set[str]) -> None:
+    found = model(text)
+    assert inputs.steering(found) & {"n", "d", "c", "x", "limit"} == steered
+    draft = inputs.Draft(inputs.specs(found.graph), inputs.steering(found), inputs.Allowed())
+    rng = np.random.default_rng(0)
+    for shape in inputs.sizes(draft.specs, whole=False):
+        for turn in range(draft.turns()):
+            feeds = draft.feeds(rng, shape, turn)
+            assert all(abs(feeds[name].astype(np.float64)).max(initial=0) <= 3 for name in draft.steer)
+
+
+def test_the_least_integer_is_not_divided() -> None:
+    """onnxruntime's Div of the least integer by -1 ends the process."""
+    divide = "g (int64[N] a, int64[N] b) => (int64[N] y) { y = Div(a, b) }"
+    assert inputs.divides(model(divide))
+    assert not inputs.divides(model("g (int64[N] a) => (int64[N] y) <int64 b = {2}> { y = Div(a, b) }"))
+    assert proved(pair(divide, divide.replace("g (", "h ("))).verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_what_floats_are_fed(dtype: str) -> None:
+    element = {"float32": 1, "float64": 11, "float16": 10, "bfloat16": 16}[dtype]
+    for allowed in (inputs.Allowed(), inputs.Allowed(nan=False), inputs.Allowed(nan=False, infinite=False)):
+        draft = inputs.Draft((inputs.Spec("x", element, (4, 5)),), frozenset(), allowed)
+        rng = np.random.default_rng(0)
+        drawn = [draft.feeds(rng, {"x": (4, 5)}, turn)["x"] for turn in range(3 * draft.turns())]
+        values = np.concatenate([array.astype(np.float64).ravel() for array in drawn])
+        assert all(str(array.dtype) == dtype for array in drawn)
+        assert np.isnan(values).any() == allowed.nan
+        assert (np.isposinf(values).any(), np.isneginf(values).any()) == (allowed.infinite,) * 2
+        assert any((array == -math.inf).all() for array in drawn) == allowed.infinite
+        assert {math.copysign(1, value) for value in values[values == 0]} == {1, -1}
+        assert any((row == row[0]).all() for array in drawn for row in array[:, :])
+
+
+def test_what_int64_is_fed() -> None:
+    draft = inputs.Draft((inputs.Spec("x", TensorProto.INT64, (4, 5)),), frozenset(), inputs.Allowed())
+    rng = np.random.default_rng(0)
+    values = {int(v) for turn in range(60) for v in draft.feeds(rng, {"x": (4, 5)}, turn)["x"].ravel()}
+    wide = {2**31, 2**32 - 1, 2**33 + 2**31, 2**53 + 1}
+    assert values >= wide | {-value for value in wide} | {0, 1, 2, -(2**63), 2**63 - 1}

@@ -168,6 +168,18 @@ def as_float(indices, depth, values, axis: int, negative: str, fraction: str):  
     return meaning.OneHot(op.Cast(indices, to=1), depth, values, axis=axis, negative=negative, fraction=fraction)
 
 
+def _half_values(what: OneHot, operands: Operands) -> Reason | None:
+    dtype = (operands[2] or Facts()).dtype
+    return None if dtype == TensorProto.BFLOAT16 else Reason("off and on are not bfloat16")
+
+
+@lowering(18, given=_half_values, bind=_fields)
+def values_as_float(indices, depth, values, axis: int, negative: str, fraction: str):  # type: ignore[no-untyped-def]
+    """Choose between off and on as float, which holds each bfloat16."""
+    wide = op.Cast(values, to=1)
+    return op.Cast(meaning.OneHot(indices, depth, wide, axis=axis, negative=negative, fraction=fraction), to=16)
+
+
 # --- on and off -----------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +349,7 @@ OPERATOR = Operator(
         raised,
         as_int64,
         as_float,
+        values_as_float,
         cast_mask,
         where_mask,
         gather_mask,
