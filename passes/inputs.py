@@ -313,16 +313,18 @@ def _patterns(count: int, *, whole: bool) -> Iterable[Shape]:
         (3,) * count,
         *(tuple(1 if at == index else 3 for index in range(count)) for at in range(first)),
         *(tuple(0 if at == index else 2 for index in range(count)) for at in range(first)),
-        (0,) * count,
     ]
-    if not whole:  # kernels take four, eight or sixteen elements at once
+    if whole:
+        patterns += [(length,) * count for length in (5, 8, 16, 32, 64, 128)]
+        patterns += [(1,) + (length,) * (count - 1) for length in (4, 8, 16, 32, 64, 128, 224, 256, 512) if count > 1]
+    else:
+        # Everything at once is empty for single nodes alone, whose oracles know whether that has a meaning.
+        patterns += [(0,) * count]
+        # Kernels take four, eight or sixteen elements at once.
         patterns += [tuple(5 + index for index in range(count))] if count <= 3 else []
         patterns += [
             tuple(length if at == index else 2 for index in range(count)) for length in (9, 17) for at in range(first)
         ]
-    else:
-        patterns += [(length,) * count for length in (5, 8, 16, 32, 64, 128)]
-        patterns += [(1,) + (length,) * (count - 1) for length in (4, 8, 16, 32, 64, 128, 224, 256, 512) if count > 1]
     return dict.fromkeys(patterns)
 
 

@@ -22,7 +22,7 @@ import onnx.checker
 import onnx.defs
 import onnx.shape_inference
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError, EncodeError, Message
 from onnx import TensorProto
 from opshift.passes import external
 from opshift.passes.errors import InvalidModelError
@@ -260,9 +260,13 @@ def _checked(source: Source) -> Source:
     found = tuple(external.bodies(model))
     try:
         outline = _outline(model, found[0])
+        data = outline.SerializeToString()
     except UnicodeDecodeError:
         raise _not_utf8() from None
-    data = outline.SerializeToString()
+    except EncodeError:
+        raise InvalidModelError(
+            "it has more than 2 GiB without the weights of its main graph, which is more than protobuf writes."
+        ) from None
     _check_utf8(data)
     _check_types(outline)
     _check_names(found)
@@ -312,7 +316,13 @@ def _check_head(model: onnx.ModelProto) -> None:
 
 
 def _is_heavy(tensor: TensorProto) -> bool:
-    return external.is_external(tensor) or tensor.ByteSize() > LARGE
+    """Tell whether a tensor is left out of the outline, by what it declares: protobuf's ByteSize would copy it."""
+    if external.is_external(tensor):
+        return True
+    try:
+        return (external.size(tensor) or 0) > LARGE
+    except InvalidModelError:  # no such type or shape, which is reported when all of them are checked
+        return False
 
 
 def _outline(model: onnx.ModelProto, main: Body) -> onnx.ModelProto:
@@ -503,7 +513,7 @@ def _condensed(text: str) -> str:
 
 def _node(name: str, operator: str) -> str:
     shown = printable(operator)[1:-1]
-    return f"node {printable(name.strip())} ({shown})" if name.strip() else f"a node {shown}"
+    return f"node {printable(name.strip())} ({shown})" if name.strip() else f"a node {shown}".rstrip()
 
 
 # --- the operators that onnx checks in part ---

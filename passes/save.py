@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 import onnx
 import onnx.numpy_helper
-from google.protobuf.message import Message
+from google.protobuf.message import EncodeError, Message
 from onnx import TensorProto
 from opshift.passes import external
 from opshift.passes.errors import InvalidModelError, UsageError
@@ -104,12 +104,15 @@ def copy(source: Source, path: str | os.PathLike[str], *, overwrite: bool = True
 
 
 def _as_binary(model: onnx.ModelProto, path: Path) -> bytes:
-    if model.ByteSize() > LIMIT:
+    try:
+        data: bytes = model.SerializeToString()
+    except EncodeError:
+        data = b""
+    if not 0 < len(data) <= LIMIT:
         raise UsageError(
-            f"{shown_path(path)} would have {model.ByteSize()} bytes, and protobuf writes no more than 2 GiB. "
-            "Keep the weights as external data: onnx.save(..., save_as_external_data=True) on the input."
+            f"{shown_path(path)} cannot be written: the model has more than 2 GiB, which is more than protobuf writes. "
+            "Keep its weights as external data: onnx.save(..., save_as_external_data=True) on the input."
         )
-    data: bytes = model.SerializeToString()
     return data
 
 

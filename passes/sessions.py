@@ -20,6 +20,9 @@ import numpy.typing as npt
 import onnx
 from google.protobuf.message import EncodeError
 
+from opshift.opsets.facts import Facts
+from opshift.opsets.operator import Lifted, Node, freeze, lift, operator_for
+from opshift.opsets.same_meaning import same_meaning
 from opshift.passes import load
 from opshift.passes.errors import UsageError
 
@@ -142,23 +145,64 @@ def opset(model: onnx.ModelProto) -> int:
     return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
 
 
-def _changed(model: onnx.ModelProto, old: int, new: int) -> str:
-    """Return the first operator of the default domain that differs between two opsets; empty if none does."""
-    for operator in dict.fromkeys(node.op_type for node in nodes(model) if node.domain in ("", "ai.onnx")):
-        try:
-            before, after = (onnx.defs.get_schema(operator, version, "").since_version for version in (old, new))
-        except onnx.defs.SchemaError:
-            return operator
-        if before != after:
-            return f"{operator}-{before}"
-    return ""
+def _relabelled(node: onnx.NodeProto, old: int, new: int) -> bool:
+    """Make a node of the default domain mean at opset `new` what it means at `old`; return whether that can be.
+
+    It can where the operator has the same version at both, where the two texts differ in nothing but the types, where
+    the reviewed table joins the versions for what the node has, and where the operator's own file gives the node one
+    meaning at both. Attributes that only the old opset knows, and that add nothing, are dropped.
+    """
+    try:
+        before, after = (onnx.defs.get_schema(node.op_type, version, "") for version in (old, new))
+    except onnx.defs.SchemaError:
+        return False
+    if before.since_version == after.since_version or _text(before) == _text(after):
+        return True
+    attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+    only_before = {name: value for name, value in attributes.items() if name not in after.attributes}
+    reviewed = same_meaning(node.op_type, before.since_version, after.since_version)
+    if reviewed is not None:
+        same = not reviewed.lost(attributes, len(node.input), len(node.output))
+    else:
+        defaults = {name: before.attributes[name].default_value for name in only_before}
+        same = _one_meaning(node, attributes, before.since_version, after.since_version) and all(
+            value == onnx.helper.get_attribute_value(defaults[name]) for name, value in only_before.items()
+        )
+    if same:
+        kept = [attribute for attribute in node.attribute if attribute.name not in only_before]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+    return same
+
+
+def _one_meaning(node: onnx.NodeProto, attributes: Mapping[str, Any], *versions: int) -> bool:
+    """Return whether the operator has a file in which these versions of the node have the same meaning."""
+    operator = operator_for("", node.op_type)
+    if operator is None:
+        return False
+    given = {key: freeze(value.decode() if isinstance(value, bytes) else value) for key, value in attributes.items()}
+    facts = tuple(Facts() if name else None for name in node.input)
+    used = tuple(bool(name) for name in node.output)
+    lifted = [lift(operator, Node("", node.op_type, version, given, facts, used), "runtime") for version in versions]
+    meanings = {one.meaning for one in lifted if isinstance(one, Lifted)}
+    return len(meanings) == 1 and all(isinstance(one, Lifted) for one in lifted)
+
+
+def _text(schema: Any) -> tuple[Any, ...]:
+    """Return what a schema says, but for the types that it allows."""
+    attributes = {
+        name: (one.type, one.required, one.description, one.default_value.SerializeToString())
+        for name, one in schema.attributes.items()
+    }
+    parameters = [(one.name, one.type_str, one.option, one.description) for one in (*schema.inputs, *schema.outputs)]
+    return schema.doc, attributes, parameters
 
 
 def fit(source: Source) -> tuple[Source, str]:
     """Return a source that onnxruntime loads, and what was relabelled for that (empty if nothing).
 
     A model newer than onnxruntime is read at the newest opset and ir_version that it loads, which changes nothing
-    where every operator has the same version at both.
+    where every operator means the same at both.
 
     Raises:
         RejectedError: some operator differs between the model's opset and the newest one that onnxruntime loads.
@@ -171,13 +215,14 @@ def fit(source: Source) -> tuple[Source, str]:
     proto = onnx.ModelProto()
     proto.CopyFrom(source.proto)
     if old > newest:
-        operator = _changed(proto, old, newest)
-        if operator:
-            raise RejectedError(f"{name()} loads opsets up to {newest} and has no {operator}")
+        for node in nodes(proto):
+            if node.domain in ("", "ai.onnx") and not _relabelled(node, old, newest):
+                version = onnx.defs.get_schema(node.op_type, old, "").since_version
+                raise RejectedError(f"{name()} loads opsets up to {newest} and has no {node.op_type}-{version}")
         for entry in (entry for holder in (proto, *proto.functions) for entry in holder.opset_import):
             if entry.domain in ("", "ai.onnx"):
                 entry.version = newest
-        notes.append(f"opset {old} was read as {newest}, where each operator has the same version")
+        notes.append(f"opset {old} was read as {newest}, where every operator means the same")
     if oldest_ir != proto.ir_version:
         notes.append(f"ir_version {proto.ir_version} was read as {oldest_ir}")
         proto.ir_version = oldest_ir
@@ -188,7 +233,7 @@ def _reason(error: Exception) -> str:
     """Return the first line of an error of onnxruntime, without its codes and source locations."""
     line = next(iter(str(error).strip().splitlines()), type(error).__name__)
     line = re.sub(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", line)
-    line = re.sub(r"/onnxruntime_src/\S+ .*?\) (?=[A-Z])", "", line)
+    line = re.sub(r"/onnxruntime_src/\S+ .*?\) (const )?", "", line)
     return line if len(line) <= 300 else line[:297] + "..."
 
 

@@ -439,16 +439,20 @@ def _trusted(pair: Pair, judge: _Judge) -> _Judge:
     """Return the judge, but for empty inputs on which the shapes that onnxruntime gives contradict onnx's inference.
 
     Some of its kernels are wrong there (ArgMax of shape [0, 2] over axis -1 gives [0, 2]). The oracle takes over; where
-    there is none the input is rejected.
+    there is none the input is rejected. So is one that they accept and onnx does not (axis 1 of shape [0]), or that the
+    oracle does not (the maximum of an empty row, where there are no rows).
     """
     oracle = None if pair.oracle is None else _judged_by_oracle(pair, pair.oracle, "").plain
 
     def outputs_of(feeds: Feeds, run: Callable[[Feeds], Outputs]) -> Outputs:
         outputs = run(feeds)
-        wrong = _contradiction(pair.original, feeds, dict(zip(judge.outputs, outputs, strict=True)))
+        wrong = _contradiction(pair.original, feeds, dict(zip(judge.outputs, outputs, strict=True)), strict=True)
         if wrong and oracle is None:
             raise RejectedError(wrong)
-        return oracle(feeds) if wrong and oracle else outputs
+        if oracle is None or all(array.size for array in feeds.values()):
+            return outputs
+        judged = oracle(feeds)
+        return judged if wrong else outputs
 
     return dataclasses.replace(
         judge,
@@ -457,10 +461,13 @@ def _trusted(pair: Pair, judge: _Judge) -> _Judge:
     )
 
 
-def _contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any]) -> str:
+def _contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any], *, strict: bool = False) -> str:
     """Return how the shape of a value contradicts what onnx infers from these inputs; empty if none does.
 
     Asked where something is empty only, since that is where onnxruntime's kernels were seen to be wrong.
+
+    Raises:
+        RejectedError: with `strict`, onnx infers that the model does not accept these inputs.
     """
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     if all(array.size for array in (*feeds.values(), *arrays.values())):
@@ -475,9 +482,11 @@ def _contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, An
     for value in concrete.graph.output:
         value.ClearField("type")
     try:
-        inferred = onnx.shape_inference.infer_shapes(concrete).graph
-    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
-        return ""  # what cannot be inferred contradicts nothing
+        inferred = onnx.shape_inference.infer_shapes(concrete, strict_mode=strict).graph
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
+        if strict and isinstance(error, onnx.shape_inference.InferenceError):
+            raise RejectedError(f"onnx: {error}") from error
+        return ""  # a model that is too large to infer contradicts nothing
     for value in (*inferred.output, *inferred.value_info):
         array = arrays.get(value.name)
         if array is None or not value.type.tensor_type.HasField("shape"):
@@ -750,9 +759,11 @@ def _readable(value: Any, index: tuple[int, ...] | None = None) -> Any:
     array = np.asarray(value)
     if array.dtype.kind == "V":
         array = array.astype(np.float32)
+    kind = f"{value.dtype}{list(array.shape)}"
+    if array.ndim > 1 and not array.size:
+        return f"{kind}, empty"
     if array.size <= _SHOWN:
         return array.tolist()
-    kind = f"{value.dtype}{list(array.shape)}"
     if index is not None:
         return f"{kind}, {array[index]} at {list(index)}"
     zero: Any = "" if array.dtype == np.object_ else 0

@@ -253,20 +253,6 @@ def _nakdimon() -> Built:
 # The corpus ----------------------------------------------------------------------------------------------------------
 
 
-def _entries() -> Iterator[Entry]:
-    for name, opsets in SKLEARN.items():
-        for opset in opsets:
-            make = functools.partial(_sklearn, name, opset)
-            yield Entry(f"sklearn-{name}-{opset}", ("sklearn", "skl2onnx"), make, REACHES[name])
-    for name, by_exporter in TORCH.items():
-        for exporter, dynamo, opsets in zip(("script", "dynamo"), (False, True), by_exporter, strict=True):
-            for opset in opsets:
-                make = functools.partial(_torch, name, opset, dynamo)
-                yield Entry(f"torch-{name}-{exporter}-{opset}", ("torch",), make, REACHES[name])
-    yield Entry("piper-tashkeel", ("piper",), _tashkeel, REACHES["tashkeel"])
-    yield Entry("piper-nakdimon", ("piper",), _nakdimon, REACHES["nakdimon"])
-
-
 # name -> how many of the opsets 7 to 28 each of its models must reach
 REACHES: dict[str, int] = {
     "sgd": 22,
@@ -293,6 +279,21 @@ REACHES: dict[str, int] = {
     "tashkeel": 4,
     "nakdimon": 5,
 }
+
+
+def _entries() -> Iterator[Entry]:
+    for name, opsets in SKLEARN.items():
+        for opset in opsets:
+            make = functools.partial(_sklearn, name, opset)
+            yield Entry(f"sklearn-{name}-{opset}", ("sklearn", "skl2onnx"), make, REACHES[name])
+    for name, by_exporter in TORCH.items():
+        for exporter, dynamo, opsets in zip(("script", "dynamo"), (False, True), by_exporter, strict=True):
+            for opset in opsets:
+                make = functools.partial(_torch, name, opset, dynamo)
+                yield Entry(f"torch-{name}-{exporter}-{opset}", ("torch",), make, REACHES[name])
+    yield Entry("piper-tashkeel", ("piper",), _tashkeel, REACHES["tashkeel"])
+    yield Entry("piper-nakdimon", ("piper",), _nakdimon, REACHES["nakdimon"])
+
 
 CORPUS = {entry.name: entry for entry in _entries()}
 

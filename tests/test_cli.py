@@ -734,6 +734,19 @@ def test_verify(report: Report, status: int, first: str, engine: Engine, capsys:
     assert document["report"]["verdict"] == report.verdict
 
 
+def test_verify_says_more_or_less(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.report = DIFFERENT
+    assert main([*VERIFY, "-v"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "Hardmax-13 at main/hot_0: ties go to the last",
+        "the whole model: ties go to the last",
+        "seed 0; onnxruntime 1.31.1",
+    ]
+    assert main([*VERIFY, "-q"]) == 1
+    assert capsys.readouterr().out.splitlines() == lines[-1:]
+
+
 # --- inspect, ops, targets --------------------------------------------------------------------------------------------
 
 

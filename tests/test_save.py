@@ -21,6 +21,7 @@ import onnx.parser
 import onnx_ir
 import onnxruntime
 import pytest
+from google.protobuf.message import EncodeError
 from onnx import TensorProto
 from opshift.passes import load as loading
 from opshift.passes import save as saving
@@ -287,10 +288,18 @@ def test_an_input_that_was_changed_since_it_was_read(here: Path, there: Path) ->
         fails(copy, source, there / "out.onnx")
 
 
-def test_more_than_protobuf_writes(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Huge:
+    """What a model of more than 2 GiB does (tried: three weights of 800 MB)."""
+
+    def SerializeToString(self) -> bytes:  # noqa: N802
+        raise EncodeError("Failed to serialize proto")
+
+
+@pytest.mark.parametrize("model", [Huge(), parse(HARDMAX)], ids=["refused by protobuf", "refused by its size"])
+def test_more_than_protobuf_writes(there: Path, monkeypatch: pytest.MonkeyPatch, model: object) -> None:
     monkeypatch.setattr(saving, "LIMIT", 50)
     with unchanged(there):
-        message = fails(save, parse(HARDMAX), there / "out.onnx")
+        message = fails(save, model, there / "out.onnx")
     assert "2 GiB" in message
     assert "external data" in message
     assert loading.LIMIT == 2**31 - 1

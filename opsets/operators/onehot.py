@@ -66,7 +66,9 @@ def _write_9(what: OneHot, operands: Operands) -> Mapping[str, Any] | Reason:
 
 def oracle(what: OneHot, indices: np.ndarray[Any, Any], depth: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """OneHot-11: "Any entries ... outside the range [-depth, depth-1] will result in ... all 'off_value' values"."""
-    count = int(np.asarray(depth).reshape(-1)[0])
+    if np.size(depth) != 1 or np.shape(values) != (2,) or (count := int(np.reshape(depth, ()))) < 1:
+        # onnxruntime 1.31.1 takes no depth of zero, of which the text does not speak.
+        raise ValueError("depth is one positive number, and values are two")
     exact: list[Any] = [_index(item, count, what) for item in np.asarray(indices).reshape(-1).tolist()]
     hit = np.zeros((len(exact), count), dtype=bool)
     for row, index in enumerate(exact):
