@@ -17,6 +17,7 @@ from opshift.passes.errors import UsageError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
     from opshift.cli.census import Census
     from opshift.passes.convert import Result
 

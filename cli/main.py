@@ -8,12 +8,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import opshift
 from opshift.cli import convert, inspect, ops, plan, targets, verify
 from opshift.cli.options import Parser, did_you_mean
 from opshift.cli.output import message, one_line, print_json, write_report
 from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
-
-import opshift
 
 COMMANDS = {
     "convert": convert,

@@ -169,6 +169,7 @@ def check_operators(asked: Iterable[str]) -> None:
     if not bare:
         return
     import onnx.defs
+
     from opshift.opsets.operator import known_operators
 
     known = {operator.name for operator in known_operators()} | {s.name for s in onnx.defs.get_all_schemas()}

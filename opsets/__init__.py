@@ -1,0 +1,1 @@
+"""What operators mean, and which of them a target has."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,9 @@ def one_axis(meaning: Any, operands: Operands) -> tuple[Any, Operands]:
     return dataclasses.replace(meaning, axis=resolve(meaning.axis, first.rank if first else None)), operands
 
 
-def axes_operand(index: int, growth: Callable[[int], int] = lambda count: 0) -> Callable[[Any, Operands], tuple[Any, Operands]]:
+def axes_operand(
+    index: int, growth: Callable[[int], int] = lambda count: 0
+) -> Callable[[Any, Operands], tuple[Any, Operands]]:
     """Normal form of a meaning whose operand `index` holds axes of the first; `growth` is what they add to its rank."""
 
     def normal(meaning: Any, operands: Operands) -> tuple[Any, Operands]:
@@ -67,7 +70,11 @@ def operand_not_negative(index: int) -> Callable[[Any, Operands], Reason | None]
 
 def rank_known(meaning: Any, operands: Operands) -> Reason | None:
     """Ask for the rank of the first operand."""
-    return None if operands[0] is not None and operands[0].rank is not None else Reason("the rank is unknown", missing=True)
+    return (
+        None
+        if operands[0] is not None and operands[0].rank is not None
+        else Reason("the rank is unknown", missing=True)
+    )
 
 
 def rank_unknown(meaning: Any, operands: Operands) -> Reason | None:
@@ -82,7 +89,8 @@ def product(dims: tuple[Dim, ...]) -> Dim:
     factors = [dim for dim in dims if dim != 1]
     if len(factors) == 1:
         return factors[0]
-    return int(np.prod([1, *factors], dtype=object)) if all(isinstance(dim, int) for dim in factors) else None
+    known = [dim for dim in factors if isinstance(dim, int)]
+    return math.prod(known) if len(known) == len(factors) else None
 
 
 def first(operands: Operands) -> Facts:

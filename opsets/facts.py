@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ INTEGERS = SIGNED | UNSIGNED
 
 def type_name(dtype: int) -> str:
     """Return the element type as people write it: `float`, `int64`, `bfloat16`."""
-    return TensorProto.DataType.Name(dtype).lower()
+    return str(TensorProto.DataType.Name(dtype)).lower()
 
 
 class Tensor:
@@ -91,7 +92,8 @@ class Facts:
             return None
         if 0 in self.shape:
             return 0
-        return int(np.prod([1, *self.shape])) if all(isinstance(dim, int) for dim in self.shape) else None
+        known = [dim for dim in self.shape if isinstance(dim, int)]
+        return math.prod(known) if len(known) == len(self.shape) else None
 
     def dim(self, axis: int) -> Dim:
         """Return one dimension; None where it, or the rank, is unknown."""
@@ -133,7 +135,7 @@ def type_of_facts(facts: Facts) -> onnx.TypeProto:
 def facts_of_tensor(tensor: onnx.TensorProto) -> Facts:
     """Return the facts of an initializer; elements only where they are few and in the file itself."""
     shape = tuple(tensor.dims)
-    count = int(np.prod([1, *shape], dtype=object))
+    count = math.prod(shape)
     if tensor.data_location == TensorProto.EXTERNAL or count * 8 > SMALL:
         return Facts(tensor.data_type, shape)
     return Facts(tensor.data_type, shape, Tensor(onnx.numpy_helper.to_array(tensor)))
@@ -142,5 +144,6 @@ def facts_of_tensor(tensor: onnx.TensorProto) -> Facts:
 def tensor_of(array: np.ndarray[Any, Any], dtype: int, name: str) -> onnx.TensorProto:
     """Return a TensorProto of these elements."""
     if dtype == TensorProto.STRING:
-        return onnx.helper.make_tensor(name, dtype, array.shape, [str(item).encode() for item in array.flat])
+        strings: list[Any] = [str(item).encode() for item in array.flat]
+        return onnx.helper.make_tensor(name, dtype, array.shape, strings)
     return onnx.numpy_helper.from_array(np.asarray(array), name)

@@ -34,7 +34,8 @@ def _kernels() -> Mapping[str, tuple[Kernel, ...]]:
     for item in native.get_all_opkernel_def():
         if item.domain == "" and item.provider == "CPUExecutionProvider":
             types = {variable: frozenset(names) for variable, names in item.type_constraints.items()}
-            found.setdefault(item.op_name, []).append(Kernel(*item.version_range, types))
+            start, end = item.version_range
+            found.setdefault(item.op_name, []).append(Kernel(start, end, types))
     return {name: tuple(kernels) for name, kernels in found.items()}
 
 
@@ -52,7 +53,10 @@ def newest_opset() -> int | None:
     options.log_severity_level = 4
     value = helper.make_tensor_value_info
     graph = helper.make_graph(
-        [helper.make_node("Not", ["x"], ["y"])], "g", [value("x", TensorProto.BOOL, [1])], [value("y", TensorProto.BOOL, [1])]
+        [helper.make_node("Not", ["x"], ["y"])],
+        "g",
+        [value("x", TensorProto.BOOL, [1])],
+        [value("y", TensorProto.BOOL, [1])],
     )
     for opset in range(NEWEST, 0, -1):
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
@@ -83,8 +87,8 @@ def computes_wrongly(node: Node) -> str | None:
 
 
 def has_kernel(node: Node, schema: Schema) -> bool:
-    """Whether onnxruntime runs this node; False where an element type is unknown and the kernels ask for certain ones."""
-    if schema.raw.has_function or schema.raw.has_context_dependent_function or node.name == "Constant":
+    """Whether onnxruntime runs this node; False where a type is unknown and the kernels ask for certain ones."""
+    if schema.has_body or node.name == "Constant":
         return True
     # What is newer than the installed onnxruntime will run on the kernels that it has for the version before.
     newest = min(newest_opset() or NEWEST, NEWEST)
@@ -98,7 +102,8 @@ def has_kernel(node: Node, schema: Schema) -> bool:
     return any(
         kernel.serves(since_version)
         and all(
-            variable not in bound or (bound[variable] is not None and not _carried(bound[variable] or 0).isdisjoint(types))
+            variable not in bound
+            or (bound[variable] is not None and not _carried(bound[variable] or 0).isdisjoint(types))
             for variable, types in kernel.types.items()
         )
         for kernel in _kernels().get(node.name, ())

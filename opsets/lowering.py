@@ -6,7 +6,6 @@ import functools
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import FunctionType
 from typing import Any
 
 import onnx
@@ -37,14 +36,15 @@ class Reason(str):
 class Lowering:
     """One way to say a meaning with other operators.
 
-    `body` is a Python function in onnxscript's language: parameters without annotation are the operands, those with one
-    are attributes, which `bind` computes (None leaves one out; a list used as a value may be bound to a Tensor). `given` tells why the lowering does not apply, or returns None. `narrows` names
-    the kinds of inputs for which the result may differ: `nan`, `finite-inputs`. `cost` is added to that of the body's nodes.
+    `body` is a Python function in onnxscript's language: parameters without annotation are the operands, those with
+    one are attributes, which `bind` computes (None leaves one out; a list used as a value may be bound to a Tensor).
+    `given` tells why the lowering does not apply, or returns None. `narrows` names the kinds of inputs for which the result may
+    differ: `nan`, `finite-inputs`. `cost` is added to that of the body's nodes.
     """
 
     name: str
     opset: int
-    body: FunctionType
+    body: Callable[..., Any]
     given: Callable[[Any, Any], Reason | None] | None
     bind: Callable[[Any, Any], Mapping[str, Any]] | None
     narrows: Callable[[Any, Any], frozenset[str]] | None
@@ -65,13 +65,14 @@ class Lowering:
         names = {"op": opset, "meaning": values.Opset("opshift", 1)}
         # onnxscript looks names up in the module of the function; putting them there only while it compiles keeps
         # onnxscript (0.6 s) out of every run that lowers nothing.
+        module = self.body.__globals__
         with _compiling:
-            before = {name: self.body.__globals__.get(name) for name in names}
-            self.body.__globals__.update(names)
+            before = {name: module.get(name) for name in names}
+            module.update(names)
             try:
                 return onnxscript.script(default_opset=opset)(self.body).to_function_proto()
             finally:
-                self.body.__globals__.update(before)
+                module.update(before)
 
 
 def lowering(
@@ -81,10 +82,10 @@ def lowering(
     bind: Callable[[Any, Any], Mapping[str, Any]] | None = None,
     narrows: Callable[[Any, Any], frozenset[str]] | None = None,
     cost: float = 0.0,
-) -> Callable[[FunctionType], Lowering]:
+) -> Callable[[Callable[..., Any]], Lowering]:
     """Make a lowering of the onnxscript function that follows; it is named after that function."""
 
-    def decorate(body: FunctionType) -> Lowering:
+    def decorate(body: Callable[..., Any]) -> Lowering:
         return Lowering(body.__name__, opset, body, given, bind, narrows, cost)
 
     return decorate

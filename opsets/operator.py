@@ -1,8 +1,8 @@
 """`Operator`: all that is known of one operator, and the only registry of them.
 
-An operator is lifted from any version it has to a version-free meaning, and written natively at any version that can say
-that meaning. Both follow from the schemas in onnx.defs wherever the meaning's fields are named after the attributes;
-only what a version says differently stands in the operator's file.
+An operator is lifted from any version it has to a version-free meaning, and written natively at any version that can
+say that meaning. Both follow from the schemas in onnx.defs wherever the meaning's fields bear the attributes' names; only
+what a version says differently stands in the operator's file.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Version:
 class Operator:
     """An operator: its meaning, its versions, its lowerings and its oracle.
 
-    `meaning` is a frozen dataclass; `operands` names the inputs after the newest version, also those that other versions
-    have as attributes; `variadic` operators have any number. `normal` makes the one canonical form of meaning and
-    operands. `oracle` computes the outputs with numpy, from the specification's text alone; `moves_data` says that it
+    `meaning` is a frozen dataclass; `operands` names the inputs after the newest version, also those that other
+    versions have as attributes; `variadic` operators have any number. `normal` makes the one canonical form of meaning
+    and operands. `oracle` computes the outputs with numpy, from the specification's text alone; `moves_data` says that it
     only moves elements about, so that partly known shapes can pass through it.
     """
 
@@ -97,7 +97,7 @@ class Operator:
     """The first output's dimensions, where onnx infers none: from partly known shapes, or from unknown ranks."""
     hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Changes drafted inputs, by operand name, into ones that this operator is likely to get wrong."""
-    nan_defined: bool = True
+    nan_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True
     """Whether NaN inputs have a result that can be kept."""
 
     def version(self, since: int) -> Version | None:
@@ -127,7 +127,9 @@ class Lifted:
 
 def _as_operand(value: Any) -> Facts | None:
     """An attribute that another version has as an input: a list is a vector, a number a scalar; int64 or float."""
-    return None if value is None else constant(np.array(value, dtype=np.float32 if isinstance(value, float) else np.int64))
+    return (
+        None if value is None else constant(np.array(value, dtype=np.float32 if isinstance(value, float) else np.int64))
+    )
 
 
 def _defaults(meaning: Any) -> dict[str, Any]:

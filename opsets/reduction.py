@@ -28,7 +28,9 @@ def reduction(name: str, versions: tuple[int, ...], function: Callable[..., Any]
             if meaning.noop_with_empty_axes:
                 return data
             axes = np.arange(data.ndim)
-        return function(data, axis=tuple(int(axis) for axis in axes), keepdims=bool(meaning.keepdims)).astype(data.dtype)
+        return function(data, axis=tuple(int(axis) for axis in axes), keepdims=bool(meaning.keepdims)).astype(
+            data.dtype
+        )
 
     return Operator(
         name=name,

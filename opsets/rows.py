@@ -81,7 +81,11 @@ VERSIONS = (
 
 def in_rows(rows: Rows, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tuple[int, ...], tuple[int, ...]]:
     """Return x as (rows, elements of a row), with the permutation and the shape that `from_rows` undoes."""
-    axes = tuple(range(rows.axes[0] % x.ndim, x.ndim)) if rows.onward else tuple(sorted(axis % x.ndim for axis in rows.axes))
+    axes = (
+        tuple(range(rows.axes[0] % x.ndim, x.ndim))
+        if rows.onward
+        else tuple(sorted(axis % x.ndim for axis in rows.axes))
+    )
     order = tuple(axis for axis in range(x.ndim) if axis not in axes) + axes
     moved = x.transpose(order)
     length = int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
@@ -114,7 +118,7 @@ def _permutation(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, given=_not_last, bind=_permutation)
-def permuted(x, order: Sequence[int], back: Sequence[int], axes: Sequence[int]):  # type: ignore[no-untyped-def]
+def permuted(x, order: Sequence[int], back: Sequence[int], axes: Sequence[int]):
     """Move the axes of a row to the end."""
     return op.Transpose(meaning.Itself(op.Transpose(x, perm=order), axes=axes), perm=back)
 
@@ -126,10 +130,10 @@ def _several_last(rows: Rows, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_several_last, bind=lambda rows, operands: {"axis": trailing(rows, operands)})
-def flattened(x, axis: int):  # type: ignore[no-untyped-def]
+def flattened(x, axis: int):
     """Merge the axes of a row into one, and restore the shape."""
     rows = meaning.Itself(op.Flatten(x, axis=axis), axes=[1])
-    # allowzero: "allowzero=1 indicates that if any value in the 'shape' input is set to zero, the zero value is honored"
+    # With allowzero a dimension of zero is meant; without, it would copy one of the flattened input.
     return op.Reshape(rows, op.Shape(x), allowzero=1)
 
 
@@ -157,7 +161,9 @@ def ranked_axes(axes: Sequence[int]) -> Mapping[str, Any]:
 
 
 @lowering(18, given=_one_end, bind=lambda rows, operands: ranked_axes(rows.axes))
-def ranked(x, front: Sequence[int], behind: Sequence[int], fronts: Sequence[int], behinds: Sequence[int], axes: Sequence[int]):  # type: ignore[no-untyped-def]
+def ranked(
+    x, front: Sequence[int], behind: Sequence[int], fronts: Sequence[int], behinds: Sequence[int], axes: Sequence[int]
+):
     """Give an input of unknown rank a known one, by merging the axes that no row has."""
     shape = op.Shape(x)
     # Reshape to a constant length tells how many there are, which a Slice of a shape of unknown length does not.
@@ -192,7 +198,7 @@ def _split(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, given=_two_ends, bind=_split)
-def ranked_from_both_ends(  # type: ignore[no-untyped-def]
+def ranked_from_both_ends(
     x,
     front: Sequence[int],
     behind: Sequence[int],
@@ -215,9 +221,7 @@ def ranked_from_both_ends(  # type: ignore[no-untyped-def]
     inside = op.Cast(op.Cast(op.ReduceMax(met, [1], keepdims=0) + op.Cast(chosen, to=6), to=9), to=7)
     outside = 1 - inside
     dims = op.Slice(shape, [0], front)
-    pairs = op.Concat(
-        op.Unsqueeze(dims * outside + inside, [1]), op.Unsqueeze(dims * inside + outside, [1]), axis=1
-    )
+    pairs = op.Concat(op.Unsqueeze(dims * outside + inside, [1]), op.Unsqueeze(dims * inside + outside, [1]), axis=1)
     before = op.Reshape(pairs, fronts)
     rest = op.ReduceProd(op.Slice(shape, front, behind), keepdims=1)
     apart = op.Cast(op.Less(op.Cast(front, to=11), op.Cast(rank + backward + 1, to=11)), to=7)

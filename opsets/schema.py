@@ -33,6 +33,8 @@ class Schema:
     outputs: tuple[Parameter, ...]
     attributes: Mapping[str, tuple[bool, Any]]
     """Attribute name -> (required, default)."""
+    has_body: bool
+    """Whether ONNX says what it means by a function of other operators, which onnxruntime inlines."""
     raw: onnx.defs.OpSchema
 
     def input(self, index: int) -> Parameter | None:
@@ -56,7 +58,11 @@ def _parameters(formal: Any) -> tuple[Parameter, ...]:
     option = onnx.defs.OpSchema.FormalParameterOption
     return tuple(
         Parameter(
-            item.name, item.type_str, frozenset(item.types), item.option == option.Optional, item.option == option.Variadic
+            item.name,
+            item.type_str,
+            frozenset(item.types),
+            item.option == option.Optional,
+            item.option == option.Variadic,
         )
         for item in formal
     )
@@ -67,8 +73,16 @@ def _view(raw: onnx.defs.OpSchema) -> Schema:
         name: (item.required, attribute_value(item.default_value) if item.default_value.type else None)
         for name, item in raw.attributes.items()
     }
+    described: Any = raw
     return Schema(
-        raw.domain, raw.name, raw.since_version, _parameters(raw.inputs), _parameters(raw.outputs), attributes, raw
+        raw.domain,
+        raw.name,
+        raw.since_version,
+        _parameters(raw.inputs),
+        _parameters(raw.outputs),
+        attributes,
+        bool(described.has_function or described.has_context_dependent_function),
+        raw,
     )
 
 

@@ -41,7 +41,10 @@ class Limit:
         note = f" ({self.reason})" if self.reason else ""
         for name, allowed in self.dtypes.items():
             if name in types and types[name] not in allowed:
-                return Reason(f"it takes {name} as {', '.join(allowed)}, not {types[name] or 'unknown'}{note}", types[name] is None)
+                return Reason(
+                    f"it takes {name} as {', '.join(allowed)}, not {types[name] or 'unknown'}{note}",
+                    types[name] is None,
+                )
         if self.combinations and not any(
             all(types.get(name) == want for name, want in one.items()) for one in self.combinations
         ):
@@ -197,7 +200,7 @@ def load_target(name: str) -> Target:
         return parse_target(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ProfileError(
-            f"{name} is neither a built-in profile ({', '.join(builtin_targets())}) nor a file that can be read ({error})"
+            f"{name} is neither a built-in profile ({', '.join(builtin_targets())}) nor a readable file ({error})"
         ) from error
 
 
@@ -234,7 +237,9 @@ class Legality:
             if parameter is None:
                 return Reason(f"{node.name}-{schema.since_version} has no input {index}")
             if f"tensor({type_name(facts.dtype)})" not in parameter.types:
-                return Reason(f"{node.name}-{schema.since_version} takes no {type_name(facts.dtype)} as {parameter.name}")
+                return Reason(
+                    f"{node.name}-{schema.since_version} takes no {type_name(facts.dtype)} as {parameter.name}"
+                )
         if not schema.raw.min_input <= len(node.inputs) <= schema.raw.max_input:
             return Reason(f"{node.name}-{schema.since_version} takes no {len(node.inputs)} inputs")
         unknown = next((name for name in node.attributes if name not in schema.attributes), None)

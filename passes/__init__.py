@@ -1,0 +1,1 @@
+"""What happens to a model: load, describe, plan, lower, restamp, verify, save."""

@@ -157,8 +157,12 @@ def convert(
 def _fits(model: onnx.ModelProto, ir_version: int | None) -> None:
     least = least_ir_version(model)
     if ir_version is not None and ir_version < least:
-        reason = f"the model needs ir_version {least} for its opset, functions, metadata or element types, not {ir_version}."
-        raise UnsupportedError((Refusal(Code.IR_VERSION, "model", "", reason, f"Take --ir-version {least} or higher."),))
+        reason = (
+            f"the model needs ir_version {least} for its opset, functions, metadata or element types, not {ir_version}."
+        )
+        raise UnsupportedError(
+            (Refusal(Code.IR_VERSION, "model", "", reason, f"Take --ir-version {least} or higher."),)
+        )
 
 
 # --- the request ------------------------------------------------------------------------------------------------------
@@ -197,7 +201,11 @@ def _request(
             opset = min(max(own, low), high)
         elif not low <= opset <= high:
             raise UsageError(f"Opset {opset} is outside of what {profile.name} takes, {low} to {high}.")
-        if ir_version is not None and profile.ir_version and not profile.ir_version[0] <= ir_version <= profile.ir_version[1]:
+        if (
+            ir_version is not None
+            and profile.ir_version
+            and not profile.ir_version[0] <= ir_version <= profile.ir_version[1]
+        ):
             raise UsageError(f"ir_version {ir_version} is outside of what {profile.name} takes, {profile.ir_version}.")
     wanted = own if opset is None else opset
     legality = Legality(wanted, frozenset(decompose), profile)
@@ -223,7 +231,11 @@ def _profile(target: str | os.PathLike[str] | Target | None) -> Target | None:
 
 def _planned(request: _Request) -> Planned:
     own = default_opset(request.source.model.opset_import) or 1
-    old = [too_old(opset, what) for opset, what in ((own, "it is written in"), (request.legality.opset, "it is to go to")) if opset < OLDEST]
+    old = [
+        too_old(opset, what)
+        for opset, what in ((own, "it is written in"), (request.legality.opset, "it is to go to"))
+        if opset < OLDEST
+    ]
     if old:
         return Planned(
             Plan(own, request.legality.opset, "", tuple(sorted(request.legality.decompose)), 0, (), tuple(old)), (), ()
@@ -249,7 +261,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
 
     operator, meaning, operands = change.lifted.operator, change.lifted.meaning, change.lifted.operands
     original, rewritten = alone(change, source, target)
-    names = [change_input for change_input in original.graph.node[0].input]
+    names = list(original.graph.node[0].input)
 
     def oracle(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
         arrays = []
@@ -267,7 +279,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
         rewritten=rewritten,
         oracle=oracle,
         hostile=operator.hostile,
-        exclude_nan=not operator.nan_defined or "nan" in change.fragment.narrows,
+        exclude_nan=not operator.nan_defined(meaning, operands) or "nan" in change.fragment.narrows,
         finite="finite-inputs" in change.fragment.narrows,
     )
 

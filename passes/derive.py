@@ -1,8 +1,8 @@
 """Derivations: how the meaning of a node is said with what the target has, by the cheapest way.
 
 A lowering is an edge from a meaning to the nodes of its body, specialised to what is known of the operands. A body's
-nodes are derived in turn until every leaf is legal. This is a pure function of the node and the target; models and names
-are not in it.
+nodes are derived in turn until every leaf is legal. This is a pure function of the node and the target; models and
+names are not in it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEPTH = 24
 class Input(NamedTuple):
     """The operand of the node that is replaced."""
 
-    index: int
+    operand: int
 
 
 class Constant(NamedTuple):
@@ -45,7 +45,7 @@ class Output(NamedTuple):
     """An output of a node of the fragment."""
 
     node: int
-    index: int
+    place: int
 
 
 Ref = Input | Constant | Output | None
@@ -75,7 +75,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no derivation: the operator's own reason, then the nearest lowering's; what fact or permission is missing."""
+    """Why there is no derivation: the operator's own reason, then the nearest lowering's, and what is missing."""
 
     reason: str
     missing: bool = False
@@ -156,7 +156,9 @@ class Deriver:
                 failures.append(Failure(f"{lowering.name}: {reason}", reason.missing))
                 continue
             if refused := _narrows(lowering, lifted) - self.allow:
-                failures.append(Failure(f"{lowering.name} holds for fewer inputs", narrowing=", ".join(sorted(refused))))
+                failures.append(
+                    Failure(f"{lowering.name} holds for fewer inputs", narrowing=", ".join(sorted(refused)))
+                )
                 continue
             found = self._specialise(lowering, lifted, stack)
             if isinstance(found, Fragment):
@@ -167,7 +169,9 @@ class Deriver:
                 best = found
         if best:
             return best
-        nearest = min(failures, key=lambda failure: (not failure.missing, not failure.narrowing, failure.busy), default=None)
+        nearest = min(
+            failures, key=lambda failure: (not failure.missing, not failure.narrowing, failure.busy), default=None
+        )
         return Failure(
             f"{native.reason}; {nearest.reason}" if nearest else native.reason,
             missing=native.missing or any(failure.missing for failure in failures),
@@ -232,7 +236,10 @@ class Deriver:
             if isinstance(found, Failure):
                 return found
             fragment, refs = found
-            operands = tuple(None if source is None else source if isinstance(source, Constant) else at[inputs[source]] for source in refs)
+            operands = tuple(
+                None if source is None else source if isinstance(source, Constant) else at[inputs[source]]
+                for source in refs
+            )
             base = len(written)
             written.extend(
                 dataclasses.replace(leaf, inputs=tuple(_moved(ref, base, operands) for ref in leaf.inputs))
@@ -252,7 +259,9 @@ class Deriver:
         """Keep a body's node where it is legal as it stands, else derive it; with where each operand comes from."""
         everything = tuple(range(len(node.inputs)))
         if self._why_not(node, nested=True) is None:
-            refs: tuple[Ref, ...] = tuple(None if facts is None else Input(index) for index, facts in enumerate(node.inputs))
+            refs: tuple[Ref, ...] = tuple(
+                None if facts is None else Input(index) for index, facts in enumerate(node.inputs)
+            )
             outputs = tuple(Output(0, index) for index in range(len(used)))
             operator = operator_for(node.domain, node.name)
             weight = operator.weight if operator else 1.0
@@ -275,7 +284,7 @@ def _pruned(fragment: Fragment) -> Fragment:
     place = {old: new for new, old in enumerate(sorted(read))}
 
     def moved(ref: Ref) -> Ref:
-        return Output(place[ref.node], ref.index) if isinstance(ref, Output) else ref
+        return Output(place[ref.node], ref.place) if isinstance(ref, Output) else ref
 
     nodes = tuple(
         dataclasses.replace(fragment.nodes[old], inputs=tuple(moved(ref) for ref in fragment.nodes[old].inputs))
@@ -287,7 +296,9 @@ def _pruned(fragment: Fragment) -> Fragment:
 def operand_sources(lifted: Lifted) -> tuple[int | Constant | None, ...]:
     """Say for each operand which input of the node it is, or the constant that it is instead."""
     return tuple(
-        source if source is not None or facts is None else Constant(facts.value or Tensor(np.zeros(0)), facts.dtype or 0)
+        source
+        if source is not None or facts is None
+        else Constant(facts.value or Tensor(np.zeros(0)), facts.dtype or 0)
         for source, facts in zip(lifted.sources, lifted.operands, strict=True)
     )
 
@@ -301,8 +312,8 @@ def _operand(ref: Ref, facts: Facts) -> tuple[Ref, Facts]:
 
 def _moved(ref: Ref, base: int, operands: Sequence[Ref]) -> Ref:
     if isinstance(ref, Output):
-        return Output(ref.node + base, ref.index)
-    return operands[ref.index] if isinstance(ref, Input) else ref
+        return Output(ref.node + base, ref.place)
+    return operands[ref.operand] if isinstance(ref, Input) else ref
 
 
 def _body_node(

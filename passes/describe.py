@@ -126,9 +126,9 @@ def _expanded(model: onnx.ModelProto) -> int:
 
 
 def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, Facts], opset: int) -> Scope:
-    own = {
-        value.name: facts_of_type(value.type) for value in (*graph.value_info, *graph.output, *graph.input)
-    } | dict(constants)
+    own = {value.name: facts_of_type(value.type) for value in (*graph.value_info, *graph.output, *graph.input)} | dict(
+        constants
+    )
     inner: dict[tuple[str, str], Scope] = {}
     scope = Scope(own, outer, inner)
     for node in graph.node:
@@ -145,7 +145,7 @@ def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, 
 def view(node: onnx.NodeProto, scope: Scope, opset: int) -> Node:
     """Return a node apart from its graph.
 
-    An attribute that is a graph is seen as the facts of that graph's outputs; one that refers to a parameter is left out.
+    An attribute that is a graph is seen as the facts of its outputs; one that refers to a parameter is left out.
     """
     domain = default_domain(node.domain)
     schema = schema_at(domain, node.op_type, opset if not domain else 1)

@@ -15,6 +15,7 @@ from pathlib import Path, PureWindowsPath
 
 import onnx
 from onnx import AttributeProto, TensorProto
+
 from opshift.passes.errors import InvalidModelError
 
 _WIDTHS = {

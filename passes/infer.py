@@ -24,11 +24,14 @@ from opshift.opsets.facts import (
     type_of_facts,
 )
 from opshift.opsets.lowering import Reason
-from opshift.opsets.operators import constant as constants
 from opshift.opsets.operator import SPELLING, Node, Outputs, lift, operator_for
+from opshift.opsets.operators import constant as constants
 from opshift.opsets.schema import NEWEST, Schema, schema_at
 
-def make_node(name: str, domain: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any]) -> onnx.NodeProto:
+
+def make_node(
+    name: str, domain: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any]
+) -> onnx.NodeProto:
     """Build a node; a Tensor among the attributes becomes a TensorProto."""
     node = helper.make_node(name, inputs, outputs, domain=domain)
     node.attribute.extend(make_attribute(key, value) for key, value in sorted(attributes.items()))
@@ -49,7 +52,11 @@ def infer(node: Node) -> tuple[Facts, ...] | Reason:
         return (_constant(node.attributes),)
     if any(isinstance(value, Outputs) for value in node.attributes.values()):
         return tuple(Facts() for _ in node.used)
-    schema = schema_at("", node.name, NEWEST) if node.domain == SPELLING else schema_at(node.domain, node.name, node.since_version)
+    schema = (
+        schema_at("", node.name, NEWEST)
+        if node.domain == SPELLING
+        else schema_at(node.domain, node.name, node.since_version)
+    )
     if schema is None:
         return tuple(Facts() for _ in node.used)
     typed = _typed(node, schema)
@@ -80,7 +87,9 @@ def _typed(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
     data = {
         name: tensor_of(facts.known, facts.dtype or 0, name)
         for name, facts in present.items()
-        if facts.known is not None and facts.dtype in (TensorProto.INT64, TensorProto.INT32) and facts.known.size <= 1024
+        if facts.known is not None
+        and facts.dtype in (TensorProto.INT64, TensorProto.INT32)
+        and facts.known.size <= 1024
     }
     outputs = [f"o{index}" for index in range(len(node.used))]
     attributes = {name: value for name, value in node.attributes.items() if name in schema.attributes}
@@ -110,7 +119,7 @@ def _typed(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
 
 
 def _assumed(node: Node, schema: Schema) -> dict[int, int]:
-    """A type for each input of unknown type, so that onnx infers shapes: that of another input bound to it, or any allowed."""
+    """A type for each input of unknown type, so that onnx infers shapes: another input's, or any that is allowed."""
     bound: dict[str, int] = {}
     for index, facts in enumerate(node.inputs):
         parameter = schema.input(index)

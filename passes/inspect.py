@@ -20,24 +20,27 @@ from opshift.passes.outcome import Refusal
 from opshift.passes.plan import Planner, too_old
 
 
-class Operators(NamedTuple):
-    """How often one version of an operator occurs in a model; `since_version` is 0 for one that onnx does not know."""
+class Use(NamedTuple):
+    """How often one version of an operator occurs; `since_version` is None for one that onnx does not know."""
 
     name: str
     domain: str
-    since_version: int
-    count: int
+    since_version: int | None
+    times: int
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """A model's opset, ir_version and operators; `reachable` are the opsets it can go to, `blocked` says what is in the way."""
+    """A model's opset, ir_version and operators.
+
+    `reachable` are the opsets that it can go to; `blocked` says of each other one what is in the way.
+    """
 
     opset: int
     ir_version: int
     producer: str
     domains: dict[str, int]
-    operators: tuple[Operators, ...]
+    operators: tuple[Use, ...]
     reachable: tuple[int, ...]
     blocked: dict[int, tuple[Refusal, ...]]
 
@@ -74,16 +77,16 @@ def _in_the_way(model: onnx.ModelProto, own: int, opset: int) -> tuple[Refusal, 
     return planner.run().plan.refusals
 
 
-def _operators(model: onnx.ModelProto, own: int) -> tuple[Operators, ...]:
-    counts: Counter[tuple[str, str, int]] = Counter()
+def _operators(model: onnx.ModelProto, own: int) -> tuple[Use, ...]:
+    counts: Counter[tuple[str, str, int | None]] = Counter()
     for graph in (model.graph, *model.functions):
         for node in _nodes(graph):
             domain = default_domain(node.domain)
             schema = schema_at(domain, node.op_type, own) if not domain else None
-            counts[node.op_type, domain, schema.since_version if schema else 0] += 1
+            counts[node.op_type, domain, schema.since_version if schema else None] += 1
     return tuple(
-        Operators(name, domain, since, count)
-        for (name, domain, since), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        Use(name, domain, since, count)
+        for (name, domain, since), count in sorted(counts.items(), key=lambda item: (-item[1], item[0][:2]))
     )
 
 

@@ -24,6 +24,7 @@ import onnx.shape_inference
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError, Message
 from onnx import TensorProto
+
 from opshift.passes import external
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import Body, printable, reason, shown_path

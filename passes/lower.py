@@ -205,10 +205,10 @@ def splice(
         if isinstance(ref, Output):
             return values[ref]
         if isinstance(ref, Input):
-            source = change.sources[ref.index]
+            source = change.sources[ref.operand]
             ref = source if isinstance(source, Constant) else None
             if isinstance(source, int):
-                return node.input[source]
+                return str(node.input[source])
         return "" if ref is None else constants.name(ref, before)
 
     made: list[NodeProto] = []
@@ -242,7 +242,9 @@ def _output_names(node: NodeProto, fragment: Fragment, names: Names, base: str) 
         for position in range(leaf.outputs):
             ref = Output(place, position)
             if ref not in values:
-                values[ref] = names.new(f"{base}/{leaf.name}:{position}" if leaf.outputs > 1 else f"{base}/{leaf.name}.out")
+                values[ref] = names.new(
+                    f"{base}/{leaf.name}:{position}" if leaf.outputs > 1 else f"{base}/{leaf.name}.out"
+                )
     return values
 
 
@@ -252,7 +254,9 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
     Inputs bear the names of the operands; those that are constants are initializers. Outputs are y0, y1 ...
     """
     seen, operator = change.seen, change.lifted.operator
-    named = {index: name for name, index in zip(operator.operands, change.lifted.sources, strict=False) if index is not None}
+    named = {
+        index: name for name, index in zip(operator.operands, change.lifted.sources, strict=False) if index is not None
+    }
     inputs = ["" if facts is None else named.get(index, f"x{index}") for index, facts in enumerate(seen.inputs)]
     outputs = [f"y{index}" if used else "" for index, used in enumerate(seen.used)]
     original = _model(source, seen, inputs, outputs)

@@ -128,7 +128,7 @@ class Counterexample:
 class Check:
     """One comparison: of a lowered node against its replacement, or of the whole models (`node` empty).
 
-    `judge` is what computed the expected values: `onnxruntime 1.31.1` or `numpy oracle`; `inputs` counts the inputs tried.
+    `judge` is what computed the expected values, `onnxruntime 1.31.1` or `numpy oracle`; `inputs` counts those tried.
     """
 
     node: str

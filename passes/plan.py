@@ -211,7 +211,9 @@ class Planner:
                         or any(limit.operator == node.op_type for limit in target.limits)
                     )
                 )
-                and not (self.strict is not self.plain and opset != self.legality.opset and _has_lowerings(node.op_type))
+                and not (
+                    self.strict is not self.plain and opset != self.legality.opset and _has_lowerings(node.op_type)
+                )
             )
         return self._still[key]
 
@@ -220,29 +222,34 @@ class Planner:
         label = f"{seen.name}-{seen.since_version}"
         before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
         if before is None:
-            return self._refuse(Code.UNKNOWN_OPERATOR, where, seen.name, f"opset {opset} has no {seen.name}.", "")
+            self._refuse(Code.UNKNOWN_OPERATOR, where, seen.name, f"opset {opset} has no {seen.name}.", "")
+            return None
         if after is None:
             hint = f"Take an opset from {before.since_version} on, if the runtime allows."
             reason = f"opset {self.legality.opset} has no {seen.name}, and no lowering of it is known."
-            return self._refuse(Code.ABSENT_OPERATOR, where, label, reason, hint)
+            self._refuse(Code.ABSENT_OPERATOR, where, label, reason, hint)
+            return None
         row = same_meaning(seen.name, before.since_version, after.since_version)
         if before.since_version != after.since_version:
             hint = f"Take an opset that has {label}, if the runtime allows."
             if row is None:
                 reason = f"{seen.name}-{after.since_version} differs from it, and no conversion between them is known."
-                return self._refuse(Code.UNKNOWN_OPERATOR, where, label, reason, hint)
+                self._refuse(Code.UNKNOWN_OPERATOR, where, label, reason, hint)
+                return None
             if lost := row.lost(seen.attributes, len(seen.inputs), len(node.output)):
                 reason = f"{seen.name}-{after.since_version} has no {', '.join(lost)}."
-                return self._refuse(Code.NO_LOWERING, where, label, reason, hint)
+                self._refuse(Code.NO_LOWERING, where, label, reason, hint)
+                return None
         drop = tuple(name for name in (row.new_attributes if row else ()) if name in seen.attributes)
         kept = {name: value for name, value in seen.attributes.items() if name not in drop}
         renewed = dataclasses.replace(seen, since_version=after.since_version, attributes=kept)
         carry = seen.name == "Loop" and after.since_version == 1 and len(node.input) == 2
         if carry:
             renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))
-        if reason := self.legality.why_not(renewed):
+        if illegal := self.legality.why_not(renewed):
             code = Code.ABSENT_OPERATOR if seen.name in self.legality.decompose else Code.TYPE
-            return self._refuse(code, where, label, f"{reason}, and no lowering of it is known.", "")
+            self._refuse(code, where, label, f"{illegal}, and no lowering of it is known.", "")
+            return None
         if before.since_version == after.since_version:
             self.kept += 1
             return None
@@ -260,7 +267,9 @@ class Planner:
             return None
         open_parameters = [attribute.name for attribute in node.attribute if attribute.ref_attr_name]
         if bound is None and open_parameters:
-            found: Fragment | Failure = Failure(f"{', '.join(open_parameters)} is a parameter of the function", missing=True)
+            found: Fragment | Failure = Failure(
+                f"{', '.join(open_parameters)} is a parameter of the function", missing=True
+            )
         else:
             lifted = self.strict.lift(seen)
             if isinstance(lifted, Reason):
@@ -283,7 +292,9 @@ class Planner:
         written = [leaf.name for leaf in found.nodes]
         after = schema_at("", seen.name, self.legality.opset)
         if not found.lowerings and after is not None and _unchanged(node, seen, after, found, sources):
-            self.steps.append(Step(Action.RESTAMP, where, seen.name, seen.since_version, f"opset {self.legality.opset}"))
+            self.steps.append(
+                Step(Action.RESTAMP, where, seen.name, seen.since_version, f"opset {self.legality.opset}")
+            )
             return None
         self.steps.append(
             Step(
@@ -354,7 +365,11 @@ class Planner:
         made.append((kind, plan))
         if place >= COPIES:
             self._refuse(
-                Code.FUNCTION, f"function {function.name}", "", f"it is called in more than {COPIES} different ways.", "Inline it."
+                Code.FUNCTION,
+                f"function {function.name}",
+                "",
+                f"it is called in more than {COPIES} different ways.",
+                "Inline it.",
             )
             return None
         scope = _function_scope(self.model, function, inputs, bound)
@@ -465,12 +480,18 @@ def _unchanged(
         return False
     (leaf,) = fragment.nodes
     defaults = {name: default for name, (_, default) in after.attributes.items()}
-    places = tuple(sources[ref.index] if isinstance(ref, Input) else -1 for ref in leaf.inputs)
+    places = tuple(sources[ref.operand] if isinstance(ref, Input) else -1 for ref in leaf.inputs)
     given = tuple(index if name else -1 for index, name in enumerate(node.input))
     straight = fragment.outputs == tuple(Output(0, index) for index in range(len(node.output)))
     same = places == given[: len(places)] and all(place == -1 for place in given[len(places) :])
     named = not any(item.ref_attr_name for item in node.attribute)
-    return leaf.name == seen.name and straight and same and named and {**defaults, **leaf.attributes} == {**defaults, **seen.attributes}
+    return (
+        leaf.name == seen.name
+        and straight
+        and same
+        and named
+        and {**defaults, **leaf.attributes} == {**defaults, **seen.attributes}
+    )
 
 
 def _refusal(failure: Failure) -> tuple[Code, str, str]:

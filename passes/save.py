@@ -24,6 +24,7 @@ import onnx
 import onnx.numpy_helper
 from google.protobuf.message import EncodeError, Message
 from onnx import TensorProto
+
 from opshift.passes import external
 from opshift.passes.errors import InvalidModelError, UsageError
 from opshift.passes.external import reason, shown_path

@@ -1,0 +1,1 @@
+"""One module for each operator, named after it in lower case; each has an `OPERATOR`."""

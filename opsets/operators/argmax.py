@@ -28,11 +28,14 @@ class ArgMax:
 def oracle(meaning: ArgMax, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """ArgMax-12: "If select_last_index is True, the index of the last occurrence of the max is selected".
 
-    NaN, of which the text is silent, as onnxruntime 1.31.1 has it: it is no maximum, but in front of all it is.
+    NaN, of which the text is silent, as onnxruntime 1.31.1 has it: it is no maximum, but in front of all it is; and for
+    the first maximum of a vector, the first NaN is.
     """
     x = np.moveaxis(data, meaning.axis, -1)
     if not np.issubdtype(x.dtype, np.integer):
         x = x.astype(np.float64)
+        if x.ndim == 1 and not meaning.select_last_index and np.isnan(x).any():
+            x = np.isnan(x).astype(np.float64)
         leading = np.isnan(x[..., :1])
         x = np.where(leading, -np.inf, x)
         x = np.where(np.isnan(x), -np.inf, x) if not meaning.select_last_index else x
@@ -47,7 +50,7 @@ def oracle(meaning: ArgMax, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 # --- to an element type that primitives take ----------------------------------------------------------------------
 
 # Casts that keep the order and tell apart what was apart: each value of the type has its own in the wider one.
-_WIDER = {
+_WIDER: Mapping[int, int] = {
     TensorProto.FLOAT16: TensorProto.FLOAT,
     TensorProto.BFLOAT16: TensorProto.FLOAT,
     TensorProto.INT8: TensorProto.INT32,
@@ -69,8 +72,12 @@ def _same(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
     return {"axis": meaning.axis, "keepdims": meaning.keepdims, "last": meaning.select_last_index}
 
 
-@lowering(18, given=_narrow, bind=lambda meaning, operands: {**_same(meaning, operands), "to": _WIDER[first(operands).dtype or 0]})
-def widened(data, axis: int, keepdims: int, last: int, to: int):  # type: ignore[no-untyped-def]
+@lowering(
+    18,
+    given=_narrow,
+    bind=lambda meaning, operands: {**_same(meaning, operands), "to": _WIDER[first(operands).dtype or 0]},
+)
+def widened(data, axis: int, keepdims: int, last: int, to: int):
     """Cast to a wider type, which keeps the order."""
     return op.ArgMax(op.Cast(data, to=to), axis=axis, keepdims=keepdims, select_last_index=last)
 
@@ -87,7 +94,7 @@ def _halves(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, given=_wide_integer, bind=_halves)
-def by_halves(data, axis: int, keepdims: int, last: int, lift: float, axes: Sequence[int]):  # type: ignore[no-untyped-def]
+def by_halves(data, axis: int, keepdims: int, last: int, lift: float, axes: Sequence[int]):
     """Compare 64-bit integers by their upper half, then by their lower half, each exact as a double."""
     # Cast-13: "when OOR, discard higher-order bits and reinterpret (with respect to two's complement representation)".
     x = op.Cast(data, to=7)
@@ -110,7 +117,7 @@ def _dropped(meaning: ArgMax, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_dropped, bind=lambda meaning, operands: {**_same(meaning, operands), "axes": (meaning.axis,)})
-def squeezed(data, axis: int, last: int, axes: Sequence[int]):  # type: ignore[no-untyped-def]
+def squeezed(data, axis: int, last: int, axes: Sequence[int]):
     """Keep the axis, then drop it."""
     return op.Squeeze(op.ArgMax(data, axis=axis, keepdims=1, select_last_index=last), axes)
 
@@ -129,7 +136,7 @@ def _around(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, given=rank_unknown, bind=_around)
-def ranked(  # type: ignore[no-untyped-def]
+def ranked(
     data,
     front: Sequence[int],
     behind: Sequence[int],
@@ -162,11 +169,17 @@ def _kept(meaning: ArgMax, operands: Operands) -> Reason | None:
 def _first_kept(meaning: ArgMax, operands: Operands) -> Reason | None:
     if meaning.select_last_index:
         return Reason("TopK gives the first of equal elements")
+    if _vector(meaning, operands) and first(operands).dtype in FLOATS:
+        return Reason("of a vector the first NaN is wanted, which TopK passes over")
     return _kept(meaning, operands)
 
 
+def _vector(meaning: ArgMax, operands: Operands) -> bool:
+    return first(operands).rank == 1 and not meaning.select_last_index
+
+
 @lowering(18, given=_first_kept, bind=_same)
-def topk(data, axis: int):  # type: ignore[no-untyped-def]
+def topk(data, axis: int):
     """Take the first of the top one; TopK-11: "the element with the lower index will appear first"."""
     _, index = op.TopK(data, [1], axis=axis)
     return index
@@ -203,7 +216,7 @@ def _along(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, given=_first_scored, bind=_along, narrows=_unless_integral)
-def first_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int]):  # type: ignore[no-untyped-def]
+def first_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int]):
     """Number the positions from the end, keep the numbers of the maxima, take the largest."""
     hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
     length = op.Shape(data, start=axis, end=end)
@@ -213,7 +226,7 @@ def first_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[
 
 
 @lowering(18, given=_last_scored, bind=_along, narrows=_unless_integral)
-def last_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int]):  # type: ignore[no-untyped-def]
+def last_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int]):
     """Number the positions from one, keep the numbers of the maxima, take the largest."""
     hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
     length = op.Squeeze(op.Shape(data, start=axis, end=end))
@@ -225,16 +238,36 @@ def last_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[i
 def _may_hold_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
     if reason := _kept(meaning, operands):
         return reason
-    floating = first(operands).dtype in (TensorProto.FLOAT, TensorProto.DOUBLE)
-    return None if floating else Reason("the input is neither float nor double")
+    if first(operands).dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        return Reason("the input is neither float nor double")
+    return None
+
+
+def _may_skip_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if _vector(meaning, operands):
+        return Reason("of a vector the first NaN is wanted")
+    return _may_hold_nan(meaning, operands)
+
+
+def _may_seek_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
+    return _may_hold_nan(meaning, operands) if _vector(meaning, operands) else Reason("the input is no vector")
 
 
 def _lead(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
     return {"axis": meaning.axis, "axes": (meaning.axis,), "last": meaning.select_last_index}
 
 
-@lowering(18, given=_may_hold_nan, bind=_lead)
-def nan_skipped(data, axis: int, axes: Sequence[int], last: int):  # type: ignore[no-untyped-def]
+@lowering(18, given=_may_seek_nan, bind=_lead)
+def nan_sought(data, axis: int, axes: Sequence[int]):
+    """Mark what is NaN, or where nothing is, the maxima, and search the marks."""
+    nan = op.Cast(op.IsNaN(data), to=6)
+    none = op.Sub(op.Cast([1], to=6), op.ReduceMax(nan, axes, keepdims=1))
+    hit = op.Cast(op.Equal(data, op.ReduceMax(data, axes, keepdims=1)), to=6)
+    return op.ArgMax(nan + none * hit, axis=axis, keepdims=1)
+
+
+@lowering(18, given=_may_skip_nan, bind=_lead)
+def nan_skipped(data, axis: int, axes: Sequence[int], last: int):
     """Mark the maxima among what is not NaN, search the marks, and let a NaN in front win, as onnxruntime does."""
     nan = op.IsNaN(data)
     hit = op.Equal(data, op.ReduceMax(op.Where(nan, op.CastLike(-1e999, data), data), axes, keepdims=1))
@@ -251,5 +284,7 @@ OPERATOR = Operator(
     operands=("data",),
     oracle=oracle,
     normal=one_axis,
-    lowerings=(widened, by_halves, squeezed, ranked, topk, first_score, last_score, nan_skipped),
+    lowerings=(widened, by_halves, squeezed, ranked, topk, first_score, last_score, nan_sought, nan_skipped),
+    # Whether the input is a vector decides which NaN is wanted.
+    nan_defined=lambda meaning, operands: first(operands).rank is not None or meaning.select_last_index == 1,
 )

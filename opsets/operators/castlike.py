@@ -32,7 +32,7 @@ def _typed(meaning: CastLike, operands: Operands) -> Reason | None:
 
 
 @lowering(13, given=_typed, bind=lambda meaning, operands: {"to": operands[1].dtype if operands[1] else None})
-def cast(data, like, to: int):  # type: ignore[no-untyped-def]
+def cast(data, like, to: int):
     """Cast to the type, which is known."""
     return op.Cast(data, to=to)
 

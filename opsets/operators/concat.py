@@ -19,7 +19,7 @@ class Concat:
 
 
 def oracle(meaning: Concat, *inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Concat-13: "All input tensors must have the same shape, except for the dimension size of the axis to concatenate on"."""
+    """Concat-13: "same shape, except for the dimension size of the axis to concatenate on"."""
     return np.concatenate(inputs, axis=meaning.axis)
 
 

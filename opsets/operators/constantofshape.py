@@ -40,7 +40,7 @@ def _value(meaning: ConstantOfShape, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(13, bind=_value)
-def expanded(shape, value: Sequence[int]):  # type: ignore[no-untyped-def]
+def expanded(shape, value: Sequence[int]):
     """Expand the value."""
     return op.Expand(value, shape)
 

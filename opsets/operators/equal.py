@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from opshift.opsets.operator import Operands
 from opshift.opsets.plain import Plain, plain
 
 # Each value has its own in the type it is cast to; uint64 becomes int64 by its bits.
-_CARRIERS = {
+_CARRIERS: Mapping[int, int] = {
     TensorProto.INT8: TensorProto.INT32,
     TensorProto.INT16: TensorProto.INT32,
     TensorProto.UINT8: TensorProto.INT32,
@@ -34,7 +35,7 @@ def _carried(meaning: Plain, operands: Operands) -> Reason | None:
 
 
 @lowering(13, given=_carried, bind=lambda meaning, operands: {"to": _CARRIERS[first(operands).dtype or 0]})
-def carried(a, b, to: int):  # type: ignore[no-untyped-def]
+def carried(a, b, to: int):
     """Compare in a type that holds all values."""
     return op.Equal(op.Cast(a, to=to), op.Cast(b, to=to))
 
@@ -44,7 +45,7 @@ def _floats(meaning: Plain, operands: Operands) -> Reason | None:
 
 
 @lowering(9, given=_floats)
-def by_order(a, b):  # type: ignore[no-untyped-def]
+def by_order(a, b):
     """Ask whether neither is less, and neither is NaN (a NaN is neither below 1 nor above -1)."""
     same = op.Not(op.Or(op.Less(a, b), op.Greater(a, b)))
     numbers = op.And(op.Or(op.Less(a, 1.0), op.Greater(a, -1.0)), op.Or(op.Less(b, 1.0), op.Greater(b, -1.0)))

@@ -30,7 +30,7 @@ def _ones(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(13, given=_one_element, bind=_ones)
-def tiled(x, shape, ones: Sequence[int]):  # type: ignore[no-untyped-def]
+def tiled(x, shape, ones: Sequence[int]):
     """Repeat the one element."""
     return op.Tile(op.Reshape(x, ones), shape)
 

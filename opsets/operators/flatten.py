@@ -47,7 +47,7 @@ def _bound(meaning: Flatten, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, bind=_bound)
-def reshaped(data, axis: Sequence[int]):  # type: ignore[no-untyped-def]
+def reshaped(data, axis: Sequence[int]):
     """Multiply the dimensions on both sides and reshape."""
     shape = op.Shape(data)
     outer = op.ReduceProd(op.Slice(shape, [0], axis), keepdims=1)

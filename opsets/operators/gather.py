@@ -61,7 +61,7 @@ def _guardable(meaning: Gather, operands: Operands) -> Reason | None:
 
 
 @lowering(10, given=_guardable, bind=_bound)
-def guarded(data, indices, axis: int, start: Sequence[int], end: Sequence[int], like: int):  # type: ignore[no-untyped-def]
+def guarded(data, indices, axis: int, start: Sequence[int], end: Sequence[int], like: int):
     """Add the length of the axis to negative indices."""
     length = op.Cast(op.Squeeze(op.Slice(op.Shape(data), start, end), axes=[0]), to=like)
     below = op.Cast(op.Less(op.Cast(indices, to=11), 0.0), to=like)

@@ -7,7 +7,7 @@ from opshift.opsets.plain import plain
 
 
 @lowering(13)
-def exchanged(a, b):  # type: ignore[no-untyped-def]
+def exchanged(a, b):
     """Ask whether the second is less than the first."""
     return op.Less(b, a)
 

@@ -7,7 +7,7 @@ from opshift.opsets.plain import plain
 
 
 @lowering(13)
-def either(a, b):  # type: ignore[no-untyped-def]
+def either(a, b):
     """Ask for greater, and for equal."""
     return op.Or(op.Greater(a, b), op.Equal(a, b))
 

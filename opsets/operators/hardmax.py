@@ -29,8 +29,10 @@ def _half(rows: Rows, operands: Operands) -> Reason | None:
     return None if narrow else Reason("the input is not float16 or bfloat16")
 
 
-@lowering(18, given=_half, bind=lambda rows, operands: {"axes": rows.axes, "onward": rows.onward, "to": first(operands).dtype})
-def through_float(x, axes: Sequence[int], onward: int, to: int):  # type: ignore[no-untyped-def]
+@lowering(
+    18, given=_half, bind=lambda rows, operands: {"axes": rows.axes, "onward": rows.onward, "to": first(operands).dtype}
+)
+def through_float(x, axes: Sequence[int], onward: int, to: int):
     """Compare float16 and bfloat16 as float, which holds each of their values."""
     return op.Cast(meaning.Itself(op.Cast(x, to=1), axes=axes, onward=onward), to=to)
 
@@ -61,7 +63,7 @@ def _filled(rows: Rows, operands: Operands) -> Reason | None:
 
 # A target that has Hardmax should keep it: two Transposes go before this.
 @lowering(18, given=_filled, bind=_iota, cost=5)
-def argmax_equal(x, axis: int, end: int, along: Sequence[int], to: int):  # type: ignore[no-untyped-def]
+def argmax_equal(x, axis: int, end: int, along: Sequence[int], to: int):
     """Compare the positions of a row with the index of its first maximum."""
     index = op.Cast(op.ArgMax(x, axis=axis, keepdims=1), to=6)
     length = op.Squeeze(op.Shape(x, start=axis, end=end))
@@ -70,7 +72,7 @@ def argmax_equal(x, axis: int, end: int, along: Sequence[int], to: int):  # type
 
 
 @lowering(18, given=_one_axis, bind=_iota, cost=6)
-def topk_equal(x, axis: int, end: int, along: Sequence[int], to: int):  # type: ignore[no-untyped-def]
+def topk_equal(x, axis: int, end: int, along: Sequence[int], to: int):
     """Compare the positions of a row with the index of its top one; of none, where the row is empty."""
     length = op.Shape(x, start=axis, end=end)
     # As a boolean a length is zero or one.
@@ -91,7 +93,7 @@ def _one_more(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, given=_known_rank, bind=_one_more, cost=6)
-def padded_argmax_equal(x, axis: int, end: int, along: Sequence[int], to: int, pads: Sequence[int]):  # type: ignore[no-untyped-def]
+def padded_argmax_equal(x, axis: int, end: int, along: Sequence[int], to: int, pads: Sequence[int]):
     """Put -inf behind each row, so that none is empty, before searching its first maximum."""
     index = op.Cast(op.ArgMax(op.Pad(x, pads, op.CastLike(-1e999, x)), axis=axis, keepdims=1), to=6)
     length = op.Squeeze(op.Shape(x, start=axis, end=end))
@@ -108,5 +110,5 @@ OPERATOR = Operator(
     normal=normal,
     lowerings=(*LOWERINGS, through_float, argmax_equal, topk_equal, padded_argmax_equal),
     # Which element onnxruntime 1.31.1 picks in a row with a NaN depends on its place in the vector registers.
-    nan_defined=False,
+    nan_defined=lambda rows, operands: False,
 )

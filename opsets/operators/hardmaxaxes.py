@@ -22,7 +22,10 @@ SCHEMA = onnx.defs.OpSchema(
     type_constraints=[("T", [f"tensor({name})" for name in ("float16", "float", "double", "bfloat16")], "Floats.")],
     attributes=[
         onnx.defs.OpSchema.Attribute(
-            "axes", onnx.defs.OpSchema.AttrType.INTS, "The axes of a row; negative ones count from the back.", required=True
+            "axes",
+            onnx.defs.OpSchema.AttrType.INTS,
+            "The axes of a row; negative ones count from the back.",
+            required=True,
         )
     ],
 )

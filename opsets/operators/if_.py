@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from opshift.opsets.facts import Facts
 from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Operands, Operator, Outputs, Version
+from opshift.opsets.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)
 class If:
     """What is known of the outputs of both branches."""
 
-    then_branch: Outputs = Outputs()
-    else_branch: Outputs = Outputs()
+    then_branch: tuple[Facts, ...] = ()
+    else_branch: tuple[Facts, ...] = ()
 
 
 def oracle(meaning: If, condition: Any) -> Any:

@@ -34,7 +34,7 @@ def ordered(meaning: Plain, operands: Operands) -> Reason | None:
 
 
 @lowering(9, given=ordered, bind=lambda meaning, operands: {"to": ORDERED[first(operands).dtype or 0]})
-def widened(a, b, to: int):  # type: ignore[no-untyped-def]
+def widened(a, b, to: int):
     """Compare in a wider type."""
     return op.Less(op.Cast(a, to=to), op.Cast(b, to=to))
 
@@ -44,7 +44,7 @@ def _wide(meaning: Plain, operands: Operands) -> Reason | None:
 
 
 @lowering(13, given=_wide)
-def by_halves(a, b):  # type: ignore[no-untyped-def]
+def by_halves(a, b):
     """Compare int64 by the upper halves, then by the lower ones, each exact as a double."""
     upper_a = op.Div(a, 4294967296)
     upper_b = op.Div(b, 4294967296)

@@ -18,5 +18,11 @@ def oracle(rows: Rows, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 OPERATOR = Operator(
-    name="LogSoftmax", meaning=Rows, versions=VERSIONS, operands=("input",), oracle=oracle, normal=normal, lowerings=LOWERINGS
+    name="LogSoftmax",
+    meaning=Rows,
+    versions=VERSIONS,
+    operands=("input",),
+    oracle=oracle,
+    normal=normal,
+    lowerings=LOWERINGS,
 )

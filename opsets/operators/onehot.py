@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,10 +60,16 @@ def _write_9(what: OneHot, operands: Operands) -> Mapping[str, Any] | Reason:
     if what.negative != "absent":
         return Reason("no negative index is defined")
     # OneHot-9 speaks of one negative axis only: "axis=-1 means ... the innermost/last dimension".
-    return {"axis": what.axis} if what.axis >= -1 else Reason("no axis below -1 is defined, and the rank is unknown", missing=True)
+    return (
+        {"axis": what.axis}
+        if what.axis >= -1
+        else Reason("no axis below -1 is defined, and the rank is unknown", missing=True)
+    )
 
 
-def oracle(what: OneHot, indices: np.ndarray[Any, Any], depth: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def oracle(
+    what: OneHot, indices: np.ndarray[Any, Any], depth: np.ndarray[Any, Any], values: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
     """OneHot-11: "Any entries ... outside the range [-depth, depth-1] will result in ... all 'off_value' values"."""
     if np.size(depth) != 1 or np.shape(values) != (2,) or (count := int(np.reshape(depth, ()))) < 1:
         # onnxruntime 1.31.1 takes no depth of zero, of which the text does not speak.
@@ -113,7 +118,7 @@ def _may_wrap(what: OneHot, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_may_wrap, bind=_fields)
-def wrapped(indices, depth, values, axis: int, fraction: str, like: int):  # type: ignore[no-untyped-def]
+def wrapped(indices, depth, values, axis: int, fraction: str, like: int):
     """Add depth to negative indices."""
     # As a double an index has its sign, and Less takes doubles at any opset.
     below = op.Cast(op.Less(op.Cast(indices, to=11), 0.0), to=like)
@@ -126,11 +131,13 @@ def _may_be_below(what: OneHot, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_may_be_below, bind=_fields)
-def raised(indices, depth, values, axis: int, fraction: str, like: int):  # type: ignore[no-untyped-def]
+def raised(indices, depth, values, axis: int, fraction: str, like: int):
     """Replace negative indices, which point nowhere, by depth, which does so at every version."""
     below = op.Less(op.Cast(indices, to=11), 0.0)
     whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
-    return meaning.OneHot(op.Where(below, whole, indices), depth, values, axis=axis, negative="absent", fraction=fraction)
+    return meaning.OneHot(
+        op.Where(below, whole, indices), depth, values, axis=axis, negative="absent", fraction=fraction
+    )
 
 
 def _not_int64(what: OneHot, operands: Operands) -> Reason | None:
@@ -151,7 +158,7 @@ def _as_int64(what: OneHot, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, given=_not_int64, bind=_as_int64)
-def as_int64(indices, depth, values, axis: int, negative: str):  # type: ignore[no-untyped-def]
+def as_int64(indices, depth, values, axis: int, negative: str):
     """Cast indices and depth to int64, as the text does: "the values will be casted to int64 before use"."""
     return meaning.OneHot(
         op.Cast(indices, to=7), op.Cast(depth, to=7), values, axis=axis, negative=negative, fraction="truncate"
@@ -165,7 +172,7 @@ def _half(what: OneHot, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_half, bind=_fields)
-def as_float(indices, depth, values, axis: int, negative: str, fraction: str):  # type: ignore[no-untyped-def]
+def as_float(indices, depth, values, axis: int, negative: str, fraction: str):
     """Cast float16 indices to float, which holds each of their values."""
     return meaning.OneHot(op.Cast(indices, to=1), depth, values, axis=axis, negative=negative, fraction=fraction)
 
@@ -176,7 +183,7 @@ def _half_values(what: OneHot, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_half_values, bind=_fields)
-def values_as_float(indices, depth, values, axis: int, negative: str, fraction: str):  # type: ignore[no-untyped-def]
+def values_as_float(indices, depth, values, axis: int, negative: str, fraction: str):
     """Choose between off and on as float, which holds each bfloat16."""
     wide = op.Cast(values, to=1)
     return op.Cast(meaning.OneHot(indices, depth, wide, axis=axis, negative=negative, fraction=fraction), to=16)
@@ -203,13 +210,22 @@ def _zero_and_one(what: OneHot, operands: Operands) -> Reason | None:
     values = _constants(operands)
     facts = operands[2] or Facts()
     castable = FLOATS | SIGNED | UNSIGNED
-    if values is None or facts.dtype not in castable or values.tolist() != [0, 1] or np.signbit(values.astype(np.float64)).any():
+    if (
+        values is None
+        or facts.dtype not in castable
+        or values.tolist() != [0, 1]
+        or np.signbit(values.astype(np.float64)).any()
+    ):
         return Reason("off and on are not the constants 0 and 1")
     return None
 
 
-@lowering(18, given=_zero_and_one, bind=lambda what, operands: {**_fields(what, operands), "to": (operands[2] or Facts()).dtype})
-def cast_mask(indices, depth, values, axis: int, negative: str, fraction: str, to: int):  # type: ignore[no-untyped-def]
+@lowering(
+    18,
+    given=_zero_and_one,
+    bind=lambda what, operands: {**_fields(what, operands), "to": (operands[2] or Facts()).dtype},
+)
+def cast_mask(indices, depth, values, axis: int, negative: str, fraction: str, to: int):
     """Cast a mask, where off and on are 0 and 1."""
     mask = op.Cast([0, 1], to=9)
     return op.Cast(meaning.OneHot(indices, depth, mask, axis=axis, negative=negative, fraction=fraction), to=to)
@@ -230,7 +246,7 @@ def _no_negative_zero(what: OneHot, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_no_negative_zero, bind=_fields)
-def where_mask(indices, depth, values, axis: int, negative: str, fraction: str):  # type: ignore[no-untyped-def]
+def where_mask(indices, depth, values, axis: int, negative: str, fraction: str):
     """Choose between off and on by a mask."""
     mask = op.Cast([0, 1], to=9)
     hit = meaning.OneHot(indices, depth, mask, axis=axis, negative=negative, fraction=fraction)
@@ -239,7 +255,7 @@ def where_mask(indices, depth, values, axis: int, negative: str, fraction: str):
 
 # Written at 10 for its Gather, whose indices need no guard here: none is negative.
 @lowering(10, given=_two_values, bind=_fields, cost=5)
-def gather_mask(indices, depth, values, axis: int, negative: str, fraction: str):  # type: ignore[no-untyped-def]
+def gather_mask(indices, depth, values, axis: int, negative: str, fraction: str):
     """Look off and on up by a mask, which any element type can."""
     mask = op.Cast([0, 1], to=9)
     hit = meaning.OneHot(indices, depth, mask, axis=axis, negative=negative, fraction=fraction)
@@ -279,14 +295,14 @@ def _beside(what: OneHot, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, given=_whole_mask, bind=_beside)
-def equal_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int]):  # type: ignore[no-untyped-def]
+def equal_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int]):
     """Compare each index with the positions 0 to depth-1."""
     positions = op.Reshape(op.Range(0, op.Squeeze(op.Cast(depth, to=7)), 1), along)
     return op.Equal(op.Unsqueeze(indices, axes), positions)
 
 
 @lowering(18, given=_fraction_mask, bind=_beside)
-def equal_iota_float(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int):  # type: ignore[no-untyped-def]
+def equal_iota_float(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int):
     """Compare each index, as the float it is, with the positions 0 to depth-1."""
     positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(op.Cast(depth, to=7)), 1), to=like), along)
     return op.Equal(op.Unsqueeze(indices, axes), positions)
@@ -301,10 +317,23 @@ def _from_front(what: OneHot, operands: Operands) -> Reason | None:
 @lowering(
     18,
     given=_from_front,
-    bind=lambda what, operands: {**_fields(what, operands), "front": (what.axis,), "fronts": (what.axis,), "end": (END,)},
+    bind=lambda what, operands: {
+        **_fields(what, operands),
+        "front": (what.axis,),
+        "fronts": (what.axis,),
+        "end": (END,),
+    },
 )
-def ranked(  # type: ignore[no-untyped-def]
-    indices, depth, values, axis: int, negative: str, fraction: str, front: Sequence[int], fronts: Sequence[int], end: Sequence[int]
+def ranked(
+    indices,
+    depth,
+    values,
+    axis: int,
+    negative: str,
+    fraction: str,
+    front: Sequence[int],
+    fronts: Sequence[int],
+    end: Sequence[int],
 ):
     """Give indices of unknown rank a known one, by merging the axes behind the new one."""
     shape = op.Shape(indices)
@@ -320,15 +349,20 @@ def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, 
     """Indices around -depth, 0 and depth; a small depth; off and on that differ."""
     changed = dict(feeds)
     depth = int(rng.integers(1, 6))
-    if isinstance(changed.get("depth"), np.ndarray):
-        changed["depth"] = np.full_like(changed["depth"], depth)
-    if isinstance(changed.get("indices"), np.ndarray):
-        indices = changed["indices"]
+    if "depth" in changed:
+        if changed["depth"].flags.writeable:
+            changed["depth"] = np.full_like(changed["depth"], depth)
+        else:
+            depth = int(changed["depth"].reshape(-1)[0])
+    indices = changed.get("indices")
+    if indices is not None and indices.flags.writeable:
         low = 0 if indices.dtype.kind == "u" else -depth - 2
         changed["indices"] = rng.integers(low, depth + 3, indices.shape).astype(indices.dtype)
-    if isinstance(changed.get("values"), np.ndarray) and changed["values"].shape == (2,):
-        values = changed["values"]
-        changed["values"] = np.array(["off", "on"], dtype=object) if values.dtype == object else np.array([0, 1]).astype(values.dtype)
+    values = changed.get("values")
+    if values is not None and values.flags.writeable and values.shape == (2,):
+        changed["values"] = (
+            np.array(["off", "on"], dtype=object) if values.dtype == object else np.array([0, 1]).astype(values.dtype)
+        )
         if values.dtype.kind == "f" and rng.random() < 0.5:
             changed["values"] = np.array([-np.inf, -0.0], dtype=values.dtype)
     return changed
@@ -360,4 +394,3 @@ OPERATOR = Operator(
         ranked,
     ),
 )
-

@@ -1,4 +1,4 @@
-"""Pad: grow a tensor at its borders; pads and value are attributes below 11. Only what has meant the same is converted."""
+"""Pad: grow a tensor at its borders; pads and value are attributes below 11."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def oracle(
     value: np.ndarray[Any, Any] | None = None,
     axes: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
-    """Pad-18: "pads should be a 1D tensor of shape [2 * num_axes] ... [x1_begin, x2_begin, ..., x1_end, x2_end,...]"."""
+    """Pad-18: "pads should be a 1D tensor of shape [2 * num_axes]", all begins, then all ends."""
     places = range(data.ndim) if axes is None else [int(axis) % data.ndim for axis in axes]
     width = [(0, 0)] * data.ndim
     for index, axis in enumerate(places):

@@ -17,7 +17,9 @@ BLOCK = 4096
 """How many numbers the block of `folded` holds; it reaches the square of that."""
 
 
-def oracle(meaning: Plain, start: np.ndarray[Any, Any], limit: np.ndarray[Any, Any], delta: np.ndarray[Any, Any]) -> Any:
+def oracle(
+    meaning: Plain, start: np.ndarray[Any, Any], limit: np.ndarray[Any, Any], delta: np.ndarray[Any, Any]
+) -> Any:
     """Range-11: "number_of_elements = max( ceil( (limit - start) / delta ) , 0 )"."""
     return np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
 
@@ -60,7 +62,7 @@ def _rounding(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(13, given=_steps, bind=_rounding)
-def counted(start, limit, delta, up: int, like: int):  # type: ignore[no-untyped-def]
+def counted(start, limit, delta, up: int, like: int):
     """Count from 0 by 1, then scale and shift."""
     step = op.Cast(delta, to=7)
     origin = op.Cast(start, to=7)
@@ -70,13 +72,13 @@ def counted(start, limit, delta, up: int, like: int):  # type: ignore[no-untyped
 
 
 @lowering(13, given=_count)
-def nonzero(start, limit, delta):  # type: ignore[no-untyped-def]
+def nonzero(start, limit, delta):
     """Take the positions of as many ones."""
     return op.Reshape(op.NonZero(op.Expand([1], op.Reshape(limit, [1]))), [-1])
 
 
 @lowering(13, given=_count, bind=lambda meaning, operands: {"row": Tensor(np.arange(BLOCK, dtype=np.int64))})
-def folded(start, limit, delta, row: Sequence[int]):  # type: ignore[no-untyped-def]
+def folded(start, limit, delta, row: Sequence[int]):
     """Sum a column of multiples of 4096 and a row of 0 to 4095; both, and the sum, are cut to length by Reshape.
 
     To cut a vector to n, fill it up to a multiple of n, reshape to rows of n and take the first. Good to 2^24 numbers.

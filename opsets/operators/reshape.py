@@ -52,7 +52,9 @@ def normal(meaning: Reshape, operands: Operands) -> tuple[Reshape, Operands]:
         return Reshape(), (operands[0], constant(np.array(shape, dtype=np.int64)))
     dims = first(operands).shape or ()
     same = [index < len(dims) and dims[index] == dim for index, dim in enumerate(wanted)]
-    if all((isinstance(dim, int) and dim != 0) or (dim is not None and same[index]) for index, dim in enumerate(wanted)):
+    if all(
+        (isinstance(dim, int) and dim != 0) or (dim is not None and same[index]) for index, dim in enumerate(wanted)
+    ):
         return dataclasses.replace(meaning, allowzero=0), operands
     return meaning, operands
 
@@ -82,7 +84,7 @@ def _like(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(13, given=_zero_may_come, bind=_like, cost=10)
-def padded(data, shape, like: int):  # type: ignore[no-untyped-def]
+def padded(data, shape, like: int):
     """Fill an empty tensor up so that no dimension is zero, reshape, and cut the zeros again by Tile."""
     empty = op.Cast(op.Equal(shape, 0), to=7)
     positive = shape + empty

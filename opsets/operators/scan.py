@@ -1,19 +1,20 @@
-"""Scan: a graph over slices of tensors. Scan-9 defines no negative axes; Scan-8, with its batches, is another operator."""
+"""Scan: a graph over slices of tensors. Scan-9 has no negative axes; Scan-8, with batches, is another operator."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from opshift.opsets.facts import Facts
 from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Operands, Operator, Outputs, Version
+from opshift.opsets.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)
 class Scan:
     """The graph's outputs, how many inputs are scanned, along which axes and in which direction."""
 
-    body: Outputs = Outputs()
+    body: tuple[Facts, ...] = ()
     num_scan_inputs: int = 0
     scan_input_axes: tuple[int, ...] | None = None
     scan_input_directions: tuple[int, ...] | None = None

@@ -35,7 +35,7 @@ def _ends(meaning: Shape, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(13, given=_part, bind=_ends)
-def sliced(data, starts: Sequence[int], ends: Sequence[int]):  # type: ignore[no-untyped-def]
+def sliced(data, starts: Sequence[int], ends: Sequence[int]):
     """Take the whole shape, then a slice of it."""
     return op.Slice(op.Shape(data), starts, ends)
 

@@ -1,4 +1,4 @@
-"""Slice: a part of a tensor; starts, ends and axes are attributes below 10, steps come with 10, negative axes with 11."""
+"""Slice: a part of a tensor. Starts, ends, axes are attributes below 10; steps came with 10, negative axes with 11."""
 
 from __future__ import annotations
 

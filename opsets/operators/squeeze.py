@@ -13,7 +13,9 @@ from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.plain import Plain
 
 
-def oracle(meaning: Plain, data: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+def oracle(
+    meaning: Plain, data: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None
+) -> np.ndarray[Any, Any]:
     """Squeeze-13: "If axes is not provided, all the single dimensions will be removed from the shape"."""
     return data.squeeze() if axes is None else data.squeeze(axis=tuple(int(axis) for axis in axes))
 
@@ -31,7 +33,7 @@ def _around(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, given=_one_from_back, bind=_around)
-def reshaped(data, axes, before: Sequence[int], after: Sequence[int]):  # type: ignore[no-untyped-def]
+def reshaped(data, axes, before: Sequence[int], after: Sequence[int]):
     """Reshape to the dimensions before and after the axis."""
     shape = op.Shape(data)
     kept = op.Concat(op.Slice(shape, [0], before), op.Slice(shape, after, [2147483647]), axis=0)

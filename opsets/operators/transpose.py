@@ -18,7 +18,7 @@ class Transpose:
 
 
 def oracle(meaning: Transpose, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Transpose-13: "when perm=(1, 0, 2), given an input tensor of shape (1, 2, 3), the output shape will be (2, 1, 3)"."""
+    """Transpose-13: "when perm=(1, 0, 2), given an input tensor of shape (1, 2, 3)", the output has (2, 1, 3)."""
     return data.transpose(meaning.perm)
 
 

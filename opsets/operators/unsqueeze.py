@@ -31,7 +31,7 @@ def _at(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, given=_one_from_back, bind=_at)
-def reshaped(data, axes, at: Sequence[int]):  # type: ignore[no-untyped-def]
+def reshaped(data, axes, at: Sequence[int]):
     """Reshape to the dimensions before the axis, 1, and those after it."""
     shape = op.Shape(data)
     grown = op.Concat(op.Slice(shape, [0], at), [1], op.Slice(shape, at, [2147483647]), axis=0)

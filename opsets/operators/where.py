@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ def _booleans(what: Plain, operands: Operands) -> Reason | None:
 
 
 @lowering(9, given=_booleans)
-def by_logic(condition, x, y):  # type: ignore[no-untyped-def]
+def by_logic(condition, x, y):
     """Choose between booleans by And and Or."""
     return op.Or(op.And(condition, x), op.And(op.Not(condition), y))
 
@@ -34,7 +35,7 @@ def _exact_product(what: Plain, operands: Operands) -> Reason | None:
 
 
 @lowering(13, given=_exact_product, bind=lambda what, operands: {"to": _type(operands)})
-def by_product(condition, x, y, to: int):  # type: ignore[no-untyped-def]
+def by_product(condition, x, y, to: int):
     """Choose between integers by products with 0 and 1."""
     chosen = op.Cast(condition, to=to)
     other = op.Cast(op.Not(condition), to=to)
@@ -42,7 +43,7 @@ def by_product(condition, x, y, to: int):  # type: ignore[no-untyped-def]
 
 
 # Types that onnxruntime 1.31.1 has no Where for, and one that holds the same values (uint64 by its bits).
-_CARRIERS = {
+_CARRIERS: Mapping[int, int] = {
     TensorProto.INT8: TensorProto.INT32,
     TensorProto.INT16: TensorProto.INT32,
     TensorProto.UINT8: TensorProto.INT32,
@@ -60,7 +61,7 @@ def _carried(what: Plain, operands: Operands) -> Reason | None:
 @lowering(
     13, given=_carried, bind=lambda what, operands: {"carrier": _CARRIERS[_type(operands) or 0], "to": _type(operands)}
 )
-def carried(condition, x, y, carrier: int, to: int):  # type: ignore[no-untyped-def]
+def carried(condition, x, y, carrier: int, to: int):
     """Choose in another type that holds the same values."""
     return op.Cast(op.Where(condition, op.Cast(x, to=carrier), op.Cast(y, to=carrier)), to=to)
 
@@ -73,7 +74,7 @@ def _known(what: Plain, operands: Operands) -> Reason | None:
 
 # Written at 10 for its Gather, whose indices need no guard here: none is negative.
 @lowering(10, given=_known, cost=10)
-def by_gather(condition, x, y):  # type: ignore[no-untyped-def]
+def by_gather(condition, x, y):
     """Number all elements of both and look the chosen ones up; any element type, at any opset."""
     first = op.Size(x)
     second = op.Size(y)

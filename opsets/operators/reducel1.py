@@ -1,0 +1,17 @@
+"""ReduceL1: the sum of absolute values over some axes."""
+
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.reduction import reduction
+
+Array = np.ndarray[Any, Any]
+
+
+def _l1(data: Array, **options: Any) -> Array:
+    result: Array = np.sum(np.abs(data), **options)
+    return result
+
+
+OPERATOR = reduction("ReduceL1", (1, 11, 13, 18), _l1)

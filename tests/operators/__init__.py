@@ -1,0 +1,1 @@
+"""A table of cases for each operator that has a file, and what every table must show."""

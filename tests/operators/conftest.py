@@ -1,0 +1,19 @@
+"""Makes one test of each case, lowering and refusal of a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from operators.harness import Table
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    table = metafunc.cls
+    if table is None or not issubclass(table, Table):
+        return
+    if "case" in metafunc.fixturenames:
+        metafunc.parametrize("case", table.cases, ids=str)
+    if "lowering" in metafunc.fixturenames:
+        metafunc.parametrize("lowering", table.operator.lowerings, ids=lambda lowering: lowering.name)
+    if "refused" in metafunc.fixturenames:
+        metafunc.parametrize("refused", table.refusals, ids=str)

@@ -1,0 +1,408 @@
+"""What a table of cases shows of an operator: oracle, onnxruntime's kernel, every lowering and conversion agree.
+
+A case is a meaning and an array for each operand. It is tried with all that may be known of operands: static shapes,
+symbolic ones, no rank, nothing at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import itertools
+import pkgutil
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime
+import opshift
+from onnx import TensorProto, helper
+from onnx.parser import parse_model
+from opshift.opsets.facts import Facts, constant, tensor_of, type_name, type_of_facts
+from opshift.opsets.lowering import Lowering, Reason
+from opshift.opsets.operator import SPELLING, Lifted, Native, Node, Operator, lift, write_native
+from opshift.opsets.schema import OLDEST, schema_at
+from opshift.opsets.target import Legality
+from opshift.passes.derive import Deriver, Fragment, operand_sources
+from opshift.passes.errors import UnsupportedError
+from opshift.passes.infer import make_node
+from opshift.passes.lower import alone
+from opshift.passes.outcome import Code
+from opshift.passes.plan import Replace
+from running import RUNS_TO, run, same
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+KINDS = ("static", "symbolic", "unranked", "bare")
+TARGETS = (7, 8, 9, 10, 11, 12, 13, 14, 18, RUNS_TO)
+CONVERSIONS = (7, 9, 11, 13, RUNS_TO)
+
+BF16, F16, F32, F64 = ml_dtypes.bfloat16, np.float16, np.float32, np.float64
+INF, NAN = np.inf, np.nan
+NOT_IMPLEMENTED = onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A meaning, and an array for each operand (None: it is left out).
+
+    `known` are the operands that are constants. `least` is the lowest opset that the node can be taken to; below, it is
+    refused. `departs` says how onnxruntime's own kernel computes something else than the oracle.
+    """
+
+    name: str
+    arrays: Sequence[Array | None]
+    meaning: Any = None
+    known: tuple[int, ...] = ()
+    least: int = OLDEST
+    departs: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A model, given as text, that cannot be converted as requested: the code, and words in the reason."""
+
+    model: str
+    code: Code
+    words: str
+    request: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.code}-{'-'.join(map(str, self.request.values()))}-{self.words}"
+
+
+# --- a case as facts, meaning and models ------------------------------------------------------------------------------
+
+
+def facts_of(array: Array | None, index: int, kind: str, *, known: bool) -> Facts | None:
+    """Return what is known of an operand."""
+    if array is None:
+        return None
+    full = constant(array)
+    if known:
+        return full
+    symbols = tuple(f"d{index}_{axis}" for axis in range(array.ndim))
+    return {
+        "static": Facts(full.dtype, full.shape),
+        "symbolic": Facts(full.dtype, symbols),
+        "unranked": Facts(full.dtype, None),
+        "bare": Facts(),
+    }[kind]
+
+
+def operands(case: Case, kind: str) -> tuple[Facts | None, ...]:
+    """Return what is known of all operands."""
+    return tuple(
+        facts_of(array, index, kind, known=index in case.known) for index, array in enumerate(case.arrays)
+    )
+
+
+def meaning_of(operator: Operator, case: Case) -> Any:
+    """Return the case's meaning; where it gives none, the operator's with all fields at their defaults."""
+    return operator.meaning() if case.meaning is None else case.meaning
+
+
+def lifted(operator: Operator, case: Case, kind: str = "static") -> Lifted:
+    """Return the case in normal form."""
+    given = operands(case, kind)
+    meaning = meaning_of(operator, case)
+    fields = {item.name: getattr(meaning, item.name) for item in dataclasses.fields(meaning)}
+    used = (True,) * len(outputs_of(operator, case))
+    found = lift(operator, Node(SPELLING, operator.name, 1, fields, given, used), "runtime")
+    assert not isinstance(found, Reason), found
+    return found
+
+
+def outputs_of(operator: Operator, case: Case) -> tuple[Array, ...]:
+    """Return what the oracle computes."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        computed = operator.oracle(meaning_of(operator, case), *case.arrays)
+    return tuple(map(np.asarray, computed)) if isinstance(computed, tuple) else (np.asarray(computed),)
+
+
+def names_of(operator: Operator, case: Case) -> list[str]:
+    """Return the names of the operands, as `alone` gives them to inputs."""
+    return [
+        operator.operands[index] if index < len(operator.operands) else f"x{index}"
+        for index in range(len(case.arrays))
+    ]
+
+
+def feeds_of(operator: Operator, case: Case) -> dict[str, Array]:
+    """Return the arrays of the operands that are inputs of a model."""
+    return {
+        name: array
+        for index, (name, array) in enumerate(zip(names_of(operator, case), case.arrays, strict=True))
+        if array is not None and index not in case.known
+    }
+
+
+def native_model(operator: Operator, case: Case, opset: int, kind: str = "static") -> onnx.ModelProto | Reason:
+    """Return a model of the node itself as an opset has it, or why that opset cannot say it."""
+    whole = lifted(operator, case, kind)
+    native = write_native(whole, opset)
+    if isinstance(native, Reason):
+        return native
+    node = native_node(whole, native)
+    if reason := Legality(opset).why_not(node):
+        return reason
+    names = names_of(operator, case)
+    model = helper.make_model(
+        helper.make_graph([], "case", [], []),
+        opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=max(8, helper.find_min_ir_version_for([helper.make_opsetid("", opset)])),
+    )
+    inputs = ["" if index is None else names[index] for index in native.inputs]
+    for index, name in zip(native.inputs, inputs, strict=True):
+        facts = None if index is None else whole.operands[index]
+        if facts is None:
+            continue
+        if facts.known is not None:
+            model.graph.initializer.append(tensor_of(facts.known, facts.dtype or 0, name))
+        else:
+            model.graph.input.add(name=name).type.CopyFrom(type_of_facts(facts))
+    expected = outputs_of(operator, case)
+    for index, array in enumerate(expected):
+        facts = facts_of(array, 90 + index, kind, known=False)
+        assert facts is not None
+        model.graph.output.add(name=f"y{index}").type.CopyFrom(type_of_facts(facts))
+    outputs = [f"y{index}" for index in range(len(expected))]
+    model.graph.node.append(make_node(operator.name, "", inputs, outputs, native.attributes))
+    model.graph.node[0].name = "node"
+    return model
+
+
+def native_node(whole: Lifted, native: Native) -> Node:
+    """Return the node that a native form is."""
+    inputs = tuple(None if index is None else whole.operands[index] for index in native.inputs)
+    return Node("", whole.operator.name, native.since_version, native.attributes, inputs, whole.used)
+
+
+def first_opsets(operator: Operator) -> dict[int, int]:
+    """Return, by since_version, the first opset from 7 on that has it and that onnxruntime loads."""
+    found: dict[int, int] = {}
+    for opset in range(OLDEST, RUNS_TO + 1):
+        schema = schema_at(operator.domain, operator.name, opset)
+        if schema is not None:
+            found.setdefault(schema.since_version, opset)
+    return found
+
+
+def ran(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> tuple[list[Array], list[Array]]:
+    """Return the outputs with optimisations off and on."""
+    return run(model, [feeds])[0], run(model, [feeds], optimised=True)[0]
+
+
+def differs(expected: Sequence[Array], actual: Sequence[Sequence[Array]], tolerance: float) -> str:
+    """Describe the first output that is not as expected; nothing if all are."""
+    for optimised, outputs in zip(("off", "on"), actual, strict=True):
+        for wanted, got in zip(expected, outputs, strict=True):
+            if not same(wanted, got, tolerance):
+                shown = f"{wanted.dtype}{wanted.shape} {wanted.tolist()} expected, {got.dtype}{got.shape} {got.tolist()}"
+                return f"optimisations {optimised}: {shown}"
+    return ""
+
+
+# --- lowerings --------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def deriver(operator: str, lowering: str, opset: int, *, decompose: bool) -> Deriver:
+    """Return a deriver for a target; one for each lowering, since it remembers what the top node becomes."""
+    gone = frozenset({operator}) if decompose else frozenset[str]()
+    return Deriver(Legality(opset, gone, runnable=True), allow=frozenset({"nan"}))
+
+
+def only(operator: Operator, lowering: Lowering) -> Operator:
+    """Return the operator as if it had this one lowering, and no version."""
+    return dataclasses.replace(operator, versions=(), lowerings=(lowering,))
+
+
+def derivations(operator: Operator, lowering: Lowering, case: Case) -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Yield a model for each different way in which this lowering, at the top, says the case; with a label."""
+    seen: set[str] = set()
+    for kind, opset, decompose in itertools.product(KINDS, TARGETS, (False, True)):
+        whole = lifted(only(operator, lowering), case, kind)
+        fragment = deriver(operator.name, lowering.name, opset, decompose=decompose).derive(whole)
+        if not isinstance(fragment, Fragment):
+            continue
+        assert fragment.lowerings[0] == lowering.name
+        versions = [schema_at("", leaf.name, opset) for leaf in fragment.nodes]
+        key = f"{kind} {fragment} {[version and version.since_version for version in versions]}"
+        if key in seen:
+            continue
+        seen.add(key)
+        label = f"{case} {kind} at {opset}{' decomposed' * decompose}: {[leaf.name for leaf in fragment.nodes]}"
+        yield label, fragment_model(case, whole, fragment, opset, kind)
+
+
+def fragment_model(case: Case, whole: Lifted, fragment: Fragment, opset: int, kind: str) -> onnx.ModelProto:
+    """Return a fragment as a model of its own."""
+    typed = operands(case, "unranked" if kind == "bare" else kind)
+    seen = Node(SPELLING, whole.operator.name, 1, {}, typed, whole.used)
+    change = Replace(fragment, operand_sources(whole), seen, whole, "node")
+    _, model = alone(change, opset, opset)
+    imports = [item for item in model.opset_import if item.domain != SPELLING]
+    del model.opset_import[:]
+    model.opset_import.extend(imports)
+    return model
+
+
+# --- the tests of a table ---------------------------------------------------------------------------------------------
+
+
+class Table:
+    """The cases of one operator. Subclasses are collected; what they inherit is tested of each."""
+
+    operator: ClassVar[Operator]
+    cases: ClassVar[tuple[Case, ...]]
+    refusals: ClassVar[tuple[Refused, ...]] = ()
+    unrun: ClassVar[Mapping[int, str]] = {}
+    """Versions that onnxruntime runs none of the cases at, and why."""
+    tolerance: ClassVar[float] = 0.0
+
+    def test_oracle_agrees_with_onnxruntime(self, case: Case) -> None:
+        found = [
+            differs(outputs_of(self.operator, case), outputs, self.tolerance)
+            for outputs in self.native_runs(case).values()
+        ]
+        assert bool(case.departs) == any(found), found
+
+    def native_runs(self, case: Case) -> dict[int, tuple[list[Array], list[Array]]]:
+        """Return, by version, what onnxruntime's own kernels compute; without the versions that have none."""
+        outputs = {}
+        for since, opset in first_opsets(self.operator).items():
+            model = native_model(self.operator, case, opset)
+            if isinstance(model, Reason):
+                continue
+            try:
+                outputs[since] = ran(model, feeds_of(self.operator, case))
+            except NOT_IMPLEMENTED:
+                continue
+        return outputs
+
+    def test_onnxruntime_runs_each_version(self) -> None:
+        run_by_some = {since for case in self.cases for since in self.native_runs(case)}
+        assert run_by_some | set(self.unrun) == set(first_opsets(self.operator))
+        assert not run_by_some & set(self.unrun)
+
+    def test_lifting_undoes_writing(self, case: Case) -> None:
+        for kind, opset in itertools.product(KINDS, range(OLDEST, onnx.defs.onnx_opset_version() + 1)):
+            whole = lifted(self.operator, case, kind)
+            native = write_native(whole, opset)
+            if isinstance(native, Reason):
+                continue
+            back = lift(self.operator, native_node(whole, native), "runtime")
+            assert not isinstance(back, Reason)
+            assert self.lifts_to(back, whole), (opset, kind)
+
+    def lifts_to(self, back: Lifted, whole: Lifted) -> bool:
+        """Whether what was lifted is what was written; a table may know more."""
+        return back.meaning == whole.meaning and back.operands == whole.operands
+
+    def test_lowering_agrees_with_the_oracle(self, lowering: Lowering) -> None:
+        tried = 0
+        wrong = []
+        for case in self.cases:
+            expected = outputs_of(self.operator, case)
+            for label, model in derivations(self.operator, lowering, case):
+                tried += 1
+                try:
+                    found = differs(expected, ran(model, feeds_of(self.operator, case)), self.tolerance)
+                except Exception as error:
+                    found = f"{type(error).__name__}: {error}"
+                if found:
+                    wrong.append(f"{label}: {found}")
+        assert not wrong, "\n".join(wrong[:10])
+        assert tried, f"no case of the table reaches {self.operator.name}: {lowering.name}"
+
+    def test_conversions_compute_the_same(self, case: Case) -> None:
+        opsets = first_opsets(self.operator).values()
+        sources = [opset for opset in opsets if not isinstance(native_model(self.operator, case, opset), Reason)]
+        for source, kind in itertools.product({*sources[:1], *sources[-1:]}, ("static", "symbolic")):
+            self.check_conversions(case, source, kind)
+
+    def check_conversions(self, case: Case, source: int, kind: str) -> None:
+        """Convert to some opsets, again, and back; all must compute what the original does."""
+        model = native_model(self.operator, case, source, kind)
+        assert not isinstance(model, Reason)
+        feeds = feeds_of(self.operator, case)
+        try:
+            wanted, has_kernel = run(model, [feeds])[0], True
+        except NOT_IMPLEMENTED:
+            wanted, has_kernel = list(outputs_of(self.operator, case)), False
+        for target in CONVERSIONS:
+            try:
+                there = converted(model, opset=target)
+            except UnsupportedError as error:
+                assert target < case.least, f"{source} to {target}, {kind}: {error}"
+                continue
+            assert target >= case.least, f"{source} to {target}, {kind} was to be refused"
+            if target == source:
+                assert there.SerializeToString() == model.SerializeToString()
+            assert converted(there, opset=target).SerializeToString() == there.SerializeToString()
+            for what, result in (("there", there), ("back", converted(there, opset=source))):
+                try:
+                    found = differs(wanted, ran(result, feeds), self.tolerance)
+                except NOT_IMPLEMENTED:
+                    assert not has_kernel, f"{source} to {target}, {kind}, {what}: onnxruntime ran the original"
+                    continue
+                assert not found, f"{source} to {target}, {kind}, {what}: {found}\n{onnx.printer.to_text(result)}"
+
+    def test_refusal(self, refused: Refused) -> None:
+        plan = opshift.plan(parse_model(refused.model), **refused.request)
+        assert [refusal.code for refusal in plan.refusals] == [refused.code]
+        assert refused.words in str(plan.refusals[0])
+
+
+def converted(model: onnx.ModelProto, **request: Any) -> onnx.ModelProto:
+    """Return the model that a conversion gives; nothing is verified."""
+    result = opshift.convert(model, verify=False, **request).model
+    assert isinstance(result, onnx.ModelProto)
+    return result
+
+
+def tables() -> dict[str, type[Table]]:
+    """Return the table of every operator that has one, by its file."""
+    folder = Path(__file__).parent
+    for item in pkgutil.iter_modules([str(folder)]):
+        if item.name.startswith("test_"):
+            importlib.import_module(f"operators.{item.name}")
+    return {table.operator.name: table for table in _below(Table) if hasattr(table, "operator")}
+
+
+def _below(table: type[Table]) -> Iterator[type[Table]]:
+    for one in table.__subclasses__():
+        yield one
+        yield from _below(one)
+
+
+# --- arrays for tables ------------------------------------------------------------------------------------------------
+
+
+def arr(values: Any, dtype: Any = F32) -> Array:
+    """Return an array; a value that is not a list gives a scalar."""
+    return np.array(values, dtype=dtype)
+
+
+def text(*values: str) -> Array:
+    """Return a vector of strings."""
+    return np.array(values, dtype=object)
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return the element type's name."""
+    return type_name(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+__all__ = ["BF16", "F16", "F32", "F64", "INF", "NAN", "Array", "Case", "Code", "Refused", "Table", "TensorProto", "arr"]

@@ -1,0 +1,15 @@
+"""No operator without a table, no lowering without a case that reaches it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from opshift.opsets.operator import Operator, known_operators
+from operators.harness import Table, tables
+
+OPERATORS = {operator.name: operator for operator in known_operators()}
+
+
+def test_every_operator_has_a_table() -> None:
+    assert not OPERATORS.keys() - tables().keys()
