@@ -37,9 +37,9 @@ class Lowering:
     """One way to say a meaning with other operators.
 
     `body` is a Python function in onnxscript's language: parameters without annotation are the operands, those with
-    one are attributes, which `bind` computes (None leaves one out; a list used as a value may be bound to a Tensor).
-    `given` tells why the lowering does not apply, or returns None. `narrows` names the kinds of inputs for which the result may
-    differ: `nan`, `finite-inputs`. `cost` is added to that of the body's nodes.
+    one are attributes, which `bind` computes. (None leaves one out; a list used as a value may be bound to a Tensor.)
+    `given` tells why the lowering does not apply, or returns None. `narrows` names the kinds of inputs for which the
+    result may differ: `nan`, `finite-inputs`. `cost` is added to that of the body's nodes.
     """
 
     name: str

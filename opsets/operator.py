@@ -1,8 +1,8 @@
 """`Operator`: all that is known of one operator, and the only registry of them.
 
 An operator is lifted from any version it has to a version-free meaning, and written natively at any version that can
-say that meaning. Both follow from the schemas in onnx.defs wherever the meaning's fields bear the attributes' names; only
-what a version says differently stands in the operator's file.
+say that meaning. Both follow from the schemas in onnx.defs wherever the meaning's fields bear the attributes' names;
+only what a version says differently stands in the operator's file.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Operator:
     """An operator: its meaning, its versions, its lowerings and its oracle.
 
     `meaning` is a frozen dataclass; `operands` names the inputs after the newest version, also those that other
-    versions have as attributes; `variadic` operators have any number. `normal` makes the one canonical form of meaning
-    and operands. `oracle` computes the outputs with numpy, from the specification's text alone; `moves_data` says that it
-    only moves elements about, so that partly known shapes can pass through it.
+    versions have as attributes; `variadic` operators have any number. `normal` makes the one canonical form of
+    meaning and operands. `oracle` computes the outputs with numpy, from the specification's text alone; `moves_data`
+    says that it only moves elements about, so that partly known shapes can pass through it.
     """
 
     name: str

@@ -132,8 +132,6 @@ def test_rows_chain() -> None:
 @pytest.mark.parametrize(
     ("operator", "source", "target"),
     [
-        ("Pad", 2, 13),  # 2 to 11 is no row
-        ("Pad", 25, 2),
         ("Relu", 6, 15),  # no version 15
         ("Relu", 7, 14),  # an opset, not a version
         ("Relu", 14, 21),
@@ -155,13 +153,9 @@ def test_a_missing_link_gives_nothing(operator: str, source: int, target: int) -
         ("MaxPool", 12, 1, {}, 1, 2, ("output 1",)),
         ("MaxPool", 12, 8, {}, 1, 2, ()),
         ("MaxPool", 12, 22, {"ceil_mode": 1}, 1, 1, ("attribute ceil_mode",)),
-        ("Pad", 18, 13, {"mode": "reflect"}, 3, 1, ()),
-        ("Pad", 18, 13, {}, 4, 1, ("input 3",)),
-        ("Pad", 13, 18, {}, 4, 1, ()),
         ("ConvTranspose", 1, 11, {"output_shape": (4,)}, 2, 1, ("attribute output_shape",)),
         ("ConvTranspose", 1, 11, {"auto_pad": "NOTSET"}, 2, 1, ()),
         ("DepthToSpace", 11, 1, {"mode": "CRD"}, 1, 1, ("attribute mode",)),
-        ("Pad", 19, 18, {"mode": "wrap"}, 2, 1, ("attribute mode",)),
         ("ScatterND", 18, 16, {"reduction": "max"}, 3, 1, ("attribute reduction",)),
         ("Resize", 18, 13, {"axes": (2, 3)}, 3, 1, ("attribute axes",)),
     ],

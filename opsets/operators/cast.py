@@ -1,24 +1,33 @@
-"""Cast: another element type. Since 19 it may saturate (to float8), since 28 it may round another way."""
+"""Cast: another element type. Since 19 it may saturate (float8), since 24 round in other ways (float8e8m0)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 
 from opshift.opsets.axes import first
-from opshift.opsets.operator import Operator, Version
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import Operands, Operator, Version
+
+FNUZ = (TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ)
 
 
 @dataclass(frozen=True)
 class Cast:
-    """The element type wanted, a TensorProto.DataType, and how values that it cannot hold are treated."""
+    """The element type wanted, a TensorProto.DataType, and how values that it cannot hold are treated.
+
+    `infinity` is what infinity becomes in saturating casts to float8 types that have none: `largest`, or `nan`.
+    """
 
     to: int
     saturate: int = 1
     round_mode: str = "up"
+    infinity: str = "largest"
 
 
 def oracle(meaning: Cast, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -26,10 +35,39 @@ def oracle(meaning: Cast, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return data.astype(onnx.helper.tensor_dtype_to_np_dtype(meaning.to))
 
 
+def _below_24(attributes: Mapping[str, Any]) -> Cast:
+    # Cast-19's table has NaN for Inf in the FNUZ columns, Cast-24's has FLT_MAX; no other type differs.
+    saturate = attributes.get("saturate", 1)
+    return Cast(attributes["to"], saturate, infinity="nan" if saturate and attributes["to"] in FNUZ else "largest")
+
+
+def _infinity(wanted: str) -> Callable[[Cast, Operands], Reason | None]:
+    def given(meaning: Cast, operands: Operands) -> Reason | None:
+        apart = meaning.saturate and meaning.to in FNUZ and meaning.infinity != wanted
+        return Reason(f"it makes {wanted} of infinity") if apart else None
+
+    return given
+
+
+def _write(meaning: Cast, operands: Operands) -> Mapping[str, Any]:
+    chosen = {"to": meaning.to, "saturate": meaning.saturate, "round_mode": meaning.round_mode}
+    return {name: value for name, value in chosen.items() if value != getattr(Cast, name, None)}
+
+
+def _write_first(meaning: Cast, operands: Operands) -> Mapping[str, Any] | Reason:
+    if meaning != Cast(meaning.to):
+        return Reason("it neither saturates nor rounds in other ways")
+    return {"to": meaning.to}
+
+
 OPERATOR = Operator(
     name="Cast",
     meaning=Cast,
-    versions=tuple(Version(since) for since in (6, 9, 13, 19, 21, 23, 24, 25, 28)),
+    versions=(
+        *(Version(since, write=_write_first) for since in (6, 9, 13)),
+        *(Version(since, lift=_below_24, write=_write, given=_infinity("nan")) for since in (19, 21, 23)),
+        *(Version(since, write=_write, given=_infinity("largest")) for since in (24, 25, 28)),
+    ),
     operands=("input",),
     oracle=oracle,
     idle=lambda meaning, operands: first(operands).dtype == meaning.to,

@@ -14,9 +14,8 @@ from opshift.opsets.plain import Plain
 def _one_shape(meaning: Plain, operands: Operands) -> Reason | None:
     """Sum-6: "All inputs and outputs must have the same shape and data type"; the tensors are not broadcast."""
     shapes = {facts.shape for facts in operands if facts is not None}
-    if len(operands) == 1:
-        return None
-    known = len(shapes) == 1 and None not in shapes and None not in next(iter(shapes), None or ())
+    one = next(iter(shapes))
+    known = len(operands) == 1 or (len(shapes) == 1 and one is not None and None not in one)
     return None if known else Reason("the inputs are not known to have one shape, and it does not broadcast", True)
 
 

@@ -1,0 +1,64 @@
+"""ArgMax: the first or the last maximum along an axis, of every element type and in every shape."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from opshift.opsets.operators import argmax
+from opshift.opsets.operators.argmax import ArgMax
+
+from operators.harness import BF16, F16, F32, F64, INF, NAN, Case, Table, arr
+
+FEW = np.random.default_rng(3).integers(-2, 3, (2, 3, 4)).astype(F32)
+DEEP = arr([[-INF, -INF, -INF], [-INF, 5, 5], [INF, 1, INF]])
+NANS = arr([[NAN, 1, 2], [1, NAN, 1], [NAN, NAN, NAN], [-INF, NAN, -INF], [2, 1, NAN], [-INF, -INF, NAN]])
+WIDE = [[2**31, 0, 2**31, 1], [2**33 + 2**31, 2**33, 2**33 + 2**31, 0], [2**53, 2**53 + 1, 2**53 + 1, 2**53]]
+LOW = [[-(2**63), 2**63 - 1, 2**63 - 1, -1], [-(2**63), -(2**63), -(2**63), -(2**63)], [-1, -(2**32), -(2**31), -1]]
+HIGH = [[2**64 - 1, 2**63, 2**64 - 1, 0], [0, 2**63 - 1, 2**63, 2**63], [2**32 - 1, 2**32, 2**32, 1]]
+INTEGERS = {
+    np.int8: ([[-128, 127, 127, 0]], 7),
+    np.uint8: ([[0, 255, 255, 3]], 7),
+    np.int16: ([[-32768, 32767, 32767, 0]], 7),
+    np.uint16: ([[0, 65535, 65535, 3]], 7),
+    np.int32: ([[-(2**31), 2**31 - 1, 2**31 - 1, 0], [-(2**31)] * 4], 7),
+    np.uint32: ([[0, 2**32 - 1, 2**32 - 1, 2**31], [2**31, 2**31 - 1, 2**31, 0]], 7),
+    np.int64: (WIDE + LOW, 7),
+    np.uint64: (WIDE + HIGH, 7),
+}
+
+
+class TestArgMax(Table):
+    operator = argmax.OPERATOR
+    cases = (
+        *(
+            Case(f"axis {axis}, keepdims {keep}, last {last}", [FEW], ArgMax(axis, keep, last))
+            for axis, keep, last in itertools.product((0, 1, 2, -1, -2, -3), (0, 1), (0, 1))
+        ),
+        *(
+            Case(f"{dtype.__name__}, axis {axis}, last {last}", [np.array(rows, dtype)], ArgMax(axis, 1, last))
+            for (dtype, (rows, _)), axis, last in itertools.product(INTEGERS.items(), (0, 1, -1), (0, 1))
+        ),
+        *(
+            Case(f"{what}, last {last}", [array], ArgMax(1, keep, last))
+            for (what, array), keep, last in itertools.product(
+                {
+                    "rows of -inf": DEEP,
+                    "zeros of both signs": arr([[0.0, -0.0, 0.0], [-0.0, 0.0, -1]]),
+                    "rows of one": arr([[4], [-INF]]),
+                    "no rows": np.zeros((0, 3), F32),
+                    "no rows of int64": np.zeros((0, 3), np.int64),
+                    "double": np.array([[1e308, 1e-320, 1e308], [-INF, -INF, -INF]]),
+                    "float16": DEEP.astype(F16),
+                    "a long row": np.random.default_rng(4).integers(0, 9, (2, 5000)).astype(F32),
+                    "NaN": NANS,
+                    "NaN in double": NANS.astype(F64),
+                }.items(),
+                (0, 1),
+                (0, 1),
+            )
+        ),
+        *(Case(f"bfloat16, last {last}", [DEEP.astype(BF16)], ArgMax(1, 1, last), least=13) for last in (0, 1)),
+        Case("vector", [arr([1, 3, 3])], ArgMax(0, 0, 0)),
+        Case("vector, last", [arr([1, 3, 3])], ArgMax(-1, 0, 1)),
+    )

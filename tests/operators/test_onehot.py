@@ -1,0 +1,90 @@
+"""OneHot: indices that wrap, point nowhere or are not whole; every element type; depth of every form."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+from opshift.opsets.operators import onehot
+from opshift.opsets.operators.onehot import OneHot
+
+from operators.harness import BF16, F16, F32, F64, INF, NAN, Array, Case, Table, arr, text
+
+INDICES = np.array([[0, 2, 4], [-1, -5, 5]], np.int64)
+FAR = np.array([2**31, 2**32 - 1, 2**33 + 2**31, 2**53 + 1, -(2**63), 2**63 - 1, 3, -5, -6, 5], np.int64)
+HALVES = arr([0.5, 1, -0.5, -1, 1.5, 2.9999998, 4, 5, -5, -5.5, INF, -INF, 1e30])
+FIVE = np.array(5, np.int64)
+RUNTIME, TEXT = "off", "truncate"
+
+
+def case(
+    name: str,
+    indices: Array = INDICES,
+    depth: Array = FIVE,
+    values: Any = None,
+    *,
+    axis: int = -1,
+    negative: str = "wrap",
+    fraction: str = RUNTIME,
+    **more: Any,
+) -> Case:
+    """A case of three operands; off and on are 2 and 5 unless given."""
+    off_on = arr([2, 5]) if values is None else values
+    return Case(name, [indices, depth, off_on], OneHot(axis, negative, fraction), **more)
+
+
+INDEX_TYPES = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, F16, F32, F64)
+VALUE_TYPES = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, F16, F32, F64, np.bool_)
+
+
+def indices_of(dtype: Any) -> Array:
+    """Indices that the type can hold, some out of range."""
+    unsigned = np.dtype(dtype).kind == "u"
+    return np.array([0, 2, 4, 5, 9, np.iinfo(dtype).max] if unsigned else [0, 2, 4, 5, -1, -5, -6], dtype)
+
+
+class TestOneHot(Table):
+    operator = onehot.OPERATOR
+    cases = (
+        *(case(f"axis {axis}", axis=axis) for axis in (0, 1, 2, -1, -2, -3)),
+        *(case(f"axis {axis}, known depth", axis=axis, known=(1,)) for axis in (0, 2, -1, -3)),
+        *(case(f"axis {axis}, all known but indices", axis=axis, known=(1, 2)) for axis in (0, 2, -1, -3)),
+        *(
+            case(f"{negative} {fraction} {indices.dtype}", indices, negative=negative, fraction=fraction)
+            for negative, fraction, indices in itertools.product(
+                ("wrap", "off"), (RUNTIME, TEXT), (INDICES, FAR, INDICES.astype(np.int32))
+            )
+        ),
+        case("no negative index", np.array([0, 4, 5], np.int64), negative="absent"),
+        case("scalar depth in a vector", depth=np.array([5], np.int64)),
+        case("scalar indices", np.array(3, np.int64)),
+        case("no indices", np.zeros((0, 2), np.int64)),
+        case("no indices, first axis", np.zeros((2, 0), np.int64), axis=0),
+        case("depth 1", depth=np.array(1, np.int64)),
+        case("float depth", depth=arr(5.0)),
+        case("int32 depth", depth=np.array(5, np.int32)),
+        *(case(f"{np.dtype(dtype)} indices", indices_of(dtype)) for dtype in INDEX_TYPES),
+        *(case(f"{np.dtype(dtype)} values", values=np.array([0, 1], dtype)) for dtype in VALUE_TYPES),
+        *(
+            case(f"{np.dtype(dtype)} values, known", values=np.array([0, 1], dtype), known=(2,))
+            for dtype in VALUE_TYPES
+        ),
+        case("string values", values=text("off", "on")),
+        case("string values, known", values=text("off", "on"), known=(2,)),
+        case("bool values the other way, known", values=np.array([True, False]), known=(2,)),
+        case("-0.0 and NaN", values=arr([-0.0, NAN])),
+        case("-0.0 and NaN, known", values=arr([-0.0, NAN]), known=(2,)),
+        case("infinities", values=arr([INF, -INF])),
+        case("the same value twice", values=arr([3, 3])),
+        case("bfloat16 values", values=np.array([2, 5], BF16), least=13),
+        case("bfloat16 values, known", values=np.array([0, 1], BF16), known=(2,), least=13),
+        case("fractions off", HALVES),
+        case("fractions off, double", HALVES.astype(F64)),
+        case("fractions off, half", HALVES[:-1].astype(F16)),
+        case("NaN indices", arr([NAN, 1])),
+        case("fractions truncated", HALVES[:10], fraction=TEXT),
+        case("fractions truncated, negative off", HALVES[:10], fraction=TEXT, negative="off"),
+        case("fractions truncated, half", HALVES[:10].astype(F16), fraction=TEXT),
+        case("bfloat16 indices", np.array([0, 2, 4, 5, -1], BF16), least=13),
+    )
