@@ -54,12 +54,18 @@ def tests() -> tuple[bool, str]:
         passed, line = run("tests", "pytest", "-q", "-n", "auto", "--durations=10", f"--junitxml={results}")
         if not results.exists():
             return False, f"{line}: pytest wrote no results"
-        cases = [(case.get("classname", ""), _outcome(case)) for case in ElementTree.parse(results).iter("testcase")]
+        cases = [(_file(case), _outcome(case)) for case in ElementTree.parse(results).iter("testcase")]
     outcomes = Counter(outcome for _, outcome in cases)
     print("\n" + "\n".join(_by_file(cases)))
     faults = list(_too_few(outcomes))
     counted = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
     return passed and not faults, "; ".join([f"{line}: {counted}", *faults])
+
+
+def _file(case: ElementTree.Element) -> str:
+    """Return `test_cli` or `operators.test_hardmax`: the module, without the folder `tests` and without classes."""
+    parts = case.get("classname", "").split(".")
+    return ".".join(part for part in parts if part != "tests" and not part.startswith("Test"))
 
 
 def _outcome(case: ElementTree.Element) -> str:
@@ -75,7 +81,7 @@ def _by_file(cases: Sequence[tuple[str, str]]) -> Iterator[str]:
     for file in files:
         here = Counter(outcome for name, outcome in cases if name == file)
         others = ", ".join(f"{number} {outcome}" for outcome, number in sorted(here.items()) if outcome != "passed")
-        yield f"{file.removeprefix('tests.'):24}{here['passed']:6} passed{', ' if others else ''}{others}"
+        yield f"{file:32}{here['passed']:6} passed{', ' if others else ''}{others}"
 
 
 def _too_few(outcomes: Counter[str]) -> Iterator[str]:

@@ -1,0 +1,348 @@
+"""Write docs/operators.md from the registry, and the outputs shown in README.md from real runs.
+
+`python docs/generate.py` writes both; `--check` changes nothing and fails where either is out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import dataclasses
+import difflib
+import functools
+import inspect
+import io
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import onnx.defs
+
+from opshift.opsets.lowering import Lowering
+from opshift.opsets.operator import Operator, Version, known_operators
+from opshift.opsets.same_meaning import Row, table
+from opshift.opsets.schema import NEWEST, OLDEST, schema_at
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "docs" / "operators.md"
+README = ROOT / "README.md"
+
+# --- docs/operators.md ------------------------------------------------------------------------------------------------
+
+HEAD = """\
+# Operators
+
+Written by `python docs/generate.py` from the registry; do not edit by hand.
+
+{files} operators have a file in `opsets/operators/`: they are lifted from every version listed to one meaning, and
+written at any version listed, or said with other operators. {rows} more pass from one version to the next by a row
+of the reviewed table `opsets/same_meaning.toml`. Whatever is in neither is kept where its version stays the same, and
+refused by name where it does not.
+
+"Not where" gives the reasons for which a version cannot hold a meaning, or a lowering does not apply, in the words of
+the tool. That is a refusal only if no other version or lowering applies. A lowering marked *narrows* can give another
+result on some inputs (those with NaN), and then it is used only with `--allow`.
+"""
+
+REVIEWED = """\
+## Operators of the reviewed table
+
+Each row joins two neighbouring versions that mean the same for what both accept. "Only" says which nodes pass. *Up
+only*: the newer version takes more than a schema can tell, so no node goes down. An attribute with a value: it must be
+absent or have that value on the way down (with "always": both ways).
+
+| Operator | Versions | What changed | Only |
+|---|---|---|---|
+"""
+
+REFUSED = """\
+## What is refused
+
+Between these versions no row has been reviewed and the operator has no file, so a node that would have to cross is
+refused, with the code `unknown-operator`. Nobody has shown that it is impossible: nobody has worked on it.
+
+| Operator | Versions that are not joined |
+|---|---|
+"""
+
+ABSENT = """\
+
+These operators came after opset {oldest}, and no lowering of them is known; a node of theirs is refused below the opset
+named, with the code `absent-operator`.
+
+"""
+
+
+def operators_page() -> str:
+    """Return the text of docs/operators.md."""
+    known = known_operators()
+    with_file = {operator.name for operator in known if not operator.domain}
+    parts = [HEAD.format(files=len(known), rows=len(table()))]
+    parts += [section(operator) for operator in known]
+    parts.append(REVIEWED + "".join(row_line(row) for name in sorted(table()) for row in table()[name]))
+    apart = {name: gaps for name in sorted(_names() - with_file) if (gaps := unjoined(name))}
+    parts.append(REFUSED + "".join(f"| {name} | {', '.join(gaps)} |\n" for name, gaps in apart.items()))
+    lowered = {operator.name for operator in known if operator.lowerings}
+    late = [(name, first) for name in sorted(_names() - lowered) if (first := _first(name)) > OLDEST]
+    text = ABSENT.format(oldest=OLDEST) + ", ".join(f"{name} ({first})" for name, first in late) + ".\n"
+    parts[-1] += text
+    return "\n".join(parts)
+
+
+def section(operator: Operator) -> str:
+    """Return what is known of one operator."""
+    name = f"{operator.domain}::{operator.name}" if operator.domain else operator.name
+    meaning = (inspect.getdoc(operator.meaning) or "").split("\n\n")[0].replace("\n", " ")
+    fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(operator.meaning))
+    lines = [f"## {name}", ""]
+    if operator.means is not None:
+        lines += [f"Means {operator.means.name}, and has its lowerings.", ""]
+    lines += [f"{meaning} Meaning: {fields}." if fields else "The name is all of the meaning.", ""]
+    lines += [f"Versions: {', '.join(str(version.since) for version in operator.versions)}.", ""]
+    limits = [(version.since, list(version_limits(operator, version))) for version in operator.versions]
+    if any(reasons for _, reasons in limits):
+        lines += ["| Version | Not where |", "|---|---|"]
+        lines += [f"| {since} | {cell(reasons)} |" for since, reasons in limits if reasons]
+        lines.append("")
+    if operator.lowerings:
+        lines += ["| Lowering | What it does | Not where |", "|---|---|---|"]
+        lines += [lowering_line(lowering) for lowering in operator.lowerings]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def lowering_line(lowering: Lowering) -> str:
+    """Return a lowering as a row."""
+    name = f"`{lowering.name}`" + (" (*narrows*)" if lowering.narrows else "")
+    return f"| {name} | {lowering.summary} | {cell(list(reasons(lowering.given)) if lowering.given else [])} |"
+
+
+def version_limits(operator: Operator, version: Version) -> Iterator[str]:
+    """Yield what a version cannot say: what its schema lacks, then what its file adds."""
+    schema = schema_at(operator.domain, operator.name, version.since)
+    if schema is not None and version.write is None and not operator.variadic:
+        for field in dataclasses.fields(operator.meaning):
+            if field.name not in schema.attributes:
+                yield f"{field.name} is not {field.default!r}"
+        for operand in operator.operands:
+            if version.renamed.get(operand, operand) in schema.attributes:
+                yield f"{operand} is not constant"
+    for function in (version.given, version.write):
+        if function is not None:
+            yield from reasons(function)
+
+
+def reasons(function: Callable[..., Any]) -> Iterator[str]:
+    """Yield the reasons that a function can give, read off its source and that of the functions it calls."""
+    yield from dict.fromkeys(_reasons(function, set()))
+
+
+def _reasons(function: Callable[..., Any], seen: set[Callable[..., Any]]) -> Iterator[str]:
+    if function in seen or not isinstance(function, FunctionType):
+        return
+    seen.add(function)
+    with contextlib.suppress(SyntaxError):  # a lambda in the middle of a call: it gives no reasons of its own
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        for node in _calls(tree):
+            if node.func.id == "Reason":  # type: ignore[attr-defined]
+                yield _text(node.args[0])
+            else:
+                yield from _reasons(function.__globals__.get(node.func.id, print), seen)  # type: ignore[attr-defined]
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls of named functions; not those whose result is only compared, as in `given(...) is None`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        yield node
+    if not isinstance(node, ast.Compare):
+        for child in ast.iter_child_nodes(node):
+            yield from _calls(child)
+
+
+def _text(node: ast.expr) -> str:
+    """Return a reason as it stands in the source, with dots where something is filled in."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)
+    return "..."
+
+
+def row_line(row: Row) -> str:
+    """Return a row of the reviewed table."""
+    only = ["up only"] if row.up_only else []
+    only += [f"{name} = {_value(value)}" for name, value in row.new_attributes.items()]
+    only += [f"{name} = {_value(value)}, always" for name, value in row.fixed_attributes.items()]
+    only += [f"{row.max_inputs} inputs"] if row.max_inputs is not None else []
+    only += [f"{row.max_outputs} outputs"] if row.max_outputs is not None else []
+    return f"| {row.operator} | {row.versions[0]}, {row.versions[1]} | {escape(row.change)} | {cell(only)} |\n"
+
+
+def _value(value: object) -> str:
+    return str(list(value) if isinstance(value, tuple) else value)
+
+
+def unjoined(name: str) -> list[str]:
+    """Return the neighbouring versions that no row joins, of those between the oldest and the newest opset."""
+    rows = {row.versions for row in table().get(name, ())}
+    versions = _versions(name)
+    return [f"{one} and {other}" for one, other in itertools.pairwise(versions) if (one, other) not in rows]
+
+
+@functools.cache
+def _names() -> frozenset[str]:
+    return frozenset(
+        schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == "" and _versions_of(schema.name)
+    )
+
+
+def _versions_of(name: str) -> list[int]:
+    found = (schema_at("", name, opset) for opset in range(OLDEST, NEWEST + 1))
+    return sorted({schema.since_version for schema in found if schema is not None})
+
+
+@functools.cache
+def _versions(name: str) -> tuple[int, ...]:
+    return tuple(_versions_of(name))
+
+
+def _first(name: str) -> int:
+    """The first opset, from the oldest on, that has the operator."""
+    return next(opset for opset in range(OLDEST, NEWEST + 1) if schema_at("", name, opset) is not None)
+
+
+def cell(texts: Sequence[str]) -> str:
+    """Return texts as a cell."""
+    return "; ".join(escape(text) for text in texts)
+
+
+def escape(text: str) -> str:
+    """Return a text that does not end its cell."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+# --- README.md --------------------------------------------------------------------------------------------------------
+
+BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block of a Markdown text: its language, what is inside, and where that stands."""
+
+    kind: str
+    body: str
+    start: int
+    end: int
+
+
+def blocks(text: str) -> list[Block]:
+    """Return the fenced blocks of a text."""
+    return [Block(found["kind"], found["body"], *found.span("body")) for found in BLOCK.finditer(text)]
+
+
+def refreshed(text: str) -> str:
+    """Return a README with the outputs of its examples replaced by what they print now.
+
+    `console` blocks hold commands after `$ ` and what they print; a `python` block's prints stand in the `text` block
+    that follows. All run, in order, in one empty folder that holds a copy of the fixtures. Two blocks of kind `sh`, the
+    installation and the tests, are left alone.
+    """
+    pieces: list[str] = []
+    at = 0
+    found = blocks(text)
+    names: dict[str, Any] = {"__name__": "readme"}
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "fixtures", Path(folder) / "fixtures")
+        for index, block in enumerate(found):
+            if block.kind == "console":
+                body = "".join(session(block.body, Path(folder)))
+            elif block.kind == "text" and index and found[index - 1].kind == "python":
+                body = printed(found[index - 1].body, Path(folder), names)
+            else:
+                continue
+            pieces += [text[at : block.start], body]
+            at = block.end
+    return "".join([*pieces, text[at:]])
+
+
+def session(body: str, folder: Path) -> Iterator[str]:
+    """Run the commands of a console block; yield each with what it prints."""
+    for line in body.splitlines():
+        if line.startswith("$ "):
+            yield f"{line}\n"
+            yield run(line[2:], folder)
+
+
+def run(command: str, folder: Path) -> str:
+    """Run a command in a shell that finds `opshift` and `python` of this environment; return all that it prints."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "COLUMNS": "120", "NO_COLOR": "1"}
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    output = "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
+    return output + (f"(exit status {done.returncode})\n" if done.returncode else "")
+
+
+def printed(source: str, folder: Path, names: dict[str, Any]) -> str:
+    """Run Python in a folder; return what it prints. Names last from one block to the next."""
+    out = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out):
+        exec(compile(source, "README.md", "exec"), names)
+    return out.getvalue()
+
+
+def normal(text: str) -> str:
+    """Return a text without what differs between installations: versions of other packages."""
+    return re.sub(r"(onnxruntime|onnx|numpy) \d+(\.\d+)+\w*", r"\1 VERSION", text)
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+def outdated(path: Path, text: str) -> list[str]:
+    """Return the difference between a file and the text that it should hold."""
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    before, after = (normal(side).splitlines(keepends=True) for side in (old, text))
+    return list(difflib.unified_diff(before, after, path.name, "as generated"))
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Write both files, or compare them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is out of date")
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    made = {DOCUMENT: operators_page()}
+    if README.exists():
+        made[README] = refreshed(README.read_text(encoding="utf-8"))
+    changed = False
+    for path, text in made.items():
+        difference = outdated(path, text)
+        changed = changed or bool(difference)
+        if options.check:
+            sys.stdout.writelines(difference)
+        elif difference or not path.exists():
+            path.write_text(text, encoding="utf-8")
+            print(f"{path.relative_to(ROOT)}: written")
+    return int(changed and options.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
