@@ -1,17 +1,16 @@
 """Judge opshift and the converters of onnx and onnxscript on the same cases: `python benchmarks/against_converters.py`.
 
-The cases are those of the tests' matrix (tests/matrix_cases.py) that only ask for another opset: no decomposition, no
-operator of the domain opshift, none that no converter can do. The judge is the matrix's: numpy oracles of the
-operators' text, onnxruntime, ONNX's checker.
+The cases are those of the tests' matrix (tests/matrix_cases.py) that only ask for another opset than the model's: no
+decomposition, no operator of the domain opshift, none that no converter can do. The judge is the matrix's: numpy
+oracles of the operators' text, onnxruntime, ONNX's checker. The cases without model-local functions are counted again
+apart, since onnx's converter drops all functions, which alone decides the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import platform
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,9 +31,16 @@ from onnx import version_converter
 import opshift
 from opshift.passes.errors import UsageError
 
-COLUMNS = ("right", "wrong", "invalid", "does not run", "refused", "crash", "unjudged")
-"""What comes of a case. `wrong`: other numbers. `invalid`: rejected by ONNX's checker, of another opset than asked for,
-or with a negative axis where the version defines none. `does not run`: onnxruntime has no kernel for what was written."""
+COLUMNS = ("right", "wrong", "invalid", "runs nowhere", "refused", "crash")
+"""What comes of a case. `right`: the numbers of the oracles, in onnxruntime, or in onnx's reference with the oracles as
+kernels where onnxruntime has no kernel. `wrong`: other numbers. `invalid`: rejected by ONNX's checker, of another opset
+than asked for, or with a negative axis where the version defines none. `runs nowhere`: neither of the two runs it."""
+
+COLUMN_OF = {
+    **dict.fromkeys((*FINE, "norun-native", "norun"), "right"),
+    "unjudged": "runs nowhere",
+    **{name: name for name in ("wrong", "invalid", "refused", "crash")},
+}
 
 
 def by_opshift(model: onnx.ModelProto, *, opset: int, **_: Any) -> Any:
@@ -86,28 +92,25 @@ def chosen(seed: int, cases: int) -> list[int]:
         if stratum_of(index).goal.decompose:
             continue
         case = make(seed, index)
-        if not case.impossible and not any(node.domain == "opshift" for node in walk(case.model)):
+        plain = not any(node.domain == "opshift" for node in walk(case.model))
+        if plain and not case.impossible and case.target != case.source:
             found.append(index)
     return found
-
-
-def column(category: str) -> str:
-    """The column that a category of the judge is counted in."""
-    if category in FINE:
-        return "right"
-    return "does not run" if category.startswith("norun") else category
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Lines with aligned columns, the first to the left."""
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+        row[0].ljust(widths[0]) + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
         for row in rows
     )
+
+
+def share(found: Sequence[matrix.Finding]) -> str:
+    """How many are right, as `12/34, 35.3 %`."""
+    right = sum(COLUMN_OF[finding.outcome.category] == "right" for finding in found)
+    return f"{right}/{len(found)}, {100 * right / max(len(found), 1):.1f} %"
 
 
 def main() -> int:
@@ -118,31 +121,20 @@ def main() -> int:
     options = parser.parse_args()
     indices = chosen(options.seed, options.cases)
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("onnx", "onnxruntime", "numpy"))
-    print(
-        f"{len(indices)} of the first {options.cases} cases of seed {options.seed}; {versions}, {platform.machine()}\n"
-    )
-    summary = [["converter", "version", *COLUMNS, "right of all", "ms a case, judged"]]
-    by_operator: dict[str, dict[str, tuple[int, int]]] = {}
+    print(f"{len(indices)} of the first {options.cases} cases of seed {options.seed}; {versions}\n")
+    summary = [["converter", "version", *COLUMNS, "right of all", "without functions"]]
+    by_operator: list[list[str]] = []
     for name, (package, function) in CONVERTERS.items():
-        begun = time.monotonic()
         found = matrix.run(options.seed, indices, f"against_converters:{function.__name__}", options.jobs)
-        spent = 1000 * (time.monotonic() - begun) * options.jobs / len(indices)
-        counts = Counter(column(finding.outcome.category) for finding in found)
-        share = f"{100 * counts['right'] / len(found):.1f} %"
-        cells = [str(counts[key]) for key in COLUMNS]
-        summary.append([name, importlib.metadata.version(package), *cells, share, f"{spent:.0f}"])
-        by_operator[name] = {
-            operator: (
-                sum(f.outcome.category in FINE for f in found if f.operator == operator),
-                sum(f.operator == operator for f in found),
-            )
-            for operator in sorted({finding.operator for finding in found})
-        }
-    print(table(summary), "\n")
-    operators = by_operator["opshift"]
-    rows = [["right of all", *operators]]
-    rows += [[name, *(f"{right}/{all_}" for right, all_ in here.values())] for name, here in by_operator.items()]
-    print(table(rows))
+        counts = Counter(COLUMN_OF[finding.outcome.category] for finding in found)
+        without = [finding for finding in found if "fn" not in finding.place]
+        numbers = [str(counts[key]) for key in COLUMNS]
+        summary.append([name, importlib.metadata.version(package), *numbers, share(found), share(without)])
+        operators = sorted({finding.operator for finding in found})
+        by_operator = by_operator or [["right of all", *operators]]
+        rows = [[finding for finding in found if finding.operator == operator] for operator in operators]
+        by_operator.append([name, *(share(row).partition(",")[0] for row in rows)])
+    print(f"{table(summary)}\n\n{table(by_operator)}")
     return 0
 
 

@@ -95,7 +95,7 @@ def plan(
         UsageError: the request makes no sense.
     """
     request = _request(model, opset, decompose, target, semantics, allow, ir_version)
-    return _planned(request).plan
+    return _planned(request, progress).plan
 
 
 def convert(
@@ -137,7 +137,7 @@ def convert(
         VerificationError: the result was not shown to be equal.
     """
     request = _request(model, opset, decompose, target, semantics, allow, ir_version)
-    planned = _planned(request)
+    planned = _planned(request, progress)
     if not planned.plan.possible:
         raise UnsupportedError(planned.plan.refusals)
     source = request.source
@@ -229,7 +229,7 @@ def _profile(target: str | os.PathLike[str] | Target | None) -> Target | None:
         raise UsageError(str(error)) from None
 
 
-def _planned(request: _Request) -> Planned:
+def _planned(request: _Request, progress: Progress | None) -> Planned:
     own = default_opset(request.source.model.opset_import) or 1
     old = [
         too_old(opset, what)
@@ -241,7 +241,12 @@ def _planned(request: _Request) -> Planned:
             Plan(own, request.legality.opset, "", tuple(sorted(request.legality.decompose)), 0, (), tuple(old)), (), ()
         )
     planner = Planner(
-        request.source.model, request.legality, request.semantics, request.allow, runnable=request.runnable
+        request.source.model,
+        request.legality,
+        request.semantics,
+        request.allow,
+        runnable=request.runnable,
+        progress=progress,
     )
     return planner.run()
 

@@ -96,6 +96,7 @@ class ConstantNodes(Constants):
 def lower(model: onnx.ModelProto, planned: Planned) -> None:
     """Rewrite a model in place, as planned; opset imports are `restamp`'s."""
     names = Names(model)
+    read_before = _read(model)
     opset = planned.plan.target_opset
     initializers = Constants(names)
     in_graphs = initializers if model.ir_version >= 4 else ConstantNodes(names, opset)
@@ -107,6 +108,38 @@ def lower(model: onnx.ModelProto, planned: Planned) -> None:
         _lower_graph(graph, plan, names, in_graphs, marked)
     _lower_functions(model, planned.functions, names, ConstantNodes(names, opset), marked)
     model.graph.initializer.extend(initializers.made)
+    _drop_unread(model.graph, read_before - _read(model))
+
+
+def _read(model: onnx.ModelProto) -> set[str]:
+    """Return the names of all values that a node reads or a graph gives out."""
+    names: set[str] = set()
+    waiting: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
+    for training in model.training_info:
+        waiting += [training.initialization, training.algorithm]
+    while waiting:
+        graph = waiting.pop()
+        names.update(value if isinstance(value, str) else value.name for value in graph.output)
+        if isinstance(graph, onnx.GraphProto):
+            names.update(
+                entry.value for note in graph.quantization_annotation for entry in note.quant_parameter_tensor_names
+            )
+        for node in graph.node:
+            names.update(node.input)
+            waiting.extend(inner for _, inner in subgraphs(node))
+    return names
+
+
+def _drop_unread(graph: onnx.GraphProto, unread: set[str]) -> None:
+    """Drop constants that the rewriting has made idle: axes that are an attribute now, a shape that was known."""
+    unread = unread - {value.name for value in graph.input}
+    for index in range(len(graph.initializer) - 1, -1, -1):
+        if graph.initializer[index].name in unread:
+            del graph.initializer[index]
+    for index in range(len(graph.node) - 1, -1, -1):
+        node = graph.node[index]
+        if node.op_type == "Constant" and not node.domain and set(node.output) <= unread:
+            del graph.node[index]
 
 
 def _lower_functions(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,9 +102,17 @@ class Planner:
     """Plans one model for one target."""
 
     def __init__(
-        self, model: onnx.ModelProto, legality: Legality, semantics: str, allow: frozenset[str], *, runnable: bool
+        self,
+        model: onnx.ModelProto,
+        legality: Legality,
+        semantics: str,
+        allow: frozenset[str],
+        *,
+        runnable: bool,
+        progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
         """Plan for a target; `runnable` prefers what the installed onnxruntime has kernels for."""
+        self.progress = progress
         self.model = model
         self.source = default_opset(model.opset_import) or 1
         self.legality = legality
@@ -163,6 +171,8 @@ class Planner:
         """Plan one graph. `scope` None is the main graph's, inferred on demand; `bound` None leaves parameters open."""
         plan = GraphPlan(path)
         for index, node in enumerate(graph.node):
+            if self.progress and path == "main" and index % 256 == 0:
+                self.progress("plan", index, len(graph.node))
             where = f"{path}/{node_name(node, index)}"
             change = self._node(node, where, opset, scope, bound)
             if change is not None:

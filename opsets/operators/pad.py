@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 
+from opshift.opsets.facts import constant
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Operands, Operator, Version
 
@@ -38,6 +40,23 @@ def oracle(
     return np.pad(data[inside], grown, mode=meaning.mode)  # type: ignore[call-overload, no-any-return]
 
 
+def _typed(meaning: Pad, operands: Operands) -> tuple[Pad, Operands]:
+    """Give the value, which Pad-2 has as a float attribute, the type of the data."""
+    data, pads, value, axes = operands
+    known = value.known if value else None
+    if data is None or data.dtype is None or value is None or known is None or value.dtype == data.dtype:
+        return meaning, operands
+    same = known.astype(onnx.helper.tensor_dtype_to_np_dtype(data.dtype))
+    return meaning, (data, pads, constant(same, data.dtype), axes)
+
+
+def _as_float(meaning: Pad, operands: Operands) -> Reason | None:
+    value = operands[2].known if operands[2] else None
+    if value is not None and not np.isnan(value).any() and np.float32(value.item()) != value.item():
+        return Reason(f"its value is a float, which does not hold {value.item()}")
+    return _since(2, ("constant", "reflect", "edge"))(meaning, operands)
+
+
 def _since(first: int, modes: tuple[str, ...]) -> Callable[[Pad, Operands], Reason | None]:
     def given(meaning: Pad, operands: Operands) -> Reason | None:
         return None if meaning.mode in modes else Reason(f"mode {meaning.mode} came later than {first}")
@@ -49,10 +68,11 @@ OPERATOR = Operator(
     name="Pad",
     meaning=Pad,
     versions=(
-        Version(2, given=_since(2, ("constant", "reflect", "edge")), renamed={"constant_value": "value"}),
+        Version(2, given=_as_float, renamed={"constant_value": "value"}),
         *(Version(since, given=_since(since, ("constant", "reflect", "edge"))) for since in (11, 13, 18)),
         *(Version(since) for since in (19, 21, 23, 24, 25)),
     ),
     operands=("data", "pads", "constant_value", "axes"),
     oracle=oracle,
+    normal=_typed,
 )

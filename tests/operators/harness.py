@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -38,6 +38,8 @@ from opshift.passes.plan import Replace
 from running import RUNS_TO, run, same
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+Way = TypeVar("Way")
 
 KINDS = ("static", "symbolic", "unranked", "bare")
 TARGETS = (7, 8, 9, 10, 11, 12, 13, 14, 18, RUNS_TO)
@@ -228,13 +230,20 @@ def only(operator: Operator, lowering: Lowering) -> Operator:
     return dataclasses.replace(operator, versions=(), lowerings=(lowering,))
 
 
-def derivations(operator: Operator, lowering: Lowering, case: Case) -> Iterator[tuple[str, onnx.ModelProto]]:
-    """Yield a model for each different way in which this lowering, at the top, says the case; with a label."""
+def derivations(
+    operator: Operator, lowering: Lowering, case: Case, ways: Sequence[tuple[str, int, bool]]
+) -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Yield a model for each different result of this lowering at the top, of the ways tried; with a label.
+
+    What does not hold for the case, or relies on a kernel that departs from the oracle on it, is left out.
+    """
     seen: set[str] = set()
-    for kind, opset, decompose in itertools.product(KINDS, TARGETS, (False, True)):
+    for kind, opset, decompose in ways:
         whole = lifted(only(operator, lowering), case, kind)
         fragment = deriver(operator.name, lowering.name, opset, decompose=decompose).derive(whole)
-        if not isinstance(fragment, Fragment):
+        if not isinstance(fragment, Fragment) or ("nan" in fragment.narrows and has_nan(case)):
+            continue
+        if case.departs and any(leaf.name == operator.name for leaf in fragment.nodes):
             continue
         assert fragment.lowerings[0] == lowering.name
         versions = [schema_at("", leaf.name, opset) for leaf in fragment.nodes]
@@ -244,6 +253,18 @@ def derivations(operator: Operator, lowering: Lowering, case: Case) -> Iterator[
         seen.add(key)
         label = f"{case} {kind} at {opset}{' decomposed' * decompose}: {[leaf.name for leaf in fragment.nodes]}"
         yield label, fragment_model(case, whole, fragment, opset, kind)
+
+
+def spread(ways: Sequence[Way], number: int, cases: int) -> Sequence[Way]:
+    """Return the share of all ways that the case of this number is tried in; a small table tries all of all cases."""
+    stride = next(prime for prime in (1, 3, 7, 11, 13, 17) if prime * 15 >= cases or prime == 17)
+    return ways[number % stride :: stride]
+
+
+def has_nan(case: Case) -> bool:
+    """Whether an array of floats holds a NaN."""
+    floats = (array.astype(np.float64) for array in case.arrays if array is not None and array.dtype.kind in "fV")
+    return any(bool(np.isnan(array).any()) for array in floats)
 
 
 def fragment_model(case: Case, whole: Lifted, fragment: Fragment, opset: int, kind: str) -> onnx.ModelProto:
@@ -273,7 +294,7 @@ class Table:
 
     def test_oracle_agrees_with_onnxruntime(self, case: Case) -> None:
         found = [
-            differs(outputs_of(self.operator, case), outputs, self.tolerance)
+            not all(outputs) or differs(outputs_of(self.operator, case), outputs, self.tolerance)
             for outputs in self.native_runs(case).values()
         ]
         assert bool(case.departs) == any(found), found
@@ -289,6 +310,10 @@ class Table:
                 outputs[since] = ran(model, feeds_of(self.operator, case))
             except NOT_IMPLEMENTED:
                 continue
+            except Exception:
+                if not case.departs:
+                    raise
+                outputs[since] = [], []
         return outputs
 
     def test_onnxruntime_runs_each_version(self) -> None:
@@ -302,9 +327,9 @@ class Table:
             native = write_native(whole, opset)
             if isinstance(native, Reason):
                 continue
-            back = lift(self.operator, native_node(whole, native), "runtime")
-            assert not isinstance(back, Reason)
-            assert self.lifts_to(back, whole), (opset, kind)
+            node = native_node(whole, native)
+            backs = [lift(self.operator, node, semantics) for semantics in ("runtime", "spec")]
+            assert any(not isinstance(back, Reason) and self.lifts_to(back, whole) for back in backs), (opset, kind)
 
     def lifts_to(self, back: Lifted, whole: Lifted) -> bool:
         """Whether what was lifted is what was written; a table may know more."""
@@ -313,9 +338,11 @@ class Table:
     def test_lowering_agrees_with_the_oracle(self, lowering: Lowering) -> None:
         tried = 0
         wrong = []
-        for case in self.cases:
+        ways = list(itertools.product(KINDS, TARGETS, (False, True)))
+        for number, case in enumerate(self.cases):
             expected = outputs_of(self.operator, case)
-            for label, model in derivations(self.operator, lowering, case):
+            share = spread(ways, number, len(self.cases))
+            for label, model in derivations(self.operator, lowering, case, share):
                 tried += 1
                 try:
                     found = differs(expected, ran(model, feeds_of(self.operator, case)), self.tolerance)
@@ -327,13 +354,25 @@ class Table:
         assert tried, f"no case of the table reaches {self.operator.name}: {lowering.name}"
 
     def test_conversions_compute_the_same(self, case: Case) -> None:
-        opsets = first_opsets(self.operator).values()
-        sources = [opset for opset in opsets if not isinstance(native_model(self.operator, case, opset), Reason)]
-        for source, kind in itertools.product({*sources[:1], *sources[-1:]}, ("static", "symbolic")):
-            self.check_conversions(case, source, kind)
+        sources = self.sources(case)
+        number = self.cases.index(case)
+        ways = list(itertools.product(CONVERSIONS, {*sources[:1], *sources[-1:]}, ("static", "symbolic")))
+        for target, source, kind in spread(ways, number, len(self.cases)):
+            self.check_conversion(case, source, kind, target)
 
-    def check_conversions(self, case: Case, source: int, kind: str) -> None:
-        """Convert to some opsets, again, and back; all must compute what the original does."""
+    def sources(self, case: Case) -> list[int]:
+        """Return the first opset of each version that says the case, as onnxruntime understands it."""
+        found = []
+        for opset in first_opsets(self.operator).values():
+            whole = lifted(self.operator, case)
+            native = write_native(whole, opset)
+            if not isinstance(native_model(self.operator, case, opset), Reason) and not isinstance(native, Reason):
+                back = lift(self.operator, native_node(whole, native), "runtime")
+                found += [opset] * (not isinstance(back, Reason) and back.meaning == whole.meaning)
+        return found
+
+    def check_conversion(self, case: Case, source: int, kind: str, target: int) -> None:
+        """Convert to an opset, once more, and back; all must compute what the original does."""
         model = native_model(self.operator, case, source, kind)
         assert not isinstance(model, Reason)
         feeds = feeds_of(self.operator, case)
@@ -341,23 +380,26 @@ class Table:
             wanted, has_kernel = run(model, [feeds])[0], True
         except NOT_IMPLEMENTED:
             wanted, has_kernel = list(outputs_of(self.operator, case)), False
-        for target in CONVERSIONS:
+        except Exception:
+            assert case.departs
+            return
+        label = f"{source} to {target}, {kind}"
+        try:
+            there = converted(model, opset=target)
+        except UnsupportedError as error:
+            assert target < case.least, f"{label}: {error}"
+            return
+        assert target >= case.least, f"{label} was to be refused"
+        if target == source:
+            assert there.SerializeToString() == model.SerializeToString()
+        assert converted(there, opset=target).SerializeToString() == there.SerializeToString()
+        for what, result in (("there", there), ("back", converted(there, opset=source))):
             try:
-                there = converted(model, opset=target)
-            except UnsupportedError as error:
-                assert target < case.least, f"{source} to {target}, {kind}: {error}"
+                found = differs(wanted, ran(result, feeds), self.tolerance)
+            except NOT_IMPLEMENTED:
+                assert not has_kernel, f"{label}, {what}: onnxruntime ran the original"
                 continue
-            assert target >= case.least, f"{source} to {target}, {kind} was to be refused"
-            if target == source:
-                assert there.SerializeToString() == model.SerializeToString()
-            assert converted(there, opset=target).SerializeToString() == there.SerializeToString()
-            for what, result in (("there", there), ("back", converted(there, opset=source))):
-                try:
-                    found = differs(wanted, ran(result, feeds), self.tolerance)
-                except NOT_IMPLEMENTED:
-                    assert not has_kernel, f"{source} to {target}, {kind}, {what}: onnxruntime ran the original"
-                    continue
-                assert not found, f"{source} to {target}, {kind}, {what}: {found}\n{onnx.printer.to_text(result)}"
+            assert not found, f"{label}, {what}: {found}\n{onnx.printer.to_text(result)}"
 
     def test_refusal(self, refused: Refused) -> None:
         plan = opshift.plan(parse_model(refused.model), **refused.request)

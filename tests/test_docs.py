@@ -1,0 +1,104 @@
+"""The documents say what is so: generated pages are current, links lead somewhere, every refusal is explained."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from onnx import defs
+
+from opshift.opsets.operator import known_operators
+from opshift.passes.outcome import Code
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def generator() -> ModuleType:
+    """docs/generate.py, as a module."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["generate"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_operators_page_is_current() -> None:
+    """`python docs/generate.py` mends this."""
+    generate = generator()
+    difference = generate.outdated(generate.DOCUMENT, generate.operators_page())
+    assert not difference, "".join(difference)
+
+
+def test_operators_page_has_every_operator_and_lowering() -> None:
+    page = text_of("docs/operators.md")
+    for operator in known_operators():
+        heading = f"{operator.domain}::{operator.name}" if operator.domain else operator.name
+        assert f"\n## {heading}\n" in page
+        for lowering in operator.lowerings:
+            assert f"| `{lowering.name}`" in page
+            assert lowering.summary
+
+
+def test_reasons_are_read_off_the_source() -> None:
+    generate = generator()
+    argmax = next(operator for operator in known_operators() if operator.name == "ArgMax")
+    (old,) = (version for version in argmax.versions if version.since == 1)
+    assert "select_last_index is not 0" in list(generate.version_limits(argmax, old))
+    squeezed = next(lowering for lowering in argmax.lowerings if lowering.name == "squeezed")
+    assert list(generate.reasons(squeezed.given)) == ["the axis is kept"]
+
+
+@pytest.mark.parametrize("code", Code)
+def test_every_refusal_is_explained(code: Code) -> None:
+    assert f"`{code}`" in text_of("docs/limits.md")
+
+
+def test_limits_name_no_code_that_is_gone() -> None:
+    found = set(re.findall(r"^## `([a-z-]+)`", text_of("docs/limits.md"), re.MULTILINE))
+    assert found == {str(code) for code in Code}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert "://" in link or (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    """Paths in code spans, such as `opsets/operators/hardmax.py`."""
+    folders = "benchmarks|cli|docs|fixtures|opsets|passes|src|tests"
+    for name in re.findall(rf"`(?:python )?((?:{folders})/[\w./-]*\w)[` ]", page.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists(), name
+
+
+def test_operators_that_documents_name_exist() -> None:
+    """`Hardmax-13` and the like in the prose are versions that ONNX has."""
+    own = {"HardmaxAxes"}
+    for page in PAGES:
+        for name, since in re.findall(r"\b([A-Z][A-Za-z]+)-(\d+)\b", page.read_text(encoding="utf-8")):
+            if defs.has(name) and name not in own:
+                versions = {schema.since_version for schema in defs.get_all_schemas_with_history() if schema.name == name}
+                assert int(since) in versions, f"{page.name}: {name}-{since}"
+
+
+def test_generator_checks() -> None:
+    """`--check` is what a reviewer runs; it fails on what is out of date, and writes nothing."""
+    before = text_of("docs/operators.md")
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert text_of("docs/operators.md") == before

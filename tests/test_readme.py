@@ -1,0 +1,98 @@
+"""README.md does what it says: its commands run, and print what it shows."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_docs import ROOT, generator
+
+from opshift.cli.main import COMMANDS
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BASH = shutil.which("bash")
+needs_bash = pytest.mark.skipif(BASH is None or os.name != "posix", reason="the README's commands are for a POSIX shell")
+
+
+def commands(kind: str) -> list[str]:
+    """What stands in the blocks of a kind."""
+    return [block.body for block in generator().blocks(README) if block.kind == kind]
+
+
+def test_there_are_two_commands_for_a_fresh_machine() -> None:
+    """Each is one line: what a reader copies."""
+    install, test = commands("sh")
+    assert install.count("\n") == 1
+    assert test.count("\n") == 1
+    assert " opshift" not in install.split("&&")[1], "it installs from the checkout"
+
+
+def test_ci_runs_the_second() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert script.endswith("\n" + commands("sh")[1])
+    others = [line for line in script.splitlines()[:-1] if line and not line.startswith("#")]
+    assert others == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "export CI=true"]
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+@needs_bash
+def test_outputs_are_what_the_commands_print() -> None:
+    """Every `console` and `python` block, run in order. `python docs/generate.py` mends this."""
+    generate = generator()
+    difference = generate.outdated(generate.README, generate.refreshed(README))
+    assert not difference, "".join(difference)
+
+
+@needs_bash
+@pytest.mark.install
+def test_first_command_installs_converts_and_proves(tmp_path: Path) -> None:
+    """In a copy of the checkout, with a virtual environment of its own."""
+    checkout = tmp_path / "checkout"
+    ignored = shutil.ignore_patterns(".*_cache", ".git", ".hypothesis", ".venv", "*.egg-info", "build", "__pycache__")
+    shutil.copytree(ROOT, checkout, ignore=ignored)
+    # `python3` is the interpreter of these tests, as far as it has the name.
+    path = os.pathsep.join([str(Path(sys.base_prefix) / "bin"), os.environ["PATH"]])
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(
+        ["bash", "-c", commands("sh")[0]],
+        cwd=checkout,
+        env={**environment, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = commands("console")[0].split("\n", 1)[1]
+    assert generator().normal(done.stdout) == generator().normal(shown)
+    assert done.stdout.splitlines()[-1].startswith("EQUAL: ")
+    assert (checkout / "plain.onnx").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_mentioned(command: str) -> None:
+    assert f"opshift {command}" in README
+
+
+def test_every_exit_status_is_explained() -> None:
+    for status in range(4):
+        assert f"| {status} | " in README
+
+
+def test_text_blocks_belong_to_something() -> None:
+    """A block of output follows the Python that prints it, or the command of the benchmark that it was copied from."""
+    blocks = generator().blocks(README)
+    loose = [i for i, block in enumerate(blocks) if block.kind == "text" and blocks[i - 1].kind != "python"]
+    assert len(loose) == 1
+    assert "onnx.version_converter" in blocks[loose[0]].body
+    assert "python benchmarks/against_converters.py" in README
+
+
+def test_prose_counts_operators_rightly() -> None:
+    from opshift.opsets.operator import known_operators
+
+    assert "more than fifty other operators" in README
+    assert len(known_operators()) > 54
