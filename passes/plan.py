@@ -197,6 +197,13 @@ class Planner:
             self.kept += 1
             return None
         seen = _bind(view(node, self.scope if scope is None else scope, opset), node, bound)
+        if self.legality.opset < 13 and any(facts and facts.dtype == TensorProto.BFLOAT16 for facts in seen.inputs):
+            label = f"{seen.name}-{seen.since_version}"
+            reason = "its input is bfloat16, which no operator takes below opset 13, not even Cast."
+            self._refuse(
+                Code.TYPE, where, label, reason, "Take opset 13 or newer, or convert the model to float first."
+            )
+            return None
         operator = operator_for(domain, node.op_type)
         if operator is None:
             return self._relabelled(node, seen, where, opset)

@@ -90,7 +90,9 @@ def test_operators_that_documents_name_exist() -> None:
     for page in PAGES:
         for name, since in re.findall(r"\b([A-Z][A-Za-z]+)-(\d+)\b", page.read_text(encoding="utf-8")):
             if defs.has(name) and name not in own:
-                versions = {schema.since_version for schema in defs.get_all_schemas_with_history() if schema.name == name}
+                versions = {
+                    schema.since_version for schema in defs.get_all_schemas_with_history() if schema.name == name
+                }
                 assert int(since) in versions, f"{page.name}: {name}-{since}"
 
 

@@ -15,7 +15,9 @@ from opshift.cli.main import COMMANDS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BASH = shutil.which("bash")
-needs_bash = pytest.mark.skipif(BASH is None or os.name != "posix", reason="the README's commands are for a POSIX shell")
+needs_bash = pytest.mark.skipif(
+    BASH is None or os.name != "posix", reason="the README's commands are for a POSIX shell"
+)
 
 
 def commands(kind: str) -> list[str]:

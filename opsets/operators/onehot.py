@@ -108,6 +108,8 @@ def _typed(what: OneHot, operands: Operands) -> Reason | None:
 
 
 def _holds_depth(what: OneHot, operands: Operands) -> Reason | None:
+    if first(operands).dtype in FLOATS and what.fraction == "truncate":
+        return Reason("the indices are to be cast first: what lies between -1 and 0 is not negative then")
     if first(operands).dtype in (TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE):
         return None
     return _typed(what, operands) or Reason("the type of the indices may be too narrow for depth")

@@ -21,9 +21,11 @@ import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
-import opshift
 from onnx import TensorProto, helper
 from onnx.parser import parse_model
+from running import RUNS_TO, run, same
+
+import opshift
 from opshift.opsets.facts import Facts, constant, tensor_of, type_name, type_of_facts
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.operator import SPELLING, Lifted, Native, Node, Operator, lift, write_native
@@ -35,7 +37,6 @@ from opshift.passes.infer import make_node
 from opshift.passes.lower import alone
 from opshift.passes.outcome import Code
 from opshift.passes.plan import Replace
-from running import RUNS_TO, run, same
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -103,9 +104,7 @@ def facts_of(array: Array | None, index: int, kind: str, *, known: bool) -> Fact
 
 def operands(case: Case, kind: str) -> tuple[Facts | None, ...]:
     """Return what is known of all operands."""
-    return tuple(
-        facts_of(array, index, kind, known=index in case.known) for index, array in enumerate(case.arrays)
-    )
+    return tuple(facts_of(array, index, kind, known=index in case.known) for index, array in enumerate(case.arrays))
 
 
 def meaning_of(operator: Operator, case: Case) -> Any:
@@ -135,8 +134,7 @@ def outputs_of(operator: Operator, case: Case) -> tuple[Array, ...]:
 def names_of(operator: Operator, case: Case) -> list[str]:
     """Return the names of the operands, as `alone` gives them to inputs."""
     return [
-        operator.operands[index] if index < len(operator.operands) else f"x{index}"
-        for index in range(len(case.arrays))
+        operator.operands[index] if index < len(operator.operands) else f"x{index}" for index in range(len(case.arrays))
     ]
 
 
@@ -210,7 +208,9 @@ def differs(expected: Sequence[Array], actual: Sequence[Sequence[Array]], tolera
     for optimised, outputs in zip(("off", "on"), actual, strict=True):
         for wanted, got in zip(expected, outputs, strict=True):
             if not same(wanted, got, tolerance):
-                shown = f"{wanted.dtype}{wanted.shape} {wanted.tolist()} expected, {got.dtype}{got.shape} {got.tolist()}"
+                shown = (
+                    f"{wanted.dtype}{wanted.shape} {wanted.tolist()} expected, {got.dtype}{got.shape} {got.tolist()}"
+                )
                 return f"optimisations {optimised}: {shown}"
     return ""
 
@@ -241,7 +241,9 @@ def derivations(
     for kind, opset, decompose in ways:
         whole = lifted(only(operator, lowering), case, kind)
         fragment = deriver(operator.name, lowering.name, opset, decompose=decompose).derive(whole)
-        if not isinstance(fragment, Fragment) or ("nan" in fragment.narrows and has_nan(case)):
+        if not isinstance(fragment, Fragment):
+            continue
+        if has_nan(case) and ("nan" in fragment.narrows or not operator.nan_defined(whole.meaning, whole.operands)):
             continue
         if case.departs and any(leaf.name == operator.name for leaf in fragment.nodes):
             continue

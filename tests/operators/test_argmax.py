@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from opshift.opsets.operators import argmax
-from opshift.opsets.operators.argmax import ArgMax
 
 from operators.harness import BF16, F16, F32, F64, INF, NAN, Case, Table, arr
+from opshift.opsets.operators import argmax
+from opshift.opsets.operators.argmax import ArgMax
 
 FEW = np.random.default_rng(3).integers(-2, 3, (2, 3, 4)).astype(F32)
 DEEP = arr([[-INF, -INF, -INF], [-INF, 5, 5], [INF, 1, INF]])
@@ -61,4 +61,10 @@ class TestArgMax(Table):
         *(Case(f"bfloat16, last {last}", [DEEP.astype(BF16)], ArgMax(1, 1, last), least=13) for last in (0, 1)),
         Case("vector", [arr([1, 3, 3])], ArgMax(0, 0, 0)),
         Case("vector, last", [arr([1, 3, 3])], ArgMax(-1, 0, 1)),
+        *(
+            Case(f"vector {row}, last {last}", [arr(row, dtype)], ArgMax(0, 1, last))
+            for row, last, dtype in itertools.product(
+                ([2, NAN, NAN], [NAN, 2, NAN], [-INF, -INF], [NAN, NAN], [1, NAN, 1], [0.0, -0.0]), (0, 1), (F32, F64)
+            )
+        ),
     )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-
-import pytest
-from opshift.opsets.operator import Operator, known_operators
-from operators.harness import Table, tables
+from operators.harness import tables
+from opshift.opsets.operator import known_operators
 
 OPERATORS = {operator.name: operator for operator in known_operators()}
 

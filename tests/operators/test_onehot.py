@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+
+from operators.harness import BF16, F16, F32, F64, INF, NAN, Array, Case, Table, arr, text
 from opshift.opsets.operator import Lifted
 from opshift.opsets.operators import onehot
 from opshift.opsets.operators.onehot import OneHot
-
-from operators.harness import BF16, F16, F32, F64, INF, NAN, Array, Case, Table, arr, text
 
 INDICES = np.array([[0, 2, 4], [-1, -5, 5]], np.int64)
 FAR = np.array([2**31, 2**32 - 1, 2**33 + 2**31, 2**53 + 1, -(2**63), 2**63 - 1, 3, -5, -6, 5], np.int64)
@@ -39,7 +39,20 @@ def case(
 
 
 INDEX_TYPES = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, F16, F32, F64)
-VALUE_TYPES = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, F16, F32, F64, np.bool_)
+VALUE_TYPES = (
+    np.int8,
+    np.int16,
+    np.int32,
+    np.int64,
+    np.uint8,
+    np.uint16,
+    np.uint32,
+    np.uint64,
+    F16,
+    F32,
+    F64,
+    np.bool_,
+)
 
 
 def indices_of(dtype: Any) -> Array:
@@ -78,7 +91,14 @@ class TestOneHot(Table):
         case("string values, known", values=text("off", "on"), known=(2,)),
         case("bool values the other way, known", values=np.array([True, False]), known=(2,)),
         *(
-            case(f"mask, {axis} {indices.dtype} {negative}", indices, values=MASK, known=(2,), axis=axis, negative=negative)
+            case(
+                f"mask, {axis} {indices.dtype} {negative}",
+                indices,
+                values=MASK,
+                known=(2,),
+                axis=axis,
+                negative=negative,
+            )
             for axis, indices, negative in itertools.product(
                 (0, -1, 1, -2), (INDICES, HALVES, HALVES.astype(F64)), ("off", "absent")
             )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from opshift.opsets.operators import logsoftmax, softmax
-from opshift.opsets.rows import Rows
 
 from operators.harness import F32, F64, INF, Case, Table, arr
+from opshift.opsets.operators import logsoftmax, softmax
+from opshift.opsets.rows import Rows
 
 FEW = np.random.default_rng(1).integers(-2, 3, (2, 3, 4)).astype(F32)
 CASES = (

@@ -1,0 +1,124 @@
+"""Abs, Add, Sub, Mul, Div, Neg, Sum, Min, Max, And, Or, Not: no lowerings of their own; what the others are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from operators.harness import F16, F32, F64, INF, Array, Case, Table, arr
+from opshift.opsets.operators import abs as abs_
+from opshift.opsets.operators import add, and_, div, mul, neg, not_, or_, sub
+from opshift.opsets.operators import max as max_
+from opshift.opsets.operators import min as min_
+from opshift.opsets.operators import sum as sum_
+
+MANY = (F16, F32, F64, np.int32, np.int64, np.uint32, np.uint64)
+SMALL = (np.int8, np.int16, np.uint8, np.uint16)
+
+
+def pairs(dtype: Any) -> list[Array]:
+    """Two tensors that broadcast; no zero in the second."""
+    signed = np.dtype(dtype).kind != "u"
+    first = np.array([[7, -7 if signed else 9, 0], [100, 1, 5]], dtype)
+    return [first, np.array([2, -2 if signed else 3, 5], dtype)]
+
+
+def binary(**least: int) -> tuple[Case, ...]:
+    """Cases of the four rules; types not named go to 7."""
+    return (
+        *(Case(np.dtype(dtype).name, pairs(dtype)) for dtype in MANY),
+        *(Case(np.dtype(dtype).name, pairs(dtype), least=14) for dtype in SMALL),
+        Case("scalars", [arr(6), arr(4)]),
+        Case("no elements", [np.zeros((0, 3), F32), arr([1, 2, 3])]),
+        Case("int64 that wraps", [np.array([2**62, -(2**63)], np.int64), np.array([3, 3], np.int64)]),
+    )
+
+
+class TestAdd(Table):
+    operator = add.OPERATOR
+    cases = binary()
+
+
+class TestSub(Table):
+    operator = sub.OPERATOR
+    cases = binary()
+
+
+class TestMul(Table):
+    operator = mul.OPERATOR
+    cases = binary()
+
+
+class TestDiv(Table):
+    operator = div.OPERATOR
+    cases = binary()
+
+
+def unary(values: Any, *dtypes: Any) -> tuple[Case, ...]:
+    return (
+        *(Case(np.dtype(dtype).name, [np.array(values, dtype)]) for dtype in dtypes),
+        Case("empty", [np.zeros((2, 0), F32)]),
+    )
+
+
+SIGNED = (F16, F32, F64, np.int8, np.int16, np.int32, np.int64)
+
+
+class TestAbs(Table):
+    operator = abs_.OPERATOR
+    cases = (*unary([-3, 0, 3], *SIGNED), *unary([0, 3], np.uint8, np.uint64)[:2], Case("-0.0", [arr([-0.0, -INF])]))
+
+
+class TestNeg(Table):
+    operator = neg.OPERATOR
+    cases = (*unary([-3, 0, 3], *SIGNED), Case("-0.0", [arr([-0.0, 0.0, -INF])]))
+
+
+def several(**least: int) -> tuple[Case, ...]:
+    """Cases of operators that take any number of tensors."""
+    row, column = arr([[1, 5, 3]]), arr([[4], [2]])
+    return (
+        Case("one", [row]),
+        Case("two of one shape", [row, row[:, ::-1].copy()]),
+        Case("three that broadcast", [row, column, arr(2.5)], least=least.get("broadcast", 7)),
+        Case("double", [row.astype(F64), row.astype(F64)]),
+        Case("float16", [row.astype(F16), row.astype(F16)]),
+    )
+
+
+class TestSum(Table):
+    operator = sum_.OPERATOR
+    cases = several(broadcast=8)
+
+
+class TestMax(Table):
+    operator = max_.OPERATOR
+    cases = several()
+
+
+class TestMin(Table):
+    operator = min_.OPERATOR
+    cases = several()
+
+
+def logical() -> tuple[Case, ...]:
+    return (
+        Case("all pairs", [np.array([[True], [False]]), np.array([[True, False]])]),
+        Case("empty", [np.zeros((0, 2), bool), np.array([True, False])]),
+    )
+
+
+class TestAnd(Table):
+    operator = and_.OPERATOR
+    cases = logical()
+
+
+class TestOr(Table):
+    operator = or_.OPERATOR
+    cases = logical()
+
+
+class TestNot(Table):
+    operator = not_.OPERATOR
+    cases = (Case("both", [np.array([True, False])]), Case("empty", [np.zeros((0, 2), bool)]))

@@ -1,0 +1,152 @@
+"""The Reduce operators, CumSum, TopK and NonZero: axes as attribute or input, from both ends, all, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from operators.harness import F32, F64, INF, Array, Case, Table, arr
+from opshift.opsets.operators import (
+    cumsum,
+    nonzero,
+    reducel1,
+    reducel2,
+    reducelogsum,
+    reducelogsumexp,
+    reducemax,
+    reducemean,
+    reducemin,
+    reduceprod,
+    reducesum,
+    reducesumsquare,
+    topk,
+)
+from opshift.opsets.operators.cumsum import CumSum
+from opshift.opsets.operators.topk import TopK
+from opshift.opsets.reduction import Reduction
+
+CUBE = np.random.default_rng(5).integers(1, 5, (2, 3, 4)).astype(F32)
+
+
+def case(
+    data: Array, axes: Sequence[int] | None, keepdims: int = 1, noop: int = 0, *, known: bool = True, least: int = 7
+) -> Case:
+    name = f"{data.dtype}{data.shape} axes {axes}, keepdims {keepdims}, noop {noop}, {'known' if known else 'computed'}"
+    operand = None if axes is None else np.array(axes, np.int64)
+    return Case(name, [data, operand], Reduction(keepdims, noop), known=(1,) * known, least=least)
+
+
+def reductions(since: int) -> tuple[Case, ...]:
+    """Cases of all Reduce operators; `since` is the version that brought axes as an input."""
+    return (
+        *(case(CUBE, axes, keepdims) for axes in ((0,), (1,), (-1,), (0, 2), (-3, 1), None) for keepdims in (0, 1)),
+        case(CUBE, (1,), known=False, least=since),
+        case(CUBE, (), noop=1, least=since),
+        case(CUBE, None, noop=1, least=since),
+        case(CUBE.astype(F64), (1,)),
+        case(CUBE.astype(np.int32), (1,)),
+    )
+
+
+class TestReduceMax(Table):
+    operator = reducemax.OPERATOR
+    cases = (
+        *reductions(18),
+        case(arr([[-INF, -INF], [INF, 1]]), (1,)),
+        case(CUBE.astype(np.int64), (1,)),
+        case(CUBE.astype(np.int8), (1,), least=12),
+        case(CUBE > 2, (1,), least=20),
+    )
+
+
+class TestReduceMin(Table):
+    operator = reducemin.OPERATOR
+    cases = (*reductions(18), case(arr([[-INF, -INF], [INF, 1]]), (1,)), case(CUBE.astype(np.uint8), (1,), least=12))
+
+
+class TestReduceProd(Table):
+    operator = reduceprod.OPERATOR
+    cases = (*reductions(18), case(CUBE.astype(np.int64), (1,)), case(np.zeros((0,), np.int64), (0,)))
+
+
+class TestReduceSum(Table):
+    operator = reducesum.OPERATOR
+    cases = (*reductions(13), case(CUBE.astype(np.int64), (1,)))
+
+
+class TestReduceMean(Table):
+    operator = reducemean.OPERATOR
+    cases = tuple(one for one in reductions(18) if "int32" not in one.name)
+    tolerance = 1e-6
+
+
+class TestReduceL1(Table):
+    operator = reducel1.OPERATOR
+    cases = reductions(18)
+
+
+class TestReduceL2(Table):
+    operator = reducel2.OPERATOR
+    cases = tuple(one for one in reductions(18) if "int32" not in one.name)
+    tolerance = 1e-6
+
+
+class TestReduceLogSum(Table):
+    operator = reducelogsum.OPERATOR
+    cases = tuple(one for one in reductions(18) if "int32" not in one.name)
+    tolerance = 1e-6
+
+
+class TestReduceLogSumExp(Table):
+    operator = reducelogsumexp.OPERATOR
+    cases = tuple(one for one in reductions(18) if "int32" not in one.name)
+    tolerance = 1e-6
+
+
+class TestReduceSumSquare(Table):
+    operator = reducesumsquare.OPERATOR
+    cases = reductions(18)
+
+
+class TestCumSum(Table):
+    operator = cumsum.OPERATOR
+    cases = (
+        *(
+            Case(f"axis {axis}, {how}", [CUBE, np.array(axis, np.int64)], how, known=(1,), least=11)
+            for axis in (0, 1, -1)
+            for how in (CumSum(), CumSum(1), CumSum(0, 1), CumSum(1, 1))
+        ),
+        Case("int64", [CUBE.astype(np.int64), np.array(1, np.int32)], least=11),
+    )
+
+
+TIES = arr([[1, 3, 3, 2], [5, 5, 5, 5], [-INF, 2, -INF, -INF]])
+
+
+class TestTopK(Table):
+    operator = topk.OPERATOR
+    cases = (
+        *(
+            Case(
+                f"axis {axis}, k {k}, largest {largest}", [TIES, np.array([k], np.int64)], TopK(axis, largest), least=11
+            )
+            for axis in (0, 1, -1)
+            for k in (1, 3)
+            for largest in (0, 1)
+        ),
+        Case("k is known", [TIES, np.array([2], np.int64)], TopK(), known=(1,), least=11),
+        Case("none", [TIES, np.array([0], np.int64)], TopK(), least=11),
+        Case("int64", [TIES[:2].astype(np.int64), np.array([2], np.int64)], TopK(), least=11),
+    )
+
+
+class TestNonZero(Table):
+    operator = nonzero.OPERATOR
+    cases = (
+        Case("float", [arr([[0, 1, -0.0], [2, 0, 3]])], least=9),
+        Case("bool", [np.array([[True, False], [False, True]])], least=9),
+        Case("int64", [np.array([0, 5, 0], np.int64)], least=9),
+        Case("nothing", [np.zeros((2, 2), np.int64)], least=9),
+        Case("empty", [np.zeros((0, 2), np.int64)], least=9),
+    )

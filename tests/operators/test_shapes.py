@@ -1,0 +1,167 @@
+"""Shape, Size, Squeeze, Unsqueeze, Transpose, Expand, Tile, Concat, Slice, Pad, Identity: what moves elements about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from operators.harness import BF16, F32, F64, INF, Array, Case, Table, arr, text
+from opshift.opsets.operators import (
+    concat,
+    expand,
+    identity,
+    pad,
+    shape,
+    size,
+    squeeze,
+    tile,
+    transpose,
+    unsqueeze,
+)
+from opshift.opsets.operators import (
+    slice as slice_,
+)
+from opshift.opsets.operators.concat import Concat
+from opshift.opsets.operators.pad import Pad
+from opshift.opsets.operators.shape import Shape
+from opshift.opsets.operators.transpose import Transpose
+
+CUBE = np.arange(24, dtype=F32).reshape(2, 3, 4)
+ONES = np.arange(6, dtype=F32).reshape(1, 2, 1, 3)
+
+
+def ints(*numbers: int) -> Array:
+    return np.array(numbers, np.int64)
+
+
+class TestShape(Table):
+    operator = shape.OPERATOR
+    cases = (
+        Case("all", [CUBE]),
+        *(
+            Case(f"{start} to {end}", [CUBE], Shape(start, end))
+            for start, end in ((1, None), (0, 2), (-1, None), (-2, -1), (1, 2), (2, 1), (0, 9), (-9, 2))
+        ),
+        Case("scalar", [np.array(1, F32)]),
+        Case("empty", [np.zeros((0, 3), np.int64)]),
+    )
+
+
+class TestSize(Table):
+    operator = size.OPERATOR
+    cases = (Case("cube", [CUBE]), Case("scalar", [arr(1)]), Case("empty", [np.zeros((0, 3), np.int64)]))
+
+
+class TestSqueeze(Table):
+    operator = squeeze.OPERATOR
+    cases = (
+        *(Case(f"axes {axes}", [ONES, ints(*axes)], known=(1,)) for axes in ((0,), (2,), (0, 2), (-2,), (-4, 2))),
+        Case("all", [ONES, None]),
+        Case("computed", [ONES, ints(0)], least=13),
+        *(Case(f"axis {axis} of 3", [CUBE[:, :1], ints(axis)], known=(1,)) for axis in (1, -2)),
+        Case("last", [CUBE[:, :, :1], ints(-1)], known=(1,)),
+        Case("empty", [np.zeros((1, 0), F32), ints(0)], known=(1,)),
+    )
+
+
+class TestUnsqueeze(Table):
+    operator = unsqueeze.OPERATOR
+    cases = (
+        *(
+            Case(f"axes {axes}", [CUBE, ints(*axes)], known=(1,))
+            for axes in ((0,), (3,), (0, 4), (-1,), (-4,), (-1, 0))
+        ),
+        Case("computed", [CUBE, ints(0)], least=13),
+        Case("scalar", [arr(1), ints(0)], known=(1,)),
+        Case("empty", [np.zeros((2, 0), F32), ints(-2)], known=(1,)),
+    )
+
+
+class TestTranspose(Table):
+    operator = transpose.OPERATOR
+    cases = (
+        Case("reversed", [CUBE]),
+        Case("permuted", [CUBE], Transpose((1, 0, 2))),
+        Case("int64", [CUBE.astype(np.int64)], Transpose((2, 0, 1))),
+        Case("bfloat16", [CUBE.astype(BF16)], Transpose((2, 0, 1)), least=13),
+    )
+
+
+class TestExpand(Table):
+    operator = expand.OPERATOR
+    cases = (
+        *(
+            Case(f"one element to {dims}, {known}", [arr([3]), ints(*dims)], known=known)
+            for dims in ((4,), (2, 3), (0, 2), (1,))
+            for known in ((), (1,), (0, 1))
+        ),
+        Case("scalar", [np.array(True), ints(2, 2)], known=(1,)),
+        Case("one element, more axes", [arr([[[3]]]), ints(2)], least=8),
+        Case("broadcast", [arr([[1], [2]]), ints(2, 3)], least=8),
+        Case("into what is larger", [CUBE, ints(1, 1)], least=8),
+    )
+
+
+class TestTile(Table):
+    operator = tile.OPERATOR
+    cases = (
+        Case("twice", [CUBE, ints(1, 2, 1)]),
+        Case("known", [CUBE, ints(2, 1, 3)], known=(1,)),
+        Case("none", [CUBE, ints(1, 0, 1)]),
+        Case("int64", [CUBE.astype(np.int64), ints(2, 1, 1)]),
+    )
+
+
+class TestConcat(Table):
+    operator = concat.OPERATOR
+    cases = (
+        *(Case(f"axis {axis}", [CUBE, CUBE + 100], Concat(axis)) for axis in (0, 1, 2, -1, -3)),
+        Case("one", [CUBE], Concat(0)),
+        Case("three of int64", [ints(1), ints(), ints(2, 3)], Concat(0)),
+        Case("strings", [text("a"), text("b")], Concat(0)),
+    )
+
+
+class TestSlice(Table):
+    operator = slice_.OPERATOR
+    cases = (
+        *(
+            Case(f"{start}:{end} of axis {axis}", [CUBE, ints(start), ints(end), ints(axis), None], known=(1, 2, 3))
+            for start, end, axis in ((0, 1, 0), (1, 3, 1), (-2, -1, 2), (0, 2**31 - 1, -1), (2, 1, 1), (-9, 9, 1))
+        ),
+        Case("no axes", [CUBE, ints(0, 1), ints(1, 3), None, None], known=(1, 2)),
+        Case("steps of 1", [CUBE, ints(1), ints(9), ints(2), ints(1)], known=(1, 2, 3, 4)),
+        Case("steps", [CUBE, ints(0, 3), ints(9, -9), ints(0, 2), ints(2, -2)], known=(1, 2, 3, 4), least=10),
+        Case("computed", [CUBE, ints(1), ints(3), ints(1), None], least=10),
+        Case("int64", [ints(3, 1, 4), ints(1), ints(2), ints(0), None], known=(1, 2, 3)),
+    )
+
+
+def padded(
+    name: str, data: Array, pads: Sequence[int], value: Array | None = None, mode: str = "constant", **more: Any
+) -> Case:
+    known = more.pop("known", (1,) if value is None else (1, 2))
+    return Case(name, [data, ints(*pads), value, None], Pad(mode), known=known, **more)
+
+
+class TestPad(Table):
+    operator = pad.OPERATOR
+    cases = (
+        padded("zeros", CUBE[0], (0, 1, 2, 0)),
+        padded("a value", CUBE[0], (0, 1, 2, 0), arr(7)),
+        padded("-inf in double", CUBE[0].astype(F64), (0, 1, 2, 0), np.array(-INF)),
+        padded("0.1 in double", CUBE[0].astype(F64), (0, 1, 2, 0), np.array(0.1), least=11),
+        padded("cut", CUBE[0], (-1, 1, 0, -1)),
+        padded("computed", CUBE[0], (0, 1, 2, 0), known=(), least=11),
+        padded("int64", CUBE[0].astype(np.int64), (0, 1, 2, 0), np.array(3, np.int64), least=11),
+        *(padded(mode, CUBE[0], (1, 1, 0, 2), mode=mode) for mode in ("reflect", "edge")),
+        padded("wrap", CUBE[0], (1, 1, 0, 2), mode="wrap", least=19),
+        Case("axes", [CUBE[0], ints(1, 2), None, ints(-1)], Pad(), known=(1, 3), least=18),
+    )
+
+
+class TestIdentity(Table):
+    operator = identity.OPERATOR
+    cases = (Case("float", [CUBE]), Case("string", [text("a")]), Case("empty", [np.zeros((0, 1), bool)]))
