@@ -38,7 +38,7 @@ def axes_operand(
         known = None if axes is None else axes.known
         if axes is None or known is None or data is None or data.rank is None:
             return meaning, operands
-        resolved = np.where(known < 0, known + data.rank + growth(known.size), known).astype(np.int64)
+        resolved = np.where(known < 0, known + data.rank + growth(known.size), known).astype(known.dtype)
         return meaning, (*operands[:index], constant(resolved), *operands[index + 1 :])
 
     return normal

@@ -41,8 +41,7 @@ class Scope:
 
     def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
         """Return the scope of a subgraph."""
-        key = (next(iter(node.output), ""), attribute)
-        return self.inner.get(key) or Scope({}, self)
+        return self.inner.get((_owner(node), attribute)) or Scope({}, self)
 
 
 NOTHING = Scope({})
@@ -138,8 +137,13 @@ def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, 
                 own[node.output[0]] = found[0]
         for name, subgraph in subgraphs(node):
             local = {tensor.name: facts_of_tensor(tensor) for tensor in subgraph.initializer}
-            inner[node.output[0] if node.output else "", name] = _scope(subgraph, scope, local, opset)
+            inner[_owner(node), name] = _scope(subgraph, scope, local, opset)
     return scope
+
+
+def _owner(node: onnx.NodeProto) -> str:
+    """Name a node by an output, since its place changes where functions are inlined."""
+    return next((name for name in node.output if name), "")
 
 
 def view(node: onnx.NodeProto, scope: Scope, opset: int) -> Node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -84,13 +85,26 @@ class ConstantNodes(Constants):
         floats = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
         if self._opset >= 9 or constant.dtype in floats:
             before.append(make_node("Constant", "", [], [name], {"value": Tensor(array)}))
+        elif (array.astype(np.float64).astype(array.dtype) == array).all():
+            self._cast(array.astype(np.float64), constant.dtype, name, before)
         else:
-            whole = self._names.new(f"{name}/double")
-            before.append(make_node("Constant", "", [], [whole], {"value": Tensor(array.astype(np.float64))}))
-            before.append(make_node("Cast", "", [whole], [name], {"to": constant.dtype}))
-        for node in before[-2:]:
+            # Of 64-bit integers a double holds one half at a time.
+            high, low, scale, scaled = (
+                self._names.new(f"{name}/{part}") for part in ("high", "low", "scale", "scaled")
+            )
+            self._cast((array // 2**32).astype(np.float64), constant.dtype, high, before)
+            self._cast((array % 2**32).astype(np.float64), constant.dtype, low, before)
+            self._cast(np.float64(2**32), constant.dtype, scale, before)
+            before.append(make_node("Mul", "", [high, scale], [scaled], {}))
+            before.append(make_node("Add", "", [scaled, low], [name], {}))
+        for node in before:
             node.name = node.name or node.output[0]
         return name
+
+    def _cast(self, array: Any, dtype: int, name: str, before: list[NodeProto]) -> None:
+        whole = self._names.new(f"{name}/double")
+        before.append(make_node("Constant", "", [], [whole], {"value": Tensor(np.asarray(array))}))
+        before.append(make_node("Cast", "", [whole], [name], {"to": dtype}))
 
 
 def lower(model: onnx.ModelProto, planned: Planned) -> None:
@@ -250,7 +264,7 @@ def splice(
         inputs = [name_of(ref) for ref in leaf.inputs]
         outputs = [values[Output(place, position)] for position in range(leaf.outputs)]
         made.append(make_node(leaf.name, "", inputs, outputs, leaf.attributes))
-        made[-1].name = base if single else names.new(f"{base}/{leaf.name}")
+        made[-1].name = node.name if single else names.new(f"{base}/{leaf.name}")
     for name, ref in zip(node.output, fragment.outputs, strict=True):
         if name and name_of(ref) != name:
             made.append(make_node("Identity", "", [name_of(ref)], [name], {}))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ from opshift.opsets.target import Legality
 from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, operand_sources
 from opshift.passes.describe import NOTHING, Scope, default_opset, describe, subgraphs, view
 from opshift.passes.external import node_name
+from opshift.passes.infer import infer, make_attribute
 from opshift.passes.outcome import Action, Code, Plan, Refusal, Step
 
 COPIES = 64
@@ -126,6 +128,7 @@ class Planner:
         self.copies: dict[FunctionKey, list[tuple[Any, FunctionPlan]]] = {}
         self._scope: Scope | None = None
         self._still: dict[tuple[str, str, int], bool] = {}
+        self._uncalled = False
         self._generic: dict[FunctionKey, FunctionPlan | None] = {}
 
     @property
@@ -144,7 +147,10 @@ class Planner:
             graphs.append(self._graph(training.algorithm, "training.algorithm", self.source, NOTHING, {}))
         for key in self.functions:
             if self._as_it_is(key) is None and key not in self.copies:
+                # Nobody says which types it is for; it stays one for those that the target takes.
+                self._uncalled = True
                 self._function(key, (), {}, called=False)
+                self._uncalled = False
         copies = [plan for made in self.copies.values() for _, plan in made]
         as_they_are = [plan for plan in self._generic.values() if plan is not None]
         plan = Plan(
@@ -207,7 +213,7 @@ class Planner:
         operator = operator_for(domain, node.op_type)
         if operator is None:
             return self._relabelled(node, seen, where, opset)
-        return self._rewritten(node, seen, operator, where, bound)
+        return self._rewritten(node, seen, operator, where, opset, bound)
 
     def _stays(self, node: onnx.NodeProto, opset: int) -> bool:
         """Whether a node is legal whatever is known of it: same version, nothing that the target asks of it."""
@@ -257,13 +263,22 @@ class Planner:
                 reason = f"{seen.name}-{after.since_version} has no {', '.join(lost)}."
                 self._refuse(Code.NO_LOWERING, where, label, reason, hint)
                 return None
+        open_parameters = {item.name for item in node.attribute if item.ref_attr_name} - set(seen.attributes)
+        bounded = {*(row.new_attributes if row else ()), *(open_parameters - set(after.attributes))}
+        if vague := sorted(open_parameters & bounded):
+            X
+            self._refuse(Code.MISSING_FACT, where, label, reason, "")
+            return None
+        if shrinks := self._shrinks(seen, before, after):
+            self._refuse(Code.MISSING_FACT, where, label, shrinks, "Give the model's inputs element types.")
+            return None
         drop = tuple(name for name in (row.new_attributes if row else ()) if name in seen.attributes)
         kept = {name: value for name, value in seen.attributes.items() if name not in drop}
         renewed = dataclasses.replace(seen, since_version=after.since_version, attributes=kept)
         carry = seen.name == "Loop" and after.since_version == 1 and len(node.input) == 2
         if carry:
             renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))
-        if illegal := self.legality.why_not(renewed):
+        if illegal := self.legality.why_not(renewed) or _output_type(renewed, after):
             code = Code.ABSENT_OPERATOR if seen.name in self.legality.decompose else Code.TYPE
             self._refuse(code, where, label, f"{illegal}, and no lowering of it is known.", "")
             return None
@@ -274,11 +289,21 @@ class Planner:
         return Carry() if carry else Relabel(drop) if drop else None
 
     def _rewritten(
-        self, node: onnx.NodeProto, seen: Node, operator: Operator, where: str, bound: Mapping[str, Any] | None
+        self,
+        node: onnx.NodeProto,
+        seen: Node,
+        operator: Operator,
+        where: str,
+        opset: int,
+        bound: Mapping[str, Any] | None,
     ) -> Replace | None:
         """Derive the node of an operator that has a file."""
         label = f"{seen.name}-{seen.since_version}"
         why = self.legality.why_not(seen)
+        before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
+        if before and after and (shrinks := self._shrinks(seen, before, after)):
+            self._refuse(Code.MISSING_FACT, where, label, shrinks, "Give the model's inputs element types.")
+            return None
         if why is None and (self.strict is self.plain or self.strict.legality.why_not(seen) is None):
             self.kept += 1
             return None
@@ -307,7 +332,6 @@ class Planner:
             return None
         sources = operand_sources(lifted)  # type: ignore[arg-type]
         written = [leaf.name for leaf in found.nodes]
-        after = schema_at("", seen.name, self.legality.opset)
         if not found.lowerings and after is not None and _unchanged(node, seen, after, found, sources):
             self.steps.append(
                 Step(Action.RESTAMP, where, seen.name, seen.since_version, f"opset {self.legality.opset}")
@@ -326,6 +350,16 @@ class Planner:
             )
         )
         return Replace(found, sources, seen, lifted, where)  # type: ignore[arg-type]
+
+    def _shrinks(self, seen: Node, before: Schema, after: Schema) -> str:
+        """Say which input of unknown type could have one that the target's version does not take; empty if none could."""
+        if self._uncalled:
+            return ""
+        for index, facts in enumerate(seen.inputs):
+            old, new = before.input(index), after.input(index)
+            if facts is not None and facts.dtype is None and old and new and not old.types <= new.types:
+                return f"the type of {old.name} is unknown, and {seen.name}-{after.since_version} does not take all."
+        return ""
 
     def _unwritable(self, fragment: Fragment, where: str) -> tuple[str, str] | None:
         """Say why, and what helps, if the target opset has no way to hold a constant of the fragment."""
@@ -373,7 +407,7 @@ class Planner:
             if known == kind:
                 return None if plan.name == function.name else Call(plan.name)
         # The first copy keeps the name, so that a function with one kind of call keeps it too.
-        name = function.name if not made else f"{function.name}__{len(made)}"
+        name = function.name if not made else self._free_name(function)
         bound = {name: value for name, value in attributes.items() if value is not None}
         if not called:
             bound = {item.name: freeze(attribute_value(item)) for item in function.attribute_proto}
@@ -394,6 +428,10 @@ class Planner:
         graph = self._graph(function, f"function {name}", opset, scope, bound)
         made[place] = (kind, dataclasses.replace(plan, graph=graph))
         return None if name == function.name else Call(name)
+
+    def _free_name(self, function: onnx.FunctionProto) -> str:
+        taken = {key[1] for key in self.functions} | {plan.name for made in self.copies.values() for _, plan in made}
+        return next(name for number in itertools.count(1) if (name := f"{function.name}__{number}") not in taken)
 
     def _as_it_is(self, key: FunctionKey) -> FunctionPlan | None:
         """Plan a function without facts, once; None, leaving no trace, where that meets any refusal."""
@@ -430,6 +468,15 @@ class _Lazy:
 
     def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
         return self._scope().enter(node, attribute)
+
+
+def _output_type(node: Node, schema: Schema) -> Reason | None:
+    """Ask onnx about a node of which an attribute, and no input, decides the type of an output."""
+    given = {parameter.type_variable for parameter in schema.inputs}
+    if all(parameter.type_variable in given for parameter in schema.outputs):
+        return None
+    inferred = infer(node)
+    return inferred if isinstance(inferred, Reason) else None
 
 
 def _has_lowerings(name: str) -> bool:
@@ -472,8 +519,6 @@ def _function_scope(
 
 def bind_attributes(graph: onnx.GraphProto | onnx.FunctionProto, bound: Mapping[str, Any]) -> None:
     """Replace, in place, attributes that refer to parameters by their values; those without a value go."""
-    from opshift.passes.infer import make_attribute
-
     for node in graph.node:
         kept: list[AttributeProto] = []
         for attribute in node.attribute:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
 
-from opshift.opsets.facts import Tensor, constant
+from opshift.opsets.facts import Tensor, constant, type_name
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.schema import schema_at
 
 FORMS: Mapping[str, Any] = {
     "value_int": np.int64,
@@ -46,26 +46,33 @@ def oracle(meaning: Constant) -> np.ndarray[Any, Any]:
     return meaning.value.array
 
 
+def _lift(attributes: Mapping[str, Any]) -> Constant:
+    return Constant(tensor(attributes))
+
+
 def _write(meaning: Constant, operands: Operands) -> Mapping[str, Any] | Reason:
     return Reason("the value is sparse") if meaning.value is None else {"value": meaning.value}
 
 
-def _write_1(meaning: Constant, operands: Operands) -> Mapping[str, Any] | Reason:
-    floats = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
-    if meaning.value is not None and constant(meaning.value.array).dtype not in floats:
-        return Reason("it takes floats only")
-    return _write(meaning, operands)
+def _holds(since: int) -> Callable[[Constant, Operands], Reason | None]:
+    """Refuse an element type that this version does not give: the version's inputs do not tell."""
+
+    def given(meaning: Constant, operands: Operands) -> Reason | None:
+        schema = schema_at("", "Constant", since)
+        if meaning.value is None or schema is None:
+            return None
+        name = type_name(constant(meaning.value.array).dtype or 0)
+        return None if f"tensor({name})" in schema.outputs[0].types else Reason(f"it gives no {name}")
+
+    return given
 
 
 OPERATOR = Operator(
     name="Constant",
     meaning=Constant,
-    versions=(
-        Version(1, lift=lambda attributes: Constant(tensor(attributes)), write=_write_1),
-        *(
-            Version(since, lift=lambda attributes: Constant(tensor(attributes)), write=_write)
-            for since in (9, 11, 12, 13, 19, 21, 23, 24, 25)
-        ),
+    versions=tuple(
+        Version(since, lift=_lift, write=_write, given=_holds(since))
+        for since in (1, 9, 11, 12, 13, 19, 21, 23, 24, 25)
     ),
     operands=(),
     oracle=oracle,

@@ -13,6 +13,8 @@ from opshift.opsets.facts import constant
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Operands, Operator, Version
 
+MODES = ("constant", "reflect", "edge", "wrap")
+
 
 @dataclass(frozen=True)
 class Pad:
@@ -44,6 +46,8 @@ def _typed(meaning: Pad, operands: Operands) -> tuple[Pad, Operands]:
     """Give the value, which Pad-2 has as a float attribute, the type of the data."""
     data, pads, value, axes = operands
     known = value.known if value else None
+    if known is not None and known.dtype.kind == "f" and known.item() == 0 and not np.signbit(known):
+        return meaning, (data, pads, None, axes)  # the default, whatever the type
     if data is None or data.dtype is None or value is None or known is None or value.dtype == data.dtype:
         return meaning, operands
     same = known.astype(onnx.helper.tensor_dtype_to_np_dtype(data.dtype))
@@ -54,11 +58,13 @@ def _as_float(meaning: Pad, operands: Operands) -> Reason | None:
     value = operands[2].known if operands[2] else None
     if value is not None and not np.isnan(value).any() and np.float32(value.item()) != value.item():
         return Reason(f"its value is a float, which does not hold {value.item()}")
-    return _since(2, ("constant", "reflect", "edge"))(meaning, operands)
+    return _since(2, MODES[:3])(meaning, operands)
 
 
 def _since(first: int, modes: tuple[str, ...]) -> Callable[[Pad, Operands], Reason | None]:
     def given(meaning: Pad, operands: Operands) -> Reason | None:
+        if first > 2 and operands[2] is not None and (operands[0] is None or operands[0].dtype is None):
+            return Reason("the type of the data is unknown, which the value must have", missing=True)
         return None if meaning.mode in modes else Reason(f"mode {meaning.mode} came later than {first}")
 
     return given
@@ -69,8 +75,8 @@ OPERATOR = Operator(
     meaning=Pad,
     versions=(
         Version(2, given=_as_float, renamed={"constant_value": "value"}),
-        *(Version(since, given=_since(since, ("constant", "reflect", "edge"))) for since in (11, 13, 18)),
-        *(Version(since) for since in (19, 21, 23, 24, 25)),
+        *(Version(since, given=_since(since, MODES[:3])) for since in (11, 13, 18)),
+        *(Version(since, given=_since(since, MODES)) for since in (19, 21, 23, 24, 25)),
     ),
     operands=("data", "pads", "constant_value", "axes"),
     oracle=oracle,

@@ -61,10 +61,11 @@ class TestConstantOfShape(Table):
     cases = (
         *(
             Case(
-                f"{value and value.array.dtype} {dims} {known}",
+                f"{value and value.array.dtype} {dims} {'known' if known else 'computed'}",
                 [np.array(dims, np.int64)],
                 ConstantOfShape(value),
                 known,
+                symbolic=7 if known else 8,
             )
             for value in (None, Tensor(np.array([3], np.int64)), Tensor(np.array([True])))
             for dims in ((2, 3), (0,), (4,))

@@ -32,7 +32,6 @@ class TestWhere(Table):
         ),
         Case("bfloat16", [MASK, arr([[1, 2, INF]], BF16), arr([[INF], [NAN]], BF16)], least=13),
         Case("string", [MASK, text("a", "b", "c"), text("x", "y", "z")]),
-        Case("complex", [MASK, arr([[1j, 2, 3]], np.complex64), arr([[4, 5j, 6]], np.complex64)]),
         Case("-0.0", [MASK, arr([[-0.0] * 3] * 2), arr([[1.0] * 3] * 2)], departs="it adds 0.0 to what is chosen"),
         Case("known", [MASK, arr([[1, 2, 3]]), arr([[4]])], known=(1, 2)),
         Case("scalars", [np.array(True), arr(1), arr(2)]),
