@@ -45,7 +45,11 @@ class Tensor:
     @functools.cached_property
     def digest(self) -> bytes:
         """A key of dtype, shape and elements."""
-        body = repr(self.array.tolist()).encode() if self.array.dtype == object else self.array.tobytes()
+        body = (
+            repr(self.array.tolist()).encode("utf-8", "surrogateescape")
+            if self.array.dtype == object
+            else self.array.tobytes()
+        )
         return hashlib.blake2b(f"{self.array.dtype}{self.array.shape}".encode() + body, digest_size=16).digest()
 
     def __eq__(self, other: object) -> bool:
@@ -97,7 +101,7 @@ class Facts:
 
     def dim(self, axis: int) -> Dim:
         """Return one dimension; None where it, or the rank, is unknown."""
-        return None if self.shape is None else self.shape[axis]
+        return self.shape[axis] if self.shape is not None and -len(self.shape) <= axis < len(self.shape) else None
 
 
 def constant(array: np.ndarray[Any, Any], dtype: int | None = None) -> Facts:
@@ -138,12 +142,20 @@ def facts_of_tensor(tensor: onnx.TensorProto) -> Facts:
     count = math.prod(shape)
     if tensor.data_location == TensorProto.EXTERNAL or count * 8 > SMALL:
         return Facts(tensor.data_type, shape)
-    return Facts(tensor.data_type, shape, Tensor(onnx.numpy_helper.to_array(tensor)))
+    return Facts(tensor.data_type, shape, Tensor(array_of(tensor)))
+
+
+def array_of(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
+    """Return the elements of a tensor; strings, which are bytes in ONNX, keep those that are not UTF-8."""
+    if tensor.data_type != TensorProto.STRING:
+        return onnx.numpy_helper.to_array(tensor)
+    strings = [item.decode("utf-8", "surrogateescape") for item in tensor.string_data]
+    return np.array(strings, dtype=object).reshape(tuple(tensor.dims))
 
 
 def tensor_of(array: np.ndarray[Any, Any], dtype: int, name: str) -> onnx.TensorProto:
     """Return a TensorProto of these elements."""
     if dtype == TensorProto.STRING:
-        strings: list[Any] = [str(item).encode() for item in array.flat]
+        strings: list[Any] = [str(item).encode("utf-8", "surrogateescape") for item in array.flat]
         return onnx.helper.make_tensor(name, dtype, array.shape, strings)
     return onnx.numpy_helper.from_array(np.asarray(array), name)

@@ -20,15 +20,17 @@ _compiling = threading.Lock()
 
 
 class Reason(str):
-    """Why something does not apply; `missing` if it might, were some fact known."""
+    """Why something does not apply; `missing`: it might, were some fact known; `invalid`: it breaks ONNX's rules."""
 
-    __slots__ = ("missing",)
+    __slots__ = ("invalid", "missing")
     missing: bool
+    invalid: bool
 
-    def __new__(cls, text: str, missing: bool = False) -> Reason:
+    def __new__(cls, text: str, missing: bool = False, invalid: bool = False) -> Reason:
         """Make a reason of a text."""
         self = super().__new__(cls, text)
         self.missing = missing
+        self.invalid = invalid
         return self
 
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 
-from opshift.opsets.facts import Dim, Facts, Tensor, constant
+from opshift.opsets.facts import Dim, Facts, Tensor, array_of, constant
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.schema import Schema, default_domain, schema_at
 
@@ -91,6 +92,8 @@ class Operator:
     weight: float = 1.0
     """What one such node costs beside others, where more than one lowering applies."""
     normal: Callable[[Any, Operands], tuple[Any, Operands]] | None = None
+    fault: Callable[[Any, Operands], str | None] | None = None
+    """What is wrong with a node, where onnx's own inference does not tell."""
     idle: Callable[[Any, Operands], bool] | None = None
     """Whether the output is the first operand as it is."""
     shape: Callable[[Any, Operands], tuple[Dim, ...] | None] | None = None
@@ -153,6 +156,8 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
         fields = _defaults(operator.meaning)
         meaning = operator.meaning(**{name: attributes[name] for name in fields if attributes.get(name) is not None})
     operands, sources = _operands(operator, version, schema, node, attributes)
+    if operator.fault and (fault := operator.fault(meaning, operands)):
+        return Reason(fault, invalid=True)
     return _normal(Lifted(operator.means or operator, meaning, operands, sources, node.used))
 
 
@@ -295,6 +300,4 @@ def known_operators() -> tuple[Operator, ...]:
 
 def freeze(value: Any) -> Any:
     """Make an attribute's value hashable: a TensorProto becomes the Tensor of its elements."""
-    import onnx
-
-    return Tensor(onnx.numpy_helper.to_array(value)) if isinstance(value, onnx.TensorProto) else value
+    return Tensor(array_of(value)) if isinstance(value, onnx.TensorProto) else value

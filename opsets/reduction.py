@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.axes import axes_operand, operand_not_negative
-from opshift.opsets.operator import Operator, Version
+from opshift.opsets.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,17 @@ class Reduction:
 
     keepdims: int = 1
     noop_with_empty_axes: int = 0
+
+
+_resolved = axes_operand(1)
+
+
+def _normal(meaning: Reduction, operands: Operands) -> tuple[Reduction, Operands]:
+    """Count axes from the front where the rank is known; where there are some, what none would mean does not matter."""
+    axes = operands[1]
+    if axes is not None and axes.known is not None and axes.known.size:
+        meaning = Reduction(meaning.keepdims)
+    return _resolved(meaning, operands)
 
 
 def reduction(name: str, versions: tuple[int, ...], function: Callable[..., Any]) -> Operator:
@@ -39,5 +50,5 @@ def reduction(name: str, versions: tuple[int, ...], function: Callable[..., Any]
         versions=tuple(Version(since, given=operand_not_negative(1) if since < 11 else None) for since in versions),
         operands=("data", "axes"),
         oracle=oracle,
-        normal=axes_operand(1),
+        normal=_normal,
     )

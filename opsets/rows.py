@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.axes import END, first, rank_known, rank_unknown
+from opshift.opsets.facts import FLOATS, type_name
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Version
 
@@ -29,13 +30,27 @@ def normal(rows: Rows, operands: Operands) -> tuple[Rows, Operands]:
     """Count axes from the front where the rank is known, and list them where `onward` can be listed."""
     rank = first(operands).rank
     axes = rows.axes
+    if fault(rows, operands):
+        return rows, operands
     if rank is not None:
-        axes = tuple(axis % rank if -rank <= axis < rank else axis for axis in axes)
+        axes = tuple(axis % rank for axis in axes)
         axes = tuple(range(axes[0], rank)) if rows.onward else axes
         return Rows(tuple(sorted(set(axes)))), operands
     if rows.onward and axes[0] < 0:
         return Rows(tuple(range(axes[0], 0))), operands
     return Rows(tuple(sorted(set(axes), key=lambda axis: (axis < 0, axis))), rows.onward), operands
+
+
+def fault(rows: Rows, operands: Operands) -> str | None:
+    """Say what is wrong with the axes: "Accepted range is [-r, r-1] where r = rank(input)" (Hardmax-13)."""
+    data = first(operands)
+    if not rows.axes:
+        return "it names no axes"
+    if data.dtype is not None and data.dtype not in FLOATS:
+        return f"its input is of type {type_name(data.dtype)}, and it takes floats only"
+    if data.rank is not None and not all(-data.rank <= axis < data.rank for axis in rows.axes):
+        return f"its axes {list(rows.axes)} are out of range: the input has rank {data.rank}"
+    return None
 
 
 def trailing(rows: Rows, operands: Operands) -> int | None:

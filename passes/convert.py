@@ -142,20 +142,38 @@ def convert(
         raise UnsupportedError(planned.plan.refusals)
     source = request.source
     rewritten = source.model
-    if not planned.plan.nothing_to_do or (ir_version is not None and ir_version != rewritten.ir_version):
+    if not planned.plan.nothing_to_do or not _ir_version_fits(request, rewritten):
         rewritten = onnx.ModelProto()
         rewritten.CopyFrom(source.model)
         lower(rewritten, planned)
         restamp(rewritten, request.legality.opset, ir_version)
-        _fits(rewritten, ir_version)
+        _fits(rewritten, ir_version, request.legality.target)
+        _settled(request, rewritten)
     report = None
     if verify:
         report = _verified(request, planned, rewritten, input_shapes, seed, progress, require_proof)
     return Result(_as_given(source, rewritten), planned.plan, report, source, rewritten)
 
 
-def _fits(model: onnx.ModelProto, ir_version: int | None) -> None:
+def _ir_version_fits(request: _Request, model: onnx.ModelProto) -> bool:
+    target = request.legality.target
+    low, high = target.ir_version if target and target.ir_version else (model.ir_version, model.ir_version)
+    return low <= model.ir_version <= high and request.ir_version in (None, model.ir_version)
+
+
+def _settled(request: _Request, rewritten: onnx.ModelProto) -> None:
+    """Plan the result again, which must give nothing: else the fault is opshift's own, and nothing is written."""
+    again = Planner(rewritten, request.legality, request.semantics, request.allow, runnable=False).run().plan
+    if again.refusals or again.steps:
+        raise AssertionError(f"the result is not on the target: {(*again.refusals, *again.steps)[0]}")
+
+
+def _fits(model: onnx.ModelProto, ir_version: int | None, target: Target | None) -> None:
+    """Bring the ir_version into the target's range; refuse where the model cannot do with what is asked for."""
     least = least_ir_version(model)
+    if target and target.ir_version and ir_version is None:
+        low, high = target.ir_version
+        model.ir_version = ir_version = min(max(model.ir_version, low), high)
     if ir_version is not None and ir_version < least:
         reason = (
             f"the model needs ir_version {least} for its opset, functions, metadata or element types, not {ir_version}."

@@ -22,7 +22,7 @@ from opshift.opsets.operator import SPELLING, Lifted, Node, freeze, lift, operat
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.schema import NEWEST, attribute_value, default_domain, schema_at
 from opshift.opsets.target import Legality
-from opshift.passes.infer import infer
+from opshift.passes.infer import infer, typed
 
 DEPTH = 24
 """Lowerings within lowerings; the deepest that occurs is half of that."""
@@ -131,9 +131,9 @@ class Deriver:
         node = Node("", operator.name, native.since_version, native.attributes, inputs, lifted.used)
         if reason := self._why_not(node, nested=nested):
             return Failure(reason, reason.missing)
-        inferred = infer(node)
-        if isinstance(inferred, Reason):
-            return Failure(inferred, inferred.missing)
+        types = typed(node)
+        if isinstance(types, Reason):
+            return Failure(types, types.missing)
         refs: tuple[Ref, ...] = tuple(None if index is None else Input(index) for index in native.inputs)
         written = Written(operator.name, native.attributes, refs, len(lifted.used))
         outputs = tuple(Output(0, index) for index in range(len(lifted.used)))

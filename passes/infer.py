@@ -47,7 +47,23 @@ def make_attribute(name: str, value: Any) -> onnx.AttributeProto:
 
 
 def infer(node: Node) -> tuple[Facts, ...] | Reason:
-    """Return what is known of each output of a node, or why the operator's schema does not take it."""
+    """Return what is known of each output, elements included, or why the operator's schema does not take the node."""
+    facts = typed(node)
+    if isinstance(facts, Reason) or (node.name == "Constant" and not node.domain):
+        return facts
+    value = _fold(node, facts)
+    if value is not None:
+        return value
+    return tuple(
+        constant(np.zeros(one.shape, helper.tensor_dtype_to_np_dtype(one.dtype)), one.dtype)
+        if one.size == 0 and one.dtype and one.shape and all(isinstance(dim, int) for dim in one.shape)
+        else one
+        for one in facts
+    )
+
+
+def typed(node: Node) -> tuple[Facts, ...] | Reason:
+    """Return the type and shape of each output of a node, or why the operator's schema does not take it."""
     if node.name == "Constant" and not node.domain:
         return (_constant(node.attributes),)
     if any(isinstance(value, Outputs) for value in node.attributes.values()):
@@ -59,18 +75,7 @@ def infer(node: Node) -> tuple[Facts, ...] | Reason:
     )
     if schema is None:
         return tuple(Facts() for _ in node.used)
-    typed = _typed(node, schema)
-    if isinstance(typed, Reason):
-        return typed
-    value = _fold(node, typed)
-    if value is not None:
-        return value
-    return tuple(
-        constant(np.zeros(facts.shape, helper.tensor_dtype_to_np_dtype(facts.dtype)), facts.dtype)
-        if facts.size == 0 and facts.dtype and all(isinstance(dim, int) for dim in facts.shape or ())
-        else facts
-        for facts in typed
-    )
+    return _typed(node, schema)
 
 
 def _constant(attributes: Mapping[str, Any]) -> Facts:
@@ -146,7 +151,7 @@ def _refined(facts: Facts, shape: tuple[Dim, ...] | None) -> Facts:
     return Facts(facts.dtype, shape)
 
 
-def _fold(node: Node, typed: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
+def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
     """Compute the outputs where the inputs are known: wholly, or partly where elements are only moved about."""
     if node.name in ("Shape", "Size", "CastLike"):
         return _fold_by_facts(node)
@@ -158,7 +163,7 @@ def _fold(node: Node, typed: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
     partly_known = [index for index, facts in enumerate(node.inputs) if facts is not None and facts.known is None]
     if partly_known and not (operator.moves_data and partly_known[-1] < moved):
         return None
-    if len(typed) != 1 or (typed[0].size or 0) * 8 > SMALL or typed[0].dtype is None:
+    if len(outputs) != 1 or outputs[0].size is None or outputs[0].size * 8 > SMALL or outputs[0].dtype is None:
         return None
     lifted = lift(operator, node, "runtime")
     if isinstance(lifted, Reason):
@@ -166,12 +171,15 @@ def _fold(node: Node, typed: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
     arrays = [None if facts is None or facts.value is None else facts.value.array for facts in lifted.operands]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        result = np.asarray(operator.oracle(lifted.meaning, *arrays))
+        try:
+            result = np.asarray(operator.oracle(lifted.meaning, *arrays))
+        except Exception:
+            return None  # these constants are none that the operator takes, which onnx's inference need not notice
     if result.nbytes > SMALL:
         return None
-    if result.dtype == object and typed[0].dtype != TensorProto.STRING:
-        return (partly(result, typed[0].dtype),)
-    return (constant(result, typed[0].dtype),)
+    if result.dtype == object and outputs[0].dtype != TensorProto.STRING:
+        return (partly(result, outputs[0].dtype),)
+    return (constant(result, outputs[0].dtype),)
 
 
 def _fold_by_facts(node: Node) -> tuple[Facts, ...] | None:

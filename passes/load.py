@@ -524,7 +524,7 @@ _ADDED = {"Hardmax": 0, "ArgMax": 0, "OneHot": 1}
 
 
 @dataclass(frozen=True)
-class _Type:
+class TensorType:
     """A tensor's element type, and its dimensions if even their number is known (None within: unknown)."""
 
     dtype: int
@@ -558,7 +558,7 @@ def _infer_and_check(outline: onnx.ModelProto, data: bytes, *, nested: bool) -> 
         if node.op_type in _ADDED and node.domain in DOMAINS
     ]
     wanted = frozenset(name for _, _, node in found for name in node.input)
-    types: dict[int, Mapping[str, _Type | None]] = {}
+    types: dict[int, Mapping[str, TensorType | None]] = {}
     opset = max((entry.version for entry in outline.opset_import if entry.domain in DOMAINS), default=1)
     for body, index, node in found:
         axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), None)
@@ -581,7 +581,9 @@ def _inferred(outline: onnx.ModelProto) -> onnx.ModelProto:
         return plain
 
 
-def _type(name: str, body: Body, types: dict[int, Mapping[str, _Type | None]], wanted: Container[str]) -> _Type | None:
+def _type(
+    name: str, body: Body, types: dict[int, Mapping[str, TensorType | None]], wanted: Container[str]
+) -> TensorType | None:
     """Return what is known of a value in a graph, which may come from a graph around it."""
     scope: Body | None = body
     while scope is not None:
@@ -593,26 +595,26 @@ def _type(name: str, body: Body, types: dict[int, Mapping[str, _Type | None]], w
     return None
 
 
-def _declared(graph: onnx.GraphProto | onnx.FunctionProto, wanted: Container[str]) -> Mapping[str, _Type | None]:
+def _declared(graph: onnx.GraphProto | onnx.FunctionProto, wanted: Container[str]) -> Mapping[str, TensorType | None]:
     """Return the types of some values of a graph."""
     if isinstance(graph, onnx.FunctionProto):
         return {}
     values = (value for values in (graph.output, graph.value_info, graph.input) for value in values)
     declared = {value.name: _as_type(value.type) for value in values if value.name in wanted}
     tensors = (tensor for tensor in graph.initializer if tensor.name in wanted)
-    return declared | {tensor.name: _Type(tensor.data_type, tuple(tensor.dims)) for tensor in tensors}
+    return declared | {tensor.name: TensorType(tensor.data_type, tuple(tensor.dims)) for tensor in tensors}
 
 
-def _as_type(declared: onnx.TypeProto) -> _Type | None:
+def _as_type(declared: onnx.TypeProto) -> TensorType | None:
     if not declared.HasField("tensor_type"):
         return None
     tensor = declared.tensor_type
     dims = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
-    return _Type(tensor.elem_type, dims if tensor.HasField("shape") else None)
+    return TensorType(tensor.elem_type, dims if tensor.HasField("shape") else None)
 
 
 @functools.lru_cache(4096)
-def operator_fault(operator: str, opset: int, axis: int | None, inputs: tuple[_Type | None, ...]) -> str | None:
+def operator_fault(operator: str, opset: int, axis: int | None, inputs: tuple[TensorType | None, ...]) -> str | None:
     """Return what is wrong with a Hardmax, ArgMax or OneHot in this opset, as far as its inputs are known.
 
     `axis` is None where the node gives none.

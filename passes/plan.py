@@ -22,8 +22,10 @@ from opshift.opsets.schema import OLDEST, Schema, attribute_value, default_domai
 from opshift.opsets.target import Legality
 from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, operand_sources
 from opshift.passes.describe import NOTHING, Scope, default_opset, describe, subgraphs, view
+from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import node_name
-from opshift.passes.infer import infer, make_attribute
+from opshift.passes.infer import make_attribute, typed
+from opshift.passes.load import TensorType, operator_fault
 from opshift.passes.outcome import Action, Code, Plan, Refusal, Step
 
 COPIES = 64
@@ -151,6 +153,8 @@ class Planner:
                 self._uncalled = True
                 self._function(key, (), {}, called=False)
                 self._uncalled = False
+        for name, version in self._imports():
+            self.steps.append(Step(Action.RESTAMP, f"function {name}", name, version, f"opset {self.legality.opset}"))
         copies = [plan for made in self.copies.values() for _, plan in made]
         as_they_are = [plan for plan in self._generic.values() if plan is not None]
         plan = Plan(
@@ -163,6 +167,14 @@ class Planner:
             refusals=tuple(dict.fromkeys(self.refusals)),
         )
         return Planned(plan, tuple(graphs), (*as_they_are, *copies))
+
+    def _imports(self) -> Iterator[tuple[str, int]]:
+        """Yield the functions whose opset is another than that of the result, though the model's is the same."""
+        if self.source == self.legality.opset:
+            for function in self.model.functions:
+                version = default_opset(function.opset_import)
+                if version not in (None, self.source):
+                    yield function.name, version or 0
 
     # --- graphs and nodes ---------------------------------------------------------------------------------------------
 
@@ -211,6 +223,8 @@ class Planner:
             )
             return None
         operator = operator_for(domain, node.op_type)
+        if domain == SPELLING and (operator is None or operator.domain != SPELLING):
+            raise InvalidModelError(f"{node.op_type} at {where}: the domain opshift has HardmaxAxes only.")
         if operator is None:
             return self._relabelled(node, seen, where, opset)
         return self._rewritten(node, seen, operator, where, opset, bound)
@@ -266,7 +280,7 @@ class Planner:
         open_parameters = {item.name for item in node.attribute if item.ref_attr_name} - set(seen.attributes)
         bounded = {*(row.new_attributes if row else ()), *(open_parameters - set(after.attributes))}
         if vague := sorted(open_parameters & bounded):
-            X
+            reason = f"{', '.join(vague)} is a parameter of the function, and its values are not known."
             self._refuse(Code.MISSING_FACT, where, label, reason, "")
             return None
         if shrinks := self._shrinks(seen, before, after):
@@ -307,6 +321,8 @@ class Planner:
         if why is None and (self.strict is self.plain or self.strict.legality.why_not(seen) is None):
             self.kept += 1
             return None
+        if fault := _fault(seen, opset):
+            raise InvalidModelError(f"{label} at {where}: {fault}.")
         open_parameters = [attribute.name for attribute in node.attribute if attribute.ref_attr_name]
         if bound is None and open_parameters:
             found: Fragment | Failure = Failure(
@@ -315,6 +331,8 @@ class Planner:
         else:
             lifted = self.strict.lift(seen)
             if isinstance(lifted, Reason):
+                if lifted.invalid:
+                    raise InvalidModelError(f"{label} at {where}: {lifted}.")
                 found = Failure(lifted, lifted.missing)
             else:
                 found = self.strict.derive(lifted)
@@ -352,7 +370,7 @@ class Planner:
         return Replace(found, sources, seen, lifted, where)  # type: ignore[arg-type]
 
     def _shrinks(self, seen: Node, before: Schema, after: Schema) -> str:
-        """Say which input of unknown type could have one that the target's version does not take; empty if none could."""
+        """Say which input of unknown type could have one that the target's version does not take, if any."""
         if self._uncalled:
             return ""
         for index, facts in enumerate(seen.inputs):
@@ -370,8 +388,8 @@ class Planner:
             return f"opset {opset} has no operator that takes bfloat16.", "Take opset 13 or newer."
         # Below 9 a function makes its constants by Cast of floats.
         uncastable = dtypes & {TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128}
-        if uncastable and opset < 9 and where.startswith("function "):
-            reason = f"a function at opset {opset} cannot hold a constant of type {type_name(min(uncastable))}."
+        if uncastable and opset < 9 and (where.startswith("function ") or self.model.ir_version < 4):
+            reason = f"a function, or a model of ir_version 3, at opset {opset} cannot hold a constant of type {type_name(min(uncastable))}."
             return reason, "Inline the function, or take opset 9 or newer."
         return None
 
@@ -470,12 +488,25 @@ class _Lazy:
         return self._scope().enter(node, attribute)
 
 
+def _fault(node: Node, opset: int) -> str | None:
+    """Say what breaks ONNX's rules in a node, which nobody could tell before its inputs were known: in a function."""
+    if not node.domain and node.name in ("Hardmax", "ArgMax", "OneHot"):
+        types = tuple(None if facts is None else TensorType(facts.dtype or 0, _numbers(facts)) for facts in node.inputs)
+        return operator_fault(node.name, opset, node.attributes.get("axis"), types)
+    inferred = typed(node)
+    return str(inferred) if isinstance(inferred, Reason) else None
+
+
+def _numbers(facts: Facts) -> tuple[int | None, ...] | None:
+    return None if facts.shape is None else tuple(dim if isinstance(dim, int) else None for dim in facts.shape)
+
+
 def _output_type(node: Node, schema: Schema) -> Reason | None:
     """Ask onnx about a node of which an attribute, and no input, decides the type of an output."""
     given = {parameter.type_variable for parameter in schema.inputs}
     if all(parameter.type_variable in given for parameter in schema.outputs):
         return None
-    inferred = infer(node)
+    inferred = typed(node)
     return inferred if isinstance(inferred, Reason) else None
 
 

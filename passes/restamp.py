@@ -13,6 +13,7 @@ from opshift.passes.describe import subgraphs
 from opshift.passes.lower import METADATA
 
 _TYPES = {
+    4: ("BFLOAT16",),
     9: ("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"),
     10: ("UINT4", "INT4"),
     11: ("FLOAT4E2M1",),
@@ -34,6 +35,10 @@ def restamp(model: onnx.ModelProto, opset: int, ir_version: int | None = None) -
         for item in kept:
             if not default_domain(item.domain):
                 item.version = opset
+        if all(default_domain(item.domain) for item in kept) and any(
+            not default_domain(node.domain) for node in _nodes(owner)
+        ):
+            kept.append(onnx.helper.make_opsetid("", opset))
         copies = [onnx.OperatorSetIdProto.FromString(item.SerializeToString()) for item in kept]
         del owner.opset_import[:]
         owner.opset_import.extend(copies)
@@ -45,19 +50,34 @@ def restamp(model: onnx.ModelProto, opset: int, ir_version: int | None = None) -
     model.ir_version = max(model.ir_version, least)
 
 
+def _nodes(owner: onnx.ModelProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
+    waiting: list[onnx.GraphProto | onnx.FunctionProto] = [owner.graph if isinstance(owner, onnx.ModelProto) else owner]
+    while waiting:
+        graph = waiting.pop()
+        for node in graph.node:
+            yield node
+            waiting.extend(inner for _, inner in subgraphs(node))
+
+
 def least_ir_version(model: onnx.ModelProto) -> int:
     """Return the lowest ir_version that can hold a model: its opset, and the fields and types that it uses."""
-    imports = [item for item in model.opset_import if not default_domain(item.domain)]
-    needs = [helper.find_min_ir_version_for(imports) if imports else 3]
+    imports = [helper.make_opsetid(default_domain(item.domain), item.version) for item in model.opset_import]
+    needs = [helper.find_min_ir_version_for(imports, ignore_unknown=True)]
     inputs = {value.name for value in model.graph.input}
     if any(tensor.name not in inputs for tensor in model.graph.initializer):
         needs.append(4)
-    if model.graph.sparse_initializer or model.graph.quantization_annotation:
+    if model.graph.quantization_annotation:
         needs.append(5)
+    if model.graph.sparse_initializer:
+        needs.append(6)
     if model.training_info:
         needs.append(7)
     if model.functions:
         needs.append(8)
+    if any(item.attribute_proto for item in model.functions):
+        needs.append(9)
+    if any(item.overload for item in model.functions):
+        needs.append(METADATA)
     if model.graph.metadata_props or any(item.metadata_props or item.value_info for item in model.functions):
         needs.append(METADATA)
     for graph in _graphs(model):
@@ -87,5 +107,5 @@ def _dtypes(model: onnx.ModelProto) -> Iterator[int]:
         for node in graph.node:
             for attribute in node.attribute:
                 yield attribute.t.data_type
-                if attribute.name == "to":
+                if attribute.name in ("to", "dtype", "output_dtype"):
                     yield attribute.i

@@ -92,8 +92,8 @@ def _outcome_of(error: Exception, case: Case) -> Outcome:
     if isinstance(error, UnsupportedError):
         if case.impossible:
             return Outcome("refused-rightly", case.impossible)
-        if case.target < 9 and "cannot hold a constant of type string" in str(error):
-            return Outcome("refused-rightly", "below 9 a Constant is of floats, which no Cast makes strings of")
+        if case.target < 9 and "cannot hold a constant of type" in str(error):
+            return Outcome("refused-rightly", "below 9 a Constant is of floats, which no Cast makes strings or complex numbers of")
         return Outcome("refused", "; ".join(f"[{refusal.code}] {refusal}" for refusal in error.refusals))
     if isinstance(error, InvalidModelError) and _checker_says(case.model, full=False):
         return Outcome("refused-unchecked", str(error))

@@ -11,7 +11,7 @@ from onnx import TensorProto
 from opshift.opsets.axes import first, rank_known
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator
-from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, from_rows, in_rows, normal
+from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
 
 
 def oracle(rows: Rows, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -108,6 +108,7 @@ OPERATOR = Operator(
     operands=("input",),
     oracle=oracle,
     normal=normal,
+    fault=fault,
     lowerings=(*LOWERINGS, through_float, argmax_equal, topk_equal, padded_argmax_equal),
     # Which element onnxruntime 1.31.1 picks in a row with a NaN depends on its place in the vector registers.
     nan_defined=lambda rows, operands: False,

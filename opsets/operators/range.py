@@ -46,7 +46,7 @@ def _count(meaning: Plain, operands: Operands) -> Reason | None:
 
 
 def _steps(meaning: Plain, operands: Operands) -> Reason | None:
-    if _is(operands[0], 0) and _is(operands[2], 1):
+    if _is(operands[0], 0) and _is(operands[2], 1) and (operands[1] or Facts()).dtype == TensorProto.INT64:
         return Reason("it counts from 0 by 1 already")
     if operands[2] is None or operands[2].known is None or operands[2].known.item() == 0:
         return Reason("the step is computed at run time, or zero", missing=True)
@@ -77,17 +77,25 @@ def nonzero(start, limit, delta):
     return op.Reshape(op.NonZero(op.Expand([1], op.Reshape(limit, [1]))), [-1])
 
 
-@lowering(13, given=_count, bind=lambda meaning, operands: {"row": Tensor(np.arange(BLOCK, dtype=np.int64))})
+def _short(meaning: Plain, operands: Operands) -> Reason | None:
+    limit = operands[1].known if operands[1] else None
+    if limit is not None and limit.item() > BLOCK**2:
+        return Reason(f"it counts beyond {BLOCK**2}")
+    return _count(meaning, operands)
+
+
+@lowering(13, given=_short, bind=lambda meaning, operands: {"row": Tensor(np.arange(BLOCK, dtype=np.int64))})
 def folded(start, limit, delta, row: Sequence[int]):
     """Sum a column of multiples of 4096 and a row of 0 to 4095; both, and the sum, are cut to length by Reshape.
 
-    To cut a vector to n, fill it up to a multiple of n, reshape to rows of n and take the first. Good to 2^24 numbers.
+    To cut a vector to n, fill it up to a multiple of n, reshape to rows of n and take the first. Good to 2^24 numbers:
+    beyond, Tile is asked for a negative number of repeats, and fails.
     """
     wanted = op.Reshape(limit, [1])
     none = op.Cast(op.Equal(wanted, 0), to=7)
     count = wanted + none
     blocks = (count + 4095) / 4096
-    fill = op.Tile([0], (4095 + blocks) / blocks * blocks - 4096)
+    fill = op.Tile([0], (4095 + blocks) / blocks * blocks - 4096 - blocks / 4097 * 1099511627776)
     column = op.Gather(op.Reshape(op.Concat(row, fill, axis=0), op.Concat([-1], blocks, axis=0)), 0, axis=0)
     table = op.Reshape(op.Reshape(column, [-1, 1]) * 4096 + op.Reshape(row, [1, 4096]), [-1])
     length = blocks * 4096

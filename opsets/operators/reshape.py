@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from opshift.opsets.axes import first
 from opshift.opsets.facts import Dim, constant
@@ -76,6 +77,8 @@ def shape(meaning: Reshape, operands: Operands) -> tuple[Dim, ...] | None:
 def _zero_may_come(meaning: Reshape, operands: Operands) -> Reason | None:
     if not meaning.allowzero:
         return Reason("zeros copy")
+    if first(operands).dtype == TensorProto.STRING:
+        return Reason("onnxruntime 1.31.1 gathers slices of strings wrongly")
     return None if first(operands).dtype is not None else Reason("the element type is unknown", missing=True)
 
 
@@ -86,8 +89,13 @@ def _like(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
 @lowering(13, given=_zero_may_come, bind=_like, cost=10)
 def padded(data, shape, like: int):
     """Fill an empty tensor up so that no dimension is zero, reshape, and cut the zeros again by Tile."""
-    empty = op.Cast(op.Equal(shape, 0), to=7)
-    positive = shape + empty
+    free = op.Cast(op.Equal(shape, -1), to=7)
+    # Reshape-14: with allowzero a zero and -1 cannot both be there, so what is free can be divided out.
+    zero = op.Cast(op.Equal(shape, 0), to=7)
+    share = op.Div(op.Size(data), op.ReduceProd(shape + zero + 2 * free, keepdims=1))
+    wanted = shape * (1 - free) + share * free
+    empty = op.Cast(op.Equal(wanted, 0), to=7)
+    positive = wanted + empty
     count = op.ReduceProd(positive, keepdims=1)
     filler = op.Tile(op.Cast([0.0], to=like), count)
     # As rows of the wanted count there are two where data has any elements, and one, the filler, where it has none.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.operator import Operator
-from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, from_rows, in_rows, normal
+from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
 
 
 def oracle(rows: Rows, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -24,5 +24,6 @@ OPERATOR = Operator(
     operands=("input",),
     oracle=oracle,
     normal=normal,
+    fault=fault,
     lowerings=LOWERINGS,
 )

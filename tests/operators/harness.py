@@ -264,7 +264,7 @@ def derivations(
 
 def spread(ways: Sequence[Way], number: int, cases: int) -> Sequence[Way]:
     """Return the share of all ways that the case of this number is tried in; a small table tries all of all cases."""
-    stride = next(prime for prime in (1, 3, 7, 11, 13, 17) if prime * 15 >= cases or prime == 17)
+    stride = next(prime for prime in (1, 3, 7, 11, 13, 17) if prime * 8 >= cases or prime == 17)
     return ways[number % stride :: stride]
 
 
