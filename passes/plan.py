@@ -389,7 +389,8 @@ class Planner:
         # Below 9 a function makes its constants by Cast of floats.
         uncastable = dtypes & {TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128}
         if uncastable and opset < 9 and (where.startswith("function ") or self.model.ir_version < 4):
-            reason = f"a function, or a model of ir_version 3, at opset {opset} cannot hold a constant of type {type_name(min(uncastable))}."
+            kind = type_name(min(uncastable))
+            reason = f"a function, or a model of ir_version 3, at opset {opset} cannot hold a constant of type {kind}."
             return reason, "Inline the function, or take opset 9 or newer."
         return None
 

@@ -93,7 +93,7 @@ def _outcome_of(error: Exception, case: Case) -> Outcome:
         if case.impossible:
             return Outcome("refused-rightly", case.impossible)
         if case.target < 9 and "cannot hold a constant of type" in str(error):
-            return Outcome("refused-rightly", "below 9 a Constant is of floats, which no Cast makes strings or complex numbers of")
+            return Outcome("refused-rightly", "below 9 a Constant holds floats, and no Cast makes strings of them")
         return Outcome("refused", "; ".join(f"[{refusal.code}] {refusal}" for refusal in error.refusals))
     if isinstance(error, InvalidModelError) and _checker_says(case.model, full=False):
         return Outcome("refused-unchecked", str(error))
@@ -287,7 +287,7 @@ def _norun(case: Case, model: ModelProto, reason: str, optimise: bool) -> str:
     if op not in OPERATORS:
         before, after = (_kind_of_failure(m, case.feeds, optimise) for m in (case.model, model))
         alike = before == after != ""
-        return "as-source" if alike else "norun"
+        return "as-source" if alike or by_a_kept_argmax(case, model) else "norun"
     if case.target == case.source and op not in case.goal.decompose:
         return "kept"  # nobody asked for this operator to go, nor for another opset
     had, has = (collections.Counter(_signature(n) for n in walk(m) if n.op_type == op) for m in (case.model, model))

@@ -62,7 +62,7 @@ class TestArgMax(Table):
         Case("vector", [arr([1, 3, 3])], ArgMax(0, 0, 0)),
         Case("vector, last", [arr([1, 3, 3])], ArgMax(-1, 0, 1)),
         *(
-            Case(f"vector {row}, last {last}", [arr(row, dtype)], ArgMax(0, 1, last))
+            Case(f"{np.dtype(dtype)} vector {row}, last {last}", [arr(row, dtype)], ArgMax(0, 1, last))
             for row, last, dtype in itertools.product(
                 ([2, NAN, NAN], [NAN, 2, NAN], [-INF, -INF], [NAN, NAN], [1, NAN, 1], [0.0, -0.0]), (0, 1), (F32, F64)
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import oracles
@@ -25,7 +25,7 @@ g ({type}[2,3] x) => ({type}[2,3] y) {{ y = Hardmax <axis = 0> (x) }}"""
 
 
 class TestHardmax(Table):
-    operator: ClassVar[Operator] = hardmax.OPERATOR
+    operator = hardmax.OPERATOR
     cases = (
         *(Case(f"axis {axis}", [FEW], Rows((axis,))) for axis in (0, 1, 2, -1, -2, -3)),
         *(Case(f"axis {axis} and on", [FEW], Rows((axis,), onward=1)) for axis in (0, 1, 2, -1, -2)),

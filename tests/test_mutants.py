@@ -1,0 +1,303 @@
+"""Every mutant of a lowering is caught by the proof: another axis, another tie, off for on, a constant off by one.
+
+A subject is one lowering at the top, derived for one target. Each of its mutants, a small change of one node or one
+constant of what it writes, must be found different by `prove`. The survivors are listed with the reason why they are
+right all the same.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+from operators.harness import only
+
+from opshift.opsets.facts import Facts, Tensor, constant
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import SPELLING, Lifted, Node, known_operators, lift, write_native
+from opshift.opsets.target import Legality
+from opshift.passes.derive import Deriver, Fragment, operand_sources
+from opshift.passes.lower import alone
+from opshift.passes.outcome import Verdict
+from opshift.passes.plan import Replace
+from opshift.passes.verify import Pair, prove
+
+OPERATORS = {(operator.domain, operator.name): operator for operator in known_operators()}
+LOWERED = [operator for operator in OPERATORS.values() if operator.lowerings and operator.means is None]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One lowering of an operator, for a meaning and operands (`float[n,3]`, `float` of unknown rank, or a constant).
+
+    It is derived for an opset, without the operator itself unless `keep`.
+    """
+
+    operator: str
+    lowering: str
+    meaning: Mapping[str, Any]
+    operands: tuple[str | np.ndarray[Any, Any] | None, ...]
+    opset: int = 13
+    keep: bool = False
+
+    def __str__(self) -> str:
+        operands = ",".join(item if isinstance(item, str) else "-" if item is None else "#" for item in self.operands)
+        fields = ",".join(f"{name}={value}" for name, value in self.meaning.items())
+        return f"{self.operator}.{self.lowering}({fields}) of {operands} at {self.opset}"
+
+
+def ints(*numbers: int) -> np.ndarray[Any, Any]:
+    return np.array(numbers, np.int64)
+
+
+def facts(operand: str | np.ndarray[Any, Any] | None) -> Facts | None:
+    """Read `float[n,3]`, or `float` for an unknown rank; an array is a constant."""
+    if operand is None:
+        return None
+    if not isinstance(operand, str):
+        return constant(operand)
+    name, _, dims = operand.partition("[")
+    dtype = TensorProto.DataType.Value(name.upper())
+    if not operand.endswith("]"):
+        return Facts(dtype, None)
+    parts = [dim for dim in dims[:-1].split(",") if dim]
+    return Facts(dtype, tuple(int(dim) if dim.isdigit() else dim for dim in parts))
+
+
+def pair_of(subject: Subject) -> Pair:
+    """Return the subject's node and its replacement, as `convert` hands them to the proof."""
+    operator = OPERATORS["", subject.operator]
+    (lowering,) = (item for item in operator.lowerings if item.name == subject.lowering)
+    meaning = operator.meaning(**subject.meaning)
+    fields = {item.name: getattr(meaning, item.name) for item in dataclasses.fields(meaning)}
+    operands = tuple(facts(operand) for operand in subject.operands)
+    spelled = Node(SPELLING, operator.name, 1, fields, operands, (True,))
+    whole = lift(only(operator, lowering), spelled, "runtime")
+    assert isinstance(whole, Lifted)
+    gone = frozenset[str]() if subject.keep else frozenset({operator.name})
+    found = Deriver(Legality(subject.opset, gone, runnable=True), allow=frozenset({"nan"})).derive(whole)
+    assert isinstance(found, Fragment), found
+    assert found.lowerings[0] == subject.lowering
+    seen, source = native(dataclasses.replace(whole, operator=operator)) or (spelled, subject.opset)
+    original, rewritten = alone(Replace(found, operand_sources(whole), seen, whole, "node"), source, subject.opset)
+    if seen is spelled:
+        del original.graph.node[0].attribute[:], rewritten.opset_import[1:]
+    return Pair(
+        node=str(subject),
+        operator=operator.name,
+        original=original,
+        rewritten=rewritten,
+        oracle=lambda feeds: {"y0": operator.oracle(whole.meaning, *arrays(original, whole, feeds))},
+        hostile=operator.hostile,
+        exclude_nan="nan" in found.narrows or not operator.nan_defined(whole.meaning, whole.operands),
+    )
+
+
+def native(whole: Lifted) -> tuple[Node, int] | None:
+    """Return the node itself at the newest opset that can say it, if onnxruntime understands it the same way."""
+    for opset in (26, 12, 10):
+        written = write_native(whole, opset)
+        if isinstance(written, Reason) or written.inputs != tuple(range(len(whole.operands))):
+            continue
+        node = Node("", whole.operator.name, written.since_version, written.attributes, whole.operands, whole.used)
+        back = lift(whole.operator, node, "runtime")
+        if Legality(opset).why_not(node) is None and isinstance(back, Lifted) and back.meaning == whole.meaning:
+            return node, opset
+    return None
+
+
+def arrays(original: onnx.ModelProto, whole: Lifted, feeds: Mapping[str, Any]) -> list[Any]:
+    """Return the oracle's arguments."""
+    names = original.graph.node[0].input
+    known = [None if item is None else item.known for item in whole.operands]
+    return [feeds.get(name, value) for name, value in zip(names, known, strict=False)]
+
+
+# --- mutants ----------------------------------------------------------------------------------------------------------
+
+EXCHANGED = {
+    "ReduceMax": "ReduceMin",
+    "ReduceMin": "ReduceMax",
+    "Less": "Greater",
+    "Greater": "Less",
+    "And": "Or",
+    "Or": "And",
+    "Add": "Sub",
+    "Sub": "Add",
+}
+TURNED = {"Sub", "Where", "Div", "Less", "Greater", "Concat"}
+"""Operators whose last two inputs are not the same to them."""
+
+
+def mutants(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Yield every mutant of a model, with what was changed."""
+    for index, node in enumerate(model.graph.node):
+        for what, nodes in changes(node):
+            mutant = copy.deepcopy(model)
+            kept = list(mutant.graph.node)
+            del mutant.graph.node[:]
+            mutant.graph.node.extend([*kept[:index], *nodes, *kept[index + 1 :]])
+            yield f"{node.name}: {what}", mutant
+    for index, tensor in enumerate(model.graph.initializer):
+        if any(tensor.name in node.input for node in model.graph.node) and tensor.name.startswith("opshift/"):
+            for what, array in off_by_one(numpy_helper.to_array(tensor)):
+                mutant = copy.deepcopy(model)
+                mutant.graph.initializer[index].CopyFrom(numpy_helper.from_array(array, tensor.name))
+                users = "+".join(node.name for node in model.graph.node if tensor.name in node.input)
+                yield f"constant of {users}: {what}", mutant
+
+
+def changes(node: NodeProto) -> Iterator[tuple[str, list[NodeProto]]]:
+    """Yield nodes to write instead of a node."""
+    for place, attribute in enumerate(node.attribute):
+        if attribute.name in ("axis", "axes", "perm", "keepdims", "select_last_index"):
+            for what, value in numbers(attribute):
+                mutant = copy.deepcopy(node)
+                mutant.attribute[place].CopyFrom(helper.make_attribute(attribute.name, value))
+                yield f"{attribute.name}={what}", [mutant]
+    if node.op_type in EXCHANGED:
+        mutant = copy.deepcopy(node)
+        mutant.op_type = EXCHANGED[node.op_type]
+        yield f"is {mutant.op_type}", [mutant]
+    if node.op_type in TURNED and len(node.input) >= 2:
+        mutant = copy.deepcopy(node)
+        mutant.input[-2:] = [node.input[-1], node.input[-2]]
+        yield "inputs turned", [mutant]
+    if node.op_type in ("Equal", "IsNaN"):
+        inner = copy.deepcopy(node)
+        inner.output[0] += "/not"
+        yield "negated", [inner, helper.make_node("Not", inner.output, node.output)]
+    if node.op_type in ("Cast", "Not"):
+        yield "dropped", [helper.make_node("Identity", node.input, node.output)]
+
+
+def numbers(attribute: onnx.AttributeProto) -> Iterator[tuple[str, Any]]:
+    """Yield other values for an attribute."""
+    value = helper.get_attribute_value(attribute)
+    if attribute.name in ("keepdims", "select_last_index"):
+        yield str(1 - value), 1 - value
+    elif attribute.name == "perm":
+        turned = [*value[1:], value[0]]
+        yield str(turned), turned
+    else:
+        single = isinstance(value, int)
+        for step in (-1, 1):
+            moved = value + step if single else [item + step for item in value]
+            yield str(moved), moved
+
+
+def off_by_one(array: np.ndarray[Any, Any]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Yield arrays in which the first or the last element is not what it was."""
+    for place in sorted({0, array.size - 1} & set(range(array.size))):
+        other = array.copy()
+        flat = other.reshape(-1)
+        flat[place] = not flat[place] if array.dtype == bool else flat[place] + 1 if np.isfinite(flat[place]) else 0
+        yield f"element {place} is {flat[place]}, not {array.reshape(-1)[place]}", other
+
+
+# --- subjects ---------------------------------------------------------------------------------------------------------
+
+ROWS, MASK = {"axes": (1,)}, np.array([False, True])
+HOT = {"axis": -1, "negative": "wrap", "fraction": "truncate"}
+SUBJECTS = (
+    Subject("Hardmax", "permuted", ROWS, ("float[2,3,4]",), keep=True),
+    Subject("Hardmax", "flattened", {"axes": (1, 2)}, ("float[2,3,n]",), keep=True),
+    Subject("Hardmax", "flattened", {"axes": (1, 2)}, ("float[2,3,n]",), opset=18, keep=True),
+    Subject("Hardmax", "ranked", ROWS, ("float",), opset=18, keep=True),
+    Subject("Hardmax", "ranked", {"axes": (-2,)}, ("float",), opset=18, keep=True),
+    Subject("Hardmax", "ranked_from_both_ends", {"axes": (0, -1)}, ("float",), opset=18, keep=True),
+    Subject("Hardmax", "through_float", ROWS, ("float16[2,3]",), opset=13),
+    Subject("Hardmax", "argmax_equal", ROWS, ("float[2,5]",)),
+    Subject("Hardmax", "argmax_equal", ROWS, ("float[2,5]",), opset=9),
+    Subject("Hardmax", "topk_equal", ROWS, ("float[n,m]",)),
+    Subject("Hardmax", "padded_argmax_equal", ROWS, ("float[n,m]",)),
+    Subject("ArgMax", "widened", {"axis": 1}, ("int16[2,5]",)),
+    Subject("ArgMax", "by_halves", {"axis": 1}, ("int64[2,5]",)),
+    Subject("ArgMax", "by_halves", {"axis": 1}, ("uint64[2,5]",)),
+    Subject("ArgMax", "squeezed", {"axis": 1, "keepdims": 0}, ("float[2,5]",)),
+    Subject("ArgMax", "ranked", {"axis": 1}, ("float",), opset=18),
+    Subject("ArgMax", "topk", {"axis": 1}, ("float[2,m]",)),
+    Subject("ArgMax", "first_score", {"axis": 1}, ("int32[2,5]",)),
+    Subject("ArgMax", "first_score", {"axis": 1}, ("float[2,m,3]",)),
+    Subject("ArgMax", "first_score", {"axis": 1}, ("float[2,m,3]",), opset=9),
+    Subject("ArgMax", "last_score", {"axis": 1, "select_last_index": 1}, ("int32[2,5]",)),
+    Subject("ArgMax", "last_score", {"axis": -2, "select_last_index": 1}, ("double[2,m,3]",)),
+    Subject("ArgMax", "nan_sought", {"axis": 0}, ("float[5]",), keep=True),
+    Subject("ArgMax", "nan_skipped", {"axis": 1}, ("float[2,5]",), keep=True),
+    Subject("ArgMax", "nan_skipped", {"axis": 1, "select_last_index": 1}, ("double[2,5]",), keep=True),
+    Subject("OneHot", "wrapped", HOT, ("int64[2,3]", "int64[]", "float[2]"), keep=True),
+    Subject("OneHot", "raised", {**HOT, "negative": "off"}, ("int64[2,3]", "int64[]", "float[2]"), keep=True),
+    Subject("OneHot", "as_int64", HOT, ("int32[4]", "int64[]", "float[2]"), keep=True),
+    Subject("OneHot", "as_int64", HOT, ("uint64[4]", "int64[]", "float[2]"), keep=True),
+    Subject("OneHot", "as_float", {**HOT, "fraction": "off"}, ("float16[4]", "float[]", "float[2]")),
+    Subject("OneHot", "values_as_float", HOT, ("int64[4]", "int64[]", "bfloat16[2]"), keep=True),
+    Subject("OneHot", "cast_mask", HOT, ("int64[4]", "int64[]", ints(0, 1))),
+    Subject("OneHot", "where_mask", HOT, ("int64[4]", "int64[]", "int32[2]")),
+    Subject("OneHot", "gather_mask", HOT, ("int64[4]", "int64[]", "float[2]")),
+    Subject("OneHot", "gather_mask", HOT, ("int64[4]", "int64[]", "string[2]"), opset=9),
+    Subject("OneHot", "equal_iota", {**HOT, "axis": 1, "negative": "off"}, ("int64[2,3]", "int64[]", MASK)),
+    Subject(
+        "OneHot", "equal_iota_float", {"axis": 1, "negative": "off", "fraction": "off"}, ("float[2,3]", "int64[]", MASK)
+    ),
+    Subject("OneHot", "ranked", {**HOT, "axis": 1}, ("int64", "int64[]", "float[2]"), opset=18),
+    Subject("Where", "by_logic", {}, ("bool[2,3]", "bool[2,3]", "bool[3]")),
+    Subject("Where", "by_product", {}, ("bool[2,3]", "int64[2,3]", "int64[3]")),
+    Subject("Where", "carried", {}, ("bool[2,3]", "uint8[2,3]", "uint8[3]"), keep=True),
+    Subject("Where", "by_gather", {}, ("bool[2,3]", "double[2,3]", "double[3]")),
+    Subject("Where", "by_gather", {}, ("bool[2,n]", "int32[2,n]", "int32[n]")),
+    Subject("Range", "counted", {}, ("int64[]", "int64[]", np.array(3, np.int64)), keep=True),
+    Subject("Range", "counted", {}, ("int64[]", "int64[]", np.array(-2, np.int64)), keep=True),
+    Subject("Range", "nonzero", {}, (np.array(0, np.int64), "int64[]", np.array(1, np.int64))),
+    Subject("Range", "folded", {}, (np.array(0, np.int64), "int64[]", np.array(1, np.int64)), opset=9),
+    Subject("Equal", "carried", {}, ("uint64[2,3]", "uint64[3]"), keep=True),
+    Subject("Equal", "by_order", {}, ("float[2,3]", "float[3]")),
+    Subject("Less", "widened", {}, ("int32[2,3]", "int32[3]"), opset=8, keep=True),
+    Subject("Less", "by_halves", {}, ("int64[2,3]", "int64[3]"), opset=8, keep=True),
+    Subject("Greater", "exchanged", {}, ("float[2,3]", "float[3]")),
+    Subject("GreaterOrEqual", "either", {}, ("float[2,3]", "float[3]")),
+    Subject("LessOrEqual", "either", {}, ("float[2,3]", "float[3]")),
+    Subject("IsNaN", "by_comparison", {}, ("float[2,3]",)),
+    Subject("Reshape", "padded", {"allowzero": 1}, ("float[n,m]", "int64[2]")),
+    Subject("Flatten", "reshaped", {"axis": 1}, ("float[2,3,m]",), opset=18),
+    Subject("Gather", "guarded", {"axis": 1}, ("float[2,3]", "int64[2]"), opset=10, keep=True),
+    Subject("Shape", "sliced", {"start": 1, "end": 3}, ("float[n,m,k]",), keep=True),
+    Subject("Squeeze", "reshaped", {}, ("float", ints(-2)), opset=18),
+    Subject("Unsqueeze", "reshaped", {}, ("float", ints(-2)), opset=18),
+    Subject("Expand", "tiled", {}, ("float[1]", "int64[2]")),
+    Subject("CastLike", "cast", {}, ("float[3]", "int32[1]")),
+    Subject("ConstantOfShape", "expanded", {"value": Tensor(ints(3))}, ("int64[2]",)),
+)
+
+SURVIVORS: Mapping[str, str] = {}
+
+
+def caught(pair: Pair, model: onnx.ModelProto) -> bool:
+    """Whether the proof finds a mutant; one that does not even load is found too."""
+    (check,) = prove([dataclasses.replace(pair, rewritten=model)])
+    return check.verdict is not Verdict.EQUAL
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+def test_every_mutant_is_caught(subject: Subject) -> None:
+    pair = pair_of(subject)
+    (check,) = prove([pair])
+    assert check.verdict is Verdict.EQUAL, check.reason
+    found = {what for what, model in mutants(pair.rewritten) if not caught(pair, model)}
+    listed = {key.removeprefix(f"{subject}: ") for key in SURVIVORS if key.startswith(f"{subject}: ")}
+    assert found == listed
+
+
+def test_every_lowering_is_mutated() -> None:
+    mutated = {(subject.operator, subject.lowering) for subject in SUBJECTS}
+    assert mutated == {(operator.name, lowering.name) for operator in LOWERED for lowering in operator.lowerings}
+
+
+def test_the_list_of_survivors_names_subjects() -> None:
+    assert all(any(key.startswith(f"{subject}: ") for subject in SUBJECTS) for key in SURVIVORS)
