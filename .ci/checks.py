@@ -17,12 +17,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
-LEAST = 6000
+LEAST = 9000
 """Tests that must have passed. Raise it as tests are added: it is here to notice files that are no longer collected."""
 SKIPS = 12
 """Tests that may be skipped: what a platform or a newer onnxruntime does not offer. Each is printed with its reason."""
-TYPED = ("tests", "fixtures", "benchmarks", "docs", ".ci")
-"""Folders of scripts, checked for types apart from the package."""
+SCRIPTS = (("tests", "fixtures", "benchmarks", ".ci"), ("docs",))
+"""Folders of scripts, checked for types apart from the package; two scripts of one name are not checked together."""
 
 
 def main() -> int:
@@ -31,7 +31,7 @@ def main() -> int:
         run("ruff check", "ruff", "check", "."),
         run("ruff format", "ruff", "format", "--check", "."),
         run("mypy, the package", "mypy", "--strict", "-p", "opshift"),
-        run("mypy, the scripts", "mypy", "--strict", *TYPED),
+        *(run(f"mypy, {', '.join(folders)}", "mypy", "--strict", *folders) for folders in SCRIPTS),
         tests(),
     ]
     print("\n" + "\n".join(f"{'passed' if passed else 'FAILED':8}{line}" for passed, line in results))
@@ -69,9 +69,14 @@ def _file(case: ElementTree.Element) -> str:
 
 
 def _outcome(case: ElementTree.Element) -> str:
-    for outcome in ("failure", "error", "skipped"):
-        if case.find(outcome) is not None:
-            return {"failure": "failed"}.get(outcome, outcome)
+    skipped = case.find("skipped")
+    if skipped is not None:
+        # A table without refusals, say: there was nothing to run.
+        empty = skipped.get("message", "").startswith("got empty parameter set")
+        return "empty" if empty else "skipped"
+    for element, outcome in {"failure": "failed", "error": "error"}.items():
+        if case.find(element) is not None:
+            return outcome
     return "passed"
 
 

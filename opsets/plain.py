@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from opshift.opsets.lowering import Lowering
-from opshift.opsets.operator import Operator, Version
+import numpy as np
+
+from opshift.opsets.lowering import Lowering, Reason
+from opshift.opsets.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)
 class Plain:
     """The operator's name is all of its meaning."""
+
+
+def one_shape(meaning: Plain, operands: Operands) -> Reason | None:
+    """Sum-6, Max-6, Min-6: "All inputs and outputs must have the same shape and data type"; none is broadcast."""
+    shapes = {facts.shape for facts in operands if facts is not None}
+    one = next(iter(shapes))
+    known = len(operands) == 1 or (len(shapes) == 1 and one is not None and None not in one)
+    return None if known else Reason("the inputs are not known to have one shape, and it does not broadcast", True)
 
 
 def plain(
@@ -25,12 +35,15 @@ def plain(
     moves_data: bool = False,
     variadic: bool = False,
     weight: float = 1.0,
+    given: Mapping[int, Callable[[Any, Operands], Reason | None]] | None = None,
+    hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None,
 ) -> Operator:
     """Return the operator that computes a numpy function of its operands."""
     return Operator(
         name=name,
         meaning=Plain,
-        versions=tuple(Version(since) for since in versions),
+        versions=tuple(Version(since, given=(given or {}).get(since)) for since in versions),
+        hostile=hostile,
         operands=operands,
         oracle=lambda meaning, *arrays: function(*arrays),
         lowerings=lowerings,

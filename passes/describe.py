@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -12,7 +12,7 @@ from onnx import AttributeProto
 from opshift.opsets.facts import Facts, facts_of_tensor, facts_of_type
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Node, Outputs, freeze
-from opshift.opsets.schema import attribute_value, default_domain, schema_at
+from opshift.opsets.schema import Schema, attribute_value, default_domain, schema_at
 from opshift.passes.infer import infer
 
 INLINED = 200_000
@@ -26,12 +26,12 @@ Place = tuple[tuple[str, str], ...]
 class Scope:
     """The facts of the values that one graph can see; those of the graphs around it are in `outer`."""
 
-    own: Mapping[str, Facts]
+    own: Mapping[str, Facts | None]
     outer: Scope | None = None
     inner: Mapping[tuple[str, str], Scope] = field(default_factory=dict)
 
-    def __getitem__(self, name: str) -> Facts:
-        """Return what is known of a value, which may be nothing."""
+    def __getitem__(self, name: str) -> Facts | None:
+        """Return what is known of a value, which may be nothing; None for an input that a call leaves out."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.own:
@@ -61,8 +61,11 @@ def default_opset(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
     return next((item.version for item in imports if not default_domain(item.domain)), None)
 
 
-def describe(model: onnx.ModelProto) -> Scope:
-    """Infer types and shapes of all graphs of a model, through its functions; weights are not read."""
+def describe(model: onnx.ModelProto, absent: Collection[str] = ()) -> Scope:
+    """Infer types and shapes of all graphs of a model, through its functions; weights are not read.
+
+    `absent` names inputs of the main graph that nobody feeds: those of a function that a call leaves out.
+    """
     light = _without_weights(model)
     if light.functions:
         if _expanded(light) > INLINED:
@@ -73,13 +76,14 @@ def describe(model: onnx.ModelProto) -> Scope:
         inferred = onnx.shape_inference.infer_shapes(light, data_prop=True)
     except onnx.shape_inference.InferenceError:
         inferred = light
-    constants = {tensor.name: facts_of_tensor(tensor) for tensor in model.graph.initializer}
+    constants: dict[str, Facts | None] = {tensor.name: facts_of_tensor(tensor) for tensor in model.graph.initializer}
     if model.ir_version >= 4:
         # From ir_version 4 on, an initializer that is an input too is a default, which a caller may override.
         inputs = {value.name for value in model.graph.input}
-        constants = {
-            name: Facts(facts.dtype, facts.shape) if name in inputs else facts for name, facts in constants.items()
-        }
+        for name in inputs & set(constants):
+            facts = constants[name] or Facts()
+            constants[name] = Facts(facts.dtype, facts.shape)
+    constants.update(dict.fromkeys(absent))
     opset = default_opset(model.opset_import) or 1
     return _scope(inferred.graph, None, constants, opset)
 
@@ -124,10 +128,11 @@ def _expanded(model: onnx.ModelProto) -> int:
     return size(model.graph.node)
 
 
-def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, Facts], opset: int) -> Scope:
-    own = {value.name: facts_of_type(value.type) for value in (*graph.value_info, *graph.output, *graph.input)} | dict(
-        constants
-    )
+def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, Facts | None], opset: int) -> Scope:
+    own: dict[str, Facts | None] = {}
+    for value in (*graph.value_info, *graph.output, *graph.input):
+        own[value.name] = facts_of_type(value.type)
+    own.update(constants)
     inner: dict[tuple[str, str], Scope] = {}
     scope = Scope(own, outer, inner)
     for node in graph.node:
@@ -136,9 +141,27 @@ def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, 
             if not isinstance(found, Reason):
                 own[node.output[0]] = found[0]
         for name, subgraph in subgraphs(node):
-            local = {tensor.name: facts_of_tensor(tensor) for tensor in subgraph.initializer}
+            local: dict[str, Facts | None] = {tensor.name: facts_of_tensor(tensor) for tensor in subgraph.initializer}
             inner[_owner(node), name] = _scope(subgraph, scope, local, opset)
     return scope
+
+
+def _typed_by_outputs(
+    node: onnx.NodeProto, schema: Schema, inputs: Sequence[Facts | None], scope: Scope
+) -> tuple[Facts | None, ...]:
+    """Fill in types of inputs that outputs, whose types the model declares, are bound to."""
+    bound = {
+        formal.type_variable: facts.dtype
+        for formal, name in zip(schema.outputs, node.output, strict=False)
+        if name and not formal.variadic and (facts := scope[name]) is not None and facts.dtype
+    }
+    filled = []
+    for index, facts in enumerate(inputs):
+        formal_input = schema.input(index)
+        if facts is not None and facts.dtype is None and formal_input is not None and not formal_input.variadic:
+            facts = Facts(bound.get(formal_input.type_variable), facts.shape, facts.value)
+        filled.append(facts)
+    return tuple(filled)
 
 
 def _owner(node: onnx.NodeProto) -> str:
@@ -160,7 +183,9 @@ def view(node: onnx.NodeProto, scope: Scope, opset: int) -> Node:
     }
     for attribute, graph in subgraphs(node):
         inside = scope.enter(node, attribute)
-        attributes[attribute] = Outputs(inside[value.name] for value in graph.output)
+        attributes[attribute] = Outputs(inside[value.name] or Facts() for value in graph.output)
     inputs = tuple(scope[name] if name else None for name in node.input)
+    if schema is not None and any(facts is not None and facts.dtype is None for facts in inputs):
+        inputs = _typed_by_outputs(node, schema, inputs, scope)
     since = schema.since_version if schema else 1
     return Node(domain, node.op_type, since, attributes, inputs, tuple(bool(name) for name in node.output))

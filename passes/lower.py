@@ -26,15 +26,21 @@ class Names:
     def __init__(self, model: onnx.ModelProto) -> None:
         """Take all names of a model as taken."""
         self._taken: set[str] = set()
-        for graph in (model.graph, *model.functions):
+        graphs: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
+        for training in model.training_info:
+            graphs += [training.initialization, training.algorithm]
+        for graph in graphs:
             self._collect(graph)
 
     def _collect(self, graph: onnx.GraphProto | onnx.FunctionProto) -> None:
         if isinstance(graph, onnx.GraphProto):
             self._taken.update(tensor.name for tensor in graph.initializer)
-            self._taken.update(value.name for value in graph.input)
+            self._taken.update(tensor.values.name for tensor in graph.sparse_initializer)
+            self._taken.update(value.name for value in (*graph.input, *graph.output))
         else:
             self._taken.update(graph.input)
+        # Types of values that are gone may still be noted.
+        self._taken.update(value.name for value in graph.value_info)
         for node in graph.node:
             self._taken.add(node.name)
             self._taken.update(node.output)

@@ -262,7 +262,11 @@ class Planner:
             self._refuse(Code.UNKNOWN_OPERATOR, where, seen.name, f"opset {opset} has no {seen.name}.", "")
             return None
         if after is None:
-            hint = f"Take an opset from {before.since_version} on, if the runtime allows."
+            up_to = self.legality.opset > opset
+            hint = (
+                f"Take an opset {'below' if up_to else 'from'} {self.legality.opset if up_to else before.since_version}"
+            )
+            hint += "." if up_to else " on, if the runtime allows."
             reason = f"opset {self.legality.opset} has no {seen.name}, and no lowering of it is known."
             self._refuse(Code.ABSENT_OPERATOR, where, label, reason, hint)
             return None
@@ -442,7 +446,7 @@ class Planner:
                 "Inline it.",
             )
             return None
-        scope = _function_scope(self.model, function, inputs, bound)
+        scope = _function_scope(self.model, function, inputs, bound, known=called)
         opset = default_opset(function.opset_import) or self.source
         graph = self._graph(function, f"function {name}", opset, scope, bound)
         made[place] = (kind, dataclasses.replace(plan, graph=graph))
@@ -458,7 +462,7 @@ class Planner:
             self._generic[key] = None  # a function that calls itself cannot be planned
             function = self.functions[key]
             before = len(self.steps), len(self.refusals), self.kept
-            scope = _function_scope(self.model, function, (), {})
+            scope = _function_scope(self.model, function, (), {}, known=False)
             opset = default_opset(function.opset_import) or self.source
             plan = self._graph(function, f"function {function.name}", opset, scope, None)
             if len(self.refusals) == before[1]:
@@ -482,7 +486,7 @@ class _Lazy:
             self._found = (planner.scope if scope is None else scope).enter(node, attribute)
         return self._found
 
-    def __getitem__(self, name: str) -> Facts:
+    def __getitem__(self, name: str) -> Facts | None:
         return self._scope()[name]
 
     def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
@@ -526,9 +530,14 @@ def _bind(seen: Node, node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> 
 
 
 def _function_scope(
-    model: onnx.ModelProto, function: onnx.FunctionProto, inputs: Sequence[Facts | None], bound: Mapping[str, Any]
+    model: onnx.ModelProto,
+    function: onnx.FunctionProto,
+    inputs: Sequence[Facts | None],
+    bound: Mapping[str, Any],
+    *,
+    known: bool,
 ) -> Scope:
-    """Describe a function as a graph with these inputs, its parameters bound."""
+    """Describe a function as a graph with these inputs, its parameters bound; `known`: one left out is not there."""
     as_model = onnx.ModelProto(ir_version=max(model.ir_version, 8))
     as_model.opset_import.extend(function.opset_import or model.opset_import)
     for function_of_model in model.functions:
@@ -546,7 +555,9 @@ def _function_scope(
     for name in function.output:
         graph.output.add(name=name)
     bind_attributes(graph, bound)
-    return describe(as_model)
+    given = len(inputs)
+    absent = [name for index, name in enumerate(function.input) if known and (index >= given or inputs[index] is None)]
+    return describe(as_model, absent)
 
 
 def bind_attributes(graph: onnx.GraphProto | onnx.FunctionProto, bound: Mapping[str, Any]) -> None:
@@ -592,7 +603,9 @@ def _refusal(failure: Failure) -> tuple[Code, str, str]:
     """Say a failure as code, reason and hint."""
     reason = f"{failure.reason}."
     if failure.missing:
-        return Code.MISSING_FACT, reason, "Give the model's inputs element types and shapes."
+        constant = "run time" in failure.reason
+        hint = "Make it a constant." if constant else "Give the model's inputs element types and shapes."
+        return Code.MISSING_FACT, reason, hint
     if failure.narrowing:
         return Code.NARROWING, reason, f"Allow it with --allow {failure.narrowing}."
     if failure.absent:

@@ -643,7 +643,11 @@ def _mismatch(expected: Any, actual: Any, slack: float) -> tuple[str, tuple[int,
 
 def _plain(array: Array) -> Array:
     """Return strings as objects, whatever way they came, and everything else as it is."""
-    return array.astype(str).astype(object) if array.dtype.kind in "OSU" else array
+    return (
+        np.array([str(item) for item in array.flat], dtype=object).reshape(array.shape)
+        if array.dtype.kind in "OSU"
+        else array
+    )
 
 
 def _array_mismatch(expected: Array, actual: Array, slack: float) -> tuple[str, tuple[int, ...] | None] | None:

@@ -19,8 +19,9 @@ import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 from operators.harness import only
 
+from opshift.opsets.axes import END
 from opshift.opsets.facts import Facts, Tensor, constant
-from opshift.opsets.lowering import Reason
+from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, known_operators, lift, write_native
 from opshift.opsets.target import Legality
 from opshift.passes.derive import Deriver, Fragment, operand_sources
@@ -30,7 +31,6 @@ from opshift.passes.plan import Replace
 from opshift.passes.verify import Pair, prove
 
 OPERATORS = {(operator.domain, operator.name): operator for operator in known_operators()}
-LOWERED = [operator for operator in OPERATORS.values() if operator.lowerings and operator.means is None]
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,20 @@ def facts(operand: str | np.ndarray[Any, Any] | None) -> Facts | None:
     return Facts(dtype, tuple(int(dim) if dim.isdigit() else dim for dim in parts))
 
 
+def lowering_of(subject: Subject) -> Lowering:
+    """Return the subject's lowering."""
+    operator = OPERATORS["", subject.operator]
+    return next(item for item in operator.lowerings if item.name == subject.lowering)
+
+
 def pair_of(subject: Subject) -> Pair:
     """Return the subject's node and its replacement, as `convert` hands them to the proof."""
     operator = OPERATORS["", subject.operator]
-    (lowering,) = (item for item in operator.lowerings if item.name == subject.lowering)
     meaning = operator.meaning(**subject.meaning)
     fields = {item.name: getattr(meaning, item.name) for item in dataclasses.fields(meaning)}
     operands = tuple(facts(operand) for operand in subject.operands)
     spelled = Node(SPELLING, operator.name, 1, fields, operands, (True,))
-    whole = lift(only(operator, lowering), spelled, "runtime")
+    whole = lift(only(operator, lowering_of(subject)), spelled, "runtime")
     assert isinstance(whole, Lifted)
     gone = frozenset[str]() if subject.keep else frozenset({operator.name})
     found = Deriver(Legality(subject.opset, gone, runnable=True), allow=frozenset({"nan"})).derive(whole)
@@ -196,6 +201,8 @@ def numbers(attribute: onnx.AttributeProto) -> Iterator[tuple[str, Any]]:
 def off_by_one(array: np.ndarray[Any, Any]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     """Yield arrays in which the first or the last element is not what it was."""
     for place in sorted({0, array.size - 1} & set(range(array.size))):
+        if array.reshape(-1)[place] in (END, -END):
+            continue  # any number past the last dimension says the same
         other = array.copy()
         flat = other.reshape(-1)
         flat[place] = not flat[place] if array.dtype == bool else flat[place] + 1 if np.isfinite(flat[place]) else 0
@@ -206,12 +213,14 @@ def off_by_one(array: np.ndarray[Any, Any]) -> Iterator[tuple[str, np.ndarray[An
 
 ROWS, MASK = {"axes": (1,)}, np.array([False, True])
 HOT = {"axis": -1, "negative": "wrap", "fraction": "truncate"}
+OFF = {"axis": 1, "negative": "off", "fraction": "off"}
 SUBJECTS = (
     Subject("Hardmax", "permuted", ROWS, ("float[2,3,4]",), keep=True),
     Subject("Hardmax", "flattened", {"axes": (1, 2)}, ("float[2,3,n]",), keep=True),
     Subject("Hardmax", "flattened", {"axes": (1, 2)}, ("float[2,3,n]",), opset=18, keep=True),
     Subject("Hardmax", "ranked", ROWS, ("float",), opset=18, keep=True),
     Subject("Hardmax", "ranked", {"axes": (-2,)}, ("float",), opset=18, keep=True),
+    Subject("Hardmax", "ranked_from_both_ends", {"axes": (1, -2)}, ("float",), opset=18, keep=True),
     Subject("Hardmax", "ranked_from_both_ends", {"axes": (0, -1)}, ("float",), opset=18, keep=True),
     Subject("Hardmax", "through_float", ROWS, ("float16[2,3]",), opset=13),
     Subject("Hardmax", "argmax_equal", ROWS, ("float[2,5]",)),
@@ -264,7 +273,7 @@ SUBJECTS = (
     Subject("GreaterOrEqual", "either", {}, ("float[2,3]", "float[3]")),
     Subject("LessOrEqual", "either", {}, ("float[2,3]", "float[3]")),
     Subject("IsNaN", "by_comparison", {}, ("float[2,3]",)),
-    Subject("Reshape", "padded", {"allowzero": 1}, ("float[n,m]", "int64[2]")),
+    Subject("Reshape", "padded", {"allowzero": 1}, ("float[n,m]", "int64[2]"), keep=True),
     Subject("Flatten", "reshaped", {"axis": 1}, ("float[2,3,m]",), opset=18),
     Subject("Gather", "guarded", {"axis": 1}, ("float[2,3]", "int64[2]"), opset=10, keep=True),
     Subject("Shape", "sliced", {"start": 1, "end": 3}, ("float[n,m,k]",), keep=True),
@@ -295,8 +304,11 @@ def test_every_mutant_is_caught(subject: Subject) -> None:
 
 
 def test_every_lowering_is_mutated() -> None:
-    mutated = {(subject.operator, subject.lowering) for subject in SUBJECTS}
-    assert mutated == {(operator.name, lowering.name) for operator in LOWERED for lowering in operator.lowerings}
+    mutated = {id(lowering) for subject in SUBJECTS for lowering in [lowering_of(subject)]}
+    missing = [
+        f"{one.name}: {item.name}" for one in OPERATORS.values() for item in one.lowerings if id(item) not in mutated
+    ]
+    assert not missing
 
 
 def test_the_list_of_survivors_names_subjects() -> None:

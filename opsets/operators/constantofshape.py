@@ -36,7 +36,8 @@ def shape(meaning: ConstantOfShape, operands: Operands) -> tuple[Dim, ...] | Non
 
 
 def _value(meaning: ConstantOfShape, operands: Operands) -> Mapping[str, Any]:
-    return {"value": Tensor(_array(meaning))}
+    # A scalar, so that an empty shape gives one.
+    return {"value": Tensor(_array(meaning).reshape(()))}
 
 
 @lowering(13, bind=_value)

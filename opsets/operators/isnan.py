@@ -6,7 +6,7 @@ from opshift.opsets.lowering import lowering, op
 from opshift.opsets.plain import plain
 
 
-@lowering(9)
+@lowering(13)
 def by_comparison(x):
     """Ask whether the element is neither below 1 nor above -1."""
     return op.Not(op.Or(op.Less(x, 1.0), op.Greater(x, -1.0)))

@@ -56,7 +56,7 @@ def _typed(meaning: Pad, operands: Operands) -> tuple[Pad, Operands]:
 
 def _as_float(meaning: Pad, operands: Operands) -> Reason | None:
     value = operands[2].known if operands[2] else None
-    if value is not None and not np.isnan(value).any() and np.float32(value.item()) != value.item():
+    if value is not None and not np.isnan(value).any() and float(np.float32(value.item())) != value.item():
         return Reason(f"its value is a float, which does not hold {value.item()}")
     return _since(2, MODES[:3])(meaning, operands)
 

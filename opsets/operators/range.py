@@ -74,7 +74,8 @@ def counted(start, limit, delta, up: int, like: int):
 @lowering(13, given=_count)
 def nonzero(start, limit, delta):
     """Take the positions of as many ones."""
-    return op.Reshape(op.NonZero(op.Expand([1], op.Reshape(limit, [1]))), [-1])
+    count = op.ReduceMax(op.Concat([0], op.Reshape(limit, [1]), axis=0), keepdims=1)
+    return op.Reshape(op.NonZero(op.Expand([1], count)), [-1])
 
 
 def _short(meaning: Plain, operands: Operands) -> Reason | None:
@@ -91,7 +92,7 @@ def folded(start, limit, delta, row: Sequence[int]):
     To cut a vector to n, fill it up to a multiple of n, reshape to rows of n and take the first. Good to 2^24 numbers:
     beyond, Tile is asked for a negative number of repeats, and fails.
     """
-    wanted = op.Reshape(limit, [1])
+    wanted = op.ReduceMax(op.Concat([0], op.Reshape(limit, [1]), axis=0), keepdims=1)
     none = op.Cast(op.Equal(wanted, 0), to=7)
     count = wanted + none
     blocks = (count + 4095) / 4096

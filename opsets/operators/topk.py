@@ -41,7 +41,8 @@ def _ties(meaning: TopK, operands: Operands) -> Reason | None:
 
 
 def _write(meaning: TopK, operands: Operands) -> Mapping[str, Any]:
-    return {"axis": meaning.axis, "largest": meaning.largest, "sorted": meaning.sorted}
+    ends = {"largest": meaning.largest, "sorted": meaning.sorted}
+    return {"axis": meaning.axis, **{name: value for name, value in ends.items() if value != 1}}
 
 
 def _write_first(meaning: TopK, operands: Operands) -> Mapping[str, Any] | Reason:
