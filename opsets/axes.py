@@ -82,6 +82,14 @@ def rank_unknown(meaning: Any, operands: Operands) -> Reason | None:
     return Reason("the rank is known") if rank_known(meaning, operands) is None else None
 
 
+def one_from_back(meaning: Any, operands: Operands) -> Reason | None:
+    """Hold for one constant axis that counts from the back of an unknown rank, in the second operand."""
+    axes = operands[1]
+    if axes is None or axes.known is None or axes.known.size != 1 or int(axes.known.item()) >= 0:
+        return Reason("the axes are not one constant that counts from the back")
+    return rank_unknown(meaning, operands)
+
+
 def product(dims: tuple[Dim, ...]) -> Dim:
     """Multiply dimensions: 0 as soon as one is, unknown if more than one factor is not a number."""
     if 0 in dims:

@@ -83,7 +83,7 @@ class Failure:
     busy: bool = False
     """Leaned on a meaning that is being derived already, so that it says nothing about other places."""
     absent: bool = False
-    """No lowering is known at all."""
+    """The target's opset does not have the operator."""
 
 
 class Deriver:
@@ -177,7 +177,7 @@ class Deriver:
             missing=native.missing or any(failure.missing for failure in failures),
             narrowing=next((failure.narrowing for failure in failures if failure.narrowing), ""),
             busy=any(failure.busy for failure in failures),
-            absent=not failures,
+            absent=schema_at("", lifted.operator.name, self.legality.opset) is None,
         )
 
     def _specialise(self, lowering: Lowering, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:

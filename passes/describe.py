@@ -18,9 +18,6 @@ from opshift.passes.infer import infer
 INLINED = 200_000
 """Nodes: a model that has more when its functions are inlined is described without them."""
 
-Place = tuple[tuple[str, str], ...]
-"""Which subgraph: from the outside in, the owning node's first output and the attribute."""
-
 
 @dataclass(frozen=True)
 class Scope:

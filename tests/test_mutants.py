@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -221,7 +222,7 @@ SUBJECTS = (
     Subject("Hardmax", "ranked", ROWS, ("float",), opset=18, keep=True),
     Subject("Hardmax", "ranked", {"axes": (-2,)}, ("float",), opset=18, keep=True),
     Subject("Hardmax", "ranked_from_both_ends", {"axes": (1, -2)}, ("float",), opset=18, keep=True),
-    Subject("Hardmax", "ranked_from_both_ends", {"axes": (0, -1)}, ("float",), opset=18, keep=True),
+    Subject("Hardmax", "ranked_from_both_ends", {"axes": (1, -1, -2)}, ("float",), opset=18, keep=True),
     Subject("Hardmax", "through_float", ROWS, ("float16[2,3]",), opset=13),
     Subject("Hardmax", "argmax_equal", ROWS, ("float[2,5]",)),
     Subject("Hardmax", "argmax_equal", ROWS, ("float[2,5]",), opset=9),
@@ -284,7 +285,48 @@ SUBJECTS = (
     Subject("ConstantOfShape", "expanded", {"value": Tensor(ints(3))}, ("int64[2]",)),
 )
 
-SURVIVORS: Mapping[str, str] = {}
+SURVIVORS = (
+    ("", r"Concat\S*: axis=-1", "vectors are joined, whose axis -1 is axis 0"),
+    ("", r"constant of node/Reshape\S*: element 0 is 0, not -1", "of a vector, 0 copies what -1 infers"),
+    ("ArgMax.nan_sought", r"\S+: axe?i?s=.*-1.*", "of a vector, axis -1 is axis 0"),
+    ("OneHot.gather_mask", "node/Gather: axis=-1", "values is a vector, whose axis -1 is axis 0"),
+    (
+        "Hardmax.(topk|padded_argmax)_equal",
+        "constant of node/Slice: element 0 is 3, not 2",
+        "the axis is the last: the shape has nothing behind it",
+    ),
+    ("Shape.sliced", "constant of node/Slice: element 0 is 4, not 3", "the rank is 3: the shape has nothing behind it"),
+    ("Hardmax.padded_argmax_equal", "constant of node/Pad: element 3 is 2, not 1", "-inf stands behind each row twice"),
+    ("(Hardmax|ArgMax).ranked", "node/Concat: inputs turned", "the last of the three parts is empty"),
+    (
+        "Hardmax.ranked_from_both_ends",
+        "node/ReduceMax: is ReduceMin",
+        "one axis counts from the back: nothing is reduced",
+    ),
+    ("Hardmax.through_float", "node/Cast: dropped", "onnxruntime compares float16 as float by itself"),
+    ("Hardmax.through_float", "node/Cast_2: dropped", "zero and one go from bool to float16 directly"),
+    ("ArgMax.widened", "node/Cast: dropped", "TopK-11 takes int16 as it is"),
+    ("ArgMax.by_halves.*int64", r"node/(Less|Add): .*", "the upper halves of int64 are lifted by zero"),
+    (
+        "(ArgMax|Less).by_halves",
+        r"constant of node/Div\S*: element 0 is 4294967297, not 4294967296",
+        "quotient and remainder have the order of the numbers for any divisor that keeps both exact",
+    ),
+    (
+        "ArgMax.by_halves",
+        r"constant of \S*: .* 4294967297.0, .*",
+        "any lift that sets negative numbers above all others",
+    ),
+    ("ArgMax.by_halves", r"constant of \S*: .* 8589934593.0, .*", "any number that makes all lower halves positive"),
+    ("ArgMax.first_score.* 9", "node/Greater: .*", "nothing is greater than the maximum"),
+    ("ArgMax.first_score.* 9", "node/And: is Or", "no NaN is fed: the lowering is allowed only without"),
+    (
+        "ArgMax.first_score.* 9|Equal.by_order|IsNaN.by_comparison",
+        r"constant of node/(Less|Greater)\S*: .*",
+        "every number is below 2 or above -1, or below 1 or above 0; NaN is neither",
+    ),
+)
+"""Subject, mutant and why it computes the same; each is a regular expression."""
 
 
 def caught(pair: Pair, model: onnx.ModelProto) -> bool:
@@ -299,8 +341,11 @@ def test_every_mutant_is_caught(subject: Subject) -> None:
     (check,) = prove([pair])
     assert check.verdict is Verdict.EQUAL, check.reason
     found = {what for what, model in mutants(pair.rewritten) if not caught(pair, model)}
-    listed = {key.removeprefix(f"{subject}: ") for key in SURVIVORS if key.startswith(f"{subject}: ")}
-    assert found == listed
+    assert not {what for what in found if not is_listed(subject, what)}
+
+
+def is_listed(subject: Subject, what: str) -> bool:
+    return any(re.match(who, str(subject)) and re.fullmatch(mutant, what) for who, mutant, _ in SURVIVORS)
 
 
 def test_every_lowering_is_mutated() -> None:
@@ -311,5 +356,11 @@ def test_every_lowering_is_mutated() -> None:
     assert not missing
 
 
-def test_the_list_of_survivors_names_subjects() -> None:
-    assert all(any(key.startswith(f"{subject}: ") for subject in SUBJECTS) for key in SURVIVORS)
+@pytest.mark.parametrize(("who", "mutant"), [entry[:2] for entry in SURVIVORS], ids=lambda text: text)
+def test_no_survivor_is_listed_in_vain(who: str, mutant: str) -> None:
+    for subject in SUBJECTS:
+        if re.match(who, str(subject)):
+            pair = pair_of(subject)
+            if any(re.fullmatch(mutant, what) and not caught(pair, model) for what, model in mutants(pair.rewritten)):
+                return
+    pytest.fail("all such mutants are caught")

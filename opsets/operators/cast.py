@@ -56,7 +56,7 @@ def _write(meaning: Cast, operands: Operands) -> Mapping[str, Any]:
 
 def _write_first(meaning: Cast, operands: Operands) -> Mapping[str, Any] | Reason:
     if meaning != Cast(meaning.to):
-        return Reason("it neither saturates nor rounds in other ways")
+        return Reason("it has neither saturate nor round_mode")
     return {"to": meaning.to}
 
 

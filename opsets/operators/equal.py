@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
 
 from opshift.opsets.axes import first
-from opshift.opsets.facts import FLOATS
+from opshift.opsets.facts import CARRIERS, FLOATS
 from opshift.opsets.lowering import Reason, lowering, op
 from opshift.opsets.operator import Operands
 from opshift.opsets.plain import Plain, plain
-
-# Each value has its own in the type it is cast to; uint64 becomes int64 by its bits.
-_CARRIERS: Mapping[int, int] = {
-    TensorProto.INT8: TensorProto.INT32,
-    TensorProto.INT16: TensorProto.INT32,
-    TensorProto.UINT8: TensorProto.INT32,
-    TensorProto.UINT16: TensorProto.INT32,
-    TensorProto.UINT32: TensorProto.INT64,
-    TensorProto.UINT64: TensorProto.INT64,
-    TensorProto.BFLOAT16: TensorProto.FLOAT,
-    TensorProto.FLOAT16: TensorProto.FLOAT,
-}
 
 
 def _carried(meaning: Plain, operands: Operands) -> Reason | None:
     dtype = first(operands).dtype
     if dtype is None:
         return Reason("the element type is unknown", missing=True)
-    return None if dtype in _CARRIERS else Reason("no other type is needed, or none can hold the values")
+    return None if dtype in CARRIERS else Reason("no other type is needed, or none can hold the values")
 
 
-@lowering(13, given=_carried, bind=lambda meaning, operands: {"to": _CARRIERS[first(operands).dtype or 0]})
+@lowering(13, given=_carried, bind=lambda meaning, operands: {"to": CARRIERS[first(operands).dtype or 0]})
 def carried(a, b, to: int):
     """Compare in a type that holds all values."""
     return op.Equal(op.Cast(a, to=to), op.Cast(b, to=to))

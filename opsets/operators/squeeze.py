@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import END, axes_operand, first, operand_not_negative, rank_unknown
-from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.axes import END, axes_operand, first, one_from_back, operand_not_negative
+from opshift.opsets.lowering import lowering, op
 from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.plain import Plain
 
@@ -20,19 +20,12 @@ def oracle(
     return data.squeeze() if axes is None else data.squeeze(axis=tuple(int(axis) for axis in axes))
 
 
-def _one_from_back(meaning: Plain, operands: Operands) -> Reason | None:
-    axes = operands[1]
-    if axes is None or axes.known is None or axes.known.size != 1 or int(axes.known.item()) >= 0:
-        return Reason("the axes are not one constant that counts from the back")
-    return rank_unknown(meaning, operands)
-
-
 def _around(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
     axis = int(operands[1].known.item()) if operands[1] is not None and operands[1].known is not None else 0
     return {"before": (axis,), "after": (axis + 1 or END,)}
 
 
-@lowering(18, given=_one_from_back, bind=_around)
+@lowering(18, given=one_from_back, bind=_around)
 def reshaped(data, axes, before: Sequence[int], after: Sequence[int]):
     """Reshape to the dimensions before and after the axis."""
     shape = op.Shape(data)

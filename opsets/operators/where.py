@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from opshift.opsets.facts import CARRIERS
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands
 from opshift.opsets.plain import Plain, plain
@@ -42,24 +43,12 @@ def by_product(condition, x, y, to: int):
     return op.Add(op.Mul(chosen, x), op.Mul(other, y))
 
 
-# Types that onnxruntime 1.31.1 has no Where for, and one that holds the same values (uint64 by its bits).
-_CARRIERS: Mapping[int, int] = {
-    TensorProto.INT8: TensorProto.INT32,
-    TensorProto.INT16: TensorProto.INT32,
-    TensorProto.UINT8: TensorProto.INT32,
-    TensorProto.UINT16: TensorProto.INT32,
-    TensorProto.UINT32: TensorProto.INT64,
-    TensorProto.UINT64: TensorProto.INT64,
-    TensorProto.BFLOAT16: TensorProto.FLOAT,
-}
-
-
 def _carried(what: Plain, operands: Operands) -> Reason | None:
-    return None if _type(operands) in _CARRIERS else Reason("no other type holds the same values")
+    return None if _type(operands) in CARRIERS else Reason("no other type holds the same values")
 
 
 @lowering(
-    13, given=_carried, bind=lambda what, operands: {"carrier": _CARRIERS[_type(operands) or 0], "to": _type(operands)}
+    13, given=_carried, bind=lambda what, operands: {"carrier": CARRIERS[_type(operands) or 0], "to": _type(operands)}
 )
 def carried(condition, x, y, carrier: int, to: int):
     """Choose in another type that holds the same values."""

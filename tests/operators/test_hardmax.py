@@ -30,7 +30,7 @@ class TestHardmax(Table):
         *(Case(f"axis {axis}", [FEW], Rows((axis,))) for axis in (0, 1, 2, -1, -2, -3)),
         *(Case(f"axis {axis} and on", [FEW], Rows((axis,), onward=1)) for axis in (0, 1, 2, -1, -2)),
         *(Case(f"axes {axes}", [FEW], Rows(axes)) for axes in ((0, 1), (0, 2), (1, 2), (0, 1, 2))),
-        *(Case(f"axes {axes}", [FEW], Rows(axes)) for axes in ((0, -1), (1, -1), (1, -3), (0, -2), (-1, -3))),
+        *(Case(f"axes {axes}", [FEW], Rows(axes)) for axes in ((0, -1), (1, -1), (1, -3), (1, -2), (0, 2, -2))),
         Case("vector", [arr([1, 3, 3])], Rows((0,))),
         Case("rank 5", [RNG.integers(0, 2, (2, 2, 3, 1, 2)).astype(F32)], Rows((1,))),
         Case("rows of one", [arr([[4], [-INF]])], Rows((1,))),
