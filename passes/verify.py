@@ -8,7 +8,6 @@ Everything drawn depends on the seed alone, and how much is drawn on sizes alone
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib.metadata
 import math
 import os
@@ -17,12 +16,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import onnx
 
 from opshift.passes import inputs, sessions
+from opshift.passes.compare import (
+    EXACT,
+    TOLERANCES,
+    Contest,
+    Judge,
+    is_float,
+    mismatch,
+    sentence,
+)
 from opshift.passes.errors import UsageError
 from opshift.passes.inputs import Budget, Draft, Outputs, Rng, Shape, UntestableError, Values
 from opshift.passes.outcome import Check, Counterexample, Report, Verdict
@@ -33,8 +39,6 @@ Hostile = Callable[[Rng, Feeds], Feeds]
 Progress = Callable[[str, int, int], None]
 
 ORACLE = "numpy oracle"
-_MODES = (False, True)  # graph optimisations off, on
-_SHOWN = 64  # elements of an array that a counterexample lists in full
 _TYPES = 5  # element types tried where the type is not known
 _LEAN = 2**30  # bytes of weights from which on one session is open at a time
 
@@ -223,15 +227,15 @@ def _typed_pair(pair: Pair, seed: int, semantics: str, *, again: bool) -> Check:
         return check(
             Verdict.UNCHECKED, f"the original ran on none of {trials.tried} inputs: {trials.rejection}", judge.name
         )
-    contest = _Contest(judge, Runner(source), draft.specs, _EXACT)
+    contest = Contest(judge, Runner(source), draft.specs, EXACT)
     try:
         finding = contest.run(trials.accepted, attempts=400 if trials.largest < 100_000 else 40)
     except RejectedError as error:
         why = _MISSING if error.missing_kernel else "onnxruntime does not load the replacement"
         return check(Verdict.DIFFERENT, f"{why}: {error}", judge.name, count)
     if finding is None:
-        return check(Verdict.EQUAL, _sentence(*notes), judge.name, count)
-    return check(Verdict.DIFFERENT, _sentence(finding.reason, *notes), judge.name, count, finding.counterexample())
+        return check(Verdict.EQUAL, sentence(*notes), judge.name, count)
+    return check(Verdict.DIFFERENT, sentence(finding.reason, *notes), judge.name, count, finding.counterexample())
 
 
 def _draft(pair: Pair) -> Draft:
@@ -367,31 +371,9 @@ def _shared(check: Check, pair: Pair, names: Mapping[str, str]) -> Check:
 # --- the judge and the trials ---------------------------------------------------------------------------------------
 
 
-_Wanted = tuple[Outputs, Outputs]  # with graph optimisations off, on
-
-
-@dataclass(frozen=True)
-class _Judge:
-    """What says which outputs are right: with optimisations off, with them on, and in whose name."""
-
-    name: str
-    outputs: tuple[str, ...]
-    plain: Callable[[Feeds], Outputs]
-    optimised: Callable[[Feeds], Outputs]
-    note: str = ""
-    close: Callable[[], None] = lambda: None
-
-    def both(self, feeds: Feeds, plain: Outputs) -> _Wanted:
-        """Return the outputs both ways; where the optimised model does not run, the plain outputs stand for it."""
-        try:
-            return plain, self.optimised(feeds)
-        except RejectedError:
-            return plain, plain
-
-
-def _judged_by_runtime(source: Source, runner: Runner, note: str, *, lean: bool = False) -> _Judge:
+def _judged_by_runtime(source: Source, runner: Runner, note: str, *, lean: bool = False) -> Judge:
     """Return the judge that runs the original in onnxruntime; `lean` closes it before the rewritten one opens."""
-    return _Judge(
+    return Judge(
         sessions.name(),
         tuple(value.name for value in source.proto.graph.output),
         lambda feeds: runner.run(feeds, optimised=False),
@@ -401,7 +383,7 @@ def _judged_by_runtime(source: Source, runner: Runner, note: str, *, lean: bool 
     )
 
 
-def _judged_by_oracle(pair: Pair, oracle: Oracle, note: str) -> _Judge:
+def _judged_by_oracle(pair: Pair, oracle: Oracle, note: str) -> Judge:
     """Return the judge that computes a node's meaning in numpy."""
     outputs = tuple(value.name for value in pair.original.graph.output)
     constants = _constants(pair.original)
@@ -413,10 +395,10 @@ def _judged_by_oracle(pair: Pair, oracle: Oracle, note: str) -> _Judge:
             raise RejectedError(f"{type(error).__name__}: {error}") from error
         return tuple(np.asarray(result[output]) for output in outputs)
 
-    return _Judge(ORACLE, outputs, outputs_of, outputs_of, note)
+    return Judge(ORACLE, outputs, outputs_of, outputs_of, note)
 
 
-def _judge(pair: Pair, semantics: str) -> _Judge:
+def _judge(pair: Pair, semantics: str) -> Judge:
     """Return what judges a pair.
 
     Raises:
@@ -435,7 +417,7 @@ def _judge(pair: Pair, semantics: str) -> _Judge:
     return _trusted(pair, _judged_by_runtime(source, runner, note and f"the original's {note}"))
 
 
-def _trusted(pair: Pair, judge: _Judge) -> _Judge:
+def _trusted(pair: Pair, judge: Judge) -> Judge:
     """Return the judge, but for empty inputs on which the shapes that onnxruntime gives contradict onnx's inference.
 
     Scalars are asked of the oracle too: onnxruntime takes axis 1 of one.
@@ -497,291 +479,6 @@ def _contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, An
         if len(dims) != array.ndim or any(d not in (None, size) for d, size in zip(dims, array.shape, strict=True)):
             return f"onnxruntime gives {value.name} the shape {list(array.shape)}, where onnx infers {dims}"
     return ""
-
-
-# --- the comparison -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Tolerance:
-    """By how much outputs of floats may depart.
-
-    `plain` and `optimised` multiply what graph optimisations make the original depart from itself on the same input,
-    for optimisations off and on; `rounding` multiplies the unit of rounding of the largest value of the output.
-    """
-
-    plain: float = 0.0
-    optimised: float = 0.0
-    rounding: float = 0.0
-
-    def slack(self, wanted: tuple[Any, Any], optimised: bool) -> float:
-        """Return the absolute bound for an output, of which `wanted` has the original's values off and on."""
-        factor = self.optimised if optimised else self.plain
-        if not (factor or self.rounding) or not all(isinstance(value, np.ndarray) for value in wanted):
-            return 0.0
-        off, on = wanted
-        if off.dtype != on.dtype or off.shape != on.shape or not _is_float(off.dtype):
-            return 0.0
-        finite = np.isfinite(off) & np.isfinite(on)
-        wide_off, wide_on = off[finite].astype(np.float64), on[finite].astype(np.float64)
-        deviation = np.abs(wide_off - wide_on).max(initial=0.0)
-        largest = np.abs(wide_off).max(initial=0.0)
-        step = ml_dtypes.finfo(off.dtype).eps  # type: ignore[no-untyped-call]
-        return float(factor * deviation + self.rounding * largest * float(step))
-
-
-_EXACT = _Tolerance()
-_TOLERANCES = {True: _Tolerance(0, 8), None: _Tolerance(8, 8), False: _Tolerance(8, 8, 8)}
-
-
-@dataclass(frozen=True)
-class _Difference:
-    """An output that differs: what was wanted, what came, what is wrong and at which element."""
-
-    output: str
-    expected: Any
-    actual: Any
-    what: str
-    index: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True)
-class _Finding:
-    """An input on which the two differ."""
-
-    feeds: Feeds
-    difference: _Difference
-    reason: str
-
-    def counterexample(self) -> Counterexample:
-        """Return it in plain lists and numbers."""
-        found = self.difference
-        return Counterexample(
-            {name: _readable(value) for name, value in self.feeds.items()},
-            found.output,
-            _readable(found.expected, found.index),
-            _readable(found.actual, found.index),
-        )
-
-
-@dataclass(frozen=True)
-class _Contest:
-    """A rewritten model against its judge; `pardoned` says which inputs do not count although the two differ."""
-
-    judge: _Judge
-    rewritten: Runner
-    specs: Sequence[inputs.Spec]
-    tolerance: _Tolerance
-    pardoned: Callable[[Feeds], bool] = lambda feeds: False
-
-    def run(self, trials: Sequence[tuple[Feeds, Outputs]], attempts: int) -> _Finding | None:
-        """Return an input on which the two differ, made smaller in so many attempts; None if there is none.
-
-        Raises:
-            RejectedError: onnxruntime does not load the rewritten model.
-        """
-        wanted = [self.judge.both(feeds, plain) for feeds, plain in trials]
-        self.judge.close()
-        for optimised in _MODES:
-            self.rewritten.open(optimised)
-            for (feeds, _), outputs in zip(trials, wanted, strict=True):
-                found = self._difference(feeds, outputs, optimised)
-                if found is None or self.pardoned(feeds):
-                    continue
-                fails = functools.partial(self._fails, optimised=optimised)
-                small, found = _shrink(self.specs, feeds, found, fails, attempts)
-                way = "on" if optimised else "off"
-                return _Finding(small, found, f"output {found.output}: {found.what}, with graph optimisations {way}")
-        return None
-
-    def _difference(self, feeds: Feeds, wanted: _Wanted, optimised: bool) -> _Difference | None:
-        try:
-            actual = self.rewritten.run(feeds, optimised)
-        except RejectedError as error:
-            return _Difference(self.judge.outputs[0], wanted[optimised][0], f"error: {error}", f"does not run: {error}")
-        for name, off, on, value in zip(self.judge.outputs, *wanted, actual, strict=True):
-            expected = on if optimised else off
-            found = _mismatch(expected, value, self.tolerance.slack((off, on), optimised))
-            if found is not None and not (optimised and _mismatch(off, value, 0.0) is None):
-                return _Difference(name, expected, value, *found)
-        return None
-
-    def _fails(self, feeds: Feeds, optimised: bool) -> _Difference | None:
-        """Return the difference on an input that may be nonsense to the original, which then is no difference."""
-        try:
-            plain = self.judge.plain(feeds)
-            wanted = self.judge.both(feeds, plain) if optimised or self.tolerance.plain else (plain, plain)
-        except RejectedError:
-            return None
-        found = self._difference(feeds, wanted, optimised)
-        return None if found is None or self.pardoned(feeds) else found
-
-
-def _is_float(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype is a float, those of ml_dtypes included."""
-    return dtype.kind in "fV"
-
-
-def _mismatch(expected: Any, actual: Any, slack: float) -> tuple[str, tuple[int, ...] | None] | None:
-    """Return what is wrong with a value and at which element; None where it is right.
-
-    Floats are compared bit for bit, any NaN being equal to any other, or with `slack` as the absolute bound.
-    """
-    if isinstance(expected, list) and isinstance(actual, list):
-        if len(expected) != len(actual):
-            return f"{len(actual)} elements instead of {len(expected)}", None
-        found = (_mismatch(one, other, slack) for one, other in zip(expected, actual, strict=True))
-        return next((each for each in found if each is not None), None)
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        if list(expected) != list(actual):
-            return f"the keys {list(actual)} instead of {list(expected)}", None
-        return _mismatch(list(expected.values()), list(actual.values()), slack)
-    if expected is None or actual is None:
-        return None if expected is actual else ("a missing optional value", None)
-    return _array_mismatch(_plain(np.asarray(expected)), _plain(np.asarray(actual)), slack)
-
-
-def _plain(array: Array) -> Array:
-    """Return strings as objects, whatever way they came, and everything else as it is."""
-    return (
-        np.array([str(item) for item in array.flat], dtype=object).reshape(array.shape)
-        if array.dtype.kind in "OSU"
-        else array
-    )
-
-
-def _array_mismatch(expected: Array, actual: Array, slack: float) -> tuple[str, tuple[int, ...] | None] | None:
-    if expected.dtype != actual.dtype:
-        return f"element type {actual.dtype} instead of {expected.dtype}", None
-    if expected.shape != actual.shape:
-        return f"shape {list(actual.shape)} instead of {list(expected.shape)}", None
-    wrong = _unequal(expected, actual)
-    if slack and wrong.any():
-        both = np.isfinite(expected.astype(np.float64)) & np.isfinite(actual.astype(np.float64))
-        with np.errstate(invalid="ignore"):
-            near = np.abs(expected.astype(np.float64) - actual.astype(np.float64)) <= slack
-        wrong &= ~(both & near)
-    if not wrong.any():
-        return None
-    index = tuple(int(at) for at in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-    return f"{actual[index]} instead of {expected[index]} at {list(index)}", index
-
-
-def _unequal(one: Array, other: Array) -> npt.NDArray[np.bool_]:
-    """Return which elements of two arrays of the same type and shape differ in their bits; no two NaN do."""
-    if not _is_float(one.dtype):
-        return np.asarray(one != other, dtype=np.bool_)
-    bits = np.dtype(f"u{one.dtype.itemsize}")
-    flat = one.reshape(-1).view(bits) != other.reshape(-1).view(bits)
-    wrong = np.asarray(flat, dtype=np.bool_).reshape(one.shape)
-    return wrong & ~(np.isnan(one) & np.isnan(other)) if wrong.any() else wrong
-
-
-# --- counterexamples ------------------------------------------------------------------------------------------------
-
-
-def _shrink(
-    specs: Sequence[inputs.Spec],
-    feeds: Feeds,
-    found: _Difference,
-    fails: Callable[[Feeds], _Difference | None],
-    attempts: int,
-) -> tuple[Feeds, _Difference]:
-    """Return a smaller input on which the two still differ: free dims cut, then values set to zero."""
-    left = attempts
-
-    def keep(candidate: Feeds) -> bool:
-        """Go on with a candidate if the two differ on it too."""
-        nonlocal feeds, found, left
-        left -= 1
-        still = fails(candidate) if left >= 0 else None
-        if still is not None:
-            feeds, found = candidate, still
-        return still is not None
-
-    def clear(name: str, start: int, stop: int) -> None:
-        """Set as much of a stretch of the flat elements to zero as can be."""
-        if left <= 0 or _is_zero(feeds[name].reshape(-1)[start:stop]):
-            return
-        if keep({**feeds, name: _zeroed(feeds[name], start, stop)}) or stop - start == 1:
-            return
-        middle = (start + stop) // 2
-        clear(name, start, middle)
-        clear(name, middle, stop)
-
-    for _ in range(2):
-        while any(keep(candidate) for candidate in _cuts(specs, feeds)):
-            pass
-        for name in feeds:
-            clear(name, 0, feeds[name].size)
-    return feeds, found
-
-
-def _cuts(specs: Sequence[inputs.Spec], feeds: Feeds) -> Iterable[Feeds]:
-    """Yield the feeds with one free dim cut to one element, to its first half or to its last half."""
-    axes: dict[str, dict[str, list[int]]] = {}
-    for spec in specs:
-        array = feeds[spec.name]
-        dims = spec.dims if spec.dims is not None else tuple(f":{array.ndim - 1 - axis}" for axis in range(array.ndim))
-        for axis, dim in enumerate(dims):
-            if isinstance(dim, str):
-                axes.setdefault(dim, {}).setdefault(spec.name, []).append(axis)
-    for places in axes.values():
-        sizes = {feeds[name].shape[axis] for name, at in places.items() for axis in at}
-        size = max(sizes)
-        for part in dict.fromkeys(((0, 1), (0, (size + 1) // 2), (size // 2, size), (size - 1, size))):
-            if size > 1 and part != (0, size):
-                yield {name: _cut(array, places.get(name, []), size, slice(*part)) for name, array in feeds.items()}
-
-
-def _cut(array: Array, axes: Sequence[int], size: int, part: slice) -> Array:
-    """Return a copy of an array cut along those of the axes that have this size."""
-    picks = tuple(part if axis in axes and length == size else slice(None) for axis, length in enumerate(array.shape))
-    return array[picks].copy(order="C")
-
-
-def _is_zero(array: Array) -> bool:
-    """Return whether all elements are +0, false or the empty string."""
-    if array.dtype == np.object_:
-        return not (array != "").any()
-    return not (array.astype(np.bool_).any() or (_is_float(array.dtype) and np.signbit(array).any()))
-
-
-def _zeroed(array: Array, start: int, stop: int) -> Array:
-    """Return a copy with a stretch of its flat elements set to zero."""
-    copy = array.copy(order="C")
-    copy.reshape(-1)[start:stop] = "" if array.dtype == np.object_ else 0
-    return copy
-
-
-def _readable(value: Any, index: tuple[int, ...] | None = None) -> Any:
-    """Return a value as nested lists of plain numbers and strings; a large one as a sentence about it."""
-    if isinstance(value, list):
-        return [_readable(item) for item in value[:_SHOWN]]
-    if isinstance(value, dict):
-        return {str(key): _readable(item) for key, item in list(value.items())[:_SHOWN]}
-    if not isinstance(value, np.ndarray | np.generic):
-        return value
-    array = np.asarray(value)
-    if array.dtype.kind == "V":
-        array = array.astype(np.float32)
-    kind = f"{value.dtype}{list(array.shape)}"
-    if array.ndim > 1 and not array.size:
-        return f"{kind}, empty"
-    if array.size <= _SHOWN:
-        return array.tolist()
-    if index is not None:
-        return f"{kind}, {array[index]} at {list(index)}"
-    zero: Any = "" if array.dtype == np.object_ else 0
-    others = np.argwhere(array != zero)
-    listed = ", ".join(f"{array[tuple(at)]} at {at.tolist()}" for at in others[:8])
-    more = f" and {len(others) - 8} more" if len(others) > 8 else ""
-    return f"{kind}, zero but for {listed}{more}" if len(others) else f"{kind}, all zero"
-
-
-def _sentence(*parts: str) -> str:
-    """Return the parts that say something, one after the other."""
-    return "; ".join(filter(None, parts))
 
 
 # --- the whole models -----------------------------------------------------------------------------------------------
@@ -856,11 +553,11 @@ def _whole(
         return check(Verdict.UNCHECKED, f"the rewritten model is too new: {error}")
     undefined = not pairs or any(pair.exclude_nan or pair.finite for pair in pairs)
     pardoned = _Pardon(original, nan=undefined, infinite=any(pair.finite for pair in pairs))
-    contest = _Contest(
+    contest = Contest(
         judge,
         Runner(source, lean=lean),
         specs,
-        _TOLERANCES[exact],
+        TOLERANCES[exact],
         pardoned,
     )
     try:
@@ -869,12 +566,12 @@ def _whole(
         if error.missing_kernel:
             return check(Verdict.UNCHECKED, f"onnxruntime has no kernel for the rewritten model: {error}", count)
         return check(Verdict.DIFFERENT, f"onnxruntime does not load the rewritten model: {error}", count)
-    notes = _sentence(judge.note, note and f"the rewritten model's {note}", pardoned.note())
+    notes = sentence(judge.note, note and f"the rewritten model's {note}", pardoned.note())
     if finding is None:
         return check(Verdict.EQUAL, notes, count)
     if not _repeats(original, trials.accepted[0]):
         return check(Verdict.UNCHECKED, "the original gives other outputs each time it runs", count)
-    return check(Verdict.DIFFERENT, _sentence(finding.reason, notes), count, finding.counterexample())
+    return check(Verdict.DIFFERENT, sentence(finding.reason, notes), count, finding.counterexample())
 
 
 class _Pardon:
@@ -905,7 +602,7 @@ class _Pardon:
         return f"{self._count} inputs of which the original makes nothing defined were left out" if self._count else ""
 
     def _undefined(self, value: Any) -> bool:
-        if not isinstance(value, np.ndarray) or not _is_float(value.dtype):
+        if not isinstance(value, np.ndarray) or not is_float(value.dtype):
             return False
         return bool((self._nan and np.isnan(value).any()) or (self._infinite and np.isinf(value).any()))
 
@@ -943,7 +640,7 @@ def _repeats(original: Source, trial: tuple[Feeds, Outputs]) -> bool:
     feeds, _ = trial
     try:
         session = Session(original, optimised=False)
-        return _mismatch(list(session.run(feeds)), list(session.run(feeds)), 0.0) is None
+        return mismatch(list(session.run(feeds)), list(session.run(feeds)), 0.0) is None
     except RejectedError:
         return False
 

@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
 
-from opshift.passes import inputs, sessions
+from opshift.passes import compare, inputs, sessions
 from opshift.passes import verify as verification
 from opshift.passes.errors import InvalidModelError, UsageError
 from opshift.passes.outcome import Check, Verdict
@@ -645,13 +645,13 @@ def test_another_order_of_summation_needs_exact_false() -> None:
 
 
 def test_a_bound_that_follows_the_original() -> None:
-    bound = verification._Tolerance(plain=8, optimised=8)
+    bound = compare.Tolerance(plain=8, optimised=8)
     off, on = np.array([1, 2], np.float32), np.array([1, 2.5], np.float32)
     assert bound.slack((off, on), optimised=False) == 4
     assert bound.slack((off, off), optimised=True) == 0
-    assert verification._Tolerance(0, 8).slack((off, on), optimised=False) == 0
+    assert compare.Tolerance(0, 8).slack((off, on), optimised=False) == 0
     assert bound.slack((off.astype(np.int64), on.astype(np.int64) + 1), optimised=True) == 0
-    rounding = verification._Tolerance(rounding=8).slack((off, off), optimised=False)
+    rounding = compare.Tolerance(rounding=8).slack((off, off), optimised=False)
     assert rounding == pytest.approx(8 * 2 * np.finfo(np.float32).eps)
 
 
@@ -680,7 +680,7 @@ def test_a_bound_that_follows_the_original() -> None:
     ],
 )
 def test_values_are_compared_bit_for_bit(expected: Any, actual: Any, slack: float, same: bool) -> None:
-    assert (verification._mismatch(expected, actual, slack) is None) is same
+    assert (compare.mismatch(expected, actual, slack) is None) is same
 
 
 # --- files, weights and dangers -------------------------------------------------------------------------------------
