@@ -38,6 +38,11 @@ CARRIERS: Mapping[int, int] = {
 """A wider type in which each value has its own place (uint64 by its bits), and from which it comes back."""
 
 
+COMMON = FLOATS - {TensorProto.BFLOAT16} | INTEGERS | {TensorProto.BOOL, TensorProto.STRING}
+RARE = frozenset(TensorProto.DataType.values()) - COMMON - {TensorProto.UNDEFINED}
+"""Element types that few models have, and that most versions differ in."""
+
+
 def type_name(dtype: int) -> str:
     """Return the element type as people write it: `float`, `int64`, `bfloat16`."""
     return str(TensorProto.DataType.Name(dtype)).lower()

@@ -99,7 +99,7 @@ def in_rows(rows: Rows, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], 
     axes = (
         tuple(range(rows.axes[0] % x.ndim, x.ndim))
         if rows.onward
-        else tuple(sorted(axis % x.ndim for axis in rows.axes))
+        else tuple(sorted({axis % x.ndim for axis in rows.axes}))
     )
     order = tuple(axis for axis in range(x.ndim) if axis not in axes) + axes
     moved = x.transpose(order)

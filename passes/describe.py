@@ -53,6 +53,33 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
             yield f"{attribute.name}[{index}]", graph
 
 
+def graphs(owner: onnx.ModelProto | onnx.FunctionProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
+    """Yield all graphs and functions of a model, those of its training too, or a function and the graphs in it."""
+    waiting: list[onnx.GraphProto | onnx.FunctionProto] = [owner] if isinstance(owner, onnx.FunctionProto) else []
+    if isinstance(owner, onnx.ModelProto):
+        waiting = [owner.graph, *owner.functions]
+        for training in owner.training_info:
+            waiting += [training.initialization, training.algorithm]
+    while waiting:
+        graph = waiting.pop()
+        yield graph
+        waiting.extend(inner for node in graph.node for _, inner in subgraphs(node))
+
+
+def dtypes(model: onnx.ModelProto) -> Iterator[int]:
+    """Yield the element types that a model declares, of values, tensors and what is cast to, with repetitions."""
+    for graph in graphs(model):
+        if isinstance(graph, onnx.GraphProto):
+            yield from (tensor.data_type for tensor in graph.initializer)
+            for value in (*graph.input, *graph.output, *graph.value_info):
+                yield value.type.tensor_type.elem_type
+        for node in graph.node:
+            for attribute in node.attribute:
+                yield attribute.t.data_type
+                if attribute.name in ("to", "dtype", "output_dtype"):
+                    yield attribute.i
+
+
 def default_opset(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
     """Return the opset of the default domain, under either of its names."""
     return next((item.version for item in imports if not default_domain(item.domain)), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from opshift.opsets.operators import hardmaxaxes
 from opshift.opsets.schema import NEWEST, OLDEST, default_domain, schema_at
 from opshift.opsets.target import Legality
 from opshift.passes.convert import Model
-from opshift.passes.describe import default_opset, subgraphs
+from opshift.passes.describe import default_opset, graphs
 from opshift.passes.load import load
 from opshift.passes.outcome import Refusal
 from opshift.passes.plan import Planner, too_old
@@ -79,8 +78,8 @@ def _in_the_way(model: onnx.ModelProto, own: int, opset: int) -> tuple[Refusal, 
 
 def _operators(model: onnx.ModelProto, own: int) -> tuple[Use, ...]:
     counts: Counter[tuple[str, str, int | None]] = Counter()
-    for graph in (model.graph, *model.functions):
-        for node in _nodes(graph):
+    for graph in graphs(model):
+        for node in graph.node:
             domain = default_domain(node.domain)
             schema = schema_at(domain, node.op_type, own) if not domain else None
             counts[node.op_type, domain, schema.since_version if schema else None] += 1
@@ -88,10 +87,3 @@ def _operators(model: onnx.ModelProto, own: int) -> tuple[Use, ...]:
         Use(name, domain, since, count)
         for (name, domain, since), count in sorted(counts.items(), key=lambda item: (-item[1], item[0][:2]))
     )
-
-
-def _nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for _, inner in subgraphs(node):
-            yield from _nodes(inner)

@@ -12,7 +12,7 @@ from onnx import NodeProto, TensorProto
 from opshift.opsets.facts import Tensor, tensor_of, type_name, type_of_facts
 from opshift.opsets.operator import Node
 from opshift.passes.derive import Constant, Fragment, Input, Output, Ref
-from opshift.passes.describe import subgraphs
+from opshift.passes.describe import graphs, subgraphs
 from opshift.passes.infer import make_node
 from opshift.passes.plan import Call, Carry, FunctionPlan, GraphPlan, Planned, Relabel, Replace, bind_attributes
 
@@ -26,26 +26,18 @@ class Names:
     def __init__(self, model: onnx.ModelProto) -> None:
         """Take all names of a model as taken."""
         self._taken: set[str] = set()
-        graphs: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
-        for training in model.training_info:
-            graphs += [training.initialization, training.algorithm]
-        for graph in graphs:
-            self._collect(graph)
-
-    def _collect(self, graph: onnx.GraphProto | onnx.FunctionProto) -> None:
-        if isinstance(graph, onnx.GraphProto):
-            self._taken.update(tensor.name for tensor in graph.initializer)
-            self._taken.update(tensor.values.name for tensor in graph.sparse_initializer)
-            self._taken.update(value.name for value in (*graph.input, *graph.output))
-        else:
-            self._taken.update(graph.input)
-        # Types of values that are gone may still be noted.
-        self._taken.update(value.name for value in graph.value_info)
-        for node in graph.node:
-            self._taken.add(node.name)
-            self._taken.update(node.output)
-            for _, inner in subgraphs(node):
-                self._collect(inner)
+        for graph in graphs(model):
+            if isinstance(graph, onnx.GraphProto):
+                self._taken.update(tensor.name for tensor in graph.initializer)
+                self._taken.update(tensor.values.name for tensor in graph.sparse_initializer)
+                self._taken.update(value.name for value in (*graph.input, *graph.output))
+            else:
+                self._taken.update(graph.input)
+            # Types of values that are gone may still be noted.
+            self._taken.update(value.name for value in graph.value_info)
+            for node in graph.node:
+                self._taken.add(node.name)
+                self._taken.update(node.output)
 
     def new(self, wanted: str) -> str:
         """Return the name that is wanted, or the first numbered one that is free."""
@@ -120,11 +112,11 @@ def lower(model: onnx.ModelProto, planned: Planned) -> None:
     opset = planned.plan.target_opset
     initializers = Constants(names)
     in_graphs = initializers if model.ir_version >= 4 else ConstantNodes(names, opset)
-    graphs: list[onnx.GraphProto] = [model.graph]
+    mains: list[onnx.GraphProto] = [model.graph]
     for training in model.training_info:
-        graphs += [training.initialization, training.algorithm]
+        mains += [training.initialization, training.algorithm]
     marked = model.ir_version >= METADATA
-    for graph, plan in zip(graphs, planned.graphs, strict=True):
+    for graph, plan in zip(mains, planned.graphs, strict=True):
         _lower_graph(graph, plan, names, in_graphs, marked)
     _lower_functions(model, planned.functions, names, ConstantNodes(names, opset), marked)
     model.graph.initializer.extend(initializers.made)
@@ -134,11 +126,7 @@ def lower(model: onnx.ModelProto, planned: Planned) -> None:
 def _read(model: onnx.ModelProto) -> set[str]:
     """Return the names of all values that a node reads or a graph gives out."""
     names: set[str] = set()
-    waiting: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
-    for training in model.training_info:
-        waiting += [training.initialization, training.algorithm]
-    while waiting:
-        graph = waiting.pop()
+    for graph in graphs(model):
         names.update(value if isinstance(value, str) else value.name for value in graph.output)
         if isinstance(graph, onnx.GraphProto):
             names.update(
@@ -146,7 +134,9 @@ def _read(model: onnx.ModelProto) -> set[str]:
             )
         for node in graph.node:
             names.update(node.input)
-            waiting.extend(inner for _, inner in subgraphs(node))
+    for training in model.training_info:
+        names.update(item.value for item in (*training.initialization_binding, *training.update_binding))
+        names.update(item.key for item in (*training.initialization_binding, *training.update_binding))
     return names
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,14 +15,14 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from opshift.opsets.facts import Facts, type_name, type_of_facts
+from opshift.opsets.facts import RARE, Facts, type_name, type_of_facts
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, freeze, operator_for
 from opshift.opsets.same_meaning import same_meaning
 from opshift.opsets.schema import OLDEST, Schema, attribute_value, default_domain, schema_at
 from opshift.opsets.target import Legality
 from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, operand_sources
-from opshift.passes.describe import NOTHING, Scope, default_opset, describe, subgraphs, view
+from opshift.passes.describe import NOTHING, Scope, default_opset, describe, dtypes, subgraphs, view
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import node_name
 from opshift.passes.infer import make_attribute, typed
@@ -373,13 +374,19 @@ class Planner:
         )
         return Replace(found, sources, seen, lifted, where)  # type: ignore[arg-type]
 
+    @functools.cached_property
+    def _nowhere(self) -> frozenset[str]:
+        """Rare element types that nothing in the model is declared to be: no value of unknown type is taken for one."""
+        declared = {f"tensor({type_name(dtype)})" for dtype in dtypes(self.model)}
+        return frozenset(f"tensor({type_name(dtype)})" for dtype in RARE) - declared
+
     def _shrinks(self, seen: Node, before: Schema, after: Schema) -> str:
         """Say which input of unknown type could have one that the target's version does not take, if any."""
         if self._uncalled:
             return ""
         for index, facts in enumerate(seen.inputs):
             old, new = before.input(index), after.input(index)
-            if facts is not None and facts.dtype is None and old and new and not old.types <= new.types:
+            if facts is not None and facts.dtype is None and old and new and (old.types - new.types - self._nowhere):
                 return f"the type of {old.name} is unknown, and {seen.name}-{after.since_version} does not take all."
         return ""
 

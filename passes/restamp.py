@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx
 from onnx import TensorProto, helper
 
 from opshift.opsets.operator import SPELLING
 from opshift.opsets.schema import default_domain
-from opshift.passes.describe import subgraphs
+from opshift.passes.describe import dtypes, graphs
 from opshift.passes.lower import METADATA
 
 _TYPES = {
@@ -36,7 +34,7 @@ def restamp(model: onnx.ModelProto, opset: int, ir_version: int | None = None) -
             if not default_domain(item.domain):
                 item.version = opset
         if all(default_domain(item.domain) for item in kept) and any(
-            not default_domain(node.domain) for node in _nodes(owner)
+            not default_domain(node.domain) for graph in graphs(owner) for node in graph.node
         ):
             kept.append(onnx.helper.make_opsetid("", opset))
         copies = [onnx.OperatorSetIdProto.FromString(item.SerializeToString()) for item in kept]
@@ -48,15 +46,6 @@ def restamp(model: onnx.ModelProto, opset: int, ir_version: int | None = None) -
     elif opset < before:
         model.ir_version = min(model.ir_version, least)
     model.ir_version = max(model.ir_version, least)
-
-
-def _nodes(owner: onnx.ModelProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
-    waiting: list[onnx.GraphProto | onnx.FunctionProto] = [owner.graph if isinstance(owner, onnx.ModelProto) else owner]
-    while waiting:
-        graph = waiting.pop()
-        for node in graph.node:
-            yield node
-            waiting.extend(inner for _, inner in subgraphs(node))
 
 
 def least_ir_version(model: onnx.ModelProto) -> int:
@@ -80,32 +69,11 @@ def least_ir_version(model: onnx.ModelProto) -> int:
         needs.append(METADATA)
     if model.graph.metadata_props or any(item.metadata_props or item.value_info for item in model.functions):
         needs.append(METADATA)
-    for graph in _graphs(model):
+    for graph in graphs(model):
         if any(node.metadata_props or node.overload for node in graph.node):
             needs.append(METADATA)
         if any(node.device_configurations for node in graph.node):
             needs.append(11)
-    used = {TensorProto.DataType.Name(dtype) for dtype in _dtypes(model)}
+    used = {TensorProto.DataType.Name(dtype) for dtype in dtypes(model)}
     needs += [version for version, names in _TYPES.items() if used & set(names)]
     return max(needs)
-
-
-def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
-    waiting: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
-    while waiting:
-        graph = waiting.pop()
-        yield graph
-        waiting.extend(inner for node in graph.node for _, inner in subgraphs(node))
-
-
-def _dtypes(model: onnx.ModelProto) -> Iterator[int]:
-    for graph in _graphs(model):
-        if isinstance(graph, onnx.GraphProto):
-            yield from (tensor.data_type for tensor in graph.initializer)
-            for value in (*graph.input, *graph.output, *graph.value_info):
-                yield value.type.tensor_type.elem_type
-        for node in graph.node:
-            for attribute in node.attribute:
-                yield attribute.t.data_type
-                if attribute.name in ("to", "dtype", "output_dtype"):
-                    yield attribute.i

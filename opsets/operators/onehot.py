@@ -353,7 +353,9 @@ def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, 
     depth = int(rng.integers(1, 6))
     if "depth" in changed:
         if changed["depth"].flags.writeable:
-            changed["depth"] = np.full_like(changed["depth"], depth)
+            # "of non-integer type, the values will be casted to int64": a fraction of a depth does not count.
+            part = 0.5 if changed["depth"].dtype.kind == "f" and rng.random() < 0.3 else 0
+            changed["depth"] = np.full_like(changed["depth"], depth + part)
         else:
             depth = int(changed["depth"].reshape(-1)[0])
     indices = changed.get("indices")

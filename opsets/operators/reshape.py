@@ -26,6 +26,8 @@ class Reshape:
 def oracle(meaning: Reshape, data: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Reshape-14: "If 'allowzero' is set ... the zero value is honored"; else it copies; one -1 is inferred."""
     dims = [int(dim) for dim in shape]
+    if meaning.allowzero and 0 in dims and -1 in dims:
+        raise ValueError("Reshape-14: with allowzero, a shape cannot have both 0 and -1")
     if not meaning.allowzero:
         dims = [data.shape[index] if dim == 0 else dim for index, dim in enumerate(dims)]
     if -1 in dims:

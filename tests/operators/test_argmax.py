@@ -40,7 +40,7 @@ class TestArgMax(Table):
             for (dtype, (rows, _)), axis, last in itertools.product(INTEGERS.items(), (0, 1, -1), (0, 1))
         ),
         *(
-            Case(f"{what}, last {last}", [array], ArgMax(1, keep, last))
+            Case(f"{what}, keepdims {keep}, last {last}", [array], ArgMax(1, keep, last))
             for (what, array), keep, last in itertools.product(
                 {
                     "rows of -inf": DEEP,

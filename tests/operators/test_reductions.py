@@ -35,7 +35,8 @@ def case(
     data: Array, axes: Sequence[int] | None, keepdims: int = 1, noop: int = 0, *, known: bool = True, least: int = 7
 ) -> Case:
     sign = "signed " if (data < 0).any() else ""
-    name = f"{sign}{data.dtype}{data.shape} axes {axes}, keepdims {keepdims}, noop {noop}, {'known' if known else 'computed'}"
+    how = "known" if known else "computed"
+    name = f"{sign}{data.dtype}{data.shape} axes {axes}, keepdims {keepdims}, noop {noop}, {how}"
     operand = None if axes is None else np.array(axes, np.int64)
     return Case(name, [data, operand], Reduction(keepdims, noop), known=(1,) * known, least=least)
 

@@ -1,0 +1,131 @@
+"""How the code is laid out: packages, the direction of imports, who builds nodes, what oracles need."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = {
+    "opshift": ROOT / "src" / "opshift",
+    **{f"opshift.{name}": ROOT / name for name in ("passes", "opsets", "cli")},
+}
+FILES = [path for folder in FOLDERS.values() for path in sorted(folder.rglob("*.py"))]
+LAYERS = ("opshift.opsets", "opshift.passes", "opshift.cli")
+"""Each may import itself and what stands before it."""
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def package_of(path: Path) -> str:
+    """Return the package that a file belongs to, one of FOLDERS."""
+    return next(package for package, folder in FOLDERS.items() if path.is_relative_to(folder))
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the modules that are imported anywhere in a file, also inside functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def calls(tree: ast.AST) -> Iterator[str]:
+    """Yield the last name of everything that is called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def test_the_packages_listed_are_the_folders() -> None:
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    found = {
+        ".".join((package, *init.parent.relative_to(folder).parts))
+        for package, folder in FOLDERS.items()
+        for init in folder.rglob("__init__.py")
+    }
+    assert set(setup["packages"]) == found
+    assert {package: ROOT / folder for package, folder in setup["package-dir"].items()} == FOLDERS
+
+
+def test_every_folder_with_code_is_a_package() -> None:
+    assert all((path.parent / "__init__.py").exists() for path in FILES)
+
+
+def test_nothing_at_the_root_shadows_the_package() -> None:
+    assert not (ROOT / "opshift").exists()
+    assert not (ROOT / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_imports_run_one_way(path: Path) -> None:
+    package = package_of(path)
+    if package == "opshift":
+        return  # the public face sees all
+    above = LAYERS[LAYERS.index(package) + 1 :]
+    found = {module for module in imports(parsed(path)) if module.startswith(above)}
+    assert not found
+    assert package == "opshift.cli" or "opshift" not in set(imports(parsed(path)))
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_nodes_are_built_where_they_are_spliced(path: Path) -> None:
+    """`make_node` of passes/infer.py is the one that builds; passes/lower.py is who writes into a model."""
+    built = {"make_node", "NodeProto"} & set(calls(parsed(path)))
+    allowed = {
+        "passes/infer.py": {"make_node"},
+        "passes/lower.py": {"make_node"},
+        # A model of one node, to ask onnxruntime which opsets it loads.
+        "opsets/kernels.py": {"make_node"},
+        # And one to ask which ir_versions.
+        "passes/sessions.py": {"make_node"},
+    }
+    assert built <= allowed.get(name(path), set())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "opsets" / "operators").glob("[a-z]*.py")), ids=name)
+def test_an_operator_is_plain_data_and_numpy(path: Path) -> None:
+    """Operators know numpy, names of element types, and one another; no protobuf, no onnxruntime, no onnxscript."""
+    allowed = {"numpy", "onnx", "dataclasses", "functools", "collections", "typing", "opshift", "math", "__future__"}
+    modules = set(imports(parsed(path)))
+    assert {module.split(".")[0] for module in modules} <= allowed
+    # HardmaxAxes registers a schema; Cast and others name element types.
+    from_onnx = {module for module in modules if module.split(".")[0] == "onnx"}
+    assert from_onnx <= {"onnx", "onnx.TensorProto", "onnx.defs", "onnx.shape_inference", "onnx.helper"}
+
+
+def test_starting_the_command_line_imports_nothing_heavy() -> None:
+    script = "import sys, opshift.cli.main; print(*sorted(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not {"onnx", "onnxruntime", "onnxscript", "numpy", "rich"} & set(ran.stdout.split())
+
+
+def test_a_conversion_that_lowers_nothing_leaves_onnxscript_out() -> None:
+    script = """import sys, opshift; from onnx.parser import parse_model
+model = parse_model('<ir_version: 8, opset_import: ["": 13]> g (float[2] x) => (float[2] y) { y = Hardmax (x) }')
+opshift.convert(model, opset=14, verify=False); print(*sorted(sys.modules))"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not {"onnxscript", "onnx_ir"} & set(ran.stdout.split())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "opsets" / "operators").glob("[a-z]*.py")), ids=name)
+def test_a_file_is_named_after_its_operator(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert "OPERATOR" in text
+    assert path.stem.rstrip("_").isalnum()
+    assert path.stem == path.stem.lower()
