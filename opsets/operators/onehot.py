@@ -238,6 +238,8 @@ def _no_negative_zero(what: OneHot, operands: Operands) -> Reason | None:
         return reason
     values = _constants(operands)
     dtype = (operands[2] or Facts()).dtype
+    if dtype in (TensorProto.COMPLEX64, TensorProto.COMPLEX128):
+        return Reason("a part of off or on may be -0.0")
     if dtype is None or dtype in FLOATS:
         # onnxruntime's Where adds what is chosen to what is not, as zero: -0.0 becomes 0.0 (seen in 1.31.1).
         if values is None:

@@ -1,0 +1,304 @@
+"""The registry against onnx.defs: every version read by somebody, every operator once, planning always ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import onnx.defs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto
+
+from opshift.opsets import operator as registry
+from opshift.opsets.facts import Facts
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import (
+    SPELLING,
+    Lifted,
+    Node,
+    Operator,
+    Version,
+    known_operators,
+    lift,
+    operator_for,
+    write_native,
+)
+from opshift.opsets.operators import argmax, hardmax, onehot
+from opshift.opsets.operators.argmax import ArgMax
+from opshift.opsets.operators.onehot import OneHot
+from opshift.opsets.rows import Rows
+from opshift.opsets.same_meaning import table
+from opshift.opsets.schema import NEWEST, OLDEST, schema_at
+from opshift.opsets.target import Legality
+from opshift.passes.derive import Deriver, Failure, Fragment
+
+OPERATORS = {operator.name: operator for operator in known_operators()}
+OPSETS = range(OLDEST, NEWEST + 1)
+
+
+def effective(operator: Operator) -> set[int]:
+    """Return the versions that some opset from 7 on has."""
+    found = (schema_at(operator.domain, operator.name, opset) for opset in OPSETS)
+    return {schema.since_version for schema in found if schema is not None}
+
+
+# --- against onnx.defs ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
+def test_every_version_is_read_and_none_is_invented(operator: Operator) -> None:
+    """A release of onnx that brings a version fails here until somebody has read it."""
+    listed = [version.since for version in operator.versions]
+    assert listed == sorted(set(listed))
+    assert set(listed) == effective(operator) - UNREAD.get(operator.name, set())
+
+
+UNREAD = {"Scan": {8}}
+"""Versions that are other operators under the same name, and refused: Scan-8 has batches."""
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
+def test_fields_and_operands_have_the_names_of_the_newest_version(operator: Operator) -> None:
+    schema = schema_at(operator.domain, operator.name, NEWEST)
+    assert schema is not None
+    if operator.variadic:
+        assert schema.inputs[-1].variadic
+        assert operator.operands == ()
+    else:
+        assert operator.operands == tuple(parameter.name for parameter in schema.inputs)
+    for version in operator.versions:
+        if version.lift is None:
+            fields = {field.name for field in dataclasses.fields(operator.meaning)}
+            of_version = schema_at(operator.domain, operator.name, version.since)
+            assert of_version is not None
+            unread = set(of_version.attributes) - fields - set(operator.operands) - set(version.renamed.values())
+            assert unread <= IGNORED, f"{operator.name}-{version.since} has {unread}"
+
+
+IGNORED = {"consumed_inputs"}
+"""Attributes that mean nothing."""
+
+
+def test_an_operator_with_a_file_is_never_in_the_reviewed_table() -> None:
+    assert not OPERATORS.keys() & table().keys()
+
+
+def test_a_meaning_is_frozen_and_has_defaults_for_all_that_came_later() -> None:
+    for operator in OPERATORS.values():
+        assert operator.meaning.__dataclass_params__.frozen
+        assert hash(operator.meaning) is not None
+
+
+def test_an_unread_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if onnx had brought Hardmax-14 since."""
+    older = dataclasses.replace(hardmax.OPERATOR, versions=hardmax.OPERATOR.versions[:-1])
+    node = Node("", "Hardmax", 13, {}, (Facts(TensorProto.FLOAT, (2, 3)),), (True,))
+    found = lift(older, node, "runtime")
+    assert isinstance(found, Reason)
+    assert "version 13 of Hardmax has not been reviewed" in found
+
+
+# --- other packages ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry point as importlib.metadata gives it."""
+
+    name: str
+    loaded: Any
+    value: str = "plugin:OPERATOR"
+
+    def load(self) -> Any:
+        return self.loaded
+
+
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Entry]]:
+    """Entry points of the group opshift.operators; the registry looks again before and after."""
+    entries: list[Entry] = []
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: entries if group == "opshift.operators" else []
+    )
+
+    def forget() -> None:
+        registry._third_party.cache_clear()
+        registry.operator_for.cache_clear()
+
+    forget()
+    yield entries
+    monkeypatch.undo()
+    forget()
+
+
+CELU = Operator("Celu", Rows, (Version(12),), ("X",), oracle=lambda meaning, x: x)
+
+
+def test_an_entry_point_registers_an_operator(plugins: list[Entry]) -> None:
+    plugins.append(Entry("Celu", CELU))
+    assert operator_for("", "Celu") is CELU
+    assert CELU in known_operators()
+    assert operator_for("com.example", "Celu") is None
+
+
+def test_an_entry_point_may_name_a_domain(plugins: list[Entry]) -> None:
+    other = dataclasses.replace(CELU, domain="com.example")
+    plugins += [Entry("com.example:Celu", other), Entry("ai.onnx:Mish", dataclasses.replace(CELU, name="Mish"))]
+    assert operator_for("com.example", "Celu") is other
+    assert operator_for("", "Celu") is None
+    assert operator_for("", "Mish") is not None
+
+
+@pytest.mark.parametrize("names", [("Celu", "Celu"), ("Celu", "ai.onnx:Celu"), ("Hardmax",), ("If",)], ids=str)
+def test_registering_twice_is_an_error(plugins: list[Entry], names: tuple[str, ...]) -> None:
+    plugins += [Entry(name, CELU) for name in names]
+    with pytest.raises(ValueError, match=f"{names[-1]} is registered twice"):
+        operator_for("", "Absent")
+
+
+def test_without_entry_points_there_is_no_other(plugins: list[Entry]) -> None:
+    assert operator_for("", "Celu") is None
+
+
+# --- meanings ---------------------------------------------------------------------------------------------------------
+
+DIMS = st.none() | st.integers(1, 4).flatmap(
+    lambda rank: st.tuples(*[st.sampled_from([0, 1, 2, 5, "n", None]) for _ in range(rank)])
+)
+
+
+def lifted(operator: Operator, meaning: Any, *operands: Facts) -> Lifted:
+    fields = {field.name: getattr(meaning, field.name) for field in dataclasses.fields(meaning)}
+    found = lift(operator, Node(SPELLING, operator.name, 1, fields, operands, (True,)), "runtime")
+    assert isinstance(found, Lifted)
+    return found
+
+
+def check_round_trip(operator: Operator, meaning: Any, *operands: Facts) -> None:
+    """At every version that can say it, lifting what is written gives the meaning back."""
+    whole = lifted(operator, meaning, *operands)
+    for opset in OPSETS:
+        native = write_native(whole, opset)
+        if isinstance(native, Reason):
+            continue
+        inputs = tuple(None if index is None else whole.operands[index] for index in native.inputs)
+        back = lift(
+            operator, Node("", operator.name, native.since_version, native.attributes, inputs, (True,)), "runtime"
+        )
+        assert back == whole, opset
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> tuple[Rows, Facts]:
+    """Rows of an input that has them."""
+    dims = draw(DIMS)
+    axis = axis_of(dims)
+    if draw(st.booleans()):
+        return Rows((draw(axis),), onward=1), Facts(TensorProto.FLOAT, dims)
+    return Rows(tuple(draw(st.sets(axis, min_size=1, max_size=3)))), Facts(TensorProto.FLOAT, dims)
+
+
+def axis_of(dims: Any, more: int = 0) -> st.SearchStrategy[int]:
+    """An axis of an input, or of what has so many axes more."""
+    rank = (4 if dims is None else len(dims)) + more
+    return st.integers(-rank, rank - 1)
+
+
+CHECKED = settings(deadline=None, derandomize=True, max_examples=200)
+
+
+@given(rows())
+@CHECKED
+def test_hardmax_lifted_from_what_is_written(drawn: tuple[Rows, Facts]) -> None:
+    check_round_trip(hardmax.OPERATOR, *drawn)
+
+
+@given(st.data(), st.integers(0, 1), st.integers(0, 1), DIMS)
+@CHECKED
+def test_argmax_lifted_from_what_is_written(data: st.DataObject, keepdims: int, last: int, dims: Any) -> None:
+    meaning = ArgMax(data.draw(axis_of(dims)), keepdims, last)
+    check_round_trip(argmax.OPERATOR, meaning, Facts(TensorProto.FLOAT, dims))
+
+
+INDICES = (TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT, TensorProto.UINT8)
+
+
+@given(st.data(), st.sampled_from(INDICES), DIMS)
+@CHECKED
+def test_onehot_lifted_from_what_is_written(data: st.DataObject, dtype: int, dims: Any) -> None:
+    others = Facts(TensorProto.INT64, ()), Facts(TensorProto.FLOAT, (2,))
+    meaning = OneHot(data.draw(axis_of(dims, 1)), "wrap", "off")
+    check_round_trip(onehot.OPERATOR, meaning, Facts(dtype, dims), *others)
+
+
+@pytest.mark.parametrize(
+    ("operator", "since", "attributes", "meaning"),
+    [
+        ("ArgMax", 1, {}, ArgMax(0, 1, 0)),
+        ("ArgMax", 11, {"axis": 1, "keepdims": 0}, ArgMax(1, 0, 0)),
+        ("ArgMax", 12, {"select_last_index": 1}, ArgMax(0, 1, 1)),
+        ("Hardmax", 1, {}, Rows((1, 2))),
+        ("Hardmax", 11, {"axis": 2}, Rows((2,))),
+        ("Hardmax", 11, {"axis": -3}, Rows((0, 1, 2))),
+        ("Hardmax", 13, {}, Rows((2,))),
+        ("Hardmax", 13, {"axis": 0}, Rows((0,))),
+    ],
+)
+def test_what_versions_mean(operator: str, since: int, attributes: dict[str, Any], meaning: Any) -> None:
+    """A field that came with a version has the default that older versions mean."""
+    facts = Facts(TensorProto.FLOAT, (2, 3, 4))
+    found = lift(OPERATORS[operator], Node("", operator, since, attributes, (facts,), (True,)), "runtime")
+    assert isinstance(found, Lifted)
+    assert found.meaning == meaning
+
+
+# --- planning ends ----------------------------------------------------------------------------------------------------
+
+MISSING = (
+    (),
+    ("ArgMax", "Hardmax", "OneHot"),
+    ("ArgMax", "Hardmax", "OneHot", "TopK", "Where", "Range"),
+    ("Cast", "Equal", "Less", "Reshape", "Gather", "ReduceMax"),
+    tuple(OPERATORS),
+)
+UNKNOWN = Facts()
+FLOATS = Facts(TensorProto.FLOAT, ("n", 3))
+INTS = Facts(TensorProto.INT64, (2,))
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
+def test_planning_ends(operator: Operator) -> None:
+    """Whatever is missing at whatever opset; a failure says why."""
+    fields = {field.name: field.default for field in dataclasses.fields(operator.meaning)}
+    fields |= {name: 1 for name, value in fields.items() if value is dataclasses.MISSING}
+    count = 2 if operator.variadic else len(operator.operands)
+    if operator.name == "Constant":
+        fields = {"value": None}
+    for first in (FLOATS, INTS, UNKNOWN):
+        operands = (first, *[INTS] * (count - 1))[:count]
+        node = Node(SPELLING, operator.name, 1, fields, operands, (True,))
+        whole = lift(dataclasses.replace(operator, domain=""), node, "runtime")
+        assert isinstance(whole, Lifted)
+        whole = dataclasses.replace(whole, operator=operator.means or operator)
+        for opset in OPSETS:
+            for missing in MISSING:
+                started = time.process_time()
+                found = Deriver(Legality(opset, frozenset(missing))).derive(whole)
+                assert time.process_time() - started < 5, f"opset {opset} without {missing}"
+                assert isinstance(found, Fragment) or (isinstance(found, Failure) and found.reason)
+
+
+def test_the_schema_of_hardmaxaxes_is_registered_once() -> None:
+    from opshift.opsets.operators import hardmaxaxes
+
+    hardmaxaxes.register()
+    schema = onnx.defs.get_schema("HardmaxAxes", 1, "opshift")
+    assert schema.attributes["axes"].required
+    assert SimpleNamespace(name=schema.name).name == "HardmaxAxes"

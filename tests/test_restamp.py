@@ -1,0 +1,149 @@
+"""Opset imports and ir_version of a result: no higher than asked for, no lower than what it holds needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.parser import parse_model
+from operators.harness import converted
+
+import opshift
+from opshift.passes.errors import UnsupportedError
+from opshift.passes.outcome import Code
+from opshift.passes.restamp import least_ir_version
+
+HOT = "g (float[2,3] x) => (float[2,3] y) { y = Hardmax <axis = 1> (x) }"
+RELU = "g (float[2,3] x) => (float[2,3] y) { y = Relu (x) }"
+
+
+def model(opset: int, graph: str = RELU, ir_version: int = 8, more: str = "") -> onnx.ModelProto:
+    return parse_model(f'<ir_version: {ir_version}, opset_import: ["": {opset}{more}]> {graph}')
+
+
+def imports(of: Any) -> dict[str, int]:
+    return {item.domain: item.version for item in of.opset_import}
+
+
+@pytest.mark.parametrize(
+    ("source", "ir_version", "target", "wanted"),
+    [
+        (13, 8, 14, 8),  # up: it stays where it is
+        (13, 7, 17, 8),  # unless the opset needs more
+        (13, 7, 28, 14),
+        (18, 10, 13, 7),  # down: the lowest that the opset takes
+        (18, 8, 9, 4),
+        (18, 8, 7, 3),
+        (13, 8, 12, 7),
+    ],
+)
+def test_ir_version_follows_the_opset(source: int, ir_version: int, target: int, wanted: int) -> None:
+    result = converted(model(source, ir_version=ir_version), opset=target)
+    assert (result.ir_version, imports(result)) == (wanted, {"": target})
+
+
+def test_decomposing_leaves_the_ir_version_alone() -> None:
+    assert converted(model(13, HOT, ir_version=9), decompose=["Hardmax"]).ir_version == 9
+
+
+def needing(what: str) -> onnx.ModelProto:
+    """A model of opset 7 that needs more than ir_version 3 for one thing it holds."""
+    found = model(7, ir_version=13)
+    graph = found.graph
+    tensor = helper.make_tensor("w", TensorProto.FLOAT, [1], [1.0])
+    if what == "initializer that is no input":
+        graph.initializer.append(tensor)
+    elif what == "quantization annotation":
+        graph.quantization_annotation.add(tensor_name="y")
+    elif what == "sparse initializer":
+        indices = helper.make_tensor("i", TensorProto.INT64, [1], [0])
+        graph.sparse_initializer.append(helper.make_sparse_tensor(tensor, indices, [3]))
+    elif what == "training info":
+        found.training_info.add().algorithm.name = "step"
+    elif what == "function":
+        body = [helper.make_node("Relu", ["a"], ["b"])]
+        found.functions.append(helper.make_function("f", "F", ["a"], ["b"], body, [helper.make_opsetid("", 7)]))
+        found.opset_import.append(helper.make_opsetid("f", 1))
+    elif what == "metadata of a node":
+        graph.node[0].metadata_props.add(key="k", value="v")
+    elif what == "metadata of the graph":
+        graph.metadata_props.add(key="k", value="v")
+    elif what == "a type of float8":
+        graph.value_info.append(helper.make_tensor_value_info("z", TensorProto.FLOAT8E4M3FN, [1]))
+    elif what == "a type of int4":
+        graph.value_info.append(helper.make_tensor_value_info("z", TensorProto.INT4, [1]))
+    return found
+
+
+NEEDS = {
+    "nothing": 3,
+    "initializer that is no input": 4,
+    "quantization annotation": 5,
+    "sparse initializer": 6,
+    "training info": 7,
+    "function": 8,
+    "metadata of a node": 10,
+    "metadata of the graph": 10,
+    "a type of float8": 9,
+    "a type of int4": 10,
+}
+
+
+@pytest.mark.parametrize(("what", "least"), NEEDS.items(), ids=list(NEEDS))
+def test_least_ir_version(what: str, least: int) -> None:
+    assert least_ir_version(needing(what)) == least
+
+
+@pytest.mark.parametrize("ir_version", [9, 10, 13])
+def test_ir_version_on_request(ir_version: int) -> None:
+    assert converted(model(13, HOT), decompose=["Hardmax"], ir_version=ir_version).ir_version == ir_version
+
+
+def test_ir_version_alone_is_something_to_do() -> None:
+    source = model(13, ir_version=8)
+    result = converted(source, opset=13, ir_version=9)
+    assert (result.ir_version, source.ir_version) == (9, 8)
+    assert result.graph == source.graph
+
+
+def test_an_ir_version_that_is_too_low_is_refused() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        opshift.convert(model(13), opset=17, ir_version=7, verify=False)
+    (refusal,) = caught.value.refusals
+    assert refusal.code is Code.IR_VERSION
+    assert "needs ir_version 8" in refusal.reason
+    assert "--ir-version 8" in refusal.hint
+
+
+def test_the_domain_of_hardmaxaxes_is_dropped_and_others_are_kept() -> None:
+    graph = "g (float[2,3] x) => (float[2,3] y) { y = opshift.HardmaxAxes <axes = [0]> (x) }"
+    result = converted(model(13, graph, more=', "opshift": 1, "com.microsoft": 1, "ai.onnx.ml": 3'), opset=13)
+    assert imports(result) == {"": 13, "com.microsoft": 1, "ai.onnx.ml": 3}
+    assert [node.domain for node in result.graph.node] == [""] * len(result.graph.node)
+
+
+def test_the_long_name_of_the_default_domain_is_kept() -> None:
+    source = model(13, HOT)
+    source.opset_import[0].domain = "ai.onnx"
+    result = converted(source, opset=11)
+    assert imports(result) == {"ai.onnx": 11}
+    onnx.checker.check_model(result)
+
+
+def test_functions_import_the_opset_of_the_model() -> None:
+    text = """<ir_version: 8, opset_import: ["": 13, "f": 1]>
+    g (float[2,3] x) => (float[2,3] y) { y = f.F (x) }
+    <domain: "f", opset_import: ["": 13, "com.microsoft": 1]> F (a) => (b) { b = Relu (a) }"""
+    result = converted(parse_model(text), opset=18)
+    assert imports(result) == {"": 18, "f": 1}
+    assert imports(result.functions[0]) == {"": 18, "com.microsoft": 1}
+
+
+@pytest.mark.parametrize(("source", "request_", "words"), [(6, 13, "written in"), (13, 6, "go to"), (13, 1, "go to")])
+def test_below_opset_7_is_refused(source: int, request_: int, words: str) -> None:
+    (refusal,) = opshift.plan(model(source, ir_version=3), opset=request_).refusals
+    assert refusal.code is Code.OPSET_TOO_OLD
+    assert words in refusal.reason
+    assert "below 7" in refusal.reason
