@@ -169,7 +169,7 @@ def _real(pair: Pair) -> Pair:
         return pair
     numbers: dict[complex, int] = {}
     for model in models:
-        for value in model.graph.input:
+        for value in (*model.graph.input, *model.graph.output):
             real = _REAL.get(value.type.tensor_type.elem_type)
             value.type.tensor_type.elem_type = real or value.type.tensor_type.elem_type
         for tensor in model.graph.initializer:

@@ -22,6 +22,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
+
 from opshift.cli import census, inspect, options, output
 from opshift.cli.main import COMMANDS, main, parse
 from opshift.opsets.lowering import lowering, op

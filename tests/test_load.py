@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import stat
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -21,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
+
 from opshift.passes import external, load
 from opshift.passes.errors import InvalidModelError
 
@@ -214,13 +217,17 @@ def test_unknown_ranks_pass_as_they_do_in_onnxruntime(value: str) -> None:
     assert "Hardmux" in refused(model)
 
 
+def with_initializer(model: onnx.ModelProto, weights: TensorProto) -> None:
+    model.graph.initializer.append(weights)
+
+
 def test_large_weights_are_checked_and_not_lost() -> None:
     text = ADD.replace("float[2] ", "float[2000] ")
     for weights in (
         onnx.numpy_helper.from_array(np.zeros(2000, np.float32), "w"),
         onnx.helper.make_tensor("w", 1, [2000], [0.0] * 2000),
     ):
-        load.load(edited(text, lambda model, weights=weights: model.graph.initializer.append(weights)))
+        load.load(edited(text, functools.partial(with_initializer, weights=weights)))
         model = parse(text.replace("{", "{ w = Constant() "))
         model.graph.node[0].attribute.append(onnx.helper.make_attribute("value", weights))
         load.load(model)
@@ -485,7 +492,7 @@ FAULTS: dict[str, tuple[str, Callable[[onnx.ModelProto], object], tuple[str, ...
     ),
     "function with two nodes of one name": (
         FUNCTION,
-        lambda m: [setattr(node, "name", "n") for node in m.functions[0].node],
+        lambda m: [node.MergeFrom(onnx.NodeProto(name="n")) for node in m.functions[0].node],
         ("two nodes", "function f", "'n'"),
     ),
     "too few bytes": (
@@ -828,7 +835,7 @@ UNSAFE = {
 @pytest.mark.parametrize("case", UNSAFE)
 def test_external_data_that_are_refused(tmp_path: Path, case: str) -> None:
     entries, words = UNSAFE[case]
-    message = refused(written(lay_out(tmp_path), with_weights(**entries)))
+    message = refused(written(lay_out(tmp_path), with_weights(**cast("dict[str, Any]", entries))))
     assert words in message
     assert "'w'" in message
 
@@ -868,9 +875,8 @@ def test_every_element_type_has_a_size() -> None:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(number)
         bits = external.size(TensorProto(data_type=number, dims=[24]))
         try:
-            expected = (
-                ml_dtypes.finfo(dtype).bits if "FLOAT" in name and dtype.kind == "V" else ml_dtypes.iinfo(dtype).bits
-            )
+            info: Any = ml_dtypes.finfo if "FLOAT" in name and dtype.kind == "V" else ml_dtypes.iinfo
+            expected = info(dtype).bits
         except ValueError:
             expected = dtype.itemsize * 8
         assert bits == 24 * expected / 8, name

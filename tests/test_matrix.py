@@ -13,6 +13,7 @@ import pytest
 from matrix_cases import least_ir_version, make
 from matrix_judge import FAILING
 from onnx import ModelProto, version_converter
+
 from opshift.passes.errors import UsageError
 
 CASES = int(os.environ.get("OPSHIFT_MATRIX_CASES", "1500"))

@@ -14,9 +14,10 @@ import onnx
 import onnx.backend.test.case.node as node_cases
 import pytest
 from onnx import helper
+from review_versions import OLDEST_OPSET, file_name, neighbours, operator_files, versions
+
 from opshift.opsets.same_meaning import Row, SameMeaning, digest, parse, same_meaning, schema_text, table
 from opshift.opsets.schema import attribute_value
-from review_versions import OLDEST_OPSET, file_name, neighbours, operator_files, versions
 
 onnxruntime = pytest.importorskip("onnxruntime")
 errors = onnxruntime.capi.onnxruntime_pybind11_state

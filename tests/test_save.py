@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -23,6 +24,7 @@ import onnxruntime
 import pytest
 from google.protobuf.message import EncodeError
 from onnx import TensorProto
+
 from opshift.passes import load as loading
 from opshift.passes import save as saving
 from opshift.passes.errors import InvalidModelError, UsageError
@@ -315,7 +317,7 @@ def text_of(edit: Callable[[onnx.ModelProto], object], text: str = ADD) -> onnx.
 
 
 def weight(*values: float, dtype: type = np.float32) -> Callable[[onnx.ModelProto], None]:
-    array = np.array(values, dtype)
+    array: np.ndarray[Any, Any] = np.array(values, dtype)
     return lambda model: model.graph.initializer.append(onnx.numpy_helper.from_array(array, "w"))
 
 
@@ -679,7 +681,7 @@ def test_killed_at_any_moment(here: Path, there: Path) -> None:
     out = there / "out.onnx"
     seen: set[str] = set()
     most = 0
-    command = [sys.executable, "-c", KILLED, here / "in.onnx", out]
+    command = [sys.executable, "-c", KILLED, str(here / "in.onnx"), str(out)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
@@ -731,7 +733,7 @@ def test_without_locks_nothing_is_swept_and_all_is_written(
     def unsupported(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(saving.fcntl, "flock", unsupported)
+    monkeypatch.setattr("fcntl.flock", unsupported)
     saved(source, there / "out.onnx")
     assert set(tree(there)) == {"out.onnx", Path(name).name}
 
@@ -757,7 +759,7 @@ for _ in range(60):
 
 def test_two_conversions_to_one_output(here: Path, there: Path) -> None:
     with_weights(here, "w.bin")
-    command = [sys.executable, "-c", TOGETHER, here / "in.onnx", there / "out.onnx"]
+    command = [sys.executable, "-c", TOGETHER, str(here / "in.onnx"), str(there / "out.onnx")]
     for process in [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors

@@ -1,0 +1,254 @@
+"""Derivations: the cheapest that is legal, never by way of itself, small constants folded and large ones not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from opshift.opsets.facts import SMALL, Facts, constant
+from opshift.opsets.lowering import Lowering, Reason, lowering, op
+from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, lift, operator_for
+from opshift.opsets.target import Legality, Limit, Target
+from opshift.passes import derive
+from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output
+
+MATRIX = Facts(TensorProto.FLOAT, ("n", 3))
+KNOWN = Facts(TensorProto.FLOAT, (2, 3))
+
+
+def lifted(name: str, *operands: Facts | None, operator: Operator | None = None, **fields: Any) -> Lifted:
+    """A meaning and its operands, in normal form."""
+    found = operator or operator_for("", name)
+    assert found is not None
+    whole = lift(found, Node(SPELLING, name, 1, fields, operands, (True,)), "runtime")
+    assert isinstance(whole, Lifted)
+    return whole
+
+
+def derived(
+    whole: Lifted, opset: int = 13, *missing: str, allow: tuple[str, ...] = (), **more: Any
+) -> Fragment | Failure:
+    return Deriver(Legality(opset, frozenset(missing), **more), allow=frozenset(allow)).derive(whole)
+
+
+def written(found: Fragment | Failure) -> list[str]:
+    assert isinstance(found, Fragment), found
+    return [leaf.name for leaf in found.nodes]
+
+
+# --- the choice -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("opset", "missing", "nodes"),
+    [
+        (13, (), ["Hardmax"]),
+        (11, (), ["Transpose", "Hardmax", "Transpose"]),
+        (13, ("Hardmax",), ["ArgMax", "Cast", "Equal", "Cast"]),
+        (13, ("Hardmax", "ArgMax"), ["TopK", "Cast", "Equal", "Cast"]),
+    ],
+)
+def test_the_cheapest_is_taken(opset: int, missing: tuple[str, ...], nodes: list[str]) -> None:
+    assert written(derived(lifted("Hardmax", KNOWN, axes=(0,)), opset, *missing)) == nodes
+
+
+@pytest.mark.parametrize("name", ["Hardmax", "ArgMax", "OneHot"])
+def test_none_of_the_three_comes_back_through_another(name: str) -> None:
+    operands = (Facts(TensorProto.INT64, (2,)), Facts(TensorProto.INT64, ()), Facts(TensorProto.FLOAT, (2,)))
+    whole = lifted(name, *(operands if name == "OneHot" else (MATRIX,)))
+    for opset in range(7, 29):
+        assert not {"Hardmax", "ArgMax", "OneHot"} & set(written(derived(whole, opset, "Hardmax", "ArgMax", "OneHot")))
+
+
+def test_every_leaf_is_legal() -> None:
+    for opset in (7, 9, 11, 13, 18, 28):
+        found = derived(lifted("Hardmax", MATRIX, axes=(1,)), opset, "Hardmax", "ArgMax", "TopK", "Range")
+        assert not {"Hardmax", "ArgMax", "TopK", "Range"} & set(written(found))
+
+
+def test_cost_is_that_of_the_nodes() -> None:
+    argmax = derived(lifted("ArgMax", MATRIX, axis=1))
+    hardmax = derived(lifted("Hardmax", MATRIX, axes=(1,)), 13, "Hardmax")
+    assert isinstance(argmax, Fragment)
+    assert isinstance(hardmax, Fragment)
+    assert argmax.cost < hardmax.cost
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+
+
+@lowering(13)
+def to_itself(x):  # type: ignore[no-untyped-def]
+    """Say it by itself."""
+    return op.Neg(op.Neg(x))
+
+
+def test_what_leads_back_to_itself_is_a_failure() -> None:
+    """Its own lowering alone cannot say what Neg is."""
+    neg = operator_for("", "Neg")
+    assert neg is not None
+    looping = dataclasses.replace(neg, lowerings=(to_itself,))
+    found = derived(lifted("Neg", KNOWN, operator=looping), 13, "Neg")
+    assert isinstance(found, Failure)
+    assert "Neg is to be decomposed" in found.reason
+
+
+def test_a_failure_below_a_busy_ancestor_is_not_remembered() -> None:
+    """What failed only because it leaned on what is being derived may hold elsewhere."""
+    deriver = Deriver(Legality(13, frozenset({"Hardmax", "ArgMax"})))
+    first = deriver.derive(lifted("ArgMax", MATRIX, axis=1))
+    second = Deriver(Legality(13, frozenset({"Hardmax", "ArgMax"})))
+    second.derive(lifted("Hardmax", MATRIX, axes=(1,)))
+    assert second.derive(lifted("ArgMax", MATRIX, axis=1)) == first
+
+
+def test_nothing_nests_deeper_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derive, "DEPTH", 1)
+    found = derived(lifted("OneHot", *ONEHOT), 7)
+    assert isinstance(found, Failure)
+    assert "nest too deep" in found.reason
+
+
+def test_the_deepest_that_occurs_is_far_from_the_bound() -> None:
+    deepest = 0
+
+    class Watched(Deriver):
+        def derive(self, lifted: Lifted, stack: tuple[Any, ...] = ()) -> Fragment | Failure:
+            nonlocal deepest
+            deepest = max(deepest, len(stack))
+            return super().derive(lifted, stack)
+
+    for opset in range(7, 29):
+        deriver = Watched(Legality(opset, frozenset({"Hardmax", "ArgMax", "OneHot", "TopK", "Where", "Range"})))
+        deriver.derive(lifted("OneHot", *ONEHOT, axis=1))
+        deriver.derive(lifted("Hardmax", Facts(TensorProto.BFLOAT16, None), axes=(0, -2)))
+        deriver.derive(lifted("ArgMax", Facts(TensorProto.UINT64, None), axis=1, keepdims=0))
+    assert deepest <= derive.DEPTH // 2
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+ONEHOT = (Facts(TensorProto.INT32, ("n", 2)), Facts(TensorProto.INT64, ()), Facts(TensorProto.FLOAT, (2,)))
+
+
+def test_what_is_known_is_folded() -> None:
+    """With static shapes no run-time shape is read, and the positions are a constant."""
+    static, symbolic = (
+        written(derived(lifted("Hardmax", facts, axes=(1,)), 13, "Hardmax")) for facts in (KNOWN, UNSIZED)
+    )
+    assert not {"Shape", "Range", "Squeeze"} & set(static)
+    assert "Shape" in symbolic
+
+
+UNSIZED = Facts(TensorProto.FLOAT, (2, "m"))
+
+
+def constants(found: Fragment | Failure) -> list[np.ndarray[Any, Any]]:
+    assert isinstance(found, Fragment)
+    refs = [ref for leaf in found.nodes for ref in leaf.inputs] + list(found.outputs)
+    return [ref.value.array for ref in refs if isinstance(ref, Constant)]
+
+
+@pytest.mark.parametrize("depth", [5, 1000, 10**9])
+def test_nothing_large_is_folded(depth: int) -> None:
+    operands = (Facts(TensorProto.INT64, (3,)), constant(np.array(depth)), constant(np.array([0, 1], np.float32)))
+    found = derived(lifted("OneHot", *operands), 13, "OneHot")
+    assert ("Range" in written(found)) == (depth * 8 > SMALL)
+    assert all(array.nbytes <= SMALL for array in constants(found))
+
+
+def test_no_constant_is_an_input_of_the_fragment() -> None:
+    """What the node has as an input stays that input, also where its value is known."""
+    operands = (Facts(TensorProto.INT64, (3,)), constant(np.array(4)), constant(np.array([2, 3], np.float32)))
+    found = derived(lifted("OneHot", *operands), 13)
+    assert isinstance(found, Fragment)
+    assert found.nodes[0].inputs == (Input(0), Input(1), Input(2))
+
+
+def test_nodes_that_nobody_reads_are_dropped() -> None:
+    for opset in (7, 9, 11, 13, 18):
+        for facts in (KNOWN, UNSIZED, MATRIX):
+            found = derived(lifted("Hardmax", facts, axes=(1,)), opset, "Hardmax")
+            assert isinstance(found, Fragment)
+            read = {ref.node for leaf in found.nodes for ref in leaf.inputs if isinstance(ref, Output)}
+            read |= {ref.node for ref in found.outputs if isinstance(ref, Output)}
+            assert read == set(range(len(found.nodes)))
+
+
+def test_nodes_stand_after_what_they_read() -> None:
+    found = derived(lifted("OneHot", *ONEHOT), 7)
+    assert isinstance(found, Fragment)
+    for index, leaf in enumerate(found.nodes):
+        assert all(ref.node < index for ref in leaf.inputs if isinstance(ref, Output))
+
+
+def test_a_failure_tells_what_is_missing() -> None:
+    found = derived(lifted("ArgMax", Facts(None, ("n", 3)), axis=1), 13, "ArgMax", "TopK")
+    assert isinstance(found, Failure)
+    assert found.missing
+    assert "ArgMax is to be decomposed" in found.reason
+
+
+# --- permissions ------------------------------------------------------------------------------------------------------
+
+
+def test_a_narrowing_needs_permission_and_is_told() -> None:
+    whole = lifted("ArgMax", MATRIX, axis=1)
+    exact = derived(whole, 13, "ArgMax", "TopK")
+    free = derived(whole, 13, "ArgMax", "TopK", allow=("nan",))
+    assert isinstance(exact, Fragment)
+    assert isinstance(free, Fragment)
+    assert (exact.narrows, free.narrows) == (frozenset(), frozenset({"nan"}))
+    assert free.cost < exact.cost
+
+
+def test_integers_hold_no_nan() -> None:
+    found = derived(lifted("ArgMax", Facts(TensorProto.INT32, ("n", 3)), axis=1), 13, "ArgMax", "TopK")
+    assert isinstance(found, Fragment)
+    assert not found.narrows
+
+
+def test_a_limit_applies_to_what_lowerings_write() -> None:
+    """A runtime whose ArgMax takes no float16 gets it as float."""
+    limit = Limit("ArgMax", dtypes={"data": ("float",)})
+    target = Target("mine", limits=(limit,), without=frozenset({"TopK"}))
+    found = derived(lifted("ArgMax", Facts(TensorProto.FLOAT16, (2, 3)), axis=1), 13, target=target)
+    assert written(found) == ["Cast", "ArgMax"]
+
+
+def test_a_runnable_derivation_has_kernels() -> None:
+    """onnxruntime has no Hardmax of doubles: only where it must run is that lowered."""
+    whole = lifted("Hardmax", Facts(TensorProto.DOUBLE, (2, 3)), axes=(1,))
+    assert written(derived(whole, 13)) == ["Hardmax"]
+    assert "Hardmax" not in written(derived(whole, 13, runnable=True))
+
+
+def test_equal_nodes_are_derived_once() -> None:
+    deriver = Deriver(Legality(7))
+    one = deriver.derive(lifted("Hardmax", MATRIX, axes=(0,)))
+    assert deriver.derive(lifted("Hardmax", MATRIX, axes=(-2,))) is one
+
+
+# --- lowerings --------------------------------------------------------------------------------------------------------
+
+
+def test_every_lowering_has_a_summary_and_compiles() -> None:
+    from opshift.opsets.operator import known_operators
+
+    for operator in known_operators():
+        for item in operator.lowerings:
+            assert isinstance(item, Lowering)
+            assert item.summary.endswith((".", ";"))
+            # One operand each, in the order of the operator's.
+            assert len(item.function.input) == len(operator.operands)
+            assert len({other.name for other in operator.lowerings}) == len(operator.lowerings)
+
+
+def test_a_reason_is_text_that_may_miss_a_fact() -> None:
+    assert Reason("so") == "so"
+    assert not Reason("so").missing
+    assert Reason("so", missing=True).missing

@@ -1,0 +1,395 @@
+"""What is planned: functions, refusals, semantics, narrowings and runtimes' profiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.parser import parse_model
+from operators.harness import NAN, Refused, arr, converted
+from running import nodes_of, run
+
+import opshift
+from opshift.opsets.target import Limit, ProfileError, Target, parse_target
+from opshift.passes.errors import UnsupportedError, UsageError
+from opshift.passes.outcome import Action, Code
+
+HEAD = '<ir_version: {ir}, opset_import: ["": {opset}{more}]> '
+
+
+def model(graph: str, opset: int = 13, ir: int = 8, more: str = "") -> onnx.ModelProto:
+    return parse_model(HEAD.format(ir=ir, opset=opset, more=more) + graph)
+
+
+def functions(main: str, *bodies: str, opset: int = 13, ir: int = 9) -> onnx.ModelProto:
+    """A model with functions of the domain f; a body begins at the function's name."""
+    text = HEAD.format(ir=ir, opset=opset, more=', "f": 1') + main
+    for body in bodies:
+        text += f' <domain: "f", opset_import: ["": {opset}, "f": 1]> {body}'
+    return parse_model(text)
+
+
+def same(before: onnx.ModelProto, after: onnx.ModelProto, feeds: dict[str, Any]) -> None:
+    for expected, actual in zip(run(before, [feeds])[0], run(after, [feeds])[0], strict=True):
+        np.testing.assert_array_equal(expected, actual)
+        assert expected.dtype == actual.dtype
+
+
+def left(of: onnx.ModelProto) -> set[str]:
+    return {node.op_type for node in nodes_of(of)}
+
+
+X = arr([[1, 3, 3], [2, 1, 0]])
+CUBE = np.random.default_rng(0).integers(0, 3, (2, 3, 4)).astype(np.float32)
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+ONE = "g (float[2,3] x) => (float[2,3] y) { y = f.Hot (x) }"
+HOT = "Hot (a) => (b) { b = Hardmax <axis = -1> (a) }"
+FIRST = "Hot (a) => (b) { b = Hardmax <axis = 1> (a) }"
+
+
+def test_a_function_that_needs_no_facts_stays_one() -> None:
+    """Hardmax of the last axis is one of all opsets from 11 on, whatever it is called with."""
+    main = """g (float[2,3] x, float16[2,3,4] z) => (float[2,3] y, float16[2,3,4] w)
+        { y = f.Hot (x) w = f.Hot (z) }"""
+    source = functions(main, HOT)
+    result = converted(source, opset=11)
+    assert [function.name for function in result.functions] == ["Hot"]
+    same(source, result, {"x": X, "z": CUBE.astype(np.float16)})
+
+
+def test_a_function_is_copied_for_each_kind_of_call() -> None:
+    main = """g (float[2,3] x, float[2,3,4] z) => (float[2,3] y, float[2,3] v, float[2,3,4] w)
+        { y = f.Hot (x) v = f.Hot (y) w = f.Hot (z) }"""
+    source = functions(main, FIRST)
+    result = converted(source, opset=9)
+    assert [function.name for function in result.functions] == ["Hot", "Hot__1"]
+    assert [node.op_type for node in result.graph.node] == ["Hot", "Hot", "Hot__1"]
+    same(source, result, {"x": X, "z": CUBE})
+
+
+def test_a_function_called_with_several_types_is_copied() -> None:
+    main = """g (float[2,3] x, int64[2,3] z) => (int64[2,1] y, int64[2,1] w) { y = f.At (x) w = f.At (z) }"""
+    source = functions(main, "At (a) => (b) { b = ArgMax <axis = 1> (a) }")
+    result = converted(source, decompose=["ArgMax"])
+    assert "ArgMax" not in left(result)
+    same(source, result, {"x": X, "z": X.astype(np.int64)})
+
+
+WITH_AXIS = "Hot <axis> (a) => (b) { b = Hardmax <axis: int = @axis> (a) }"
+WITH_DEFAULT = "Hot <axis: int = 1> (a) => (b) { b = Hardmax <axis: int = @axis> (a) }"
+
+
+@pytest.mark.parametrize("body", [WITH_AXIS, WITH_DEFAULT])
+@pytest.mark.parametrize("request_", [{"opset": 9}, {"opset": 12}, {"decompose": ["Hardmax"]}], ids=str)
+def test_attributes_of_a_function_are_bound(body: str, request_: dict[str, Any]) -> None:
+    main = """g (float[2,3,4] x) => (float[2,3,4] y, float[2,3,4] z, float[2,3,4] w)
+        { y = f.Hot <axis = 1> (x) z = f.Hot <axis = 2> (x) w = f.Hot <axis = 1> (y) }"""
+    source = functions(main, body)
+    result = converted(source, **request_)
+    assert all(not function.attribute and not function.attribute_proto for function in result.functions)
+    same(source, result, {"x": CUBE})
+
+
+@pytest.mark.parametrize("request_", [{"opset": 9}, {"decompose": ["Hardmax"]}], ids=str)
+def test_a_default_is_bound_where_a_call_gives_none(request_: dict[str, Any]) -> None:
+    source = functions("g (float[2,3,4] x) => (float[2,3,4] y) { y = f.Hot (x) }", WITH_DEFAULT)
+    same(source, converted(source, **request_), {"x": CUBE})
+
+
+def test_attributes_that_nothing_must_know_stay_parameters() -> None:
+    source = functions("g (float[2,3,4] x) => (float[2,3,4] y) { y = f.Hot <axis = 1> (x) }", WITH_AXIS)
+    result = converted(source, opset=18)
+    assert list(result.functions[0].attribute) == ["axis"]
+    same(source, result, {"x": CUBE})
+
+
+OUTER = "Outer (a) => (c) { b = f.Hot (a) c = Neg (b) }"
+
+
+@pytest.mark.parametrize("request_", [{"opset": 9}, {"opset": 18}, {"decompose": ["Hardmax"]}], ids=str)
+def test_functions_that_call_functions(request_: dict[str, Any]) -> None:
+    main = """g (float[2,3] x, float[2,3,4] z) => (float[2,3] y, float[2,3,4] w) { y = f.Outer (x) w = f.Outer (z) }"""
+    source = functions(main, OUTER, FIRST)
+    result = converted(source, **request_)
+    if "decompose" in request_:
+        assert "Hardmax" not in left(result)
+    same(source, result, {"x": X, "z": CUBE})
+
+
+def test_a_call_in_a_branch() -> None:
+    main = """g (bool c, float[2,3] x) => (float[2,3] y) { y = If (c) <
+        then_branch = t () => (float[2,3] p) { p = f.Hot (x) }, else_branch = e () => (float[2,3] q) { q = Neg (x) } > }"""
+    source = functions(main, FIRST)
+    result = converted(source, decompose=["Hardmax"])
+    assert "Hardmax" not in left(result)
+    for cond in (True, False):
+        same(source, result, {"c": np.array(cond), "x": X})
+
+
+def test_a_function_that_nobody_calls_is_converted_too() -> None:
+    source = functions("g (float[2,3] x) => (float[2,3] y) { y = Neg (x) }", HOT)
+    result = converted(source, opset=11)
+    assert [item.version for item in result.functions[0].opset_import if not item.domain] == [11]
+
+
+def test_a_function_that_nobody_calls_is_refused_where_a_fact_is_missing() -> None:
+    source = functions("g (float[2,3] x) => (float[2,3] y) { y = Neg (x) }", FIRST)
+    (refusal,) = opshift.plan(source, decompose=["Hardmax"]).refusals
+    assert refusal.code is Code.MISSING_FACT
+    assert refusal.node.startswith("function Hot/")
+
+
+def test_a_function_called_in_too_many_ways_is_refused() -> None:
+    inputs = ", ".join(f"float[{n},3] x{n}" for n in range(2, 70))
+    outputs = ", ".join(f"float[{n},3] y{n}" for n in range(2, 70))
+    calls = " ".join(f"y{n} = f.Hot (x{n})" for n in range(2, 70))
+    source = functions(f"g ({inputs}) => ({outputs}) {{ {calls} }}", FIRST)
+    refusals = opshift.plan(source, opset=9).refusals
+    assert refusals
+    assert refusals[0].code is Code.FUNCTION
+    assert "more than 64" in refusals[0].reason
+
+
+def test_functions_that_call_the_next_twice_end() -> None:
+    """24 of them are 2^24 calls when they are inlined."""
+    chain = [f"F{n} (a) => (c) {{ b = f.F{n + 1} (a) c = f.F{n + 1} (b) }}" for n in range(23)]
+    source = functions("g (float[2,3] x) => (float[2,3] y) { y = f.F0 (x) }", *chain, "F23 (a) => (b) { b = Neg (a) }")
+    assert opshift.plan(source, opset=18).possible
+
+
+# --- steps and refusals -----------------------------------------------------------------------------------------------
+
+
+def test_a_plan_lists_what_changes_and_counts_the_rest() -> None:
+    graph = """g (float[2,3] x) => (int64[2,1] i) {
+        [r] r = Relu (x) [s] s = Sigmoid (r) [hot] h = Hardmax <axis = 0> (s) [arg] i = ArgMax <axis = 1> (h) }"""
+    plan = opshift.plan(model(graph), opset=12)
+    assert [(step.action, step.node) for step in plan.steps] == [
+        (Action.RESTAMP, "main/r"),
+        (Action.RESTAMP, "main/s"),
+        (Action.LOWER, "main/hot"),
+        (Action.RESTAMP, "main/arg"),
+    ]
+    lowered = plan.steps[2]
+    assert lowered.lowerings == ("permuted",)
+    assert lowered.becomes == ("Transpose", "Hardmax", "Transpose")
+    assert lowered.why == "opset 12 has Hardmax-11"
+    assert (plan.kept, plan.source_opset, plan.target_opset) == (0, 13, 12)
+
+
+REFUSALS = (
+    Refused(
+        "g (float[2] x) => (float[2] y) { y = Gelu (x) }", Code.ABSENT_OPERATOR, "opset 19 has no Gelu", {"opset": 19}
+    ),
+    Refused("g (float[2] x) => (float[2] y) { y = Gelu (x) }", Code.ABSENT_OPERATOR, "Gelu", {"decompose": ["Gelu"]}),
+    Refused(
+        "g (float[1,1,2] x, float[3] s) => (float[1,1,k] y) { y = Resize (x, , s) }",
+        Code.UNKNOWN_OPERATOR,
+        "Resize-10 differs from it",
+        {"opset": 10},
+    ),
+    Refused("g (int8[2] x) => (int8[2] y) { y = Add (x, x) }", Code.NO_LOWERING, "takes no int8", {"opset": 13}),
+    Refused(
+        "g (float[n,m] x, int64[1] k) => (float[n,m] y) { y = Squeeze (x, k) }",
+        Code.MISSING_FACT,
+        "run time",
+        {"opset": 12},
+    ),
+)
+
+
+@pytest.mark.parametrize("refused", REFUSALS, ids=str)
+def test_refusal(refused: Refused) -> None:
+    source = model(refused.model, opset=20, ir=9)
+    plan = opshift.plan(source, **refused.request)
+    assert [item.code for item in plan.refusals] == [refused.code]
+    assert refused.words in str(plan.refusals[0])
+    with pytest.raises(UnsupportedError) as caught:
+        opshift.convert(source, **refused.request)
+    assert caught.value.refusals == plan.refusals
+
+
+def test_every_node_in_the_way_is_named() -> None:
+    graph = "g (float[2] x) => (float[2] z) { [one] y = Gelu (x) [two] z = Gelu (y) }"
+    refusals = opshift.plan(model(graph, opset=20, ir=9), opset=19).refusals
+    assert [refusal.node for refusal in refusals] == ["main/one", "main/two"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({}, "Nothing is asked for"),
+        ({"opset": 99}, "no opset 99"),
+        ({"opset": 0}, "no opset 0"),
+        ({"decompose": "Hardmax"}, "list of operators"),
+        ({"decompose": ["Hardmx"]}, "did you mean Hardmax"),
+        ({"opset": 13, "semantics": "text"}, "semantics runtime and spec"),
+        ({"opset": 13, "allow": ["NaN"]}, "no narrowing 'NaN'"),
+        ({"target": "no-such-runtime"}, "neither a built-in profile"),
+        ({"opset": 20, "target": Target("mine", (9, 13))}, "outside of what mine takes"),
+    ],
+    ids=str,
+)
+def test_requests_that_make_no_sense(request_: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        opshift.plan(model(ONE.replace("f.Hot", "Hardmax")), **request_)
+
+
+# --- semantics --------------------------------------------------------------------------------------------------------
+
+ONEHOT = "g ({type}[k] i, int64 d) => (float[k,m] y) <float[2] values = {{0, 1}}> {{ y = OneHot (i, d, values) }}"
+
+
+@pytest.mark.parametrize(
+    ("source", "semantics", "row"),
+    [
+        (9, "runtime", [0, 0, 0, 0, 1]),  # onnxruntime wraps at 9 too
+        (9, "spec", [0, 0, 0, 0, 0]),  # OneHot-9: outside the range [0, depth) all are off
+        (11, "runtime", [0, 0, 0, 0, 1]),
+        (11, "spec", [0, 0, 0, 0, 1]),
+    ],
+)
+@pytest.mark.parametrize("target", [7, 13])
+def test_negative_indices(source: int, semantics: str, row: list[int], target: int) -> None:
+    result = converted(model(ONEHOT.format(type="int64"), opset=source, ir=4), opset=target, semantics=semantics)
+    (found,) = run(result, [{"i": np.array([-1, 2]), "d": np.array(5)}])[0]
+    assert found.tolist() == [row, [0, 0, 1, 0, 0]]
+
+
+@pytest.mark.parametrize(("semantics", "first"), [("runtime", [0, 0, 0]), ("spec", [0, 1, 0])])
+def test_fractional_indices(semantics: str, first: list[int]) -> None:
+    """OneHot-11: "the values will be casted to int64 before use"; onnxruntime compares them as they are."""
+    result = converted(model(ONEHOT.format(type="float")), decompose=["OneHot"], semantics=semantics)
+    (found,) = run(result, [{"i": arr([1.5, 2]), "d": np.array(3)}])[0]
+    assert found.tolist() == [first, [0, 0, 1]]
+
+
+@pytest.mark.parametrize("semantics", ["runtime", "spec"])
+def test_the_oracle_judges_by_the_text(semantics: str) -> None:
+    report = opshift.convert(model(ONEHOT.format(type="int64"), opset=9, ir=4), opset=7, semantics=semantics).report
+    assert report is not None
+    (check,) = report.nodes
+    assert check.verdict == "equal"
+    assert ("oracle" in check.judge) == (semantics == "spec")
+
+
+# --- narrowings -------------------------------------------------------------------------------------------------------
+
+ARGMAX = "g (float[2,3] x) => (int64[2,1] y) { y = ArgMax <axis = 1> (x) }"
+WITHOUT = {"decompose": ["ArgMax", "TopK"]}
+"""What is left finds the maximum by ReduceMax, of which nobody knows what it does with NaN."""
+
+
+def test_allowing_nan_takes_the_cheaper_way() -> None:
+    strict, free = (converted(model(ARGMAX), **WITHOUT, allow=allow) for allow in ([], ["nan"]))
+    assert len(free.graph.node) < len(strict.graph.node)
+    assert "IsNaN" in left(strict)
+    assert "IsNaN" not in left(free)
+    assert run(strict, [{"x": arr([[NAN, 1, 2], [1, NAN, 3]])}])[0][0].tolist() == [[0], [2]]
+    for result in (strict, free):
+        assert run(result, [{"x": X}])[0][0].tolist() == [[1], [0]]
+
+
+def test_a_plan_says_what_it_narrows() -> None:
+    (step,) = opshift.plan(model(ARGMAX), **WITHOUT, allow=["nan"]).steps
+    assert step.narrows == ("nan",)
+    (step,) = opshift.plan(model(ARGMAX), **WITHOUT).steps
+    assert step.narrows == ()
+
+
+NO_COMPARISON = Target(
+    "bare", (13, 13), operators=frozenset({"ReduceMax", "Equal", "Cast", "Mul", "Sub", "Constant", "Reshape", "Shape"})
+)
+
+
+def test_without_permission_a_narrowing_is_refused() -> None:
+    """A runtime without IsNaN, Less and Where has no exact way."""
+    (refusal,) = opshift.plan(model(ARGMAX), target=NO_COMPARISON).refusals
+    assert refusal.code is Code.NARROWING
+    assert "--allow nan" in refusal.hint
+    result = converted(model(ARGMAX), target=NO_COMPARISON, allow=["nan"])
+    assert left(result) <= (NO_COMPARISON.operators or set())
+    same(model(ARGMAX), result, {"x": X})
+
+
+# --- profiles ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_alone_clamps_the_opset() -> None:
+    assert opshift.plan(model(ARGMAX), target=Target("old", (7, 11))).target_opset == 11
+    assert opshift.plan(model(ARGMAX), target=Target("new", (15, 20))).target_opset == 15
+    assert opshift.plan(model(ARGMAX), target=Target("both", (7, 20))).target_opset == 13
+
+
+LIMITS = {
+    "dtypes": (Limit("ArgMax", dtypes={"data": ("float16",)}), "float"),
+    "attributes": (Limit("ArgMax", attributes={"axis": (0,)}), "axis"),
+    "max_rank": (Limit("ArgMax", max_rank=1), "rank"),
+    "without": (None, ""),
+}
+
+
+@pytest.mark.parametrize(("limit", "word"), LIMITS.values(), ids=list(LIMITS))
+def test_what_a_profile_does_not_take_is_lowered(limit: Limit | None, word: str) -> None:
+    gone = frozenset({"ArgMax"} if limit is None else ())
+    target = Target("mine", (13, 13), without=gone, limits=() if limit is None else (limit,))
+    plan = opshift.plan(model(ARGMAX), target=target)
+    assert [step.action for step in plan.steps] == [Action.LOWER]
+    assert "mine" in plan.steps[0].why
+    assert word in plan.steps[0].why
+    same(model(ARGMAX), converted(model(ARGMAX), target=target), {"x": X})
+
+
+def test_what_a_profile_takes_is_kept() -> None:
+    limit = Limit("ArgMax", dtypes={"data": ("float",)}, attributes={"axis": (1,)}, max_rank=2, static=True)
+    assert opshift.plan(model(ARGMAX), target=Target("mine", (13, 13), limits=(limit,))).nothing_to_do
+
+
+PROFILES = {
+    "not TOML": ("name = ", "not valid TOML"),
+    "no name": ("opset = [7, 13]", "needs a name"),
+    "a key that is not": ('name = "m"\noperatos = ["Add"]', "did you mean 'operators'"),
+    "a wrong type": ('name = "m"\noperators = "Add"', "wrong type, str"),
+    "an operator that is not": ('name = "m"\noperators = ["Ad"]', "no operator is called 'Ad'"),
+    "a missing operator that is not": ('name = "m"\nwithout = ["OneHott"]', "did you mean OneHot"),
+    "half a range": ('name = "m"\nopset = [7]', "is a pair"),
+    "a range backwards": ('name = "m"\nopset = [13, 7]', "is a pair"),
+    "opsets nobody has": ('name = "m"\nopset = [1, 5]', "outside of 7 to"),
+    "a limit without operator": ('name = "m"\n[[limits]]\nmax_rank = 4', "needs an operator"),
+    "a limit's key": ('name = "m"\n[[limits]]\noperator = "Add"\nmaxrank = 4', "did you mean 'max_rank'"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), PROFILES.values(), ids=list(PROFILES))
+def test_profiles_with_mistakes(text: str, words: str) -> None:
+    with pytest.raises(ProfileError, match=words) as caught:
+        parse_target(text, "mine.toml")
+    assert str(caught.value).startswith("mine.toml")
+
+
+def test_a_profile_says_all_that_it_can() -> None:
+    target = parse_target(
+        """name = "m"
+        opset = [9, 99]
+        ir_version = [3, 8]
+        operators = ["Add", "ArgMax"]
+        without = ["Add"]
+        [[limits]]
+        operator = "ArgMax"
+        dtypes = { data = ["float"] }
+        attributes = { keepdims = [1] }
+        constant_inputs = []
+        static = true
+        max_rank = 4
+        reason = "seen" """,
+        "m.toml",
+    )
+    assert target.opset == (9, 28)
+    assert target.ir_version == (3, 8)
+    assert target.operators == {"Add", "ArgMax"}
+    assert target.without == {"Add"}
+    assert target.limits == (Limit("ArgMax", {"data": ("float",)}, (), {"keepdims": (1,)}, (), True, 4, "seen"),)
