@@ -46,6 +46,8 @@ def verdict(report: Report) -> str:
     checks = [*report.nodes, report.whole]
     if report.verdict is Verdict.EQUAL:
         judges = ", ".join(dict.fromkeys(check.judge for check in checks if check.judge))
+        if not judges:
+            return f"EQUAL: {report.whole.reason}; nothing had to be run."
         what = (
             f"{count(len(report.nodes), 'rewritten node')} and the whole model" if report.nodes else "the whole model"
         )

@@ -1269,3 +1269,11 @@ def test_real_input_shape_of_no_input(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["convert", HARDMAX_13, "-o", str(out), "--opset", "11", "--input-shape", "nope:1"]) == 2
     assert "nope" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_equal_bytes_are_not_said_to_have_been_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "m.onnxtxt"
+    model.write_text('<ir_version: 8, opset_import: ["":13]> g (float[2] x) => (float[2] y) { y = Relu(x) }')
+    assert main(["verify", str(model), str(model)]) == 0
+    last = capsys.readouterr().out.strip().splitlines()[-1]
+    assert last == "EQUAL: the two models are the same, byte for byte; nothing had to be run."

@@ -110,7 +110,7 @@ def test_nothing_nests_deeper_than_allowed(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(derive, "DEPTH", 1)
     found = derived(lifted("OneHot", *ONEHOT), 7)
     assert isinstance(found, Failure)
-    assert "nest too deep" in found.reason
+    assert found.busy
 
 
 def test_the_deepest_that_occurs_is_far_from_the_bound() -> None:

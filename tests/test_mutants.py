@@ -286,7 +286,7 @@ SUBJECTS = (
 )
 
 SURVIVORS = (
-    ("", r"Concat\S*: axis=-1", "vectors are joined, whose axis -1 is axis 0"),
+    ("", r"node/Concat\S*: axis=-1", "vectors are joined, whose axis -1 is axis 0"),
     ("", r"constant of node/Reshape\S*: element 0 is 0, not -1", "of a vector, 0 copies what -1 infers"),
     ("ArgMax.nan_sought", r"\S+: axe?i?s=.*-1.*", "of a vector, axis -1 is axis 0"),
     ("OneHot.gather_mask", "node/Gather: axis=-1", "values is a vector, whose axis -1 is axis 0"),

@@ -52,12 +52,12 @@ FIRST = "Hot (a) => (b) { b = Hardmax <axis = 1> (a) }"
 
 
 def test_a_function_that_needs_no_facts_stays_one() -> None:
-    """Hardmax of the last axis is one of all opsets from 11 on, whatever it is called with."""
-    main = """g (float[2,3] x, float16[2,3,4] z) => (float[2,3] y, float16[2,3,4] w)
-        { y = f.Hot (x) w = f.Hot (z) }"""
-    source = functions(main, HOT)
+    """What means the same wherever it stands is not copied for each kind of call."""
+    main = """g (float[2,3] x, float16[2,3,4] z) => (float[3,2] y, float16[4,3,2] w)
+        { y = f.Turn (x) w = f.Turn (z) }"""
+    source = functions(main, "Turn (a) => (c) { b = Transpose (a) c = Neg (b) }")
     result = converted(source, opset=11)
-    assert [function.name for function in result.functions] == ["Hot"]
+    assert [function.name for function in result.functions] == ["Turn"]
     same(source, result, {"x": X, "z": CUBE.astype(np.float16)})
 
 
@@ -101,10 +101,22 @@ def test_a_default_is_bound_where_a_call_gives_none(request_: dict[str, Any]) ->
 
 
 def test_attributes_that_nothing_must_know_stay_parameters() -> None:
-    source = functions("g (float[2,3,4] x) => (float[2,3,4] y) { y = f.Hot <axis = 1> (x) }", WITH_AXIS)
+    body = "Turn <perm> (a) => (b) { b = Transpose <perm: ints = @perm> (a) }"
+    source = functions("g (float[2,3,4] x) => (float[4,2,3] y) { y = f.Turn <perm = [2, 0, 1]> (x) }", body)
     result = converted(source, opset=18)
-    assert list(result.functions[0].attribute) == ["axis"]
+    assert list(result.functions[0].attribute) == ["perm"]
     same(source, result, {"x": CUBE})
+
+
+@pytest.mark.parametrize("body", [FIRST, WITH_AXIS])
+def test_a_function_in_which_nothing_changes_is_not_copied(body: str) -> None:
+    """Hardmax-13 is the same at 18: there is no reason to ask what it is called with."""
+    main = """g (float[2,3] x, float[2,3,4] z) => (float[2,3] y, float[2,3,4] w)
+        { y = f.Hot <axis = 1> (x) w = f.Hot <axis = 2> (z) }"""
+    source = functions(main if "<axis>" in body else main.replace("<axis = 1>", "").replace("<axis = 2>", ""), body)
+    result = converted(source, opset=18)
+    assert [function.name for function in result.functions] == ["Hot"]
+    assert list(result.functions[0].node) == list(source.functions[0].node)
 
 
 OUTER = "Outer (a) => (c) { b = f.Hot (a) c = Neg (b) }"
@@ -122,7 +134,8 @@ def test_functions_that_call_functions(request_: dict[str, Any]) -> None:
 
 def test_a_call_in_a_branch() -> None:
     main = """g (bool c, float[2,3] x) => (float[2,3] y) { y = If (c) <
-        then_branch = t () => (float[2,3] p) { p = f.Hot (x) }, else_branch = e () => (float[2,3] q) { q = Neg (x) } > }"""
+        then_branch = t () => (float[2,3] p) { p = f.Hot (x) },
+        else_branch = e () => (float[2,3] q) { q = Neg (x) } > }"""
     source = functions(main, FIRST)
     result = converted(source, decompose=["Hardmax"])
     assert "Hardmax" not in left(result)
@@ -181,6 +194,7 @@ def test_a_plan_lists_what_changes_and_counts_the_rest() -> None:
     assert (plan.kept, plan.source_opset, plan.target_opset) == (0, 13, 12)
 
 
+GELU = "g (float[2] x) => (float[2] y) { y = Gelu (x) }"
 REFUSALS = (
     Refused(
         "g (float[2] x) => (float[2] y) { y = Gelu (x) }", Code.ABSENT_OPERATOR, "opset 19 has no Gelu", {"opset": 19}
@@ -280,7 +294,7 @@ def test_the_oracle_judges_by_the_text(semantics: str) -> None:
 # --- narrowings -------------------------------------------------------------------------------------------------------
 
 ARGMAX = "g (float[2,3] x) => (int64[2,1] y) { y = ArgMax <axis = 1> (x) }"
-WITHOUT = {"decompose": ["ArgMax", "TopK"]}
+WITHOUT: dict[str, Any] = {"decompose": ["ArgMax", "TopK"]}
 """What is left finds the maximum by ReduceMax, of which nobody knows what it does with NaN."""
 
 
@@ -390,6 +404,6 @@ def test_a_profile_says_all_that_it_can() -> None:
     )
     assert target.opset == (9, 28)
     assert target.ir_version == (3, 8)
-    assert target.operators == {"Add", "ArgMax"}
+    assert set(target.operators or ()) == {"Add", "ArgMax"}
     assert target.without == {"Add"}
     assert target.limits == (Limit("ArgMax", {"data": ("float",)}, (), {"keepdims": (1,)}, (), True, 4, "seen"),)

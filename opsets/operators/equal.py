@@ -30,7 +30,7 @@ def _floats(meaning: Plain, operands: Operands) -> Reason | None:
     return None if first(operands).dtype in FLOATS else Reason("the inputs are not known to be floats")
 
 
-@lowering(9, given=_floats)
+@lowering(13, given=_floats)
 def by_order(a, b):
     """Ask whether neither is less, and neither is NaN (a NaN is neither below 1 nor above -1)."""
     same = op.Not(op.Or(op.Less(a, b), op.Greater(a, b)))

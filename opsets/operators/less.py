@@ -33,7 +33,7 @@ def ordered(meaning: Plain, operands: Operands) -> Reason | None:
     return None if dtype in ORDERED else Reason("no wider type is needed, or none keeps the order")
 
 
-@lowering(9, given=ordered, bind=lambda meaning, operands: {"to": ORDERED[first(operands).dtype or 0]})
+@lowering(13, given=ordered, bind=lambda meaning, operands: {"to": ORDERED[first(operands).dtype or 0]})
 def widened(a, b, to: int):
     """Compare in a wider type."""
     return op.Less(op.Cast(a, to=to), op.Cast(b, to=to))

@@ -26,7 +26,11 @@ class TestCast(Table):
     operator = cast.OPERATOR
     cases = (
         *(Case(f"float to {np.dtype(to).name}", [arr(WHOLE)], Cast(code(to))) for to in NUMBERS),
-        *(Case(f"{np.dtype(of).name} to int32", [np.array(WHOLE, of)], Cast(code(np.int32))) for of in NUMBERS),
+        *(
+            Case(f"{np.dtype(of).name} to double", [np.array(WHOLE, of)], Cast(code(F64)))
+            for of in NUMBERS
+            if of != F32
+        ),
         Case("float to int64 drops the fraction", [arr([0.9, -0.9, 2.5, -2.5])], Cast(code(np.int64))),
         Case("double to float rounds", [np.array([0.1, 1e300, -1e300, NAN])], Cast(code(F32))),
         Case("float to bool", [arr([0.0, -0.0, 0.5, INF])], Cast(code(np.bool_))),
