@@ -96,6 +96,8 @@ VERSIONS = (
 
 def in_rows(rows: Rows, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tuple[int, ...], tuple[int, ...]]:
     """Return x as (rows, elements of a row), with the permutation and the shape that `from_rows` undoes."""
+    if not all(-x.ndim <= axis < x.ndim for axis in rows.axes):
+        raise ValueError(f"axes {rows.axes} are out of range for rank {x.ndim}")
     axes = (
         tuple(range(rows.axes[0] % x.ndim, x.ndim))
         if rows.onward

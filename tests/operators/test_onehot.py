@@ -68,10 +68,9 @@ class TestOneHot(Table):
         *(case(f"axis {axis}, known depth", axis=axis, known=(1,)) for axis in (0, 2, -1, -3)),
         *(case(f"axis {axis}, all known but indices", axis=axis, known=(1, 2)) for axis in (0, 2, -1, -3)),
         *(
-            case(f"{negative} {fraction} {indices.dtype}", indices, negative=negative, fraction=fraction)
-            for negative, fraction, indices in itertools.product(
-                ("wrap", "off"), (RUNTIME, TEXT), (INDICES, FAR, INDICES.astype(np.int32))
-            )
+            case(f"{negative} {fraction} {what}", indices, negative=negative, fraction=fraction)
+            for negative, fraction in itertools.product(("wrap", "off"), (RUNTIME, TEXT))
+            for what, indices in {"near": INDICES, "far": FAR, "int32": INDICES.astype(np.int32)}.items()
         ),
         case("no negative index", np.array([0, 4, 5], np.int64), negative="absent"),
         case("scalar depth in a vector", depth=np.array([5], np.int64)),
