@@ -170,8 +170,8 @@ def _real(pair: Pair) -> Pair:
     numbers: dict[complex, int] = {}
     for model in models:
         for value in (*model.graph.input, *model.graph.output):
-            real = _REAL.get(value.type.tensor_type.elem_type)
-            value.type.tensor_type.elem_type = real or value.type.tensor_type.elem_type
+            if real := _REAL.get(value.type.tensor_type.elem_type):
+                value.type.tensor_type.elem_type = real
         for tensor in model.graph.initializer:
             if tensor.data_type in _REAL:
                 # One number for each value, the same in both models: what matters is which goes where.
@@ -579,8 +579,9 @@ def _whole(
         ),
     )
     budget = inputs.whole_budget(weights, specs, sum(1 for _ in sessions.nodes(before.proto)))
-    # onnxruntime 1.31.1 ends the process where GRU is given no steps.
+    # onnxruntime 1.31.1 ends the process where GRU is given no steps, and takes axes that an empty tensor does not have.
     filled = any(node.op_type in ("GRU", "LSTM", "RNN") for node in sessions.nodes(before.proto))
+    filled = filled or any(spec.dims is None for spec in specs)
     candidates = (
         shape
         for shape in inputs.sizes(specs, whole=True)

@@ -74,6 +74,10 @@ def oracle(
     if np.size(depth) != 1 or np.shape(values) != (2,) or (count := int(np.reshape(depth, ()))) < 1:
         # onnxruntime 1.31.1 takes no depth of zero, of which the text does not speak.
         raise ValueError("depth is one positive number, and values are two")
+    rank = np.ndim(indices)
+    if not rank or not -rank - 1 <= what.axis <= rank:
+        # onnx's inference and onnxruntime take no scalar as indices.
+        raise ValueError("the indices have at least one axis, and the new one is in [-r-1, r]")
     exact: list[Any] = [_index(item, count, what) for item in np.asarray(indices).reshape(-1).tolist()]
     hit = np.zeros((len(exact), count), dtype=bool)
     for row, index in enumerate(exact):

@@ -16,6 +16,7 @@ from opshift.opsets.operators.onehot import OneHot
 
 INDICES = np.array([[0, 2, 4], [-1, -5, 5]], np.int64)
 FAR = np.array([2**31, 2**32 - 1, 2**33 + 2**31, 2**53 + 1, -(2**63), 2**63 - 1, 3, -5, -6, 5], np.int64)
+NEAR_AND_FAR: dict[str, Array] = {"near": INDICES, "far": FAR, "int32": INDICES.astype(np.int32)}
 HALVES = arr([0.5, 1, -0.5, -1, 1.5, 2.9999998, 4, 5, -5, -5.5, INF, -INF, 1e30])
 MASK = np.array([False, True])
 FIVE = np.array(5, np.int64)
@@ -70,7 +71,7 @@ class TestOneHot(Table):
         *(
             case(f"{negative} {fraction} {what}", indices, negative=negative, fraction=fraction)
             for negative, fraction in itertools.product(("wrap", "off"), (RUNTIME, TEXT))
-            for what, indices in {"near": INDICES, "far": FAR, "int32": INDICES.astype(np.int32)}.items()
+            for what, indices in NEAR_AND_FAR.items()
         ),
         case("no negative index", np.array([0, 4, 5], np.int64), negative="absent"),
         case("scalar depth in a vector", depth=np.array([5], np.int64)),
