@@ -226,7 +226,7 @@ def divides(model: onnx.ModelProto) -> bool:
 
 # --- shapes ---------------------------------------------------------------------------------------------------------
 
-_RANKS = (2, 1, 3, 0, 4)
+_RANKS = (2, 1, 3, 0, 4, 5, 6)
 
 
 def with_shapes(found: Sequence[Spec], shapes: Mapping[str, Shape]) -> tuple[Spec, ...]:

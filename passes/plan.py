@@ -596,12 +596,10 @@ def _unchanged(
     given = tuple(index if name else -1 for index, name in enumerate(node.input))
     straight = fragment.outputs == tuple(Output(0, index) for index in range(len(node.output)))
     same = places == given[: len(places)] and all(place == -1 for place in given[len(places) :])
-    named = not any(item.ref_attr_name for item in node.attribute)
     return (
         leaf.name == seen.name
         and straight
         and same
-        and named
         and {**defaults, **leaf.attributes} == {**defaults, **seen.attributes}
     )
 

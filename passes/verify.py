@@ -579,7 +579,7 @@ def _whole(
         ),
     )
     budget = inputs.whole_budget(weights, specs, sum(1 for _ in sessions.nodes(before.proto)))
-    # onnxruntime 1.31.1 ends the process where GRU is given no steps, and takes axes that an empty tensor does not have.
+    # onnxruntime 1.31.1 ends the process where GRU is given no steps, and an empty tensor may have any axis.
     filled = any(node.op_type in ("GRU", "LSTM", "RNN") for node in sessions.nodes(before.proto))
     filled = filled or any(spec.dims is None for spec in specs)
     candidates = (

@@ -220,7 +220,7 @@ def first_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[
     """Number the positions from the end, keep the numbers of the maxima, take the largest."""
     hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
     length = op.Shape(data, start=axis, end=end)
-    countdown = op.Reshape(op.Cast(op.Sub(length, op.Range(0, op.Squeeze(length), 1)), to=6), along)
+    countdown = op.Reshape(op.Cast(op.Sub(length, op.Range(0, op.Squeeze(length, [0]), 1)), to=6), along)
     score = op.ReduceMax(op.Mul(op.Cast(hit, to=6), countdown), axes, keepdims=1)
     return op.Sub(length, op.Cast(score, to=7))
 
@@ -229,7 +229,7 @@ def first_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[
 def last_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int]):
     """Number the positions from one, keep the numbers of the maxima, take the largest."""
     hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
-    length = op.Squeeze(op.Shape(data, start=axis, end=end))
+    length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
     count = op.Reshape(op.Cast(op.Range(0, length, 1) + 1, to=6), along)
     score = op.ReduceMax(op.Mul(op.Cast(hit, to=6), count), axes, keepdims=1)
     return op.Sub(op.Cast(score, to=7), 1)

@@ -66,7 +66,7 @@ def _filled(rows: Rows, operands: Operands) -> Reason | None:
 def argmax_equal(x, axis: int, end: int, along: Sequence[int], to: int):
     """Compare the positions of a row with the index of its first maximum."""
     index = op.Cast(op.ArgMax(x, axis=axis, keepdims=1), to=6)
-    length = op.Squeeze(op.Shape(x, start=axis, end=end))
+    length = op.Squeeze(op.Shape(x, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=6), along)
     return op.Cast(op.Equal(positions, index), to=to)
 
@@ -77,7 +77,7 @@ def topk_equal(x, axis: int, end: int, along: Sequence[int], to: int):
     length = op.Shape(x, start=axis, end=end)
     # As a boolean a length is zero or one.
     _, top = op.TopK(x, op.Cast(op.Cast(length, to=9), to=7), axis=axis)
-    positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(length), 1), to=6), along)
+    positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(length, [0]), 1), to=6), along)
     return op.Cast(op.Equal(positions, op.Cast(top, to=6)), to=to)
 
 
@@ -96,7 +96,7 @@ def _one_more(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 def padded_argmax_equal(x, axis: int, end: int, along: Sequence[int], to: int, pads: Sequence[int]):
     """Put -inf behind each row, so that none is empty, before searching its first maximum."""
     index = op.Cast(op.ArgMax(op.Pad(x, pads, op.CastLike(-1e999, x)), axis=axis, keepdims=1), to=6)
-    length = op.Squeeze(op.Shape(x, start=axis, end=end))
+    length = op.Squeeze(op.Shape(x, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=6), along)
     return op.Cast(op.Equal(positions, index), to=to)
 

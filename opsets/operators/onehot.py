@@ -78,26 +78,28 @@ def oracle(
     if not rank or not -rank - 1 <= what.axis <= rank:
         # onnx's inference and onnxruntime take no scalar as indices.
         raise ValueError("the indices have at least one axis, and the new one is in [-r-1, r]")
-    exact: list[Any] = [_index(item, count, what) for item in np.asarray(indices).reshape(-1).tolist()]
-    hit = np.zeros((len(exact), count), dtype=bool)
-    for row, index in enumerate(exact):
-        if 0 <= index < count:
-            hit[row, index] = True
+    flat = np.asarray(indices).reshape(-1)
+    if np.issubdtype(flat.dtype, np.integer):
+        # A uint64 beyond int64 is beyond any depth too.
+        exact = (
+            np.where(flat > np.iinfo(np.int64).max, -count - 1, flat.astype(np.int64))
+            if flat.dtype == np.uint64
+            else flat
+        )
+    else:
+        wide = np.trunc(flat.astype(np.float64))
+        nowhere = ~np.isfinite(wide) | (np.abs(wide) > count) | ((what.fraction == "off") & (wide != flat))
+        exact = np.where(nowhere, -count - 1, wide)
+    exact = exact.astype(np.int64)
+    if what.negative == "wrap":
+        exact = np.where((exact < 0) & (exact >= -count), exact + count, exact)
     off, on = values[0], values[1]
+    hit = exact[:, None] == np.arange(count)
     y = np.empty(hit.shape, dtype=values.dtype)
     y[...] = off
     y[hit] = on
     y = y.reshape(*np.shape(indices), count)
     return np.moveaxis(y, -1, resolve(what.axis, y.ndim))
-
-
-def _index(item: float | int, count: int, what: OneHot) -> int:
-    """The position that an index points to, in exact arithmetic; -1 for nowhere."""
-    if isinstance(item, float):
-        if not np.isfinite(item) or (what.fraction == "off" and item != int(item)):
-            return -1
-        item = int(item)
-    return item + count if what.negative == "wrap" and -count <= item < 0 else item
 
 
 # --- indices and depth in a form that the operator takes ------------------------------------------------------------
