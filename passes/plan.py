@@ -167,7 +167,8 @@ class Planner:
             steps=tuple(self.steps),
             refusals=tuple(dict.fromkeys(self.refusals)),
         )
-        return Planned(plan, tuple(graphs), (*as_they_are, *copies))
+        unique = {(made.key, made.name): made for made in (*as_they_are, *copies)}
+        return Planned(plan, tuple(graphs), tuple(unique.values()))
 
     def _imports(self) -> Iterator[tuple[str, int]]:
         """Yield the functions whose opset is another than that of the result, though the model's is the same."""
@@ -456,8 +457,15 @@ class Planner:
         scope = _function_scope(self.model, function, inputs, bound, known=called)
         opset = default_opset(function.opset_import) or self.source
         graph = self._graph(function, f"function {name}", opset, scope, bound)
-        made[place] = (kind, dataclasses.replace(plan, graph=graph))
-        return None if name == function.name else Call(name)
+        done = dataclasses.replace(plan, graph=graph)
+        if not any(part.changes for part in graph.all()):
+            done = FunctionPlan(key, function.name, {}, graph)
+        # Calls of two kinds often come to the same function.
+        alike = next((one for _, one in made[:place] if one.bound == done.bound and _same_work(one.graph, graph)), None)
+        if alike is None and done.name != name and any(one.name == done.name for _, one in made[:place]):
+            done = dataclasses.replace(plan, graph=graph)
+        made[place] = (kind, alike or done)
+        return None if made[place][1].name == function.name else Call(made[place][1].name)
 
     def _free_name(self, function: onnx.FunctionProto) -> str:
         taken = {key[1] for key in self.functions} | {plan.name for made in self.copies.values() for _, plan in made}
@@ -478,6 +486,20 @@ class Planner:
                 del self.steps[before[0] :], self.refusals[before[1] :]
                 self.kept = before[2]
         return self._generic[key]
+
+
+def _same_work(one: GraphPlan, other: GraphPlan) -> bool:
+    """Whether two plans write the same into the same graph, whatever they were made for."""
+
+    def work(change: Change) -> object:
+        return (change.fragment, change.sources) if isinstance(change, Replace) else change
+
+    return (
+        {index: work(change) for index, change in one.changes.items()}
+        == {index: work(change) for index, change in other.changes.items()}
+        and one.inner.keys() == other.inner.keys()
+        and all(_same_work(one.inner[key], other.inner[key]) for key in one.inner)
+    )
 
 
 class _Lazy:

@@ -289,6 +289,7 @@ SURVIVORS = (
     ("", r"node/Concat\S*: axis=-1", "vectors are joined, whose axis -1 is axis 0"),
     ("", r"constant of node/Reshape\S*: element 0 is 0, not -1", "of a vector, 0 copies what -1 infers"),
     ("ArgMax.nan_sought", r"\S+: axe?i?s=.*-1.*", "of a vector, axis -1 is axis 0"),
+    ("ArgMax.first_score.* 9", r"node/Squeeze: axes=\[-1\]", "of a vector, axis -1 is axis 0"),
     ("OneHot.gather_mask", "node/Gather: axis=-1", "values is a vector, whose axis -1 is axis 0"),
     (
         "Hardmax.(topk|padded_argmax)_equal",
@@ -302,6 +303,11 @@ SURVIVORS = (
         "Hardmax.ranked_from_both_ends",
         r"constant of node/(Add_1|Equal): element 1 is 2, not 1",
         "axis 1 is in the row in any case: one is true, and so is two",
+    ),
+    (
+        r"Hardmax.ranked_from_both_ends\(axes=\(1, -2\)\)",
+        "node/ReduceMax: is ReduceMin",
+        "one axis counts from the back: nothing is reduced",
     ),
     ("Hardmax.ranked_from_both_ends", "node/Add_3: is Sub", "of a length of 1, -1 infers just that"),
     ("Hardmax.through_float", "node/Cast: dropped", "onnxruntime compares float16 as float by itself"),

@@ -49,7 +49,7 @@ OPERATOR = Operator(
     name="CastLike",
     meaning=CastLike,
     # Which type it casts to is not in the node, and to two of the float8 types Cast-24 differs from Cast-23.
-    versions=tuple(Version(since, given=_not_float8) for since in (15, 19, 21, 23, 24, 25, 28)),
+    versions=tuple(Version(since, given=_not_float8) for since in (15, 19, 21, 23, 24, 25)),
     operands=("input", "target_type"),
     oracle=oracle,
     lowerings=(cast,),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,34 @@ from onnx import TensorProto
 from opshift.opsets.facts import Dim, Facts, Tensor
 from opshift.opsets.lowering import Reason, lowering, op
 from opshift.opsets.operator import Operands, Operator, Version
-from opshift.opsets.plain import Plain
+
+
+@dataclass(frozen=True)
+class Range:
+    """The type that float16 and bfloat16 are counted in, a TensorProto.DataType."""
+
+    stash_type: int = 1
+
 
 BLOCK = 4096
 """How many numbers the block of `folded` holds; it reaches the square of that."""
 
 
 def oracle(
-    meaning: Plain, start: np.ndarray[Any, Any], limit: np.ndarray[Any, Any], delta: np.ndarray[Any, Any]
+    meaning: Range, start: np.ndarray[Any, Any], limit: np.ndarray[Any, Any], delta: np.ndarray[Any, Any]
 ) -> Any:
     """Range-11: "number_of_elements = max( ceil( (limit - start) / delta ) , 0 )"."""
     return np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
 
 
-def shape(meaning: Plain, operands: Operands) -> tuple[Dim, ...]:
+def normal(meaning: Range, operands: Operands) -> tuple[Range, Operands]:
+    """Drop stash_type where it "has no effect" (Range-27)."""
+    dtype = (operands[0] or Facts()).dtype
+    halves = (None, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    return (meaning if dtype in halves else Range()), operands
+
+
+def shape(meaning: Range, operands: Operands) -> tuple[Dim, ...]:
     """One dimension; that of a count from 0 by 1 is the limit."""
     start, limit, delta = (facts or Facts() for facts in operands)
     counting = _is(start, 0) and _is(delta, 1)
@@ -38,14 +53,14 @@ def _is(facts: Facts | None, number: int) -> bool:
     return facts is not None and facts.known is not None and facts.known.item() == number
 
 
-def _count(meaning: Plain, operands: Operands) -> Reason | None:
+def _count(meaning: Range, operands: Operands) -> Reason | None:
     if not (_is(operands[0], 0) and _is(operands[2], 1)):
         return Reason("it does not count from 0 by 1")
     dtype = (operands[1] or Facts()).dtype
     return None if dtype == TensorProto.INT64 else Reason("the numbers are not int64")
 
 
-def _steps(meaning: Plain, operands: Operands) -> Reason | None:
+def _steps(meaning: Range, operands: Operands) -> Reason | None:
     if _is(operands[0], 0) and _is(operands[2], 1) and (operands[1] or Facts()).dtype == TensorProto.INT64:
         return Reason("it counts from 0 by 1 already")
     if operands[2] is None or operands[2].known is None or operands[2].known.item() == 0:
@@ -55,7 +70,7 @@ def _steps(meaning: Plain, operands: Operands) -> Reason | None:
     return None
 
 
-def _rounding(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
+def _rounding(meaning: Range, operands: Operands) -> Mapping[str, Any]:
     delta = operands[2]
     up = 0 if delta is None or delta.known is None else int(delta.known.item()) - (1 if delta.known.item() > 0 else -1)
     return {"up": up, "like": delta.dtype if delta else None}
@@ -78,7 +93,7 @@ def nonzero(start, limit, delta):
     return op.Reshape(op.NonZero(op.Expand([1], count)), [-1])
 
 
-def _short(meaning: Plain, operands: Operands) -> Reason | None:
+def _short(meaning: Range, operands: Operands) -> Reason | None:
     limit = operands[1].known if operands[1] else None
     if limit is not None and limit.item() > BLOCK**2:
         return Reason(f"it counts beyond {BLOCK**2}")
@@ -107,7 +122,8 @@ def folded(start, limit, delta, row: Sequence[int]):
 
 OPERATOR = Operator(
     name="Range",
-    meaning=Plain,
+    meaning=Range,
+    normal=normal,
     versions=(Version(11), Version(27)),
     operands=("start", "limit", "delta"),
     oracle=oracle,

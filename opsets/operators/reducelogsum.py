@@ -14,4 +14,4 @@ def _log_sum(data: Array, **options: Any) -> Array:
     return result
 
 
-OPERATOR = reduction("ReduceLogSum", (1, 11, 13, 18), _log_sum)
+OPERATOR = reduction("ReduceLogSum", (1, 11, 13, 18, 28), _log_sum)
