@@ -311,8 +311,8 @@ def _patterns(count: int, *, whole: bool) -> Iterable[Shape]:
         tuple(4 - index % 3 for index in range(count)),
         (1,) * count,
         (3,) * count,
-        *(tuple(1 if at == index else 3 for index in range(count)) for at in range(first)),
-        *(tuple(0 if at == index else 2 for index in range(count)) for at in range(first)),
+        *(tuple(1 if at == index else 3 + index for index in range(count)) for at in range(first)),
+        *(tuple(0 if at == index else 2 + index for index in range(count)) for at in range(first)),
     ]
     if whole:
         patterns += [(length,) * count for length in (5, 8, 16, 32, 64, 128)]

@@ -120,10 +120,23 @@ def folded(start, limit, delta, row: Sequence[int]):
     return op.Tile(numbers, 1 - none)
 
 
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Few numbers up or down, none, or about as many as a block of `folded` holds."""
+    changed = dict(feeds)
+    free = {name for name, array in feeds.items() if array.flags.writeable}
+    start = int(rng.integers(-5, 6)) if "start" in free else int(feeds["start"].item())
+    delta = int(rng.choice([-3, -2, -1, 1, 2, 3])) if "delta" in free else int(feeds["delta"].item())
+    count = int(rng.choice([-3, 0, 1, 2, 5, 7, BLOCK - 1, BLOCK, BLOCK + 1, 10000]))
+    wanted = {"start": start, "limit": start + count * delta + int(rng.integers(0, 2)), "delta": delta}
+    changed.update({name: np.full_like(feeds[name], wanted[name]) for name in free & set(wanted)})
+    return changed
+
+
 OPERATOR = Operator(
     name="Range",
     meaning=Range,
     normal=normal,
+    hostile=hostile,
     versions=(Version(11), Version(27)),
     operands=("start", "limit", "delta"),
     oracle=oracle,
