@@ -329,32 +329,19 @@ class Planner:
             return None
         if fault := _fault(seen, opset):
             raise InvalidModelError(f"{label} at {where}: {fault}.")
-        open_parameters = [attribute.name for attribute in node.attribute if attribute.ref_attr_name]
-        if bound is None and open_parameters:
-            found: Fragment | Failure = Failure(
-                f"{', '.join(open_parameters)} is a parameter of the function", missing=True
-            )
-        else:
-            lifted = self.strict.lift(seen)
-            if isinstance(lifted, Reason):
-                if lifted.invalid:
-                    raise InvalidModelError(f"{label} at {where}: {lifted}.")
-                found = Failure(lifted, lifted.missing)
-            else:
-                found = self.strict.derive(lifted)
-                if isinstance(found, Failure) and bound is not None and self.strict is not self.plain:
-                    if why is None:
-                        self.kept += 1
-                        return None
-                    found = self.plain.derive(lifted)
-        if isinstance(found, Fragment) and (refused := self._unwritable(found, where)):
-            self._refuse(Code.TYPE, where, label, *refused)
+        derived = self._derived(node, seen, where, bound, kept=why is None)
+        if derived is None:
+            self.kept += 1
             return None
-        if isinstance(found, Failure):
-            code, reason, hint = _refusal(found)
+        if isinstance(derived, Failure):
+            code, reason, hint = _refusal(derived)
             self._refuse(code, where, label, reason, hint)
             return None
-        sources = operand_sources(lifted)  # type: ignore[arg-type]
+        lifted, found = derived
+        if refused := self._unwritable(found, where):
+            self._refuse(Code.TYPE, where, label, *refused)
+            return None
+        sources = operand_sources(lifted)
         written = [leaf.name for leaf in found.nodes]
         if not found.lowerings and after is not None and _unchanged(node, seen, after, found, sources):
             self.steps.append(
@@ -373,7 +360,26 @@ class Planner:
                 tuple(sorted(found.narrows)),
             )
         )
-        return Replace(found, sources, seen, lifted, where)  # type: ignore[arg-type]
+        return Replace(found, sources, seen, lifted, where)
+
+    def _derived(
+        self, node: onnx.NodeProto, seen: Node, where: str, bound: Mapping[str, Any] | None, *, kept: bool
+    ) -> tuple[Lifted, Fragment] | Failure | None:
+        """Derive what onnxruntime runs, else what is legal; None if a node that is legal had better stay as it is."""
+        open_parameters = [attribute.name for attribute in node.attribute if attribute.ref_attr_name]
+        if bound is None and open_parameters:
+            return Failure(f"{', '.join(open_parameters)} is a parameter of the function", missing=True)
+        lifted = self.strict.lift(seen)
+        if isinstance(lifted, Reason):
+            if lifted.invalid:
+                raise InvalidModelError(f"{seen.name}-{seen.since_version} at {where}: {lifted}.")
+            return Failure(lifted, lifted.missing)
+        found = self.strict.derive(lifted)
+        if isinstance(found, Failure) and bound is not None and self.strict is not self.plain:
+            if kept:
+                return None
+            found = self.plain.derive(lifted)
+        return found if isinstance(found, Failure) else (lifted, found)
 
     @functools.cached_property
     def _nowhere(self) -> frozenset[str]:
