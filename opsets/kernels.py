@@ -62,7 +62,7 @@ def newest_opset() -> int | None:
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
         try:
             onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        except Exception:
+        except Exception:  # onnxruntime raises classes of its own, one for each status
             continue
         return opset
     return None

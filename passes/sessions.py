@@ -20,6 +20,7 @@ import numpy.typing as npt
 import onnx
 from google.protobuf.message import EncodeError
 
+from opshift.opsets import kernels
 from opshift.opsets.facts import Facts
 from opshift.opsets.operator import Lifted, Node, freeze, lift, operator_for
 from opshift.opsets.same_meaning import same_meaning
@@ -97,12 +98,12 @@ def name() -> str:
     return f"onnxruntime {runtime().__version__}"
 
 
-def _probe(opset: int, ir_version: int) -> bool:
-    """Return whether onnxruntime loads a model of one Relu with these versions."""
+def _probe(ir_version: int) -> bool:
+    """Return whether onnxruntime loads a model of one Relu with this ir_version."""
     value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
     result = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
     graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "probe", [value], [result])
-    imports = [onnx.helper.make_opsetid("", opset)]
+    imports = [onnx.helper.make_opsetid("", 7)]
     try:
         Session(Source(onnx.helper.make_model(graph, opset_imports=imports, ir_version=ir_version)), optimised=False)
     except RejectedError:
@@ -110,17 +111,15 @@ def _probe(opset: int, ir_version: int) -> bool:
     return True
 
 
-@functools.cache
 def newest_opset() -> int:
     """Return the newest opset of the default domain that the installed onnxruntime loads."""
-    newest = onnx.defs.onnx_opset_version()
-    return next((opset for opset in range(newest, 7, -1) if _probe(opset, 7)), 7)
+    return kernels.newest_opset() or 7
 
 
 @functools.cache
 def newest_ir_version() -> int:
     """Return the newest ir_version that the installed onnxruntime loads."""
-    return next((version for version in range(int(onnx.IR_VERSION), 7, -1) if _probe(7, version)), 7)
+    return next((version for version in range(int(onnx.IR_VERSION), 7, -1) if _probe(version)), 7)
 
 
 def _nodes(graphs: Iterable[onnx.GraphProto | onnx.FunctionProto]) -> Iterable[onnx.NodeProto]:
