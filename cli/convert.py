@@ -28,7 +28,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="OUT", help="where to write the result")
     parser.add_argument("--in-place", action="store_true", help="write the result over IN")
     shared.add_request_options(parser)
-    parser.add_argument("--no-verify", action="store_true", help="write the result without proof")
+    proof = parser.add_mutually_exclusive_group()
+    proof.add_argument("--no-verify", action="store_true", help="write the result without proof")
+    proof.add_argument(
+        "--verify",
+        choices=("all", "nodes"),
+        default="all",
+        help="what is proven: all, or the rewritten nodes alone, for which no weights are read",
+    )
     parser.add_argument(
         "--require-proof", action="store_true", help="write nothing unless everything is shown to be equal"
     )
@@ -43,7 +50,6 @@ def run(options: argparse.Namespace) -> int:
     check_proof_options(options)
     shared.check_report(options.report, (options.model, destination))
     request = shared.request(options)
-    shapes = shared.input_shapes(options)
     from opshift.cli.census import census
     from opshift.passes.convert import convert
 
@@ -51,10 +57,9 @@ def run(options: argparse.Namespace) -> int:
         result = convert(
             options.model,
             **request,
-            verify=not options.no_verify,
+            verify=False if options.no_verify else "nodes" if options.verify == "nodes" else True,
             require_proof=options.require_proof,
-            input_shapes=shapes,
-            seed=options.seed or 0,
+            **shared.verification(options),
             progress=progress,
         )
     # The model came as a path, so what comes back is a ModelProto.
@@ -90,11 +95,19 @@ def check_proof_options(options: argparse.Namespace) -> None:
     given = {
         "--require-proof": options.require_proof,
         "--input-shape": options.input_shape,
+        "--inputs": options.inputs is not None,
         "--seed": options.seed is not None,
+        "--timeout": options.timeout is not None,
+        "--memory": options.memory is not None,
+        "--save-repro": options.save_repro is not None,
     }
     for name, present in given.items():
         if options.no_verify and present:
             raise UsageError(f"{name} directs the verification that --no-verify switches off: give one of the two.")
+    if options.verify == "nodes" and (options.inputs is not None or options.input_shape):
+        raise UsageError("--inputs and --input-shape are for whole models, which --verify nodes leaves out.")
+    if options.verify == "nodes" and options.require_proof:
+        raise UsageError("--require-proof asks for the proof of the whole model, which --verify nodes leaves out.")
 
 
 def describe(

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import os
 import stat
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -46,6 +47,29 @@ def whole_number(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"a whole number is needed, not {text!r}")
     return int(text)
+
+
+def seconds(text: str) -> float:
+    """Read a time, which is longer than none."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < threading.TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError(f"a number of seconds is needed, such as 30, not {text!r}")
+    return found
+
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def size(text: str) -> int:
+    """Read a number of bytes: `500M`, `8G`."""
+    number = text.rstrip("kKmMgGtT")
+    unit = text[len(number) :].upper()
+    if not (number.isascii() and number.isdigit() and unit in _UNITS and int(number)):
+        raise argparse.ArgumentTypeError(f"a size is needed, such as 500M or 8G, not {text!r}")
+    return int(number) * _UNITS[unit]
 
 
 def names(text: str) -> list[str]:
@@ -130,7 +154,38 @@ def add_verify_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="the shape of an input where the model leaves it open; repeatable",
     )
+    parser.add_argument(
+        "--inputs",
+        metavar="FILE|DIR",
+        help="values of inputs in place of drawn ones: an .npz, a test_data_set_N, or a folder of several",
+    )
     parser.add_argument("--seed", metavar="N", type=whole_number, help="the seed of the inputs (default 0)")
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        help="how long onnxruntime may take to open a model, or to run it once (default 120)",
+    )
+    parser.add_argument(
+        "--memory", metavar="SIZE", type=size, help="how much memory onnxruntime may take, such as 500M or 8G (Linux)"
+    )
+    parser.add_argument(
+        "--save-repro",
+        metavar="DIR",
+        help="where the models differ, write the part of each that differs, and an input, to this folder",
+    )
+
+
+def verification(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the options ask of a verification, as arguments of `convert` and `verify`."""
+    return {
+        "input_shapes": input_shapes(options),
+        "inputs": options.inputs,
+        "seed": options.seed or 0,
+        "timeout": options.timeout,
+        "memory": options.memory,
+        "save_repro": options.save_repro,
+    }
 
 
 def request(options: argparse.Namespace) -> dict[str, Any]:

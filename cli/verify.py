@@ -20,6 +20,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="A", help="the original (.onnx or .onnxtxt)")
     parser.add_argument("other", metavar="B", help="the model to compare with it")
     shared.add_verify_options(parser)
+    parser.add_argument(
+        "--exact",
+        action="store_true",
+        help="allow no other rounding: floats are equal bit for bit with graph optimisations off",
+    )
+    parser.add_argument(
+        "--semantics",
+        choices=("runtime", "spec"),
+        default="runtime",
+        help="who judges where onnxruntime departs from the text of ONNX: it (runtime), or numpy oracles (spec)",
+    )
     shared.add_run_options(parser)
     shared.add_output_options(parser)
 
@@ -27,7 +38,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compare and print."""
     shared.check_report(options.report, (options.model, options.other))
-    shapes = shared.input_shapes(options)
     from opshift.passes.outcome import Verdict
     from opshift.passes.verify import verify
 
@@ -35,8 +45,9 @@ def run(options: argparse.Namespace) -> int:
         report = verify(
             options.model,
             options.other,
-            input_shapes=shapes,
-            seed=options.seed or 0,
+            **shared.verification(options),
+            exact=options.exact,
+            semantics=options.semantics,
             progress=progress,
         )
     status = 0 if report.verdict is Verdict.EQUAL else 1
@@ -72,6 +83,8 @@ def show(options: argparse.Namespace, report: Report) -> None:
     from opshift.passes.outcome import Verdict
 
     if options.verbose:
+        for line in words.classes(report):
+            output.say(line)
         for check in (*report.nodes, report.whole):
             output.say(words.describe(check))
         output.say(f"seed {report.seed}; " + ", ".join(f"{name} {is_}" for name, is_ in report.versions.items()))

@@ -99,10 +99,33 @@ def counterexample(check: Check) -> Iterator[str]:
     example = check.counterexample
     if example is None:
         return
+    if example.node:
+        yield f"    node {one_line(example.node)}"
     for name, value in example.inputs.items():
         yield f"    input {one_line(name)} = {literal(value)}"
     yield f"    output {one_line(example.output)}: expected {literal(example.expected)}"
     yield f"    output {one_line(example.output)}: actual   {literal(example.actual)}"
+    if example.command:
+        yield f"    shown by: {one_line(example.command)}"
+
+
+def classes(report: Report) -> Iterator[str]:
+    """Yield how many inputs were of which class, and which classes there were none of."""
+    counts: dict[str, int] = {}
+    for check in (*report.nodes, report.whole):
+        for name, number in check.classes.items():
+            counts[name] = counts.get(name, 0) + number
+    if not counts:
+        return
+    yield "Inputs: " + ", ".join(f"{number} with {name}" for name, number in counts.items() if number)
+    if none := [name for name, number in counts.items() if not number]:
+        yield f"None of: {', '.join(none)}"
+
+
+def untried(report: Report) -> str:
+    """Return which classes of inputs the whole model got none of."""
+    none = [name for name, number in report.whole.classes.items() if not number]
+    return f" No input with {', '.join(none)}." if none else ""
 
 
 def literal(value: Any) -> str:

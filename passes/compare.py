@@ -1,79 +1,81 @@
-"""What equal means, and the smallest input on which two models are not."""
+"""What equal means, and an input on which two models are not."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from opshift.passes import inputs
-from opshift.passes.inputs import Outputs
 from opshift.passes.outcome import Counterexample
-from opshift.passes.sessions import Array, Feeds, RejectedError, Runner
+from opshift.passes.rounding import EXACT, FACTOR, Bound, is_float
+from opshift.passes.sessions import Array, Feeds, RejectedError, Why
+from opshift.passes.shrink import shrink
+from opshift.passes.specs import Spec
 
-_MODES = (False, True)  # graph optimisations off, on
+Outputs = tuple[Any, ...]
 _SHOWN = 64  # elements of an array that a counterexample lists in full
 
-Wanted = tuple[Outputs, Outputs]  # with graph optimisations off, on
+
+class Route(Protocol):
+    """A way to compute the outputs of a model: sessions of onnxruntime, its nodes one by one, an oracle."""
+
+    @property
+    def name(self) -> str:
+        """Who computes."""
+
+    @property
+    def modes(self) -> tuple[bool, ...]:
+        """Whether it can be asked with graph optimisations off and on, or off only."""
+
+    def run(self, feeds: Feeds, optimised: bool) -> Outputs:
+        """Return the outputs in the model's order, or raise RejectedError."""
+
+    def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[Outputs | RejectedError]:
+        """Return what `run` would for each; after one that ends onnxruntime come no others."""
+
+    def close(self) -> None:
+        """Let go of what is open."""
 
 
 @dataclass(frozen=True)
 class Judge:
-    """What says which outputs are right: with optimisations off, with them on, and in whose name."""
+    """What says which outputs are right, and how far others may be from them.
 
-    name: str
+    Attributes:
+        route: computes them.
+        outputs: their names.
+        note: what is to be said about the route.
+        bounds: how far arithmetic in another order may take the outputs of an input; None: not at all.
+        lean: the route is closed once it has answered, to make room.
+    """
+
+    route: Route
     outputs: tuple[str, ...]
-    plain: Callable[[Feeds], Outputs]
-    optimised: Callable[[Feeds], Outputs]
     note: str = ""
-    close: Callable[[], None] = lambda: None
+    bounds: Callable[[Feeds, Outputs], Sequence[Bound]] | None = None
+    lean: bool = False
 
-    def both(self, feeds: Feeds, plain: Outputs) -> Wanted:
-        """Return the outputs both ways; where the optimised model does not run, the plain outputs stand for it."""
+    def plain(self, feeds: Feeds) -> Outputs:
+        """Return the outputs with graph optimisations off."""
+        return self.route.run(feeds, False)
+
+    def optimised(self, feeds: Sequence[Feeds], plain: Sequence[Outputs]) -> list[Outputs]:
+        """Return the outputs with optimisations on; where that does not run, the plain ones stand for them."""
+        if True not in self.route.modes:
+            return list(plain)
         try:
-            return plain, self.optimised(feeds)
+            found = self.route.run_all(feeds, True)
         except RejectedError:
-            return plain, plain
+            return list(plain)
+        ran = [one if isinstance(other, RejectedError) else other for one, other in zip(plain, found, strict=False)]
+        return [*ran, *plain[len(ran) :]]
 
 
 # --- the comparison -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """By how much outputs of floats may depart.
-
-    `plain` and `optimised` multiply what graph optimisations make the original depart from itself on the same input,
-    for optimisations off and on; `rounding` multiplies the unit of rounding of the largest value of the output.
-    """
-
-    plain: float = 0.0
-    optimised: float = 0.0
-    rounding: float = 0.0
-
-    def slack(self, wanted: tuple[Any, Any], optimised: bool) -> float:
-        """Return the absolute bound for an output, of which `wanted` has the original's values off and on."""
-        factor = self.optimised if optimised else self.plain
-        if not (factor or self.rounding) or not all(isinstance(value, np.ndarray) for value in wanted):
-            return 0.0
-        off, on = wanted
-        if off.dtype != on.dtype or off.shape != on.shape or not is_float(off.dtype):
-            return 0.0
-        finite = np.isfinite(off) & np.isfinite(on)
-        wide_off, wide_on = off[finite].astype(np.float64), on[finite].astype(np.float64)
-        deviation = np.abs(wide_off - wide_on).max(initial=0.0)
-        largest = np.abs(wide_off).max(initial=0.0)
-        step = ml_dtypes.finfo(off.dtype).eps  # type: ignore[no-untyped-call]
-        return float(factor * deviation + self.rounding * largest * float(step))
-
-
-EXACT = Tolerance()
-TOLERANCES = {True: Tolerance(0, 8), None: Tolerance(8, 8), False: Tolerance(8, 8, 8)}
 
 
 @dataclass(frozen=True)
@@ -89,98 +91,150 @@ class Difference:
 
 @dataclass(frozen=True)
 class Finding:
-    """An input on which the two differ."""
+    """An input on which the two differ, with graph optimisations off or on."""
 
     feeds: Feeds
     difference: Difference
-    reason: str
+    optimised: bool
 
-    def counterexample(self) -> Counterexample:
+    @property
+    def reason(self) -> str:
+        """Say what differs."""
+        way = "on" if self.optimised else "off"
+        return f"output {self.difference.output}: {self.difference.what}, with graph optimisations {way}"
+
+    def counterexample(self, node: str = "", command: str = "") -> Counterexample:
         """Return it in plain lists and numbers."""
         found = self.difference
+        types = [value.dtype for value in (found.expected, found.actual) if isinstance(value, np.ndarray)]
+        mark = [f"{kind}: " if len(set(types)) > 1 else "" for kind in (*types, "", "")]
+        expected, actual = readable(found.expected, found.index), readable(found.actual, found.index)
         return Counterexample(
             {name: readable(value) for name, value in self.feeds.items()},
             found.output,
-            readable(found.expected, found.index),
-            readable(found.actual, found.index),
+            f"{mark[0]}{expected}" if mark[0] else expected,
+            f"{mark[1]}{actual}" if mark[1] else actual,
+            node,
+            command,
         )
 
 
 @dataclass(frozen=True)
 class Contest:
-    """A rewritten model against its judge; `pardoned` says which inputs do not count although the two differ."""
+    """A rewritten model against its judge; `pardoned` says which inputs do not count although the two differ.
+
+    `near` collects the inputs on which the two differ within the bounds.
+    """
 
     judge: Judge
-    rewritten: Runner
-    specs: Sequence[inputs.Spec]
-    tolerance: Tolerance
+    rewritten: Route
     pardoned: Callable[[Feeds], bool] = lambda feeds: False
+    near: list[Feeds] = field(default_factory=list)
 
-    def run(self, trials: Sequence[tuple[Feeds, Outputs]], attempts: int) -> Finding | None:
-        """Return an input on which the two differ, made smaller in so many attempts; None if there is none.
+    def run(
+        self, trials: Sequence[tuple[Feeds, Outputs]], progress: Callable[[], None] = lambda: None
+    ) -> Finding | None:
+        """Return the first input on which the two differ; None if there is none.
 
         Raises:
-            RejectedError: onnxruntime does not load the rewritten model.
+            RejectedError: onnxruntime does not load the rewritten model, or it goes beyond the limits.
         """
-        wanted = [self.judge.both(feeds, plain) for feeds, plain in trials]
-        self.judge.close()
-        for optimised in _MODES:
-            self.rewritten.open(optimised)
-            for (feeds, _), outputs in zip(trials, wanted, strict=True):
-                found = self._difference(feeds, outputs, optimised)
-                if found is None or self.pardoned(feeds):
-                    continue
-                fails = functools.partial(self._fails, optimised=optimised)
-                small, found = _shrink(self.specs, feeds, found, fails, attempts)
-                way = "on" if optimised else "off"
-                return Finding(small, found, f"output {found.output}: {found.what}, with graph optimisations {way}")
+        feeds = [feeds for feeds, _ in trials]
+        plain = [outputs for _, outputs in trials]
+        wanted = {False: plain, True: self.judge.optimised(feeds, plain)}
+        if self.judge.lean:
+            self.judge.route.close()
+        for optimised in self.rewritten.modes:
+            done = 0
+            while done < len(feeds):
+                results = self.rewritten.run_all(feeds[done:], optimised)
+                for result in results:
+                    progress()
+                    found = self._difference(feeds[done], plain[done], wanted[True][done], result, optimised)
+                    if found is not None and not self.pardoned(feeds[done]):
+                        return Finding(feeds[done], found, optimised)
+                    done += 1
         return None
 
-    def _difference(self, feeds: Feeds, wanted: Wanted, optimised: bool) -> Difference | None:
-        try:
-            actual = self.rewritten.run(feeds, optimised)
-        except RejectedError as error:
-            return Difference(self.judge.outputs[0], wanted[optimised][0], f"error: {error}", f"does not run: {error}")
-        for name, off, on, value in zip(self.judge.outputs, *wanted, actual, strict=True):
-            expected = on if optimised else off
-            found = mismatch(expected, value, self.tolerance.slack((off, on), optimised))
-            if found is not None and not (optimised and mismatch(off, value, 0.0) is None):
-                return Difference(name, expected, value, *found)
-        return None
-
-    def _fails(self, feeds: Feeds, optimised: bool) -> Difference | None:
+    def on(self, feeds: Feeds, optimised: bool) -> Difference | None:
         """Return the difference on an input that may be nonsense to the original, which then is no difference."""
         try:
             plain = self.judge.plain(feeds)
-            wanted = self.judge.both(feeds, plain) if optimised or self.tolerance.plain else (plain, plain)
+            (best,) = self.judge.optimised([feeds], [plain]) if optimised else (plain,)
         except RejectedError:
             return None
-        found = self._difference(feeds, wanted, optimised)
+        result: Outputs | RejectedError
+        try:
+            result = self.rewritten.run(feeds, optimised)
+        except RejectedError as error:
+            result = error
+        found = self._difference(feeds, plain, best, result, optimised)
         return None if found is None or self.pardoned(feeds) else found
 
+    def _difference(
+        self, feeds: Feeds, plain: Outputs, best: Outputs, result: Outputs | RejectedError, optimised: bool
+    ) -> Difference | None:
+        expected = best if optimised else plain
+        if isinstance(result, RejectedError):
+            if result.why in (Why.LIMIT, Why.MISSING_KERNEL, Why.TOO_NEW):
+                raise result
+            return Difference(self.judge.outputs[0], expected[0], f"error: {result}", f"does not run: {result}")
+        bounds: Sequence[Bound] | None = None
+        for place, name in enumerate(self.judge.outputs):
+            found = mismatch(expected[place], result[place])
+            if found is None or (optimised and mismatch(plain[place], result[place]) is None):
+                continue
+            if bounds is None:
+                bounds = self.judge.bounds(feeds, plain) if self.judge.bounds else (EXACT,) * len(plain)
+            bound = bounds[place]
+            if optimised or self.judge.bounds:
+                bound = bound.plus(FACTOR * deviation(plain[place], best[place]))
+            found = mismatch(expected[place], result[place], bound)
+            if found is not None:
+                return Difference(name, expected[place], result[place], *found)
+            if not optimised and len(self.near) < _NEAR:
+                self.near.append(feeds)
+        return None
 
-def is_float(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype is a float, those of ml_dtypes included."""
-    return dtype.kind in "fV"
+    def shrunk(self, finding: Finding, specs: Sequence[Spec], attempts: int) -> Finding:
+        """Return a finding with a smaller input, made in so many attempts: free dims cut, then simpler values."""
+        fails = functools.partial(self.on, optimised=finding.optimised)
+        feeds, difference = shrink(specs, finding.feeds, finding.difference, fails, attempts)
+        return Finding(feeds, difference, finding.optimised)
 
 
-def mismatch(expected: Any, actual: Any, slack: float) -> tuple[str, tuple[int, ...] | None] | None:
+_NEAR = 4
+
+
+def deviation(one: Any, other: Any) -> float:
+    """Return the largest distance of two values of floats; 0 where they are none, or of other shapes."""
+    if not (isinstance(one, np.ndarray) and isinstance(other, np.ndarray)) or one.shape != other.shape:
+        return 0.0
+    if one.dtype != other.dtype or not is_float(one.dtype):
+        return 0.0
+    finite = np.isfinite(one) & np.isfinite(other)
+    return float(np.abs(one[finite].astype(np.float64) - other[finite].astype(np.float64)).max(initial=0.0))
+
+
+def mismatch(expected: Any, actual: Any, bound: Bound = EXACT) -> tuple[str, tuple[int, ...] | None] | None:
     """Return what is wrong with a value and at which element; None where it is right.
 
-    Floats are compared bit for bit, any NaN being equal to any other, or with `slack` as the absolute bound.
+    Floats are compared bit for bit, any NaN being equal to any other, or within the bound.
     """
     if isinstance(expected, list) and isinstance(actual, list):
         if len(expected) != len(actual):
             return f"{len(actual)} elements instead of {len(expected)}", None
-        found = (mismatch(one, other, slack) for one, other in zip(expected, actual, strict=True))
+        found = (mismatch(one, other, bound) for one, other in zip(expected, actual, strict=True))
         return next((each for each in found if each is not None), None)
     if isinstance(expected, dict) and isinstance(actual, dict):
         if list(expected) != list(actual):
             return f"the keys {list(actual)} instead of {list(expected)}", None
-        return mismatch(list(expected.values()), list(actual.values()), slack)
+        return mismatch(list(expected.values()), list(actual.values()), bound)
     if expected is None or actual is None:
         return None if expected is actual else ("a missing optional value", None)
-    return _array_mismatch(_plain(np.asarray(expected)), _plain(np.asarray(actual)), slack)
+    if isinstance(expected, list | dict) or isinstance(actual, list | dict):
+        return f"{type(actual).__name__} instead of {type(expected).__name__}", None
+    return _array_mismatch(_plain(np.asarray(expected)), _plain(np.asarray(actual)), bound)
 
 
 def _plain(array: Array) -> Array:
@@ -192,17 +246,25 @@ def _plain(array: Array) -> Array:
     )
 
 
-def _array_mismatch(expected: Array, actual: Array, slack: float) -> tuple[str, tuple[int, ...] | None] | None:
+def _array_mismatch(expected: Array, actual: Array, bound: Bound) -> tuple[str, tuple[int, ...] | None] | None:
     if expected.dtype != actual.dtype:
         return f"element type {actual.dtype} instead of {expected.dtype}", None
+    unstable = bound.unstable
     if expected.shape != actual.shape:
+        if unstable is not None and unstable.size and unstable.all():
+            return None
         return f"shape {list(actual.shape)} instead of {list(expected.shape)}", None
     wrong = _unequal(expected, actual)
-    if slack and wrong.any():
-        both = np.isfinite(expected.astype(np.float64)) & np.isfinite(actual.astype(np.float64))
+    if unstable is not None and unstable.shape == wrong.shape and wrong.any():
+        wrong &= ~unstable
+    if (bound.slack or bound.huge or bound.wild or bound.unsigned) and wrong.any() and is_float(expected.dtype):
+        wide, other = expected.astype(np.float64), actual.astype(np.float64)
+        finite = np.isfinite(wide) & np.isfinite(other)
         with np.errstate(invalid="ignore"):
-            near = np.abs(expected.astype(np.float64) - actual.astype(np.float64)) <= slack
-        wrong &= ~(both & near)
+            near = np.abs(wide - other) <= bound.slack
+        wrong &= ~(finite & near & bool(bound.slack or bound.unsigned))
+        neither = ~np.isfinite(wide) & ~np.isfinite(other)
+        wrong &= finite | ~(bound.huge | (neither & bound.wild))
     if not wrong.any():
         return None
     index = tuple(int(at) for at in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
@@ -211,89 +273,14 @@ def _array_mismatch(expected: Array, actual: Array, slack: float) -> tuple[str, 
 
 def _unequal(one: Array, other: Array) -> npt.NDArray[np.bool_]:
     """Return which elements of two arrays of the same type and shape differ in their bits; no two NaN do."""
+    if one.dtype.kind == "c":
+        return _unequal(one.real, other.real) | _unequal(one.imag, other.imag)
     if not is_float(one.dtype):
         return np.asarray(one != other, dtype=np.bool_)
     bits = np.dtype(f"u{one.dtype.itemsize}")
-    flat = one.reshape(-1).view(bits) != other.reshape(-1).view(bits)
-    wrong = np.asarray(flat, dtype=np.bool_).reshape(one.shape)
+    first, second = (np.ascontiguousarray(array).reshape(-1).view(bits) for array in (one, other))
+    wrong = np.asarray(first != second, dtype=np.bool_).reshape(one.shape)
     return wrong & ~(np.isnan(one) & np.isnan(other)) if wrong.any() else wrong
-
-
-# --- counterexamples ------------------------------------------------------------------------------------------------
-
-
-def _shrink(
-    specs: Sequence[inputs.Spec],
-    feeds: Feeds,
-    found: Difference,
-    fails: Callable[[Feeds], Difference | None],
-    attempts: int,
-) -> tuple[Feeds, Difference]:
-    """Return a smaller input on which the two still differ: free dims cut, then values set to zero."""
-    left = attempts
-
-    def keep(candidate: Feeds) -> bool:
-        """Go on with a candidate if the two differ on it too."""
-        nonlocal feeds, found, left
-        left -= 1
-        still = fails(candidate) if left >= 0 else None
-        if still is not None:
-            feeds, found = candidate, still
-        return still is not None
-
-    def clear(name: str, start: int, stop: int) -> None:
-        """Set as much of a stretch of the flat elements to zero as can be."""
-        if left <= 0 or _is_zero(feeds[name].reshape(-1)[start:stop]):
-            return
-        if keep({**feeds, name: _zeroed(feeds[name], start, stop)}) or stop - start == 1:
-            return
-        middle = (start + stop) // 2
-        clear(name, start, middle)
-        clear(name, middle, stop)
-
-    for _ in range(2):
-        while any(keep(candidate) for candidate in _cuts(specs, feeds)):
-            pass
-        for name in feeds:
-            clear(name, 0, feeds[name].size)
-    return feeds, found
-
-
-def _cuts(specs: Sequence[inputs.Spec], feeds: Feeds) -> Iterable[Feeds]:
-    """Yield the feeds with one free dim cut to one element, to its first half or to its last half."""
-    axes: dict[str, dict[str, list[int]]] = {}
-    for spec in specs:
-        array = feeds[spec.name]
-        dims = spec.dims if spec.dims is not None else tuple(f":{array.ndim - 1 - axis}" for axis in range(array.ndim))
-        for axis, dim in enumerate(dims):
-            if isinstance(dim, str):
-                axes.setdefault(dim, {}).setdefault(spec.name, []).append(axis)
-    for places in axes.values():
-        sizes = {feeds[name].shape[axis] for name, at in places.items() for axis in at}
-        size = max(sizes)
-        for part in dict.fromkeys(((0, 1), (0, (size + 1) // 2), (size // 2, size), (size - 1, size))):
-            if size > 1 and part != (0, size):
-                yield {name: _cut(array, places.get(name, []), size, slice(*part)) for name, array in feeds.items()}
-
-
-def _cut(array: Array, axes: Sequence[int], size: int, part: slice) -> Array:
-    """Return a copy of an array cut along those of the axes that have this size."""
-    picks = tuple(part if axis in axes and length == size else slice(None) for axis, length in enumerate(array.shape))
-    return array[picks].copy(order="C")
-
-
-def _is_zero(array: Array) -> bool:
-    """Return whether all elements are +0, false or the empty string."""
-    if array.dtype == np.object_:
-        return not (array != "").any()
-    return not (array.astype(np.bool_).any() or (is_float(array.dtype) and np.signbit(array).any()))
-
-
-def _zeroed(array: Array, start: int, stop: int) -> Array:
-    """Return a copy with a stretch of its flat elements set to zero."""
-    copy = array.copy(order="C")
-    copy.reshape(-1)[start:stop] = "" if array.dtype == np.object_ else 0
-    return copy
 
 
 def readable(value: Any, index: tuple[int, ...] | None = None) -> Any:
@@ -305,8 +292,8 @@ def readable(value: Any, index: tuple[int, ...] | None = None) -> Any:
     if not isinstance(value, np.ndarray | np.generic):
         return value
     array = np.asarray(value)
-    if array.dtype.kind == "V":
-        array = array.astype(np.float32)
+    if array.dtype.kind == "V":  # the types of ml_dtypes print as bytes
+        array = array.astype(np.float32 if is_float(array.dtype) else np.int8)
     kind = f"{value.dtype}{list(array.shape)}"
     if array.ndim > 1 and not array.size:
         return f"{kind}, empty"

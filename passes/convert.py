@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import onnx
 
@@ -25,7 +25,7 @@ from opshift.passes.restamp import least_ir_version, restamp
 if TYPE_CHECKING:
     import onnx_ir
 
-    from opshift.passes.verify import Pair
+    from opshift.passes.pairs import Pair
 
 Model: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model"
 Progress = Callable[[str, int, int], None]
@@ -104,13 +104,17 @@ def convert(
     opset: int | None = None,
     decompose: Collection[str] = (),
     target: str | os.PathLike[str] | Target | None = None,
-    verify: bool = True,
+    verify: bool | Literal["nodes"] = True,
     semantics: str = "runtime",
     allow: Collection[str] = (),
     ir_version: int | None = None,
     require_proof: bool = False,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    inputs: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     seed: int = 0,
+    timeout: float | None = None,
+    memory: int | None = None,
+    save_repro: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Take a model to an opset, or rid it of operators, or fit it to a runtime, and prove that it computes the same.
@@ -120,14 +124,19 @@ def convert(
         opset: the opset of the default domain wanted, 7 to 28; None keeps the model's.
         decompose: operators of the default domain that are to go.
         target: a runtime's profile: a built-in name, a TOML file or a Target.
-        verify: compare with the original in onnxruntime, each lowered node and the whole.
+        verify: compare with the original in onnxruntime, each lowered node and the whole; "nodes" leaves out the
+            whole, so that no weights are read.
         semantics: where onnxruntime departs from the specification, keep what it computes ("runtime") or what the text
             says ("spec").
         allow: narrowings that are accepted: "nan", "finite-inputs".
         ir_version: the ir_version wanted; None takes one that fits.
         require_proof: raise also where the whole model could not be compared.
         input_shapes: shapes of inputs to verify with, by name.
+        inputs: values of inputs to verify with: an .npz file, a test_data_set directory or values by name.
         seed: of the inputs that are drawn; the same seed gives the same report.
+        timeout: seconds that a model may take in onnxruntime to open, or to run once (None: 120).
+        memory: bytes that onnxruntime may take (None: no limit).
+        save_repro: a directory for two small models and the input on which they differ, if they do.
         progress: called with a stage, the steps done and all steps.
 
     Raises:
@@ -151,7 +160,17 @@ def convert(
         _settled(request, rewritten)
     report = None
     if verify:
-        report = _verified(request, planned, rewritten, input_shapes, seed, progress, require_proof)
+        asked: dict[str, Any] = {
+            "input_shapes": input_shapes,
+            "inputs": inputs,
+            "whole": verify != "nodes",
+            "seed": seed,
+            "timeout": timeout,
+            "memory": memory,
+            "save_repro": save_repro,
+            "progress": progress,
+        }
+        report = _verified(request, planned, rewritten, require_proof, asked)
     return Result(_as_given(source, rewritten), planned.plan, report, source, rewritten)
 
 
@@ -283,7 +302,7 @@ def replacements(planned: Planned) -> Iterator[Replace]:
 
 
 def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
-    from opshift.passes.verify import Pair
+    from opshift.passes.pairs import Pair
 
     operator, meaning, operands = change.lifted.operator, change.lifted.meaning, change.lifted.operands
     original, rewritten = alone(change, source, target)
@@ -314,10 +333,8 @@ def _verified(
     request: _Request,
     planned: Planned,
     rewritten: onnx.ModelProto,
-    input_shapes: Mapping[str, tuple[int, ...]] | None,
-    seed: int,
-    progress: Progress | None,
     require_proof: bool,
+    asked: Mapping[str, Any],
 ) -> Report:
     from opshift.passes.verify import verify
 
@@ -327,14 +344,12 @@ def _verified(
     report = verify(
         original,
         rewritten,
-        input_shapes=input_shapes,
-        seed=seed,
         pairs=pairs,
         semantics=request.semantics,
         exact=True,
         original_dir=None if source.path is not None else source.directory,
         rewritten_dir=source.directory,
-        progress=progress,
+        **asked,
     )
     for check in (*report.nodes, report.whole):
         if check.verdict == Verdict.DIFFERENT:

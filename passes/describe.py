@@ -90,9 +90,9 @@ def describe(model: onnx.ModelProto, absent: Collection[str] = ()) -> Scope:
 
     `absent` names inputs of the main graph that nobody feeds: those of a function that a call leaves out.
     """
-    light = _without_weights(model)
+    light = without_weights(model)
     if light.functions:
-        if _expanded(light) > INLINED:
+        if expanded(light) > INLINED:
             del light.functions[:]
         else:
             light = onnx.inliner.inline_local_functions(light)
@@ -112,7 +112,7 @@ def describe(model: onnx.ModelProto, absent: Collection[str] = ()) -> Scope:
     return _scope(inferred.graph, None, constants, opset)
 
 
-def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with typed inputs in place of the main graph's initializers that are not small."""
     light = onnx.ModelProto(ir_version=max(model.ir_version, 4))
     light.opset_import.extend(model.opset_import)
@@ -134,7 +134,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     return light
 
 
-def _expanded(model: onnx.ModelProto) -> int:
+def expanded(model: onnx.ModelProto) -> int:
     """Count the nodes that inlining all functions gives, without doing it."""
     functions = {(item.domain, item.name, item.overload): item for item in model.functions}
     sizes: dict[tuple[str, str, str], int] = {}

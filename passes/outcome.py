@@ -116,19 +116,26 @@ class Verdict(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Counterexample:
-    """An input on which the two differ: each value is a nested list, small enough to read."""
+    """An input on which the two differ: each value is a nested list, small enough to read.
+
+    `node` is where the two part, as `Hardmax-13 at main/hot`: the input is then what that node reads, and the output
+    what it makes. It is empty where the input is the model's. `command` shows the difference again.
+    """
 
     inputs: dict[str, Any]
     output: str
     expected: Any
     actual: Any
+    node: str = ""
+    command: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
     """One comparison: of a lowered node against its replacement, or of the whole models (`node` empty).
 
-    `judge` is what computed the expected values, `onnxruntime 1.31.1` or `numpy oracle`; `inputs` counts those tried.
+    `judge` is what computed the expected values, `onnxruntime 1.31.1` or `numpy oracle`; `inputs` counts those tried,
+    and `classes` how many of them have ties, infinities, empty dims and so on, 0 where such inputs were possible.
     """
 
     node: str
@@ -138,6 +145,7 @@ class Check:
     judge: str
     inputs: int
     counterexample: Counterexample | None = None
+    classes: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,21 +1,28 @@
 """onnxruntime behind a few names: which models it loads, how one is opened, how it runs.
 
-onnxruntime is imported on first use, so that opshift runs without it where nothing is verified.
+Sessions open and run in a child process (child.py), under limits of time and memory: a model that crashes, hangs or
+eats memory there is a rejection here.
 """
 
 from __future__ import annotations
 
-import ctypes
+import atexit
+import contextlib
+import enum
 import functools
+import itertools
 import os
-import re
-from collections.abc import Iterable, Mapping
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import numpy.typing as npt
 import onnx
 from google.protobuf.message import EncodeError
@@ -28,25 +35,29 @@ from opshift.passes import load
 from opshift.passes.errors import UsageError
 
 Array = npt.NDArray[Any]
-Feeds = Mapping[str, Array]
+Feeds = Mapping[str, Any]
 
-# numpy has no such types of its own: they cross into onnxruntime as unsigned integers of the same width.
-_CARRIED: dict[int, np.dtype[Any]] = {
-    onnx.TensorProto.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
-    onnx.TensorProto.FLOAT8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
-    onnx.TensorProto.FLOAT8E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
-    onnx.TensorProto.FLOAT8E5M2: np.dtype(ml_dtypes.float8_e5m2),
-    onnx.TensorProto.FLOAT8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
-}
-_CARRIED_BY_DTYPE = {dtype: element_type for element_type, dtype in _CARRIED.items()}
+
+class Why(enum.StrEnum):
+    """Why onnxruntime rejects a model."""
+
+    REJECTED = "rejected"
+    MISSING_KERNEL = "missing kernel"
+    """No kernel exists for an operator with these element types."""
+    TOO_NEW = "too new"
+    """It does not load the opset, at which an operator changed."""
+    LIMIT = "limit"
+    """It took too long, or too much memory."""
+    DEATH = "death"
+    """Its process ended."""
 
 
 class RejectedError(Exception):
     """onnxruntime does not load a model, or does not run it on an input; the text says why, in one line."""
 
-    def __init__(self, reason: str, *, missing_kernel: bool = False) -> None:
-        """Keep the reason, and whether it is that no kernel exists for an operator with these element types."""
-        self.missing_kernel = missing_kernel
+    def __init__(self, reason: str, why: Why = Why.REJECTED) -> None:
+        """Keep the reason and its kind."""
+        self.why = why
         super().__init__(reason)
 
 
@@ -217,7 +228,9 @@ def fit(source: Source) -> tuple[Source, str]:
         for node in nodes(proto):
             if node.domain in ("", "ai.onnx") and not _relabelled(node, old, newest):
                 version = onnx.defs.get_schema(node.op_type, old, "").since_version
-                raise RejectedError(f"{name()} loads opsets up to {newest} and has no {node.op_type}-{version}")
+                raise RejectedError(
+                    f"{name()} loads opsets up to {newest} and has no {node.op_type}-{version}", Why.TOO_NEW
+                )
         for entry in (entry for holder in (proto, *proto.functions) for entry in holder.opset_import):
             if entry.domain in ("", "ai.onnx"):
                 entry.version = newest
@@ -228,18 +241,181 @@ def fit(source: Source) -> tuple[Source, str]:
     return replace(source, proto=proto, path=None), ", ".join(notes)
 
 
-def _reason(error: Exception) -> str:
-    """Return the first line of an error of onnxruntime, without its codes and source locations."""
-    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    line = re.sub(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", line)
-    line = re.sub(r"/onnxruntime_src/\S+ .*?\) (const )?", "", line)
-    return line if len(line) <= 300 else line[:297] + "..."
+@dataclass(frozen=True)
+class Limits:
+    """What one model may take in onnxruntime: seconds to open or to run once, and bytes of memory (None: no limit).
+
+    Memory is limited where the system does so (RLIMIT_DATA: Linux).
+    """
+
+    timeout: float = 120.0
+    memory: int | None = None
+
+
+class Worker:
+    """A child process in which onnxruntime runs. It is started when first asked, and again after it has ended."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Keep the limits; nothing is started yet."""
+        self.limits = limits
+        self.starts = 0
+        """How often a process was started: what was opened in one is gone in the next."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._replies: queue.SimpleQueue[tuple[str, Any] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._keys = itertools.count()
+        self._dropped: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
+
+    def open(self, model: str | bytes, folder: str | None, optimised: bool) -> tuple[int, int, tuple[str, ...]]:
+        """Open a model, and return its key, the start that the key belongs to, and the names of its outputs.
+
+        Raises:
+            RejectedError: onnxruntime does not load it.
+        """
+        with self._lock:
+            key = next(self._keys)
+            outputs = self._ask(("open", key, model, folder, optimised))
+            return key, self.starts, tuple(outputs)
+
+    def run(self, key: int, batch: Sequence[Feeds]) -> list[tuple[Any, ...] | RejectedError]:
+        """Return the outputs of an open model on each input, or why onnxruntime does not run it; one follows the other.
+
+        After an input that ends the process comes none: the list is shorter then.
+        """
+        done: list[tuple[Any, ...] | RejectedError] = []
+        with self._lock:
+            sent = 0
+            while len(done) < len(batch):
+                while sent < min(len(batch), len(done) + _AHEAD):
+                    self._send(("run", key, dict(batch[sent])))
+                    sent += 1
+                try:
+                    done.append(tuple(self._answer(self.limits.timeout)))
+                except RejectedError as error:
+                    done.append(error)
+                    if not self.alive:
+                        break
+        return done
+
+    def drop(self, key: int, start: int) -> None:
+        """Let go of an open model before the next request: a collected session may call this at any time."""
+        self._dropped.put((key, start))
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a process."""
+        return self._process is not None
+
+    def stop(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):
+                    if stream is not None:
+                        stream.close()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # -m and -c put the working directory first on the path, where a file next to a model may be called numpy.py.
+        code = (
+            f"import sys; sys.path[:] = {[entry for entry in sys.path if isinstance(entry, str)]!r}; "
+            f"from opshift.passes.child import main; main({self.limits.memory!r})"
+        )
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            raise UsageError(f"No child process can be started to run models in: {error}.") from error
+        self._process = process
+        self._replies = queue.SimpleQueue()
+        self.starts += 1
+        threading.Thread(target=_collect, args=(process, self._replies), daemon=True).start()
+        self._answer(max(60.0, self.limits.timeout))  # it says when it is ready: importing does not count
+        return process
+
+    def _ask(self, request: tuple[Any, ...]) -> Any:
+        self._send(request)
+        return self._answer(self.limits.timeout)
+
+    def _send(self, request: tuple[Any, ...]) -> None:
+        process = self._process or self._start()
+        assert process.stdin is not None
+        try:
+            while not self._dropped.empty():
+                key, start = self._dropped.get()
+                if start == self.starts:
+                    pickle.dump(("close", key), process.stdin, protocol=5)
+            pickle.dump(request, process.stdin, protocol=5)
+            process.stdin.flush()
+        except OSError:
+            pass  # it has ended, which the answer tells
+
+    def _answer(self, timeout: float) -> Any:
+        """Wait for the answer; raise for what is none."""
+        try:
+            reply = self._replies.get(timeout=timeout)
+        except queue.Empty:
+            self.stop()
+            raise RejectedError(f"onnxruntime did not finish within {timeout:g} s", Why.LIMIT) from None
+        except BaseException:
+            self.stop()  # interrupted: the answer would be taken for the next one's
+            raise
+        if reply is None:
+            assert self._process is not None
+            status = self._process.wait()
+            self.stop()
+            raise RejectedError(_death(status), Why.DEATH)
+        outcome, value = reply
+        if outcome == "memory":
+            self.stop()  # onnxruntime keeps what it once had
+            limit = "" if self.limits.memory is None else f", of which it may take {self.limits.memory} bytes"
+            raise RejectedError(f"onnxruntime ran out of memory{limit}: {value}", Why.LIMIT)
+        if outcome != "done":
+            raise RejectedError(value, Why.MISSING_KERNEL if outcome == "missing kernel" else Why.REJECTED)
+        return value
+
+
+def _collect(process: subprocess.Popen[bytes], replies: queue.SimpleQueue[tuple[str, Any] | None]) -> None:
+    """Hand on what a child answers, and None when it has ended."""
+    assert process.stdout is not None
+    while True:
+        try:
+            reply = pickle.load(process.stdout)
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            replies.put(None)
+            return
+        replies.put(reply)
+
+
+def _death(status: int) -> str:
+    if status >= 0:
+        return f"onnxruntime ended its process with status {status}"
+    with contextlib.suppress(ValueError):
+        return f"onnxruntime died with signal {-status} ({signal.Signals(-status).name})"
+    return f"onnxruntime died with signal {-status}"
+
+
+_AHEAD = 16  # requests sent before their turn
+
+
+@functools.cache
+def _worker(limits: Limits, process: int) -> Worker:
+    """Return the child for these limits: one, used again by all that comes after. A forked process has its own."""
+    worker = Worker(limits)
+    atexit.register(worker.stop)
+    return worker
 
 
 class Session:
     """A model opened in onnxruntime on the CPU with one thread, graph optimisations all on or all off."""
 
-    def __init__(self, source: Source, *, optimised: bool) -> None:
+    def __init__(self, source: Source, *, optimised: bool, limits: Limits = Limits()) -> None:
         """Load the model, from its file where there is one.
 
         External data of a protobuf are read from the source's directory, through the session option that names it:
@@ -248,29 +424,25 @@ class Session:
         Raises:
             RejectedError: onnxruntime does not load it.
         """
-        ort = runtime()
-        level = ort.GraphOptimizationLevel
-        options = ort.SessionOptions()
-        options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        try:
-            if source.path is not None:
-                model: str | bytes = str(source.path)
-            else:
+        runtime()
+        self._source = source
+        self._optimised = optimised
+        self._worker = _worker(limits, os.getpid())
+        self._open()
+
+    def _open(self) -> None:
+        source, folder = self._source, None
+        model: str | bytes
+        if source.path is not None:
+            model = str(source.path.absolute())
+        else:
+            try:
                 model = source.proto.SerializeToString()
-                if source.directory is not None:
-                    folder = str(source.directory.resolve())
-                    options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        except (EncodeError, ValueError) as error:
-            raise RejectedError(f"the model is too large to hand over without a file: {_reason(error)}") from error
-        except Exception as error:  # its exceptions share no base class but Exception
-            raise RejectedError(_reason(error), missing_kernel=type(error).__name__ == "NotImplemented") from error
-        self.outputs: tuple[str, ...] = tuple(value.name for value in self._session.get_outputs())
-        types = [value.type for value in (*self._session.get_inputs(), *self._session.get_outputs())]
-        self._carried = any("bfloat16" in kind or "float8" in kind for kind in types)
+            except (EncodeError, ValueError) as error:
+                raise RejectedError(f"the model is too large to hand over without a file: {error}") from error
+            if source.directory is not None:
+                folder = str(source.directory.resolve())
+        self._key, self._start, self.outputs = self._worker.open(model, folder, self._optimised)
 
     def run(self, feeds: Feeds) -> tuple[Any, ...]:
         """Return the outputs in the model's order: arrays, or for sequences and maps lists and dicts of them.
@@ -278,38 +450,37 @@ class Session:
         Raises:
             RejectedError: onnxruntime does not run the model on these inputs.
         """
-        try:
-            if self._carried:
-                values = {key: _to_ort(value) for key, value in feeds.items()}
-                return tuple(_from_ort(value) for value in self._session.run_with_ort_values(None, values))
-            return tuple(self._session.run(None, dict(feeds)))
-        except RejectedError:
-            raise
-        except Exception as error:  # its exceptions share no base class but Exception
-            raise RejectedError(_reason(error), missing_kernel=type(error).__name__ == "NotImplemented") from error
+        (outputs,) = self.run_all([feeds])
+        if isinstance(outputs, RejectedError):
+            raise outputs
+        return outputs
+
+    def run_all(self, batch: Sequence[Feeds]) -> list[tuple[Any, ...] | RejectedError]:
+        """Return for each input what `run` would, or the error that it would raise, in less time.
+
+        After an input that ends the process, or has it ended, come no others: the list is shorter then.
+        """
+        if self._start != self._worker.starts or not self._worker.alive:
+            self._open()
+        return self._worker.run(self._key, batch)
+
+    def close(self) -> None:
+        """Let go of it; it is opened again where it runs again."""
+        self._worker.drop(self._key, self._start)
+        self._start = 0
+
+    def __del__(self) -> None:
+        """Let go of it."""
+        if hasattr(self, "_key"):
+            self.close()
 
 
-def _to_ort(array: Array) -> Any:
-    """Return an OrtValue with the array's values."""
-    value = runtime().OrtValue
-    element_type = _CARRIED_BY_DTYPE.get(array.dtype)
-    if element_type is None:
-        return value.ortvalue_from_numpy(array)
-    carrier = np.dtype(f"u{array.dtype.itemsize}")
-    return value.ortvalue_from_numpy_with_onnx_type(array.copy(order="C").view(carrier), element_type)
-
-
-def _from_ort(value: Any) -> Array:
-    """Return the values of an OrtValue; OrtValue.numpy knows no bfloat16, so those are read from memory."""
-    if not value.is_tensor():
-        raise RejectedError(
-            "sequences, maps and optionals beside bfloat16 or float8 tensors cannot be read from Python"
-        )
-    dtype = _CARRIED.get(value.element_type())
-    if dtype is None:
-        return np.asarray(value.numpy())
-    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes()) if value.tensor_size_in_bytes() else b""
-    return np.frombuffer(raw, dtype).reshape(value.shape())
+def attempt(run: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...] | RejectedError:
+    """Return what a call returns, or the rejection that it raises."""
+    try:
+        return run(*arguments)
+    except RejectedError as error:
+        return error
 
 
 class Runner:
@@ -318,9 +489,13 @@ class Runner:
     `lean` keeps one of the two open at a time, for models whose weights fill the memory.
     """
 
-    def __init__(self, source: Source, *, lean: bool = False) -> None:
+    modes = (False, True)
+
+    def __init__(self, source: Source, limits: Limits = Limits(), *, lean: bool = False) -> None:
         """Keep the source; nothing is opened yet."""
+        self.name = name()
         self._source = source
+        self._limits = limits
         self._lean = lean
         self._opened: dict[bool, Session] = {}
 
@@ -332,8 +507,8 @@ class Runner:
         """
         if optimised not in self._opened:
             if self._lean:
-                self._opened.clear()
-            self._opened[optimised] = Session(self._source, optimised=optimised)
+                self.close()
+            self._opened[optimised] = Session(self._source, optimised=optimised, limits=self._limits)
         return self._opened[optimised]
 
     def run(self, feeds: Feeds, optimised: bool) -> tuple[Any, ...]:
@@ -344,6 +519,16 @@ class Runner:
         """
         return self.open(optimised).run(feeds)
 
+    def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[tuple[Any, ...] | RejectedError]:
+        """Return for each input what `run` would, or the error that it would raise; see `Session.run_all`.
+
+        Raises:
+            RejectedError: onnxruntime does not load the model.
+        """
+        return self.open(optimised).run_all(batch)
+
     def close(self) -> None:
         """Let go of what is open; it is opened again when it is asked for."""
+        for session in self._opened.values():
+            session.close()
         self._opened.clear()

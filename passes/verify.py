@@ -1,77 +1,44 @@
 """Whether a rewritten model computes what the original does: both run in onnxruntime on the same hostile inputs.
 
-Each lowered node is compared on its own first, as a model of one node against its replacement, because random values
-fed to a whole model hardly ever reach the corners of a node in its middle. Then the whole models are compared.
-Everything drawn depends on the seed alone, and how much is drawn on sizes alone, never on a clock.
+Each lowered node is compared on its own first (pairs.py), then the whole models. Everything drawn depends on the seed
+alone, and how much is drawn on sizes alone, never on a clock.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.metadata
 import math
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto
 
-from opshift.passes import inputs, sessions
-from opshift.passes.compare import (
-    EXACT,
-    TOLERANCES,
-    Contest,
-    Judge,
-    is_float,
-    mismatch,
-    sentence,
-)
+from opshift.passes import branches, given, inputs, repro, sessions
+from opshift.passes.classes import counted
+from opshift.passes.compare import Contest, Finding, Judge, mismatch, sentence
 from opshift.passes.errors import UsageError
-from opshift.passes.inputs import Budget, Draft, Outputs, Rng, Shape, UntestableError, Values
+from opshift.passes.inputs import Draft, UntestableError
+from opshift.passes.interface import contradiction, interface_difference
+from opshift.passes.interpret import Interpreter
+from opshift.passes.localise import Cut, Side, partings, unoptimised_agree
 from opshift.passes.outcome import Check, Counterexample, Report, Verdict
-from opshift.passes.sessions import Array, Feeds, RejectedError, Runner, Session, Source
+from opshift.passes.outline import Outline, outline
+from opshift.passes.pairs import Pair, Progress, prove, route
+from opshift.passes.rounding import Rounding, is_float, rounded
+from opshift.passes.sessions import Feeds, Limits, RejectedError, Runner, Source, Why
+from opshift.passes.shapes import hints, repairer, sizes_of
+from opshift.passes.specs import Shape, Spec
+from opshift.passes.uses import Use, says
 
-Oracle = Callable[[Feeds], Mapping[str, Array]]
-Hostile = Callable[[Rng, Feeds], Feeds]
-Progress = Callable[[str, int, int], None]
-
-ORACLE = "numpy oracle"
-_TYPES = 5  # element types tried where the type is not known
 _LEAN = 2**30  # bytes of weights from which on one session is open at a time
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A lowered node as a model of its own, and its replacement as one.
-
-    Attributes:
-        node: the node's path, for people.
-        operator: such as `Hardmax-13`.
-        original: a model of that one node. Graph inputs are typed as far as is known: the element type may be
-            UNDEFINED, the shape absent (unknown rank) or partly symbolic; constants are initializers.
-        rewritten: the replacement, with the same inputs and outputs, at any opset.
-        oracle: the operator's meaning in numpy: from values by input name, the constants among them, to values by
-            output name. It judges where onnxruntime has no kernel for the original, and always under "spec". It
-            raises ValueError, IndexError or TypeError for inputs that the operator does not accept.
-        hostile: the operator's say on its inputs: given a generator and a draft of all values, returns values that are
-            hostile for this operator. The constants are among them, as read-only arrays: they stay as they are. None:
-            the generic draft is fed.
-        exclude_nan: the result on NaN is not defined, or not kept: none is fed.
-        finite: the same for the infinities.
-    """
-
-    node: str
-    operator: str
-    original: onnx.ModelProto
-    rewritten: onnx.ModelProto
-    oracle: Oracle | None = None
-    hostile: Hostile | None = None
-    exclude_nan: bool = False
-    finite: bool = False
+_STEPS = 400  # attempts at a smaller input
 
 
 def verify(
@@ -79,10 +46,15 @@ def verify(
     rewritten: str | os.PathLike[str] | onnx.ModelProto,
     *,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    inputs: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     seed: int = 0,
     pairs: Sequence[Pair] = (),
+    whole: bool = True,
     semantics: str = "runtime",
-    exact: bool | None = None,
+    exact: bool = False,
+    timeout: float | None = None,
+    memory: int | None = None,
+    save_repro: str | os.PathLike[str] | None = None,
     original_dir: str | os.PathLike[str] | None = None,
     rewritten_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -93,551 +65,434 @@ def verify(
         original: a path (.onnx or ONNX text) or a protobuf.
         rewritten: what should compute the same.
         input_shapes: shapes of inputs of the whole models, by name, instead of sizes tried.
+        inputs: values of inputs of the whole models instead of drawn ones: an .npz file, a directory test_data_set_N
+            or one that holds several, or values by name. Inputs that are not among them are still drawn.
         seed: the same seed and versions give the same report.
         pairs: the lowered nodes.
-        semantics: "runtime" takes what onnxruntime computes for a node as its meaning, "spec" its oracle.
+        whole: False compares the pairs alone, and says so.
+        semantics: "runtime" takes what onnxruntime computes as the meaning, "spec" the numpy oracles of the operators
+            whose text and whose onnxruntime differ.
         exact: True: the whole models are equal bit for bit with graph optimisations off; with them on, an output of
             floats may depart from the original's by 8 times what the optimisations themselves make the original
-            depart from itself on that input, since a rewrite changes what they fuse. None: that bound holds with
-            optimisations off as well. False: the bound grows by 8 units of rounding of the largest value of the
-            output, because another order of summation is another rounding. In all three a deviation of zero is a
-            bound of zero, and integers, booleans and strings are equal exactly.
+            depart from itself on that input, since a rewrite changes what they fuse. False: with either, floats may
+            depart by 8 times what rounding makes of the original on that input (rounding.py), which is nothing where
+            its arithmetic is exact. Integers, booleans and strings are equal exactly, unless rounding decides them.
+        timeout: seconds that one model may take in onnxruntime to open, or to run once (None: 120).
+        memory: bytes that onnxruntime may take, where the system can limit them.
+        save_repro: a directory for two small models and an input on which they differ, if they do.
         original_dir: the directory of the original's external data, where a protobuf is given.
         rewritten_dir: the same for the rewritten model.
         progress: is called with a stage ("nodes" or "whole"), the steps done and all steps.
 
     Raises:
-        UsageError: onnxruntime is not installed, or `input_shapes` or `semantics` does not fit.
+        UsageError: onnxruntime is not installed, or `input_shapes`, `inputs` or `semantics` does not fit.
         InvalidModelError: a path holds no ONNX model.
     """
     if semantics not in ("runtime", "spec"):
         raise UsageError(f"There are the semantics runtime and spec, not {semantics}.")
     sessions.runtime()
+    limits = Limits(memory=memory) if timeout is None else Limits(timeout, memory)
     before, after = sessions.read(original, original_dir), sessions.read(rewritten, rewritten_dir)
     report = progress or (lambda stage, done, total: None)
-    checks = prove(pairs, seed=seed, semantics=semantics, progress=report)
-    report("whole", 0, 1)
-    whole = _whole(before, after, input_shapes or {}, seed, pairs, exact)
-    if semantics == "spec" and pairs and whole.verdict is Verdict.DIFFERENT:
-        operators = ", ".join(sorted({pair.operator for pair in pairs}))
-        reason = f"onnxruntime, which may depart from the text on {operators}, computes something else: {whole.reason}"
-        whole = dataclasses.replace(whole, verdict=Verdict.UNCHECKED, reason=reason)
-    report("whole", 1, 1)
-    return Report(checks, whole, seed, _versions())
-
-
-def prove(
-    pairs: Sequence[Pair], *, seed: int = 0, semantics: str = "runtime", progress: Progress | None = None
-) -> tuple[Check, ...]:
-    """Compare each pair; those that differ in names alone are compared once and share the verdict.
-
-    Raises:
-        UsageError: onnxruntime is not installed.
-    """
-    sessions.runtime()
-    known: dict[tuple[object, ...], tuple[Check, dict[str, str]]] = {}
-    checks = []
-    for done, pair in enumerate(pairs, 1):
-        renamed, names = _canonical(pair)
-        key = (*renamed, pair.operator, pair.exclude_nan, pair.finite, pair.oracle is None, pair.hostile is None)
-        if key not in known:
-            known[key] = (_told(pair, _pair(_real(pair), seed, semantics)), {new: old for old, new in names.items()})
-        check, originals = known[key]
-        checks.append(_shared(check, pair, {originals[new]: old for old, new in names.items() if new in originals}))
-        if progress:
-            progress("nodes", done, len(pairs))
-    return tuple(checks)
-
-
-# --- one pair -------------------------------------------------------------------------------------------------------
-
-
-_REAL = {TensorProto.COMPLEX64: TensorProto.FLOAT, TensorProto.COMPLEX128: TensorProto.DOUBLE}
-
-
-def _real(pair: Pair) -> Pair:
-    """Return the pair with floats in the place of complex numbers, which onnxruntime cannot be fed.
-
-    What a lowering does with complex numbers, and any other type would go through in the same way, is move them about:
-    an operator that computes with them would not be the same pair, and stays as it is.
-    """
-    models = [onnx.ModelProto.FromString(model.SerializeToString()) for model in (pair.original, pair.rewritten)]
-    complexes = {value.name for value in models[0].graph.input if value.type.tensor_type.elem_type in _REAL}
-    constants = {tensor.name for tensor in models[0].graph.initializer if tensor.data_type in _REAL}
-    carriers = {node.op_type for node in models[1].graph.node if {*node.input} & (complexes | constants)}
-    if not (complexes or constants) or not carriers <= _MOVERS:
-        return pair
-    numbers: dict[complex, int] = {}
-    for model in models:
-        for value in (*model.graph.input, *model.graph.output):
-            if real := _REAL.get(value.type.tensor_type.elem_type):
-                value.type.tensor_type.elem_type = real
-        for tensor in model.graph.initializer:
-            if tensor.data_type in _REAL:
-                # One number for each value, the same in both models: what matters is which goes where.
-                array = onnx.numpy_helper.to_array(tensor)
-                told = [numbers.setdefault(complex(value), len(numbers) + 1) for value in array.flat]
-                dtype = onnx.helper.tensor_dtype_to_np_dtype(_REAL[tensor.data_type])
-                real_array = np.array(told, dtype=dtype).reshape(array.shape)
-                tensor.CopyFrom(onnx.numpy_helper.from_array(real_array, tensor.name))
-    return dataclasses.replace(pair, original=models[0], rewritten=models[1])
-
-
-_MOVERS = frozenset({"OneHot", "Gather", "Where", "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Concat"})
-
-
-def _told(pair: Pair, check: Check) -> Check:
-    """Say so where floats stood in the place of complex numbers."""
-    if check.verdict is not Verdict.EQUAL or _real(pair) is pair:
-        return check
-    told = sentence("complex numbers, which onnxruntime cannot be fed, were read as floats", check.reason)
-    return dataclasses.replace(check, reason=told)
-
-
-def _pair(pair: Pair, seed: int, semantics: str) -> Check:
-    """Compare one pair, for a few element types where they are not known."""
-    equal: list[Check] = []
-    unserved: list[str] = []
-    failure = "onnxruntime cannot be fed any element type that the operator takes"
-    try:
-        for types in inputs.guesses(pair.original):
-            original, rewritten = _typed(pair.original, types), _typed(pair.rewritten, types)
-            typed = dataclasses.replace(pair, original=original, rewritten=rewritten)
-            check = _typed_pair(typed, seed, semantics, again=bool(equal))
-            if types and _MISSING in check.reason:
-                unserved.append(f"{_type_names(types)}: {check.reason}")
-            elif check.verdict is Verdict.DIFFERENT:
-                return check
-            elif check.verdict is Verdict.UNCHECKED:
-                failure = check.reason
-            else:
-                equal.append(check)
-            if len(equal) == _TYPES:
-                break
-    except UntestableError as error:
-        failure = str(error)
-    if not equal:
-        return Check(pair.node, pair.operator, Verdict.UNCHECKED, "; ".join(unserved) or failure, "", 0)
-    return Check(
-        pair.node,
-        pair.operator,
-        Verdict.EQUAL,
-        "; ".join(dict.fromkeys(filter(None, (*(check.reason for check in equal), *unserved)))),
-        " and ".join(dict.fromkeys(check.judge for check in equal)),
-        sum(check.inputs for check in equal),
-    )
-
-
-_MISSING = "onnxruntime has no kernel for the replacement"
-
-
-def _typed_pair(pair: Pair, seed: int, semantics: str, *, again: bool) -> Check:
-    """Compare a pair whose element types are all set; `again` says that it was equal for others, and tries less.
-
-    Raises:
-        UntestableError: no inputs can be made.
-    """
-
-    def check(
-        verdict: Verdict, reason: str, judge: str = "", count: int = 0, shown: Counterexample | None = None
-    ) -> Check:
-        return Check(pair.node, pair.operator, verdict, reason, judge, count, shown)
-
-    mismatch = _interface_difference(pair.original, pair.rewritten)
-    if mismatch:
-        return check(Verdict.DIFFERENT, mismatch)
-    try:
-        judge = _judge(pair, semantics)
-    except RejectedError as error:
-        return check(Verdict.UNCHECKED, f"onnxruntime does not run the original, and there is no oracle: {error}")
-    try:
-        source, relabelled = sessions.fit(Source(pair.rewritten))
-    except RejectedError as error:
-        return check(Verdict.UNCHECKED, f"the replacement is too new: {error}")
-    complaints: list[str] = []
-    draft = _draft(pair)
-    trials = inputs.trials(
-        draft,
-        _values(draft, pair, np.random.default_rng(seed), complaints),
-        judge.plain,
-        inputs.sizes(draft.specs, whole=False),
-        () if again else inputs.long_sizes(draft.specs),
-        Budget(shapes=100, inputs=50 if again else 100, elements=400_000, rejections=2000),
-    )
-    notes = (judge.note, relabelled and f"the replacement's {relabelled}", *complaints[:1])
-    count = len(trials.accepted)
-    if not count:
-        return check(
-            Verdict.UNCHECKED, f"the original ran on none of {trials.tried} inputs: {trials.rejection}", judge.name
+    shown = _Shown(save_repro, _command(original, rewritten, seed, input_shapes, inputs))
+    checks = prove(pairs, seed=seed, semantics=semantics, limits=limits, progress=report, shown=shown)
+    if not whole:
+        check = Check("", "", Verdict.UNCHECKED, "only the rewritten nodes were compared, as was asked for", "", 0)
+    elif semantics == "spec" and any(check.verdict is Verdict.DIFFERENT for check in checks):
+        check = Check("", "", Verdict.UNCHECKED, "it was not compared, since nodes differ", "", 0)
+    else:
+        judged = (
+            frozenset(pair.original.graph.node[0].op_type for pair in pairs) if semantics == "spec" else frozenset()
         )
-    contest = Contest(judge, Runner(source), draft.specs, EXACT)
-    try:
-        finding = contest.run(trials.accepted, attempts=400 if trials.largest < 100_000 else 40)
-    except RejectedError as error:
-        why = _MISSING if error.missing_kernel else "onnxruntime does not load the replacement"
-        return check(Verdict.DIFFERENT, f"{why}: {error}", judge.name, count)
-    if finding is None:
-        return check(Verdict.EQUAL, sentence(*notes), judge.name, count)
-    return check(Verdict.DIFFERENT, sentence(finding.reason, *notes), judge.name, count, finding.counterexample())
-
-
-def _draft(pair: Pair) -> Draft:
-    """Return how the inputs of a pair are drawn."""
-    divides = inputs.divides(pair.original) or inputs.divides(pair.rewritten)
-    allowed = inputs.Allowed(nan=not pair.exclude_nan, infinite=not pair.finite, least=not divides)
-    return Draft(inputs.specs(pair.original.graph), inputs.steering(pair.original), allowed)
-
-
-def _values(draft: Draft, pair: Pair, rng: Rng, complaints: list[str]) -> Values:
-    """Return what makes the inputs of a pair: the generic draft, changed by the operator's own say.
-
-    Where that fails the draft is fed, and why is added to `complaints`: among the ranks that are tried for an unknown
-    one are some that make no sense for the operator.
-    """
-    constants = _constants(pair.original)
-
-    def values(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
-        drawn = draft.peaks(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
-        if pair.hostile is None:
-            return drawn
+        comparison = _Whole(
+            before, after, input_shapes or {}, inputs, seed, pairs, exact, judged, limits, shown, report
+        )
         try:
-            changed = pair.hostile(rng, {**constants, **drawn})
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            complaints.append(f"some inputs were not the operator's own: {type(error).__name__}: {error}")
-            return drawn
-        return {name: np.asarray(changed.get(name, value), value.dtype) for name, value in drawn.items()}
-
-    return values
+            check = comparison.check()
+        except RejectedError as error:
+            check = Check("", "", Verdict.UNCHECKED, str(error), "", 0)
+    return Report(checks, check, seed, _versions())
 
 
-def _typed(model: onnx.ModelProto, types: Mapping[str, int]) -> onnx.ModelProto:
-    """Return a copy in which these inputs have these element types, and values of unknown type none at all."""
-    if not types:
-        return model
-    typed = onnx.ModelProto()
-    typed.CopyFrom(model)
-    for value in typed.graph.input:
-        if value.name in types:
-            value.type.tensor_type.elem_type = types[value.name]
-    for value in typed.graph.output:
-        # onnxruntime infers the type of an output that has none, and rejects UNDEFINED.
-        if value.type.HasField("tensor_type") and not value.type.tensor_type.elem_type:
-            value.ClearField("type")
-    kept = [value for value in typed.graph.value_info if value.type.tensor_type.elem_type]
-    del typed.graph.value_info[:]
-    typed.graph.value_info.extend(kept)
-    return typed
+def _command(
+    original: object, rewritten: object, seed: int, shapes: Mapping[str, tuple[int, ...]] | None, given: object
+) -> str:
+    """Return the command that shows the difference of two files again; empty where one is no file."""
+    import shlex
 
-
-def _type_names(types: Mapping[str, int]) -> str:
-    """Return 'x float, y int64'."""
-    return ", ".join(f"{name} {onnx.TensorProto.DataType.Name(kind).lower()}" for name, kind in types.items())
-
-
-def _constants(model: onnx.ModelProto) -> dict[str, Array]:
-    """Return the values of the initializers, read-only."""
-    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    for array in constants.values():
-        array.flags.writeable = False
-    return constants
-
-
-def _canonical(pair: Pair) -> tuple[tuple[bytes, bytes], dict[str, str]]:
-    """Return both models as bytes that do not depend on names, and the new name of each value."""
-    values: dict[str, str] = {}
-    symbols: dict[str, str] = {}
-
-    def value(name: str) -> str:
-        return values.setdefault(name, f"v{len(values)}") if name else ""
-
-    def info(entry: onnx.ValueInfoProto) -> None:
-        entry.name = value(entry.name)
-        entry.doc_string = ""
-        for dim in entry.type.tensor_type.shape.dim:
-            if dim.dim_param:
-                dim.dim_param = symbols.setdefault(dim.dim_param, f"d{len(symbols)}")
-
-    def body(holder: onnx.GraphProto | onnx.FunctionProto) -> None:
-        holder.doc_string = ""
-        del holder.metadata_props[:]
-        for node in holder.node:
-            node.name = node.doc_string = ""
-            del node.metadata_props[:]
-            node.input[:] = [value(name) for name in node.input]
-            for attribute in node.attribute:
-                attribute.doc_string = ""
-                for nested in (*attribute.graphs, *((attribute.g,) if attribute.HasField("g") else ())):
-                    graph(nested)
-            node.output[:] = [value(name) for name in node.output]
-
-    def graph(proto: onnx.GraphProto) -> None:
-        proto.name = ""
-        del proto.quantization_annotation[:]
-        for entry in proto.input:
-            info(entry)
-        for tensor in proto.initializer:
-            tensor.name = value(tensor.name)
-            tensor.doc_string = ""
-        for sparse in proto.sparse_initializer:
-            sparse.values.name = value(sparse.values.name)
-        body(proto)
-        for entry in (*proto.output, *proto.value_info):
-            info(entry)
-
-    def renamed(model: onnx.ModelProto) -> bytes:
-        copy = onnx.ModelProto()
-        copy.ir_version = model.ir_version
-        copy.opset_import.extend(model.opset_import)
-        copy.graph.CopyFrom(model.graph)
-        copy.functions.extend(model.functions)
-        graph(copy.graph)
-        for function in copy.functions:
-            function.input[:] = [value(name) for name in function.input]
-            body(function)
-            function.output[:] = [value(name) for name in function.output]
-            for entry in function.value_info:
-                info(entry)
-        return bytes(copy.SerializeToString(deterministic=True))
-
-    return (renamed(pair.original), renamed(pair.rewritten)), values
-
-
-def _shared(check: Check, pair: Pair, names: Mapping[str, str]) -> Check:
-    """Return the verdict on an equal pair as one on this pair; `names` maps its names to this pair's."""
-    shown = check.counterexample
-    if shown is not None:
-        values = {names.get(name, name): value for name, value in shown.inputs.items()}
-        shown = dataclasses.replace(shown, inputs=values, output=names.get(shown.output, shown.output))
-    return dataclasses.replace(check, node=pair.node, counterexample=shown)
-
-
-# --- the judge and the trials ---------------------------------------------------------------------------------------
-
-
-def _judged_by_runtime(source: Source, runner: Runner, note: str, *, lean: bool = False) -> Judge:
-    """Return the judge that runs the original in onnxruntime; `lean` closes it before the rewritten one opens."""
-    return Judge(
-        sessions.name(),
-        tuple(value.name for value in source.proto.graph.output),
-        lambda feeds: runner.run(feeds, optimised=False),
-        lambda feeds: runner.run(feeds, optimised=True),
-        note,
-        runner.close if lean else lambda: None,
-    )
-
-
-def _judged_by_oracle(pair: Pair, oracle: Oracle, note: str) -> Judge:
-    """Return the judge that computes a node's meaning in numpy."""
-    outputs = tuple(value.name for value in pair.original.graph.output)
-    constants = _constants(pair.original)
-
-    def outputs_of(feeds: Feeds) -> Outputs:
-        try:
-            result = oracle({**constants, **feeds})
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise RejectedError(f"{type(error).__name__}: {error}") from error
-        return tuple(np.asarray(result[output]) for output in outputs)
-
-    return Judge(ORACLE, outputs, outputs_of, outputs_of, note)
-
-
-def _judge(pair: Pair, semantics: str) -> Judge:
-    """Return what judges a pair.
-
-    Raises:
-        RejectedError: onnxruntime does not run the original, and there is no oracle.
-    """
-    if semantics == "spec" and pair.oracle is not None:
-        return _judged_by_oracle(pair, pair.oracle, "")
-    try:
-        source, note = sessions.fit(Source(pair.original))
-        runner = Runner(source)
-        runner.open(optimised=False)
-    except RejectedError as error:
-        if pair.oracle is None:
-            raise
-        return _judged_by_oracle(pair, pair.oracle, f"onnxruntime does not run the original: {error}")
-    return _trusted(pair, _judged_by_runtime(source, runner, note and f"the original's {note}"))
-
-
-def _trusted(pair: Pair, judge: Judge) -> Judge:
-    """Return the judge, but for empty inputs on which the shapes that onnxruntime gives contradict onnx's inference.
-
-    Scalars are asked of the oracle too: onnxruntime takes axis 1 of one.
-
-    Some of its kernels are wrong there (ArgMax of shape [0, 2] over axis -1 gives [0, 2]). The oracle takes over; where
-    there is none the input is rejected. So is one that they accept and onnx does not (axis 1 of shape [0]), or that the
-    oracle does not (the maximum of an empty row, where there are no rows).
-    """
-    oracle = None if pair.oracle is None else _judged_by_oracle(pair, pair.oracle, "").plain
-
-    def outputs_of(feeds: Feeds, run: Callable[[Feeds], Outputs]) -> Outputs:
-        outputs = run(feeds)
-        wrong = _contradiction(pair.original, feeds, dict(zip(judge.outputs, outputs, strict=True)), strict=True)
-        if wrong and oracle is None:
-            raise RejectedError(wrong)
-        if oracle is None or all(array.size and array.ndim for array in feeds.values()):
-            return outputs
-        judged = oracle(feeds)
-        return judged if wrong else outputs
-
-    return dataclasses.replace(
-        judge,
-        plain=lambda feeds: outputs_of(feeds, judge.plain),
-        optimised=lambda feeds: outputs_of(feeds, judge.optimised),
-    )
-
-
-def _contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any], *, strict: bool = False) -> str:
-    """Return how the shape of a value contradicts what onnx infers from these inputs; empty if none does.
-
-    Asked where something is empty only, since that is where onnxruntime's kernels were seen to be wrong.
-
-    Raises:
-        RejectedError: with `strict`, onnx infers that the model does not accept these inputs.
-    """
-    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-    if all(array.size for array in (*feeds.values(), *arrays.values())):
+    if isinstance(original, onnx.ModelProto) or isinstance(rewritten, onnx.ModelProto):
         return ""
-    concrete = onnx.ModelProto()
-    concrete.CopyFrom(model)
-    del concrete.graph.value_info[:]
-    for value in concrete.graph.input:
-        if value.name in feeds:
-            shape = onnx.helper.make_tensor_type_proto(value.type.tensor_type.elem_type, feeds[value.name].shape)
-            value.type.CopyFrom(shape)
-    for value in concrete.graph.output:
-        value.ClearField("type")
-    try:
-        inferred = onnx.shape_inference.infer_shapes(concrete, strict_mode=strict).graph
-    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
-        if strict and isinstance(error, onnx.shape_inference.InferenceError):
-            raise RejectedError(f"onnx: {error}") from error
-        return ""  # a model that is too large to infer contradicts nothing
-    for value in (*inferred.output, *inferred.value_info):
-        array = arrays.get(value.name)
-        if array is None or not value.type.tensor_type.HasField("shape"):
-            continue
-        dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in value.type.tensor_type.shape.dim]
-        if len(dims) != array.ndim or any(d not in (None, size) for d, size in zip(dims, array.shape, strict=True)):
-            return f"onnxruntime gives {value.name} the shape {list(array.shape)}, where onnx infers {dims}"
-    return ""
+    parts = ["opshift", "verify", os.fspath(original), os.fspath(rewritten), "--seed", str(seed)]  # type: ignore[call-overload]
+    for name, shape in (shapes or {}).items():
+        parts += ["--input-shape", f"{name}:{','.join(map(str, shape))}"]
+    if given is not None and not isinstance(given, Mapping):
+        parts += ["--inputs", os.fspath(given)]  # type: ignore[call-overload]
+    return shlex.join(parts)
 
 
-# --- the whole models -----------------------------------------------------------------------------------------------
+@dataclass
+class _Shown:
+    """Says how a difference is seen again, and writes the first one down where that is asked for."""
+
+    directory: str | os.PathLike[str] | None
+    command: str
+    written: bool = False
+
+    def __call__(
+        self, original: Source | onnx.ModelProto, rewritten: Source | onnx.ModelProto, finding: Finding
+    ) -> str:
+        """Return the command; write both models and the input if none were written."""
+        if self.directory is None or self.written:
+            return self.command
+        sources = [one if isinstance(one, Source) else Source(one) for one in (original, rewritten)]
+        self.written = True
+        return repro.write(Path(self.directory), sources[0], sources[1], finding)
 
 
-def _whole(
-    before: Source,
-    after: Source,
-    shapes: Mapping[str, Shape],
-    seed: int,
-    pairs: Sequence[Pair],
-    exact: bool | None,
-) -> Check:
-    """Compare two models as wholes.
+@dataclass(frozen=True)
+class _Whole:
+    """The comparison of two models as wholes.
 
-    NaN in an operator that selects has no defined meaning. So where pairs exclude it, and where no pairs say anything,
-    an input on which the two differ does not count if the original makes a NaN of it, at its inputs or inside.
+    NaN in an operator that selects has no defined meaning, nor has an integer that a float is too large for. An input
+    on which the two differ does not count if the original makes such a thing of it.
     """
 
-    def check(verdict: Verdict, reason: str, count: int = 0, shown: Counterexample | None = None) -> Check:
-        return Check("", "", verdict, reason, sessions.name() if count else "", count, shown)
+    before: Source
+    after: Source
+    shapes: Mapping[str, Shape]
+    given: Any
+    seed: int
+    pairs: Sequence[Pair]
+    exact: bool
+    judged: frozenset[str]
+    limits: Limits
+    shown: _Shown
+    progress: Progress
+    defaults: bool = True
+    """Whether inputs that have an initializer are drawn too, in a second round."""
 
-    if before.proto == after.proto and before.directory == after.directory:
-        return check(Verdict.EQUAL, "the two models are the same, byte for byte")
-    mismatch = _interface_difference(before.proto, after.proto)
-    if mismatch:
-        return check(Verdict.DIFFERENT, mismatch)
-    try:
-        found = inputs.specs(before.proto.graph)
-    except UntestableError as error:
-        return check(Verdict.UNCHECKED, str(error))
-    try:
-        specs = inputs.with_shapes(found, shapes)
-    except ValueError as error:
-        raise UsageError(f"The input shapes do not fit the model: {error}.") from error
-    if not all(spec.element_type for spec in specs):
-        return check(Verdict.UNCHECKED, "the model does not say which type each input has")
-    weights = _weights(before)
-    lean = weights >= _LEAN
-    try:
-        original, relabelled = sessions.fit(before)
-        runner = Runner(original, lean=lean)
-        runner.open(optimised=False)
-    except RejectedError as error:
-        return check(Verdict.UNCHECKED, f"onnxruntime does not load the original: {error}")
-    judge = _judged_by_runtime(original, runner, relabelled and f"the original's {relabelled}", lean=lean)
-    draft = Draft(
-        specs,
-        inputs.steering(before.proto),
-        inputs.Allowed(
-            nan=not any(pair.exclude_nan for pair in pairs),
-            infinite=not any(pair.finite for pair in pairs),
-            least=not (inputs.divides(before.proto) or inputs.divides(after.proto)),
-            whole=True,
-        ),
-    )
-    budget = inputs.whole_budget(weights, specs, sum(1 for _ in sessions.nodes(before.proto)))
-    # onnxruntime 1.31.1 ends the process where GRU is given no steps, and an empty tensor may have any axis.
-    filled = any(node.op_type in ("GRU", "LSTM", "RNN") for node in sessions.nodes(before.proto))
-    filled = filled or any(spec.dims is None for spec in specs)
-    candidates = (
-        shape
-        for shape in inputs.sizes(specs, whole=True)
-        if inputs.fits(specs, shape) and not (filled and any(0 in dims for dims in shape.values()))
-    )
-    trials = inputs.trials(draft, _whole_values(draft, seed), judge.plain, candidates, (), budget)
-    count = len(trials.accepted)
-    if not count:
-        return check(Verdict.UNCHECKED, f"the original ran on none of {trials.tried} inputs: {trials.rejection}")
-    try:
-        source, note = sessions.fit(after)
-    except RejectedError as error:
-        return check(Verdict.UNCHECKED, f"the rewritten model is too new: {error}")
-    undefined = not pairs or any(pair.exclude_nan or pair.finite for pair in pairs)
-    pardoned = _Pardon(original, nan=undefined, infinite=any(pair.finite for pair in pairs))
-    contest = Contest(
-        judge,
-        Runner(source, lean=lean),
-        specs,
-        TOLERANCES[exact],
-        pardoned,
-    )
-    try:
-        finding = contest.run(trials.accepted, attempts=0 if lean else budget.inputs * 4)
-    except RejectedError as error:
-        if error.missing_kernel:
-            return check(Verdict.UNCHECKED, f"onnxruntime has no kernel for the rewritten model: {error}", count)
-        return check(Verdict.DIFFERENT, f"onnxruntime does not load the rewritten model: {error}", count)
-    notes = sentence(judge.note, note and f"the rewritten model's {note}", pardoned.note())
-    if finding is None:
-        return check(Verdict.EQUAL, notes, count)
-    if not _repeats(original, trials.accepted[0]):
-        return check(Verdict.UNCHECKED, "the original gives other outputs each time it runs", count)
-    return check(Verdict.DIFFERENT, sentence(finding.reason, notes), count, finding.counterexample())
+    def check(self) -> Check:
+        """Compare them.
+
+        Raises:
+            UsageError: the shapes or inputs that were given do not fit.
+            RejectedError: onnxruntime went beyond the limits.
+        """
+        if self.before.proto == self.after.proto and self.before.directory == self.after.directory:
+            return self._told(Verdict.EQUAL, "the two models are the same, byte for byte")
+        mismatch = interface_difference(self.before.proto, self.after.proto)
+        if mismatch:
+            return self._told(Verdict.DIFFERENT, mismatch)
+        try:
+            found = inputs.specs(self.before.proto.graph)
+        except UntestableError as error:
+            return self._told(Verdict.UNCHECKED, str(error))
+        try:
+            specs = inputs.with_shapes(found, self.shapes)
+        except ValueError as error:
+            raise UsageError(f"The input shapes do not fit the model: {error}.") from error
+        if not all(spec.element_type for spec in specs):
+            return self._told(Verdict.UNCHECKED, "the model does not say which type each input has")
+        try:
+            judge = self._judge()
+        except RejectedError as error:
+            return self._told(Verdict.UNCHECKED, f"onnxruntime does not load the original: {error}")
+        return self._tried(specs, judge)
+
+    def _judge(self) -> Judge:
+        source = self.before
+        outputs = tuple(value.name for value in source.proto.graph.output)
+        bounds = None if self.exact else _Bounds(source, self.limits)
+        if self.judged:
+            return Judge(Interpreter(source, self.limits, self.judged), outputs, "", bounds)
+        lean = self._lean
+        if lean:
+            fitting, note = sessions.fit(source)
+            runner = Runner(fitting, self.limits, lean=True)
+            runner.open(optimised=False)
+            return Judge(runner, outputs, note and f"the original's {note}", bounds, lean=True)
+        way, note = route(source, self.limits)
+        return Judge(way, outputs, note and f"the original's {note}", bounds)
+
+    @functools.cached_property
+    def _lean(self) -> bool:
+        return _weights(self.before) >= _LEAN
+
+    def _tried(self, specs: Sequence[Spec], judge: Judge) -> Check:
+        trials = self._trials(specs, judge)
+        count = len(trials.accepted)
+        self.progress("whole", 0, 2 * count)
+        if not count:
+            reason = f"the original ran on none of {trials.tried} inputs: {trials.rejection}"
+            return self._told(Verdict.UNCHECKED, reason)
+        told = functools.partial(
+            self._told,
+            judge=judge.route.name,
+            count=count,
+            classes=counted([feeds for feeds, _ in trials.accepted], specs),
+        )
+        if not _repeats(judge, trials.accepted[0][0]):
+            return told(Verdict.UNCHECKED, "the original gives other outputs each time it runs")
+        done = iter(range(1, 2 * count + 1))
+        pardoned = _Pardon(self.before, self.pairs, self.limits)
+        try:
+            rewritten, note = route(self.after, self.limits)
+            contest = Contest(judge, rewritten, pardoned)
+            finding = contest.run(trials.accepted, lambda: self.progress("whole", next(done), 2 * count))
+        except RejectedError as error:
+            if error.why in (Why.MISSING_KERNEL, Why.TOO_NEW, Why.LIMIT):
+                return told(Verdict.UNCHECKED, f"the rewritten model: {error}")
+            return told(Verdict.DIFFERENT, f"onnxruntime does not load the rewritten model: {error}")
+        self.progress("whole", 2 * count, 2 * count)
+        notes = sentence(judge.note, note and f"the rewritten model's {note}", pardoned.note())
+        cut = None
+        if finding is None and not self._lean:
+            cut = self._parted(contest.near)
+            if cut is None:
+                seen, hidden = self._branches(trials.accepted)
+                if hidden is not None:
+                    return told(Verdict.DIFFERENT, sentence(hidden[0], notes), shown=hidden[1])
+                notes = sentence(notes, seen)
+        if finding is None and cut is None and self.defaults and (overridden := self._overridden()):
+            other = dataclasses.replace(
+                overridden, given=None, defaults=False, progress=lambda stage, done, total: None
+            )
+            check = other.check()
+            if check.verdict is Verdict.DIFFERENT:
+                return dataclasses.replace(check, reason=f"where an input that has a default is given: {check.reason}")
+        if finding is None and cut is None:
+            left_out = f"left out was an input: {trials.fatal[-1]}" if trials.fatal else ""
+            return told(Verdict.EQUAL, sentence(notes, left_out))
+        reason, shown = self._explained(contest, finding, cut, specs)
+        return told(Verdict.DIFFERENT, sentence(reason, notes), shown=shown)
+
+    def _overridden(self) -> _Whole | None:
+        """Return the comparison with the initializers of inputs taken away, which a caller may override.
+
+        Below ir_version 4 every initializer is an input, and none is meant to be given.
+        """
+        names = _optional(self.before.proto) & _optional(self.after.proto)
+        if not names or self._lean:
+            return None
+        return dataclasses.replace(self, before=_without(self.before, names), after=_without(self.after, names))
+
+    def _told(
+        self,
+        verdict: Verdict,
+        reason: str,
+        *,
+        judge: str = "",
+        count: int = 0,
+        shown: Counterexample | None = None,
+        classes: Mapping[str, int] | None = None,
+    ) -> Check:
+        return Check("", "", verdict, reason, judge, count, shown, dict(classes or {}))
+
+    # --- inputs ---
+
+    def _trials(self, specs: Sequence[Spec], judge: Judge) -> inputs.Trials:
+        """Return the inputs that the original accepts: drawn, or around those that are given.
+
+        Raises:
+            UsageError: what is given does not fit the model.
+        """
+        sets = () if self.given is None else given.of(self.given, specs)
+        return functools.reduce(inputs.Trials.__add__, (self._round(specs, judge, one) for one in sets or ({},)))
+
+    def _round(self, specs: Sequence[Spec], judge: Judge, fixed: given.Given) -> inputs.Trials:
+        size = sum(1 for _ in sessions.nodes(self.before.proto))
+        budget = inputs.whole_budget(_weights(self.before), specs, size)
+        shapes = {**self.shapes, **given.shapes(fixed)}
+        draft = self._draft(inputs.with_shapes(specs, shapes))
+        known = hints(self._outline, sizes_of(specs, shapes))
+        candidates: Iterable[Mapping[str, Shape]] = inputs.sizes(draft.specs, whole=True, hints=known)
+        candidates = (shape for shape in candidates if inputs.fits(draft.specs, shape))
+        rng = np.random.default_rng(self.seed)
+
+        def values(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
+            return draft.peaks(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
+
+        if len(fixed) == len(specs):
+            budget = dataclasses.replace(budget, shapes=1, inputs=1, rejections=1)
+            candidates = [given.shapes(fixed)]
+        drawn = inputs.overridden(values, fixed)
+        return inputs.trials(draft, drawn, judge.plain, candidates, (), budget, repairer(draft.specs, known))
+
+    def _draft(self, specs: Sequence[Spec]) -> Draft:
+        wanted, found = inputs.uses(self._outline), inputs.uses(self.after.proto)
+        # What the rewritten model compares its inputs with may be what is wrong with it.
+        numbers = {name: Use(numbers=use.numbers) for name, use in found.items()}
+        return Draft(
+            tuple(specs),
+            inputs.steering(self._outline),
+            inputs.Allowed(
+                nan=not any(pair.exclude_nan for pair in self.pairs),
+                infinite=not any(pair.finite for pair in self.pairs),
+                least=not (inputs.divides(self.before.proto) or inputs.divides(self.after.proto)),
+                whole=True,
+            ),
+            {name: wanted.get(name, Use()) | numbers.get(name, Use()) for name in {**wanted, **numbers}},
+            says(self._outline),
+        )
+
+    @functools.cached_property
+    def _outline(self) -> Outline:
+        return outline(self.before.proto)
+
+    # --- where they differ ---
+
+    def _parted(self, near: Sequence[Feeds]) -> tuple[Cut, Finding] | None:
+        """Return a place where the two part by more than rounding, although the outputs differ by no more than that."""
+        for feeds in near:
+            found = self._cut(feeds, optimised=False)
+            if found is not None:
+                return found
+        return None
+
+    def _cut(self, feeds: Feeds, *, optimised: bool) -> tuple[Cut, Finding] | None:
+        """Return the first place where the two part on an input, and the difference there."""
+        found: list[tuple[Cut, Finding]] = []
+
+        def differs(cut: Cut) -> bool:
+            difference = self._contest(cut).on(cut.feeds, optimised)
+            if difference is not None:
+                found.append((cut, Finding(cut.feeds, difference, optimised)))
+            return difference is not None
+
+        try:
+            if optimised:
+                best = unoptimised_agree(*self._sides, feeds, differs)
+                return next((each for each in found if each[0] is best), None)
+            next(partings(*self._sides, feeds, differs), None)
+        except RejectedError:
+            return None
+        return found[0] if found else None
+
+    def _contest(self, cut: Cut) -> Contest:
+        outputs = tuple(value.name for value in cut.original.proto.graph.output)
+        bounds = None if self.exact else _Bounds(cut.original, self.limits)
+        judge = Judge(route(cut.original, self.limits)[0], outputs, "", bounds)
+        return Contest(judge, route(cut.rewritten, self.limits)[0], _Pardon(cut.original, self.pairs, self.limits))
+
+    @functools.cached_property
+    def _sides(self) -> tuple[Side, Side]:
+        sources = (sessions.fit(self.before)[0], sessions.fit(self.after)[0])
+        return Side(sources[0], self.limits), Side(sources[1], self.limits)
+
+    def _explained(
+        self, contest: Contest, finding: Finding | None, cut: tuple[Cut, Finding] | None, specs: Sequence[Spec]
+    ) -> tuple[str, Counterexample]:
+        """Return why the two differ: at which node, on which small input."""
+        if cut is None and finding is not None and not self._lean and not self.judged:
+            try:
+                cut = self._cut(finding.feeds, optimised=finding.optimised)
+            except RejectedError:
+                cut = None
+        if cut is not None:
+            place, found = cut
+            found = self._contest(place).shrunk(found, inputs.specs(place.original.proto.graph), _STEPS)
+            example = found.counterexample(
+                f"{place.operator} at {place.node}", self.shown(place.original, place.rewritten, found)
+            )
+            told = finding.reason if finding is not None else found.reason
+            return f"{told}; the first value that differs is made by {place.operator} at {place.node}", example
+        assert finding is not None
+        found = contest.shrunk(finding, specs, 0 if self._lean else _STEPS)
+        if self._lean:
+            return found.reason, found.counterexample(command=self.shown.command)
+        return found.reason, found.counterexample(command=self.shown(self.before, self.after, found))
+
+    def _branches(self, trials: Sequence[tuple[Feeds, Any]]) -> tuple[str, tuple[str, Counterexample] | None]:
+        """Take every branch of an If that no input took by force.
+
+        Return what is to be said of those, and where the two differ there if they do.
+        """
+        feeds = [feeds for feeds, _ in trials]
+        told = []
+        for branch in branches.untaken(self.before, self.after, feeds, self.limits):
+            if branch.rewritten is None:
+                told.append(f"no input took {branch.name}")
+                continue
+            try:
+                runner = Runner(sessions.fit(branch.original)[0], self.limits)
+                outputs = tuple(value.name for value in branch.original.proto.graph.output)
+                bounds = None if self.exact else _Bounds(branch.original, self.limits)
+                contest = Contest(
+                    Judge(runner, outputs, "", bounds),
+                    Runner(sessions.fit(branch.rewritten)[0], self.limits),
+                    _Pardon(branch.original, self.pairs, self.limits),
+                )
+                results = zip(feeds, runner.run_all(feeds, False), strict=False)
+                accepted = [(one, found) for one, found in results if not isinstance(found, RejectedError)]
+                finding = contest.run(accepted)
+            except RejectedError as error:
+                told.append(f"no input took {branch.name}, and by force: {error}")
+                continue
+            if finding is not None:
+                finding = contest.shrunk(finding, inputs.specs(self.before.proto.graph), _STEPS)
+                example = finding.counterexample(branch.name, self.shown(branch.original, branch.rewritten, finding))
+                return "", (f"{branch.name}, which no input took and was taken by force: {finding.reason}", example)
+            told.append(
+                f"no input took {branch.name}; taken by force it is equal"
+                if accepted
+                else f"no input took {branch.name}, and none can by force"
+            )
+        return sentence(*told), None
+
+
+class _Bounds:
+    """What rounding makes of a model's outputs; 8 units of the largest value where it cannot be run node by node."""
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        """Keep the model."""
+        self._rounding = Rounding(source, limits)
+
+    def __call__(self, feeds: Feeds, outputs: Sequence[Any]) -> Sequence[Any]:
+        """Return the bound of each output."""
+        try:
+            return self._rounding.bounds(feeds, outputs)
+        except RejectedError:
+            return [rounded(value) for value in outputs]
+
+
+# What these make of a NaN is not defined; what comes after them differs with the order of comparisons.
+_SELECTING = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "TopK", "Unique"})
 
 
 class _Pardon:
     """Says whether an input on which two models differ does not count.
 
-    It does not if the original makes a value of the main graph from it whose shape contradicts onnx's inference; nor,
-    with `nan`, if a NaN comes up in such a value, or with `infinite` an infinity.
+    It does not if the original makes a value of the main graph from it whose shape contradicts onnx's inference; nor if
+    a NaN reaches an operator that selects (of the pairs: one that excludes NaN, or is exact for finite values only and
+    gets an infinity); nor if a Cast to integers gets what no integer is.
     """
 
-    def __init__(self, original: Source, *, nan: bool, infinite: bool) -> None:
+    def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits) -> None:
         """Keep the model; it is opened when it is first asked."""
         self._original = original
-        self._nan = nan
-        self._infinite = infinite
-        self._session: Session | None = None
+        operators = {pair.original.graph.node[0].op_type for pair in pairs if pair.exclude_nan or pair.finite}
+        self._selecting = frozenset(operators) if pairs else _SELECTING
+        self._finite = frozenset(pair.original.graph.node[0].op_type for pair in pairs if pair.finite)
+        self._limits = limits
         self._count = 0
+
+    @functools.cached_property
+    def _side(self) -> Side:
+        return Side(sessions.fit(self._original)[0], self._limits)
+
+    @functools.cached_property
+    def _inside(self) -> bool:
+        """Whether something that selects is inside of another graph or of a function."""
+        nodes = (node for node in sessions.nodes(self._original.proto) if node.op_type in self._selecting)
+        return len(list(nodes)) > sum(node.op_type in self._selecting for node in self._original.proto.graph.node)
 
     def __call__(self, feeds: Feeds) -> bool:
         """Return whether what the two compute on this input does not count."""
-        values = self._values(feeds)
-        undefined = any(self._undefined(value) for value in (*feeds.values(), *values.values()))
-        pardoned = undefined or bool(_contradiction(self._original.proto, feeds, values))
+        try:
+            values = self._side.values(feeds)
+        except RejectedError:
+            values = dict(feeds)
+        pardoned = self._undefined(values) or bool(contradiction(self._original.proto, feeds, values))
         self._count += pardoned
         return pardoned
 
@@ -645,46 +500,56 @@ class _Pardon:
         """Return how many inputs did not count, as a reason."""
         return f"{self._count} inputs of which the original makes nothing defined were left out" if self._count else ""
 
-    def _undefined(self, value: Any) -> bool:
-        if not isinstance(value, np.ndarray) or not is_float(value.dtype):
-            return False
-        return bool((self._nan and np.isnan(value).any()) or (self._infinite and np.isinf(value).any()))
-
-    def _values(self, feeds: Feeds) -> dict[str, Any]:
-        """Return every value of the main graph by name; none where onnxruntime cannot show them."""
-        try:
-            if self._session is None:
-                self._session = Session(self._exposed(), optimised=False)
-            return dict(zip(self._session.outputs, self._session.run(feeds), strict=True))
-        except RejectedError:
-            return {}
-
-    def _exposed(self) -> Source:
-        """Return the original with every value of its main graph as an output."""
-        proto = onnx.ModelProto()
-        proto.CopyFrom(self._original.proto)
-        known = {value.name for value in proto.graph.output}
-        inner = dict.fromkeys(name for node in proto.graph.node for name in node.output if name and name not in known)
-        proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
-        return dataclasses.replace(self._original, proto=proto, path=None)
+    def _undefined(self, values: Mapping[str, Any]) -> bool:
+        if self._inside and any(_has(np.isnan, value) for value in values.values()):
+            return True
+        for node in self._original.proto.graph.node:
+            read = [values.get(name) for name in node.input]
+            if node.op_type in self._selecting and any(_has(np.isnan, value) for value in read):
+                return True
+            if node.op_type in self._finite and any(_has(np.isinf, value) for value in read):
+                return True
+            if node.op_type == "Cast" and _beyond(values.get(node.input[0]), values.get(node.output[0])):
+                return True
+        return False
 
 
-def _whole_values(draft: Draft, seed: int) -> Values:
-    """Return what makes the inputs of a whole model."""
-    rng = np.random.default_rng(seed)
-
-    def values(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
-        return draft.peaks(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
-
-    return values
+def _has(what: Callable[[Any], Any], value: Any) -> bool:
+    return isinstance(value, np.ndarray) and is_float(value.dtype) and bool(what(value).any())
 
 
-def _repeats(original: Source, trial: tuple[Feeds, Outputs]) -> bool:
+def _beyond(value: Any, integers: Any) -> bool:
+    """Return whether floats were cast to integers that cannot hold them: "results are undefined" (Cast-13)."""
+    if not (isinstance(value, np.ndarray) and isinstance(integers, np.ndarray)):
+        return False
+    if not is_float(value.dtype) or integers.dtype.kind not in "iu" or not value.size:
+        return False
+    info, wide = np.iinfo(integers.dtype), value.astype(np.float64)
+    return not bool(((wide > float(info.min) - 1) & (wide < float(info.max) + 1)).all())
+
+
+def _optional(model: onnx.ModelProto) -> frozenset[str]:
+    """Return the names of small inputs that have an initializer."""
+    if model.ir_version < 4:
+        return frozenset()
+    small = {tensor.name for tensor in model.graph.initializer if math.prod(tensor.dims) <= 2**16}
+    return frozenset(value.name for value in model.graph.input if value.name in small)
+
+
+def _without(source: Source, names: Collection[str]) -> Source:
+    """Return a model without these initializers."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(source.proto)
+    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
+    del proto.graph.initializer[:]
+    proto.graph.initializer.extend(kept)
+    return dataclasses.replace(source, proto=proto, path=None)
+
+
+def _repeats(judge: Judge, feeds: Feeds) -> bool:
     """Return whether the original computes the same twice in a row on this input."""
-    feeds, _ = trial
     try:
-        session = Session(original, optimised=False)
-        return mismatch(list(session.run(feeds)), list(session.run(feeds)), 0.0) is None
+        return mismatch(list(judge.plain(feeds)), list(judge.plain(feeds))) is None
     except RejectedError:
         return False
 
@@ -695,50 +560,6 @@ def _weights(source: Source) -> int:
         math.prod(tensor.dims) * max(1, inputs.np_dtype(tensor.data_type).itemsize)
         for tensor in source.proto.graph.initializer
     )
-
-
-# --- what two models look like from outside -------------------------------------------------------------------------
-
-
-def _interface_difference(original: onnx.ModelProto, rewritten: onnx.ModelProto) -> str:
-    """Return how the inputs and outputs of two models differ in name, order or type; empty if they do not.
-
-    Inputs that have an initializer are left out, and the order of inputs does not matter.
-    """
-    wanted_inputs, inputs_found = (
-        {value.name: _kind(value.type) for value in inputs.graph_inputs(model.graph)} for model in (original, rewritten)
-    )
-    wanted, found = ([(v.name, _kind(v.type)) for v in model.graph.output] for model in (original, rewritten))
-    if set(wanted_inputs) != set(inputs_found):
-        return f"the inputs are {_listed(inputs_found)} instead of {_listed(wanted_inputs)}"
-    if [name for name, _ in wanted] != [name for name, _ in found]:
-        return f"the outputs are {_listed(dict(found))} instead of {_listed(dict(wanted))}"
-    pairs = [("input", name, kind, inputs_found[name]) for name, kind in wanted_inputs.items()]
-    pairs += [("output", name, kind, other) for (name, kind), (_, other) in zip(wanted, found, strict=True)]
-    for role, name, kind, other in pairs:
-        if kind and other and kind != other:
-            return f"{role} {name} is {other} instead of {kind}"
-    return ""
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
-
-
-def _kind(kind: onnx.TypeProto) -> str:
-    """Return a type without its shape, such as seq(tensor(float)); empty where it is not known."""
-    which = kind.WhichOneof("value")
-    if which in ("tensor_type", "sparse_tensor_type"):
-        element = getattr(kind, which).elem_type
-        name = onnx.TensorProto.DataType.Name(element).lower()
-        return f"{which.removesuffix('_type')}({name})" if element else ""
-    if which in ("sequence_type", "optional_type"):
-        inner = _kind(getattr(kind, which).elem_type)
-        return f"{which.removesuffix('_type')}({inner})" if inner else ""
-    if which == "map_type":
-        key = onnx.TensorProto.DataType.Name(kind.map_type.key_type).lower()
-        return f"map({key}, {_kind(kind.map_type.value_type)})"
-    return ""
 
 
 def _versions() -> dict[str, str]:

@@ -249,6 +249,13 @@ USAGE = [
     ([*CONVERT, "--no-verify", "--require-proof"], "--require-proof directs the verification"),
     ([*CONVERT, "--no-verify", "--seed", "0"], "--seed directs the verification"),
     ([*CONVERT, "--no-verify", "--input-shape", "x:1"], "--input-shape directs the verification"),
+    *(
+        ([*CONVERT, "--no-verify", option, value], f"{option} directs the verification")
+        for option, value in (("--inputs", "a"), ("--timeout", "1"), ("--memory", "1G"), ("--save-repro", "a"))
+    ),
+    ([*CONVERT, "--no-verify", "--verify", "nodes"], "not allowed with"),
+    ([*CONVERT, "--verify", "nodes", "--require-proof"], "which --verify nodes leaves out"),
+    ([*CONVERT, "--verify", "nodes", "--inputs", "a.npz"], "which --verify nodes leaves out"),
     ([*CONVERT, "-v", "-q"], "not allowed with"),
     ([*CONVERT, "--report", "report.html"], "a file that ends in .json"),
     ([*CONVERT, "--report", "report"], "a file that ends in .json"),
@@ -260,7 +267,11 @@ USAGE = [
     ([*PLAN, "--seed", "1"], "unknown argument '--seed'"),
     ([*PLAN, "-o", "out.onnx"], "unknown argument '-o'"),
     ([*VERIFY, "--opset", "11"], "unknown argument '--opset'"),
-    ([*VERIFY, "--semantics", "spec"], "unknown argument '--semantics'"),
+    ([*VERIFY, "--semantics", "mine"], "invalid choice: 'mine'"),
+    ([*VERIFY, "--timeout", "0"], "a number of seconds is needed"),
+    ([*VERIFY, "--timeout", "nan"], "a number of seconds is needed"),
+    ([*VERIFY, "--memory", "much"], "such as 500M or 8G"),
+    ([*VERIFY, "--memory", "0"], "such as 500M or 8G"),
     ([*VERIFY, "--no-verify"], "unknown argument '--no-verify'"),
     (["verify", "in.onnx"], "required: B"),
     (["inspect", "in.onnx", "--seed", "1"], "unknown argument '--seed'"),
@@ -508,6 +519,11 @@ PROOF = [
     (["--seed", "7"], "seed", 7),
     (["--input-shape", "x:1,3", "--input-shape", "a:b:0"], "input_shapes", {"x": (1, 3), "a:b": (0,)}),
     (["--input-shape", "x:"], "input_shapes", {"x": ()}),
+    (["--inputs", "data.npz"], "inputs", "data.npz"),
+    (["--timeout", "2.5"], "timeout", 2.5),
+    (["--memory", "3G"], "memory", 3 * 2**30),
+    (["--memory", "500m"], "memory", 500 * 2**20),
+    (["--save-repro", "folder"], "save_repro", "folder"),
 ]
 DEFAULTS = {
     "decompose": (),
@@ -519,12 +535,22 @@ DEFAULTS = {
     "input_shapes": None,
     "verify": True,
     "require_proof": False,
+    "inputs": None,
+    "timeout": None,
+    "memory": None,
+    "save_repro": None,
+    "exact": False,
 }
-CONVERTING = [(["--no-verify"], "verify", False), (["--require-proof"], "require_proof", True)]
+CONVERTING = [
+    (["--no-verify"], "verify", False),
+    (["--verify", "nodes"], "verify", "nodes"),
+    (["--require-proof"], "require_proof", True),
+]
+COMPARING = [(["--exact"], "exact", True), (["--semantics", "spec"], "semantics", "spec")]
 ASKED = [
     *((CONVERT, *case) for case in REQUEST + PROOF + CONVERTING),
     *((PLAN, *case) for case in REQUEST),
-    *((VERIFY, *case) for case in PROOF),
+    *((VERIFY, *case) for case in PROOF + COMPARING),
 ]
 
 
@@ -975,6 +1001,8 @@ def test_ranges(opsets: tuple[int, ...], words: str) -> None:
                 "output": "y",
                 "expected": [[0.0, "Infinity"]],
                 "actual": [[1.0, "-Infinity"]],
+                "node": "",
+                "command": "",
             },
         ),
     ],

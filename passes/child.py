@@ -1,0 +1,196 @@
+"""The program of the child process in which onnxruntime runs: what ends there does not end opshift.
+
+It answers one pickled request after the other, from its standard input to its standard output, until that is closed.
+Both ends are opshift; no pickle from anywhere else is read. It imports nothing else of opshift, to start in no time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pickle
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+# numpy has no such types of its own. They cross into onnxruntime as bytes, of which the narrow ones share one:
+# TensorProto: "the first element is stored in the least significant bits".
+CARRIED: dict[int, tuple[np.dtype[Any], int]] = {
+    16: (np.dtype(ml_dtypes.bfloat16), 16),
+    17: (np.dtype(ml_dtypes.float8_e4m3fn), 8),
+    18: (np.dtype(ml_dtypes.float8_e4m3fnuz), 8),
+    19: (np.dtype(ml_dtypes.float8_e5m2), 8),
+    20: (np.dtype(ml_dtypes.float8_e5m2fnuz), 8),
+    21: (np.dtype(ml_dtypes.uint4), 4),
+    22: (np.dtype(ml_dtypes.int4), 4),
+    23: (np.dtype(ml_dtypes.float4_e2m1fn), 4),
+    24: (np.dtype(ml_dtypes.float8_e8m0fnu), 8),
+    25: (np.dtype(ml_dtypes.uint2), 2),
+    26: (np.dtype(ml_dtypes.int2), 2),
+}
+"""By the number of the element type in TensorProto: the dtype, and the bits that an element has in onnxruntime."""
+
+_BY_DTYPE = {dtype: (element_type, bits) for element_type, (dtype, bits) in CARRIED.items()}
+_NATIVE = frozenset(
+    f"tensor({name})"
+    for name in (
+        *("float", "double", "float16", "bool", "string", "int8", "int16", "int32", "int64"),
+        *("uint8", "uint16", "uint32", "uint64"),
+    )
+)
+
+
+class _Model:
+    """A session with one thread, graph optimisations all on or all off."""
+
+    def __init__(self, model: str | bytes, folder: str | None, optimised: bool) -> None:
+        import onnxruntime  # once the limits are set
+
+        self._ort = onnxruntime
+        level = onnxruntime.GraphOptimizationLevel
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        if folder is not None:
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        values = (*self._session.get_inputs(), *self._session.get_outputs())
+        self._carried = any(value.type.startswith("tensor(") and value.type not in _NATIVE for value in values)
+        self.outputs = [value.name for value in self._session.get_outputs()]
+
+    def run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        """Return the outputs: arrays, lists and dicts of them, None for an absent optional."""
+        if not self._carried:
+            return list(self._session.run(None, dict(feeds)))
+        values, kept = {}, []
+        for name, value in feeds.items():
+            carrier = _carrier(np.asarray(value))
+            kept.append(carrier)
+            values[name] = self._to_ort(np.asarray(value), carrier)
+        return [_from_ort(value) for value in self._session.run_with_ort_values(None, values)]
+
+    def _to_ort(self, array: Array, carrier: Array) -> Any:
+        make = self._ort.OrtValue
+        if array.dtype not in _BY_DTYPE:
+            return make.ortvalue_from_numpy(array)
+        return make.ortvalue_from_numpy_with_onnx_type(carrier, _BY_DTYPE[array.dtype][0])
+
+
+def _carrier(array: Array) -> Array:
+    """Return an array of unsigned integers of the same shape, whose first bytes hold the elements as packed."""
+    if array.dtype not in _BY_DTYPE:
+        return array
+    bits = _BY_DTYPE[array.dtype][1]
+    whole = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").reshape(array.shape)
+    if bits >= 8:
+        return whole.copy()
+    per_byte = 8 // bits
+    flat = (whole.reshape(-1) & ((1 << bits) - 1)).astype(np.uint8)
+    flat = np.concatenate([flat, np.zeros(-len(flat) % per_byte, np.uint8)]).reshape(-1, per_byte)
+    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(bits)
+    packed = np.bitwise_or.reduce(flat << shifts, axis=1)
+    carrier = np.zeros(array.shape, np.uint8)
+    carrier.reshape(-1)[: len(packed)] = packed
+    return carrier
+
+
+def _from_ort(value: Any) -> Any:
+    """Return the values of an OrtValue; those of the carried types, which OrtValue.numpy does not know, from memory."""
+    if not value.is_tensor():
+        raise ValueError("sequences, maps and optionals beside tensors of types foreign to numpy cannot be read")
+    element_type = value.element_type()
+    if element_type not in CARRIED:
+        return np.asarray(value.numpy())
+    dtype, bits = CARRIED[element_type]
+    shape = tuple(value.shape())
+    size = value.tensor_size_in_bytes()
+    raw = np.frombuffer(ctypes.string_at(value.data_ptr(), size) if size else b"", np.uint8)
+    if bits >= 8:
+        return raw.view(dtype).reshape(shape)
+    shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
+    unpacked = (raw[:, None] >> shifts).reshape(-1)[: int(np.prod(shape))] & np.uint8((1 << bits) - 1)
+    if dtype in (np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.int2)):
+        signed = (unpacked.astype(np.int8) ^ (1 << (bits - 1))) - (1 << (bits - 1))
+        return signed.astype(dtype).reshape(shape)
+    return unpacked.view(dtype).reshape(shape)
+
+
+def _reason(error: BaseException) -> str:
+    """Return the first line of an error of onnxruntime, without its codes and source locations."""
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    line = re.sub(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", line)
+    line = re.sub(r"/onnxruntime_src/\S+ .*?\) (const )?", "", line)
+    return line if len(line) <= 300 else line[:297] + "..."
+
+
+_OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation", "Unable to allocate")
+
+
+def _answer(request: tuple[Any, ...], models: dict[int, _Model]) -> Any:
+    """Do what is asked: `open`, `run` or `close`."""
+    kind, key, *rest = request
+    if kind == "open":
+        models[key] = _Model(*rest)
+        return models[key].outputs
+    return models[key].run(*rest)
+
+
+def _replied(request: tuple[Any, ...], models: dict[int, _Model]) -> tuple[str, Any]:
+    """Return `done` with the answer; or `memory`, `missing kernel` or `rejected` with the reason."""
+    try:
+        return "done", _answer(request, models)
+    except Exception as error:  # onnxruntime's exceptions share no base class but Exception
+        reason = _reason(error)
+        if isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY):
+            return "memory", reason
+        return ("missing kernel" if type(error).__name__ == "NotImplemented" else "rejected"), reason
+
+
+def _watch(parent: int) -> None:
+    """End the process, whatever it computes, once nobody is left to ask."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(0)
+
+
+def main(memory: int | None) -> None:
+    """Answer requests; `memory` limits the bytes that this process may hold, where the system can."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what onnxruntime prints must not come between the answers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches opshift, which ends this
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if memory is not None:
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+    models: dict[int, _Model] = {}
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    pickle.dump(("done", None), answers, protocol=5)
+    answers.flush()
+    while True:
+        try:
+            request = pickle.load(sys.stdin.buffer)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            return
+        if request[0] == "close":
+            models.pop(request[1], None)
+            continue
+        pickle.dump(_replied(request, models), answers, protocol=5)
+        answers.flush()

@@ -1,0 +1,336 @@
+"""How far rounding alone takes the outputs of a model, as a bound for another order of the same arithmetic.
+
+The model runs node by node in the next wider type (float as double, float16 and bfloat16 as float). A node whose wide
+result is the narrow one is exact on that input, and what only exact nodes compute gets no bound at all: it is compared
+bit for bit. For the rest the wide run is repeated with every value that another node reads disturbed by one unit of
+rounding, up or down at random (Monte Carlo arithmetic, Parker 1997): another order of summation is such a disturbance.
+The bound is 8 times the largest distance from the wide run, of the narrow run and of the disturbed ones.
+
+Another order can also overflow where this one does not: where arithmetic reads numbers whose square does, elements
+that are not finite in one of the two do not count. In sums with infinities it decides between those and NaN. And the
+sign of a zero that a sum gives does not count.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto
+
+from opshift.passes.interpret import Interpreter, bodies, inlined, outer_names
+from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Source, Why
+from opshift.passes.specs import schema, versions
+
+FACTOR = 8
+"""What the bound multiplies the distance by; the least significant bits of two right results differ by less."""
+_RUNS = 3  # disturbed ones
+_WIDER = {
+    TensorProto.FLOAT: TensorProto.DOUBLE,
+    TensorProto.FLOAT16: TensorProto.FLOAT,
+    TensorProto.BFLOAT16: TensorProto.FLOAT,
+}
+_WIDE: Mapping[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(np.float32): np.dtype(np.float64),
+    np.dtype(np.float16): np.dtype(np.float32),
+    np.dtype(ml_dtypes.bfloat16): np.dtype(np.float32),
+}
+# Without inputs they give what they are told to, in the type that they are told.
+_GIVEN = frozenset({"Constant", "ConstantOfShape", "EyeLike"})
+
+
+# They move, select and compare; they round nothing, and have no order of their own.
+_SELECT = frozenset({
+    "Abs", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
+    "CenterCropPad", "Clip", "Compress", "Concat", "ConcatFromSequence", "Constant", "ConstantOfShape",
+    "DepthToSpace", "Dropout", "Equal", "Expand", "EyeLike", "Flatten", "Gather", "GatherElements", "GatherND",
+    "Greater", "GreaterOrEqual", "Hardmax", "Identity", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "MaxPool",
+    "MaxRoiPool", "Min", "Neg", "NonMaxSuppression", "NonZero", "Not", "OneHot", "Optional", "OptionalGetElement",
+    "OptionalHasElement", "Or", "Pad", "ReduceMax", "ReduceMin", "Relu", "Reshape", "ReverseSequence", "Scatter",
+    "ScatterElements", "ScatterND", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase",
+    "SequenceInsert", "SequenceLength", "Shape", "Sign", "Size", "Slice", "SpaceToDepth", "Split",
+    "SplitToSequence", "Squeeze", "Tile", "TopK", "Transpose", "Trilu", "Unique", "Unsqueeze", "Upsample", "Where",
+    "Xor",
+})  # fmt: skip
+# One result of one operation on each element: infinities and zeros come out as IEEE 754 says, in any order.
+_ELEMENTWISE = frozenset({
+    "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "Cast", "CastLike", "Ceil", "Cos", "Cosh", "Div",
+    "Erf", "Exp", "Floor", "Log", "Mod", "Mul", "Pow", "Reciprocal", "Round", "Sin", "Sinh", "Sqrt", "Sub", "Tan",
+    "Tanh",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What an output may depart by.
+
+    Attributes:
+        slack: the absolute distance.
+        unstable: the elements at which rounding decides everything; None where there are none.
+        huge: elements that are not finite in one of the two do not count.
+        wild: elements that are not finite in both do not count.
+        unsigned: the sign of a zero does not count.
+    """
+
+    slack: float = 0.0
+    unstable: npt.NDArray[np.bool_] | None = None
+    huge: bool = False
+    wild: bool = False
+    unsigned: bool = False
+
+    def within(self, other: Bound) -> Bound:
+        """Return the marks of this bound with the distance and the elements of another."""
+        return replace(self, slack=other.slack, unstable=other.unstable)
+
+    def plus(self, slack: float) -> Bound:
+        """Return a bound that is wider by so much."""
+        return replace(self, slack=self.slack + slack)
+
+
+EXACT = Bound()
+
+
+class Rounding:
+    """The bounds of a model's outputs, input by input."""
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        """Keep the model; nothing is run yet."""
+        source = replace(source, proto=inlined(source.proto), path=None)
+        self._plain = Interpreter(source, limits)
+        self._wide = Interpreter(source, limits)
+        self._graph = self._plain.model.graph
+        self._nodes = [(node, _widened(node)) for node in self._graph.node]
+        self._narrow_only: set[int] = set()
+
+    def bounds(self, feeds: Feeds, outputs: Sequence[Any]) -> tuple[Bound, ...]:
+        """Return the bound of each output, given the outputs that the narrow model has on this input.
+
+        Raises:
+            RejectedError: the model cannot be run node by node.
+        """
+        plain = self._plain.values(feeds)
+        wide, exact = self._run(feeds, plain)
+        names = [value.name for value in self._graph.output]
+        runs = [wide]
+        for seed in range(_RUNS if not all(exact[name] for name in names) else 0):
+            runs.append(self._run(feeds, plain, (wide, exact), np.random.default_rng(seed))[0])
+        marks = self._marks(plain)
+        return tuple(
+            marks[name] if exact[name] else marks[name].within(_bound(value, [run[name] for run in runs]))
+            for name, value in zip(names, outputs, strict=True)
+        )
+
+    def _marks(self, plain: Mapping[str, Any]) -> Mapping[str, Bound]:
+        """Return for each value what of it does not count."""
+        marks = dict.fromkeys(plain, EXACT)
+        for node, _ in self._nodes:
+            read = [name for name in (*node.input, *outer_names(node)) if name]
+            computes, sums = node.op_type not in _SELECT, node.op_type not in _SELECT | _ELEMENTWISE
+            found = Bound(
+                huge=any(marks[name].huge or (computes and _has(plain[name], _huge)) for name in read),
+                wild=any(marks[name].wild or (sums and _has(plain[name], _infinite)) for name in read),
+                unsigned=sums or any(marks[name].unsigned for name in read),
+            )
+            marks.update(dict.fromkeys(node.output, found))
+        return marks
+
+    def _run(
+        self,
+        feeds: Feeds,
+        plain: Mapping[str, Any],
+        first: tuple[Mapping[str, Any], Mapping[str, bool]] | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[dict[str, Any], dict[str, bool]]:
+        """Return the wide values, and which of them are exact with all that they are computed from.
+
+        With the `first` run, what was exact there is taken from it, and what every other node reads is disturbed.
+        """
+        values = {name: _wider(value) for name, value in (*self._plain.constants.items(), *feeds.items())}
+        exact = dict.fromkeys(values, True)
+        for node, widened in self._nodes:
+            names = [name for name in node.output if name]
+            if first and all(first[1][name] for name in names):
+                values.update({name: first[0][name] for name in names})
+                continue
+            read = [name for name in (*node.input, *outer_names(node)) if name]
+            given = {name: values[name] for name in read}
+            if rng is not None:
+                rounded = _data(node, self._plain.model)
+                given = {
+                    name: _disturbed(value, plain[name], rng) if name in rounded else value
+                    for name, value in given.items()
+                }
+            results, narrow = self._node(node, widened, given, plain)
+            values.update(results)
+            same = not narrow and all(exact.get(name, False) for name in read) and _same(results, plain, names)
+            exact.update(dict.fromkeys(names, same))
+        return values, exact
+
+    def _node(
+        self, node: onnx.NodeProto, widened: onnx.NodeProto, given: Mapping[str, Any], plain: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], bool]:
+        """Return the outputs of a node in wide types, and whether they were computed in narrow ones."""
+        names = [name for name in node.output if name]
+        if not node.input or node.op_type in _GIVEN:
+            return {name: _wider(plain[name]) for name in names}, False
+        if id(node) not in self._narrow_only:
+            try:
+                return self._wide.node(widened, given), False
+            except RejectedError as error:
+                if error.why in (Why.LIMIT, Why.DEATH):
+                    raise
+                self._narrow_only.add(id(node))
+        narrow = {name: _as(value, plain[name]) for name, value in given.items()}
+        results = self._plain.node(node, narrow)
+        floats = any(_is_wide(value) for value in given.values()) and any(
+            isinstance(value, np.ndarray) and value.dtype in _WIDE for value in results.values()
+        )
+        return {name: _wider(value) for name, value in results.items()}, floats
+
+
+def _data(node: onnx.NodeProto, model: onnx.ModelProto) -> frozenset[str]:
+    """Return the names that a node reads as data, and not as parameters such as the scales of a Resize."""
+    found = schema(node.domain, node.op_type, versions(model).get("" if node.domain == "ai.onnx" else node.domain, 0))
+    if found is None or not found.outputs or not found.inputs:
+        return frozenset((*node.input, *outer_names(node)))
+    made = {output.type_str for output in found.outputs}
+    pairs = ((name, found.inputs[min(index, len(found.inputs) - 1)]) for index, name in enumerate(node.input))
+    return frozenset(name for name, parameter in pairs if parameter.type_str in made) | frozenset(outer_names(node))
+
+
+def _widened(node: onnx.NodeProto) -> onnx.NodeProto:
+    """Return a copy that makes the wide type where the node makes the narrow one; graphs inside stay as they are."""
+    wide = copy.deepcopy(node)
+    if any(True for _ in bodies(node)):
+        return wide
+    for attribute in wide.attribute:
+        if attribute.name in ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "softmax_precision"):
+            attribute.i = _WIDER.get(attribute.i, attribute.i)
+    return wide
+
+
+def _has(value: Any, what: Callable[[Array, float], npt.NDArray[np.bool_]]) -> bool:
+    """Return whether a value has floats of a kind, told of them and the largest of their type."""
+    if not isinstance(value, np.ndarray) or not is_float(value.dtype):
+        return False
+    return bool(what(value.astype(np.float64), float(ml_dtypes.finfo(value.dtype).max)).any())  # type: ignore[no-untyped-call]
+
+
+def _huge(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
+    """Return which numbers have a square that overflows."""
+    return np.asarray(np.isfinite(wide) & (np.abs(wide) > largest**0.5))
+
+
+def _infinite(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
+    return np.asarray(~np.isfinite(wide))
+
+
+def _is_wide(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype in _WIDE.values()
+
+
+def _wider(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        wide = _WIDE.get(np.dtype(value.dtype))
+        return value if wide is None else value.astype(wide)
+    return [_wider(item) for item in value] if isinstance(value, list) else value
+
+
+def _as(value: Any, like: Any) -> Any:
+    """Return a value in the type that the narrow model has it in."""
+    if isinstance(value, np.ndarray) and isinstance(like, np.ndarray):
+        with np.errstate(over="ignore"):
+            return value.astype(like.dtype, copy=False)
+    if isinstance(value, list) and isinstance(like, list) and like:
+        return [_as(item, like[0]) for item in value]
+    return value
+
+
+def _disturbed(value: Any, like: Any, rng: np.random.Generator) -> Any:
+    """Return floats with each element moved by one unit of rounding of the narrow type, up or down."""
+    if not (isinstance(value, np.ndarray) and isinstance(like, np.ndarray) and like.dtype in _WIDE):
+        return value
+    step = float(ml_dtypes.finfo(like.dtype).eps)  # type: ignore[no-untyped-call]
+    signs = rng.integers(0, 2, size=value.shape) * 2 - 1
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (value * (1 + signs * step)).astype(value.dtype)
+
+
+def _same(wide: Mapping[str, Any], plain: Mapping[str, Any], names: Sequence[str]) -> bool:
+    return all(_equal(wide[name], plain[name]) for name in names)
+
+
+def _equal(wide: Any, plain: Any) -> bool:
+    """Return whether a wide value is the narrow one: NaN is NaN, and a zero has its sign."""
+    if isinstance(wide, list) and isinstance(plain, list):
+        return len(wide) == len(plain) and all(map(_equal, wide, plain))
+    if not (isinstance(wide, np.ndarray) and isinstance(plain, np.ndarray)):
+        return wide is plain or bool(wide == plain)
+    other = _wider(plain)
+    if wide.shape != other.shape or wide.dtype != other.dtype:
+        return False
+    if wide.dtype.kind != "f":
+        return bool((wide == other).all())
+    return bool(
+        (((wide == other) & (np.signbit(wide) == np.signbit(other))) | (np.isnan(wide) & np.isnan(other))).all()
+    )
+
+
+def _bound(plain: Any, runs: Sequence[Any]) -> Bound:
+    """Return the bound of an output, of the narrow value and the wide ones, of which the first is undisturbed."""
+    if not isinstance(plain, np.ndarray):
+        pairs = [_bound(item, [run[index] for run in runs]) for index, item in _items(plain)]
+        return Bound(max((each.slack for each in pairs), default=0.0))
+    wide = runs[0]
+    others = [_wider(plain), *runs[1:]]
+    if any(not isinstance(other, np.ndarray) or other.shape != wide.shape for other in others):
+        return Bound(0.0, np.ones(plain.shape, np.bool_))  # rounding decides the very shape
+    if wide.dtype.kind != "f":
+        unstable = np.logical_or.reduce([other != wide for other in others])
+        return Bound(0.0, unstable if unstable.any() else None)
+    finite = np.logical_and.reduce([np.isfinite(other) for other in (wide, *others)])
+    alike = np.logical_and.reduce([(other == wide) | (np.isnan(other) & np.isnan(wide)) for other in others])
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = max(float(np.abs(other - wide)[finite].max(initial=0.0)) for other in others)
+    unstable = ~finite & ~alike
+    with np.errstate(invalid="ignore", over="ignore"):
+        # No digit is right: the narrow type overflowed, or all is cancelled, on the way.
+        largest = float(np.abs(wide[finite]).max(initial=0.0))
+        unstable |= finite & (np.abs(others[0] - wide) > largest / 2)
+    return Bound(FACTOR * distance, unstable if unstable.any() else None)
+
+
+_FLOATS = frozenset(
+    np.dtype(getattr(ml_dtypes, name))
+    for name in (
+        *("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+        "float4_e2m1fn",
+    )
+)
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is a float, those of ml_dtypes included."""
+    return dtype.kind == "f" or dtype in _FLOATS
+
+
+def rounded(value: Any) -> Bound:
+    """Return 8 units of rounding of the largest value of an output, the bound where nothing better is known."""
+    if not isinstance(value, np.ndarray) or not is_float(value.dtype):
+        return EXACT
+    wide = value.astype(np.float64)
+    largest = float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
+    return Bound(FACTOR * largest * float(ml_dtypes.finfo(value.dtype).eps))  # type: ignore[no-untyped-call]
+
+
+def _items(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, list):
+        yield from enumerate(value)
+    elif isinstance(value, dict):
+        yield from value.items()
