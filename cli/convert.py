@@ -182,6 +182,9 @@ def show_verdict(result: Result, *, quiet: bool) -> None:
     if report is None:
         output.say("NOT PROVEN: verification was switched off with --no-verify.", words.STYLE[Verdict.UNCHECKED])
         return
+    if report.verdict is Verdict.EQUAL and not quiet:
+        for line in words.untried(report):
+            output.say(line)
     if report.verdict is Verdict.UNCHECKED and report.nodes and not quiet:
         output.say(words.nodes_line(report))
     output.say(words.verdict(report), words.STYLE[report.verdict])

@@ -88,6 +88,9 @@ def show(options: argparse.Namespace, report: Report) -> None:
         for check in (*report.nodes, report.whole):
             output.say(words.describe(check))
         output.say(f"seed {report.seed}; " + ", ".join(f"{name} {is_}" for name, is_ in report.versions.items()))
+    if report.verdict is Verdict.EQUAL and not options.quiet:
+        for line in words.untried(report):
+            output.say(line)
     if report.verdict is Verdict.DIFFERENT and not options.quiet:
         for line in words.differences(report):
             output.say(line)

@@ -110,22 +110,20 @@ def counterexample(check: Check) -> Iterator[str]:
 
 
 def classes(report: Report) -> Iterator[str]:
-    """Yield how many inputs were of which class, and which classes there were none of."""
+    """Yield how many inputs were of which class."""
     counts: dict[str, int] = {}
     for check in (*report.nodes, report.whole):
         for name, number in check.classes.items():
             counts[name] = counts.get(name, 0) + number
-    if not counts:
-        return
-    yield "Inputs: " + ", ".join(f"{number} with {name}" for name, number in counts.items() if number)
-    if none := [name for name, number in counts.items() if not number]:
-        yield f"None of: {', '.join(none)}"
+    if counts:
+        yield "Inputs: " + ", ".join(f"{number} with {name}" for name, number in counts.items())
 
 
-def untried(report: Report) -> str:
-    """Return which classes of inputs the whole model got none of."""
-    none = [name for name, number in report.whole.classes.items() if not number]
-    return f" No input with {', '.join(none)}." if none else ""
+def untried(report: Report) -> Iterator[str]:
+    """Yield of which classes no input was tried, that could have been."""
+    found = report.whole.classes or (report.nodes[0].classes if report.nodes else {})
+    if none := [name for name, number in found.items() if not number]:
+        yield f"No input was tried with {', '.join(none)}."
 
 
 def literal(value: Any) -> str:

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets.operator import operator_for
 from opshift.passes import branches, given, inputs, repro, sessions
 from opshift.passes.classes import counted
-from opshift.passes.compare import Contest, Finding, Judge, mismatch, sentence
+from opshift.passes.compare import Contest, Finding, Judge, Route, mismatch, sentence
 from opshift.passes.errors import UsageError
 from opshift.passes.inputs import Draft, UntestableError
 from opshift.passes.interface import contradiction, interface_difference
@@ -101,9 +102,7 @@ def verify(
     elif semantics == "spec" and any(check.verdict is Verdict.DIFFERENT for check in checks):
         check = Check("", "", Verdict.UNCHECKED, "it was not compared, since nodes differ", "", 0)
     else:
-        judged = (
-            frozenset(pair.original.graph.node[0].op_type for pair in pairs) if semantics == "spec" else frozenset()
-        )
+        judged = _contested(before.proto) if semantics == "spec" else frozenset()
         comparison = _Whole(
             before, after, input_shapes or {}, inputs, seed, pairs, exact, judged, limits, shown, report
         )
@@ -112,6 +111,13 @@ def verify(
         except RejectedError as error:
             check = Check("", "", Verdict.UNCHECKED, str(error), "", 0)
     return Report(checks, check, seed, _versions())
+
+
+def _contested(model: onnx.ModelProto) -> frozenset[str]:
+    """Return the operators of a model whose text and whose onnxruntime differ."""
+    named = {node.op_type for node in sessions.nodes(model) if node.domain in ("", "ai.onnx")}
+    known = (operator for name in sorted(named) if (operator := operator_for("", name)))
+    return frozenset(operator.name for operator in known if any(version.spec for version in operator.versions))
 
 
 def _command(
@@ -203,16 +209,18 @@ class _Whole:
         source = self.before
         outputs = tuple(value.name for value in source.proto.graph.output)
         bounds = None if self.exact else _Bounds(source, self.limits)
-        if self.judged:
-            return Judge(Interpreter(source, self.limits, self.judged), outputs, "", bounds)
         lean = self._lean
         if lean:
             fitting, note = sessions.fit(source)
             runner = Runner(fitting, self.limits, lean=True)
             runner.open(optimised=False)
             return Judge(runner, outputs, note and f"the original's {note}", bounds, lean=True)
-        way, note = route(source, self.limits)
+        way, note = self._route(source)
         return Judge(way, outputs, note and f"the original's {note}", bounds)
+
+    def _route(self, source: Source) -> tuple[Route, str]:
+        """Return how a model is run: where oracles judge, both are run node by node, so that both mean the text."""
+        return (Interpreter(source, self.limits, self.judged), "") if self.judged else route(source, self.limits)
 
     @functools.cached_property
     def _lean(self) -> bool:
@@ -236,7 +244,7 @@ class _Whole:
         done = iter(range(1, 2 * count + 1))
         pardoned = _Pardon(self.before, self.pairs, self.limits)
         try:
-            rewritten, note = route(self.after, self.limits)
+            rewritten, note = self._route(self.after)
             contest = Contest(judge, rewritten, pardoned)
             finding = contest.run(trials.accepted, lambda: self.progress("whole", next(done), 2 * count))
         except RejectedError as error:
@@ -246,7 +254,7 @@ class _Whole:
         self.progress("whole", 2 * count, 2 * count)
         notes = sentence(judge.note, note and f"the rewritten model's {note}", pardoned.note())
         cut = None
-        if finding is None and not self._lean:
+        if finding is None and not self._lean and not self.judged:
             cut = self._parted(contest.near)
             if cut is None:
                 seen, hidden = self._branches(trials.accepted)

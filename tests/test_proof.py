@@ -1,0 +1,237 @@
+"""What a proof shows beside its verdict: where two models part, on what, who judged, and what was not tried."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.parser import parse_model
+
+import opshift
+from opshift.cli.main import main
+from opshift.passes import sessions
+from opshift.passes.errors import UsageError
+from opshift.passes.outcome import Verdict
+from opshift.passes.verify import verify
+
+
+def model(graph: str, opset: int = 13) -> onnx.ModelProto:
+    return parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {graph}')
+
+
+def layers(count: int, wrong: int = -1) -> onnx.ModelProto:
+    """Return that many layers, each of a rotation and a LeakyRelu, one of which may be another."""
+    nodes, weights, value = [], [], "x"
+    for index in range(count):
+        rotation = np.linalg.qr(np.random.default_rng(index).standard_normal((8, 8)))[0]
+        weights.append(numpy_helper.from_array(rotation.astype(np.float32), f"w{index}"))
+        alpha = 0.98 if index != wrong else 0.97
+        nodes.append(helper.make_node("MatMul", [value, f"w{index}"], [f"p{index}"]))
+        nodes.append(helper.make_node("LeakyRelu", [f"p{index}"], [f"v{index}"], name=f"layer/{index}", alpha=alpha))
+        value = f"v{index}"
+    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8]) for name in ("x", value))
+    graph = helper.make_graph(nodes, "right" if wrong < 0 else "wrong", [given], [made], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+# --- where they part ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "wrong"), [(10, 0), (10, 9), (500, 250)])
+def test_the_first_node_that_differs_is_named_with_what_it_reads(count: int, wrong: int) -> None:
+    whole = verify(layers(count), layers(count, wrong)).whole
+    assert whole.verdict is Verdict.DIFFERENT
+    assert f"LeakyRelu-6 at main/layer/{wrong}" in whole.reason
+    shown = whole.counterexample
+    assert shown is not None
+    assert shown.node == f"LeakyRelu-6 at main/layer/{wrong}"
+    (read,) = shown.inputs.values()
+    assert sorted(set(np.array(read).flat.__iter__())) == [-1, 0]
+    assert list(shown.inputs) == [f"p{wrong}"]
+    assert (shown.output, np.min(shown.expected), np.min(shown.actual)) == (
+        f"v{wrong}",
+        np.float32(-0.98),
+        np.float32(-0.97),
+    )
+
+
+def test_values_that_were_renamed_are_matched_by_their_bits() -> None:
+    right = "g (float[n,4] x) => (float[n,4] y) { a = Relu(x) b = Neg(a) c = Softmax<axis = 1>(b) y = Mul(c, b) }"
+    wrong = "g (float[n,4] x) => (float[n,4] y) { q = Relu(x) r = Neg(q) c = Softmax<axis = 0>(r) y = Mul(c, r) }"
+    shown = verify(model(right), model(wrong)).whole.counterexample
+    assert shown is not None
+    assert (shown.node, list(shown.inputs), shown.output) == ("Softmax-13 at main/c", ["b"], "c")
+
+
+def test_one_name_for_two_things_is_no_difference() -> None:
+    before = "g (float[n] a, float[n] b, float[n] c) => (float[n] y) { s = Add(a, b) y = Add(s, c) }"
+    after = "g (float[n] a, float[n] b, float[n] c) => (float[n] y) { s = Add(b, c) y = Add(a, s) }"
+    assert verify(model(before), model(after)).verdict is Verdict.EQUAL
+
+
+def test_a_selection_that_rounding_hides_is_seen_where_it_is_made() -> None:
+    """The Softmax rounds, so that a bound for the sum forgives much; the ties of the node in between are exact."""
+    text = """g (float[n,4] x) => (float[n,1] y) <float tiny = {1e-7}>
+        { s = Softmax<axis = 1>(x) i = ArgMax<axis = 1ATTRIBUTE>(s) f = Cast<to = 1>(i) t = Mul(f, tiny)
+          m = ReduceSum(s) y = Add(m, t) }"""
+    assert verify(model(text.replace("ATTRIBUTE", "")), model(text.replace("ATTRIBUTE", ", select_last_index = 1"))
+                  ).verdict is Verdict.DIFFERENT  # fmt: skip
+
+
+def test_the_repro_is_a_runnable_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(layers(20), "a.onnx")
+    onnx.save(layers(20, 11), "b.onnx")
+    assert main(["verify", "a.onnx", "b.onnx", "--save-repro", "repro"]) == 1
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "shown by: " in line)
+    command = shlex.split(line.partition("shown by: ")[2])
+    assert command[0] == "opshift"
+    small = [onnx.load(f"repro/{name}.onnx") for name in ("original", "rewritten")]
+    assert [[node.op_type for node in one.graph.node] for one in small] == [["LeakyRelu"]] * 2
+    assert sorted(path.name for path in Path("repro/test_data_set_0").iterdir()) == ["input_0.pb", "output_0.pb"]
+    assert main(command[1:]) == 1
+    assert "0.98 instead" not in (out := capsys.readouterr().out)
+    assert "-0.9800000190734863" in out
+
+
+def test_the_command_of_a_counterexample_shows_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(layers(3), "a b.onnx")
+    onnx.save(layers(3, 1), "b.onnx")
+    assert main(["verify", "a b.onnx", "b.onnx", "--seed", "5", "--input-shape", "x:2,8", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    command = shlex.split(found["report"]["whole"]["counterexample"]["command"])
+    assert command == ["opshift", "verify", "a b.onnx", "b.onnx", "--seed", "5", "--input-shape", "x:2,8"]
+
+
+def test_a_repro_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="--save-repro"):
+        verify(layers(2), layers(2, 1), save_repro=tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+# --- inputs that are given ------------------------------------------------------------------------------------------
+
+PICKY = "g (float[n,4] x, float[n,4] z) => (float[n,4] y) <float c = {77.25}> { s = Sub(x, c) t = OP(s) y = Add(t, z) }"
+
+
+def test_given_inputs_are_what_is_compared(tmp_path: Path) -> None:
+    before, after = model(PICKY.replace("OP", "Abs")), model(PICKY.replace("OP", "Identity"))
+    above, below = np.full((2, 4), 80, np.float32), np.full((3, 4), 70, np.float32)
+    np.savez(tmp_path / "above.npz", x=above)
+    assert verify(before, after, inputs=tmp_path / "above.npz").verdict is Verdict.EQUAL
+    for at, (x, z) in enumerate(((above, above), (below, below))):
+        folder = tmp_path / "sets" / f"test_data_set_{at}"
+        folder.mkdir(parents=True)
+        for place, array in enumerate((x, z)):
+            (folder / f"input_{place}.pb").write_bytes(numpy_helper.from_array(array).SerializeToString())
+    one = verify(before, after, inputs=tmp_path / "sets" / "test_data_set_0").whole
+    assert one.verdict is Verdict.EQUAL
+    assert one.classes["NaN"] == 0
+    both = verify(before, after, inputs=tmp_path / "sets").whole
+    assert both.verdict is Verdict.DIFFERENT
+    assert verify(before, after, inputs={"x": below}).verdict is Verdict.DIFFERENT
+    assert verify(before, after, inputs={"x": above, "z": above}).verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"q": np.zeros(2)}, "no such input: it has x, z"),
+        ({"x": np.zeros((2, 4))}, "float64"),
+        ({"x": np.zeros((2, 5), np.float32)}, r"\[2, 5\]"),
+        ("no/such/file.npz", "no file or directory"),
+    ],
+)
+def test_given_inputs_that_do_not_fit_are_a_usage_error(given: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        verify(model(PICKY.replace("OP", "Abs")), model(PICKY.replace("OP", "Neg")), inputs=given)
+
+
+# --- branches -------------------------------------------------------------------------------------------------------
+
+BRANCHES = """g (float[n] x) => (float[n] y) <float[1] never = {0}> {
+    s = ReduceSum<keepdims = 0>(x) t = Sin(s) u = Abs(t) c = Greater(u, never) d = Not(c) e = Not(d)
+    q = Sub(u, u) r = Greater(q, never) w = Squeeze(r)
+    y = If(w) <then_branch = a () => (float[n] v) { v = OP(x) }, else_branch = b () => (float[n] v) { v = Neg(x) }> }"""
+
+
+def test_a_branch_that_no_input_takes_is_taken_by_force() -> None:
+    before = model(BRANCHES.replace("OP", "Exp"))
+    right = model(BRANCHES.replace("OP", "Exp").replace("g (float", "h (float"))
+    whole = verify(before, right).whole
+    assert whole.verdict is Verdict.EQUAL
+    assert "no input took the then branch of If at y; taken by force it is equal" in whole.reason
+    whole = verify(before, model(BRANCHES.replace("OP", "Abs"))).whole
+    assert whole.verdict is Verdict.DIFFERENT
+    assert "the then branch of If at y, which no input took and was taken by force" in whole.reason
+
+
+# --- who judged, and what was not tried -----------------------------------------------------------------------------
+
+
+def test_classes_of_inputs_are_counted() -> None:
+    text = "g (float[n,d] x) => (float[n,d] y) { y = Relu(x) }"
+    whole = verify(model(text), model(text.replace("g (", "h ("))).whole
+    assert min(whole.classes[name] for name in ("ties", "NaN", "-0.0", "+inf", "-inf", "extremes", "empty")) > 0
+    fixed = text.replace("n,d", "2,3")
+    whole = verify(model(fixed), model(fixed.replace("g (", "h ("))).whole
+    assert "empty" not in whole.classes
+
+
+def test_what_was_not_tried_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "g (float[n,2] x) => (float[n,2] y) { y = Relu(x) }"
+    onnx.save(model(text), "a.onnx")
+    onnx.save(model(text.replace("g (", "h (")), "b.onnx")
+    np.savez("in.npz", x=np.array([[1, 2]], np.float32))
+    assert main(["verify", "a.onnx", "b.onnx", "--inputs", "in.npz"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("No input was tried with ")
+    assert "NaN" in lines[0]
+    assert lines[-1].startswith("EQUAL: the whole model")
+    assert main(["verify", "a.onnx", "b.onnx"]) == 0
+    assert not capsys.readouterr().out.startswith("No input")
+
+
+def test_the_oracle_is_the_judge_under_spec() -> None:
+    """OneHot-9: "the range is [0, depth)", where onnxruntime counts negative indices from the back."""
+    constants = "<int64 d = {4}, float[2] v = {0, 1}, int64[4] r = {0, 1, 2, 3}, int64[1] last = {1}>"
+    head = f"g (int64[n] i) => (float[n,4] y) {constants}"
+    before = model(f"{head} {{ y = OneHot(i, d, v) }}", 9)
+    after = model(f"{head} {{ u = Unsqueeze(i, last) e = Equal(u, r) y = Cast<to = 1>(e) }}")
+    assert verify(before, after).verdict is Verdict.DIFFERENT
+    whole = verify(before, after, semantics="spec").whole
+    assert whole.verdict is Verdict.EQUAL
+    assert whole.judge == f"{sessions.name()} node by node, the numpy oracle of OneHot-9"
+
+
+def test_nodes_are_proven_without_the_weights(tmp_path: Path) -> None:
+    """The weights are 3 GB by what the model says, and not there."""
+    text = "g (float[n,4,3] x) => (float[n,4,3] y) { h = Hardmax<axis = 1>(x) z = ReduceSum<keepdims = 0>(w) y = Mul(h, z) }"
+    one = model(text, 12)
+    weight = one.graph.initializer.add(name="w", data_type=TensorProto.FLOAT, dims=[3 * 2**28])
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="w.bin")
+    (tmp_path / "m.onnx").write_bytes(one.SerializeToString())
+    with (tmp_path / "w.bin").open("wb") as file:
+        file.truncate(3 * 2**30)
+    result = opshift.convert(tmp_path / "m.onnx", opset=13, verify="nodes", memory=2**30)
+    report = result.report
+    assert report is not None
+    assert [check.verdict for check in report.nodes] == [Verdict.EQUAL]
+    assert (report.whole.verdict, report.whole.inputs) == (Verdict.UNCHECKED, 0)
+    assert "only the rewritten nodes were compared" in report.whole.reason
