@@ -1,6 +1,6 @@
-"""Write docs/operators.md from the registry, and the outputs shown in README.md from real runs.
+"""Write docs/operators.md from the registry, and the outputs shown in other pages from real runs.
 
-`python docs/generate.py` writes both; `--check` changes nothing and fails where either is out of date.
+`python docs/generate.py` writes them; `--check` changes nothing and fails where either is out of date.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from opshift.opsets.schema import NEWEST, OLDEST, schema_at
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "operators.md"
 README = ROOT / "README.md"
+SHOWN = (README, ROOT / "docs" / "verification.md")
+"""Pages with examples."""
 
 # --- docs/operators.md ------------------------------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ def escape(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-# --- README.md --------------------------------------------------------------------------------------------------------
+# --- examples --------------------------------------------------------------------------------------------------------
 
 BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -252,7 +254,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def refreshed(text: str) -> str:
-    """Return a README with the outputs of its examples replaced by what they print now.
+    """Return a page with the outputs of its examples replaced by what they print now.
 
     `console` blocks hold commands after `$ ` and what they print; a `python` block's prints stand in the `text` block
     that follows. All run, in order, in one empty folder that holds a copy of the fixtures. Two blocks of kind `sh`, the
@@ -305,7 +307,7 @@ def printed(source: str, folder: Path, names: dict[str, Any]) -> str:
     """Run Python in a folder; return what it prints. Names last from one block to the next."""
     out = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(out):
-        exec(compile(source, "README.md", "exec"), names)
+        exec(compile(source, "example", "exec"), names)
     return out.getvalue()
 
 
@@ -314,7 +316,7 @@ def normal(text: str) -> str:
     return re.sub(r"(onnxruntime|onnx|numpy) \d+(\.\d+)+\w*", r"\1 VERSION", text)
 
 
-# --- both -------------------------------------------------------------------------------------------------------------
+# --- all -------------------------------------------------------------------------------------------------------------
 
 
 def outdated(path: Path, text: str) -> list[str]:
@@ -325,13 +327,12 @@ def outdated(path: Path, text: str) -> list[str]:
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """Write both files, or compare them."""
+    """Write the files, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is out of date")
     options = parser.parse_args(None if arguments is None else list(arguments))
     made = {DOCUMENT: operators_page()}
-    if README.exists():
-        made[README] = refreshed(README.read_text(encoding="utf-8"))
+    made |= {page: refreshed(page.read_text(encoding="utf-8")) for page in SHOWN if page.exists()}
     changed = False
     for path, text in made.items():
         difference = outdated(path, text)

@@ -359,7 +359,9 @@ def _index_values(style: str, length: int | None, *, beyond: bool) -> list[int]:
         return [0]
     ends = [0, length - 1, -1, -length]
     if style == "outside" and beyond:
-        return [-length - 2, -length - 1, length, length + 1, *ends]
+        # A narrower type would bring these back inside.
+        wrapped = [2**31, 2**32, 2**32 + length - 1, 2**33 + 2**31, -(2**32), 2**53 + 1, 256, 2**16]
+        return [-length - 2, -length - 1, length, length + 1, *ends, *wrapped]
     if style in ("last", "first"):
         return [length - 1 if style == "last" else 0]
     if style == "ends" or style == "outside":
