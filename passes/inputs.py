@@ -303,7 +303,7 @@ def trials(
             break
         attempt(shape, turn + position)
     for shape in long if fitting else ():
-        if len(rejections) < budget.rejections:
+        if len(rejections) < budget.rejections and fits(draft.specs, shape):
             attempt(shape, "peak")
             attempt(shape, "dip")
     rejection = (fatal or rejections or ["no shape was found"])[-1]

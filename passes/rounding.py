@@ -46,7 +46,7 @@ _GIVEN = frozenset({"Constant", "ConstantOfShape", "EyeLike"})
 
 
 # They move, select and compare; they round nothing, and have no order of their own.
-_SELECT = frozenset({
+SELECTING = frozenset({
     "Abs", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
     "CenterCropPad", "Clip", "Compress", "Concat", "ConcatFromSequence", "Constant", "ConstantOfShape",
     "DepthToSpace", "Dropout", "Equal", "Expand", "EyeLike", "Flatten", "Gather", "GatherElements", "GatherND",
@@ -131,7 +131,7 @@ class Rounding:
         marks = dict.fromkeys(plain, EXACT)
         for node, _ in self._nodes:
             read = [name for name in (*node.input, *outer_names(node)) if name]
-            computes, sums = node.op_type not in _SELECT, node.op_type not in _SELECT | _ELEMENTWISE
+            computes, sums = node.op_type not in SELECTING, node.op_type not in SELECTING | _ELEMENTWISE
             found = Bound(
                 huge=any(marks[name].huge or (computes and _has(plain[name], _huge)) for name in read),
                 wild=any(marks[name].wild or (sums and _has(plain[name], _infinite)) for name in read),

@@ -32,7 +32,7 @@ from opshift.passes.localise import Cut, Side, partings, unoptimised_agree
 from opshift.passes.outcome import Check, Counterexample, Report, Verdict
 from opshift.passes.outline import Outline, outline
 from opshift.passes.pairs import Pair, Progress, prove, route
-from opshift.passes.rounding import Rounding, is_float, rounded
+from opshift.passes.rounding import SELECTING, Rounding, is_float, rounded
 from opshift.passes.sessions import Feeds, Limits, RejectedError, Runner, Source, Why
 from opshift.passes.shapes import hints, repairer, sizes_of
 from opshift.passes.specs import Shape, Spec
@@ -220,7 +220,9 @@ class _Whole:
 
     def _route(self, source: Source) -> tuple[Route, str]:
         """Return how a model is run: where oracles judge, both are run node by node, so that both mean the text."""
-        return (Interpreter(source, self.limits, self.judged), "") if self.judged else route(source, self.limits)
+        return (
+            (Interpreter(source, self.limits, self.judged, "spec"), "") if self.judged else route(source, self.limits)
+        )
 
     @functools.cached_property
     def _lean(self) -> bool:
@@ -464,7 +466,7 @@ class _Bounds:
 
 
 # What these make of a NaN is not defined; what comes after them differs with the order of comparisons.
-_SELECTING = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "TopK", "Unique"})
+_NAN_UNDEFINED = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "TopK", "Unique"})
 
 
 class _Pardon:
@@ -472,17 +474,23 @@ class _Pardon:
 
     It does not if the original makes a value of the main graph from it whose shape contradicts onnx's inference; nor if
     a NaN reaches an operator that selects (of the pairs: one that excludes NaN, or is exact for finite values only and
-    gets an infinity); nor if a Cast to integers gets what no integer is.
+    gets an infinity); nor if a Cast to integers gets what no integer is; nor if onnxruntime computes an operator of the
+    pairs that selects other than its numpy oracle does (1.31.1 takes 0 for the larger of 2^31 and 0 in int64).
     """
 
     def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits) -> None:
         """Keep the model; it is opened when it is first asked."""
         self._original = original
         operators = {pair.original.graph.node[0].op_type for pair in pairs if pair.exclude_nan or pair.finite}
-        self._selecting = frozenset(operators) if pairs else _SELECTING
+        self._selecting = frozenset(operators) if pairs else _NAN_UNDEFINED
         self._finite = frozenset(pair.original.graph.node[0].op_type for pair in pairs if pair.finite)
+        self._judged = frozenset(pair.original.graph.node[0].op_type for pair in pairs) & SELECTING
         self._limits = limits
         self._count = 0
+
+    @functools.cached_property
+    def _oracles(self) -> Interpreter:
+        return Interpreter(self._original, self._limits, self._judged)
 
     @functools.cached_property
     def _side(self) -> Side:
@@ -500,13 +508,28 @@ class _Pardon:
             values = self._side.values(feeds)
         except RejectedError:
             values = dict(feeds)
-        pardoned = self._undefined(values) or bool(contradiction(self._original.proto, feeds, values))
+        pardoned = (
+            self._undefined(values)
+            or bool(contradiction(self._original.proto, feeds, values))
+            or self._miscomputed({**self._side.known, **values})
+        )
         self._count += pardoned
         return pardoned
 
     def note(self) -> str:
         """Return how many inputs did not count, as a reason."""
         return f"{self._count} inputs of which the original makes nothing defined were left out" if self._count else ""
+
+    def _miscomputed(self, values: Mapping[str, Any]) -> bool:
+        for node in self._oracles.model.graph.node if self._judged else ():
+            if node.op_type in self._judged and all(name in values for name in (*node.input, *node.output) if name):
+                try:
+                    right = self._oracles.node(node, values)
+                except RejectedError:
+                    continue
+                if any(mismatch(value, values[name]) for name, value in right.items()):
+                    return True
+        return False
 
     def _undefined(self, values: Mapping[str, Any]) -> bool:
         if self._inside and any(_has(np.isnan, value) for value in values.values()):
@@ -519,7 +542,14 @@ class _Pardon:
                 return True
             if node.op_type == "Cast" and _beyond(values.get(node.input[0]), values.get(node.output[0])):
                 return True
+            if node.op_type == "QuantizeLinear" and not _scaled(read[1]):
+                return True
         return False
+
+
+def _scaled(scale: Any) -> bool:
+    """Return whether a scale is one: what is divided by 0 or by a NaN is no number to be rounded."""
+    return not isinstance(scale, np.ndarray) or bool((np.isfinite(scale.astype(np.float64)) & (scale != 0)).all())
 
 
 def _has(what: Callable[[Any], Any], value: Any) -> bool:
