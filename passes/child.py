@@ -139,19 +139,24 @@ def _reason(error: BaseException) -> str:
 _OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation", "Unable to allocate")
 
 
-def _answer(request: tuple[Any, ...], models: dict[int, _Model]) -> Any:
-    """Do what is asked: `open`, `run` or `close`."""
+def _answer(request: tuple[Any, ...], models: dict[int, _Model], kept: dict[int, Any]) -> Any:
+    """Do what is asked: `open`, or `run` on inputs that are kept by their number if they have one."""
     kind, key, *rest = request
     if kind == "open":
         models[key] = _Model(*rest)
         return models[key].outputs
-    return models[key].run(*rest)
+    number, feeds = rest
+    if feeds is None:
+        feeds = kept[number]
+    elif number is not None:
+        kept[number] = feeds
+    return models[key].run(feeds)
 
 
-def _replied(request: tuple[Any, ...], models: dict[int, _Model]) -> tuple[str, Any]:
+def _replied(request: tuple[Any, ...], models: dict[int, _Model], kept: dict[int, Any]) -> tuple[str, Any]:
     """Return `done` with the answer; or `memory`, `missing kernel` or `rejected` with the reason."""
     try:
-        return "done", _answer(request, models)
+        return "done", _answer(request, models, kept)
     except Exception as error:  # onnxruntime's exceptions share no base class but Exception
         reason = _reason(error)
         if isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY):
@@ -179,6 +184,7 @@ def main(memory: int | None) -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
     models: dict[int, _Model] = {}
+    kept: dict[int, Any] = {}
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
@@ -189,8 +195,8 @@ def main(memory: int | None) -> None:
             request = pickle.load(sys.stdin.buffer)
         except (EOFError, OSError, pickle.UnpicklingError):
             return
-        if request[0] == "close":
-            models.pop(request[1], None)
+        if request[0] in ("close", "forget"):
+            (models if request[0] == "close" else kept).pop(request[1], None)
             continue
-        pickle.dump(_replied(request, models), answers, protocol=5)
+        pickle.dump(_replied(request, models, kept), answers, protocol=5)
         answers.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from opshift.passes.moods import limits
 from opshift.passes.shapes import sizes_of, symbols
 from opshift.passes.specs import Array, Spec, Value, arrays, np_dtype
 
-_SHORT = 2**16  # elements: of a larger array only the rows of its longest axis are looked at
+_SHORT = 2**12  # elements: of a larger array no more than the beginning of its longest axis is looked at
 
 
 def classes(feeds: Mapping[str, Value]) -> frozenset[str]:
@@ -58,11 +59,18 @@ def seen(specs: Sequence[Spec], trials: Iterable[Mapping[str, Value]]) -> dict[s
 
 def _rows(array: Array) -> Iterator[Array]:
     """Yield an array, for each axis that has two elements or more, with that axis last."""
-    axes = [axis for axis, length in enumerate(array.shape) if length > 1]
-    if array.size > _SHORT:
-        axes = [axis for axis in axes if axis == int(np.argmax(array.shape))]
-    for axis in axes if array.size else ():
-        yield np.moveaxis(array, axis, -1)
+    for axis, length in enumerate(array.shape):
+        if length > 1 and array.size:
+            yield np.moveaxis(array, axis, -1)
+
+
+def _beginning(array: Array) -> Array:
+    """Return an array that is not large, or the beginning of its longest axis."""
+    if array.size <= _SHORT:
+        return array
+    longest = int(np.argmax(array.shape))
+    kept = max(1, _SHORT * array.shape[longest] // array.size)
+    return array[(slice(None),) * longest + (slice(kept),)]
 
 
 def _tied(array: Array) -> bool:
@@ -139,6 +147,7 @@ NAMES: tuple[str, ...] = tuple(
 """All classes, in the order in which they are told."""
 
 
+@functools.cache
 def _tests(dtype: np.dtype[Any]) -> dict[str, _Test]:
     """Return the classes that arrays of a dtype can belong to."""
     if dtype == np.object_:
@@ -174,7 +183,7 @@ def _of_value(value: Value) -> Iterator[str]:
         yield "absent"
     elif isinstance(value, list) and not value:
         yield "empty sequence"
-    for array in arrays(value):
+    for array in map(_beginning, arrays(value)):
         # Compared as wider numbers, of which every one of these has its own.
         wide = array.astype(np.float32) if array.dtype.kind == "V" and limits(array.dtype) is None else array
         for name, test in _tests(array.dtype).items():

@@ -265,6 +265,7 @@ class Worker:
         self._lock = threading.Lock()
         self._keys = itertools.count()
         self._dropped: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
+        self._fed: dict[int, tuple[int, int, Feeds]] = {}
 
     def open(self, model: str | bytes, folder: str | None, optimised: bool) -> tuple[int, int, tuple[str, ...]]:
         """Open a model, and return its key, the start that the key belongs to, and the names of its outputs.
@@ -287,7 +288,7 @@ class Worker:
             sent = 0
             while len(done) < len(batch):
                 while sent < min(len(batch), len(done) + _AHEAD):
-                    self._send(("run", key, dict(batch[sent])))
+                    self._send(("run", key, *self._numbered(batch[sent])))
                     sent += 1
                 try:
                     done.append(tuple(self._answer(self.limits.timeout)))
@@ -296,6 +297,25 @@ class Worker:
                     if not self.alive:
                         break
         return done
+
+    def _numbered(self, feeds: Feeds) -> tuple[int | None, Feeds | None]:
+        """Return a number for large inputs, and the inputs where the child does not have them yet.
+
+        The same inputs go to both models, with graph optimisations off and on.
+        """
+        if (known := self._fed.get(id(feeds))) and known[0] == self.starts and self.alive:
+            return known[1], None
+        arrays = [array for value in feeds.values() for array in (value if isinstance(value, list) else [value])]
+        if sum(getattr(array, "nbytes", 0) for array in arrays) < _LARGE:
+            return None, feeds
+        process = self._process or self._start()
+        assert process is self._process
+        if len(self._fed) == _KEPT:
+            oldest = next(iter(self._fed))
+            self._send(("forget", self._fed.pop(oldest)[1]))
+        number = next(self._keys)
+        self._fed[id(feeds)] = self.starts, number, feeds  # held, so that nothing else gets its id
+        return number, feeds
 
     def drop(self, key: int, start: int) -> None:
         """Let go of an open model before the next request: a collected session may call this at any time."""
@@ -402,6 +422,8 @@ def _death(status: int) -> str:
 
 
 _AHEAD = 16  # requests sent before their turn
+_LARGE = 4096  # bytes of inputs that are sent once only
+_KEPT = 64  # of which the child keeps so many
 
 
 @functools.cache
