@@ -221,7 +221,7 @@ class Proof:
 _MISSING = "onnxruntime has no kernel for the replacement"
 
 
-def route(source: Source, limits: Limits, *, kernels: bool = False) -> tuple[Route, str]:
+def route(source: Source, limits: Limits, *, kernels: bool = False, lean: bool = False) -> tuple[Route, str]:
     """Return a way to run a model, and what is to be said about it: in onnxruntime, else node by node.
 
     Raises:
@@ -230,7 +230,7 @@ def route(source: Source, limits: Limits, *, kernels: bool = False) -> tuple[Rou
     """
     try:
         fitting, note = sessions.fit(source)
-        runner = Runner(fitting, limits)
+        runner = Runner(fitting, limits, lean=lean)
         runner.open(optimised=False)
     except RejectedError as error:
         lacking = (Why.TOO_NEW,) if kernels else (Why.TOO_NEW, Why.MISSING_KERNEL)

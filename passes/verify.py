@@ -26,14 +26,15 @@ from opshift.passes.classes import counted
 from opshift.passes.compare import Contest, Finding, Judge, Route, mismatch, sentence
 from opshift.passes.errors import UsageError
 from opshift.passes.inputs import Draft, UntestableError
-from opshift.passes.interface import contradiction, interface_difference
+from opshift.passes.interface import interface_difference
 from opshift.passes.interpret import Interpreter
 from opshift.passes.localise import Cut, Side, partings, unoptimised_agree
 from opshift.passes.outcome import Check, Counterexample, Report, Verdict
 from opshift.passes.outline import Outline, outline
 from opshift.passes.pairs import Pair, Progress, prove, route
-from opshift.passes.rounding import SELECTING, Rounding, is_float, rounded
-from opshift.passes.sessions import Feeds, Limits, RejectedError, Runner, Source, Why
+from opshift.passes.pardon import Pardon
+from opshift.passes.rounding import Rounding, rounded
+from opshift.passes.sessions import Feeds, Limits, RejectedError, Source, Why
 from opshift.passes.shapes import hints, repairer, sizes_of
 from opshift.passes.specs import Shape, Spec
 from opshift.passes.uses import Use, says
@@ -209,20 +210,14 @@ class _Whole:
         source = self.before
         outputs = tuple(value.name for value in source.proto.graph.output)
         bounds = None if self.exact else _Bounds(source, self.limits)
-        lean = self._lean
-        if lean:
-            fitting, note = sessions.fit(source)
-            runner = Runner(fitting, self.limits, lean=True)
-            runner.open(optimised=False)
-            return Judge(runner, outputs, note and f"the original's {note}", bounds, lean=True)
         way, note = self._route(source)
-        return Judge(way, outputs, note and f"the original's {note}", bounds)
+        return Judge(way, outputs, note and f"the original's {note}", bounds, self._lean)
 
     def _route(self, source: Source) -> tuple[Route, str]:
         """Return how a model is run: where oracles judge, both are run node by node, so that both mean the text."""
-        return (
-            (Interpreter(source, self.limits, self.judged, "spec"), "") if self.judged else route(source, self.limits)
-        )
+        if self.judged:
+            return Interpreter(source, self.limits, self.judged, "spec"), ""
+        return route(source, self.limits, lean=self._lean)
 
     @functools.cached_property
     def _lean(self) -> bool:
@@ -244,7 +239,7 @@ class _Whole:
         if not _repeats(judge, trials.accepted[0][0]):
             return told(Verdict.UNCHECKED, "the original gives other outputs each time it runs")
         done = iter(range(1, 2 * count + 1))
-        pardoned = _Pardon(self.before, self.pairs, self.limits)
+        pardoned = Pardon(self.before, self.pairs, self.limits)
         try:
             rewritten, note = self._route(self.after)
             contest = Contest(judge, rewritten, pardoned)
@@ -254,37 +249,46 @@ class _Whole:
                 return told(Verdict.UNCHECKED, f"the rewritten model: {error}")
             return told(Verdict.DIFFERENT, f"onnxruntime does not load the rewritten model: {error}")
         self.progress("whole", 2 * count, 2 * count)
-        notes = sentence(judge.note, note and f"the rewritten model's {note}", pardoned.note())
-        cut = None
-        if finding is None and not self._lean and not self.judged:
-            cut = self._parted(contest.near)
-            if cut is None:
-                seen, hidden = self._branches(trials.accepted)
-                if hidden is not None:
-                    return told(Verdict.DIFFERENT, sentence(hidden[0], notes), shown=hidden[1])
-                notes = sentence(notes, seen)
-        if finding is None and cut is None and self.defaults and (overridden := self._overridden()):
-            other = dataclasses.replace(
-                overridden, given=None, defaults=False, progress=lambda stage, done, total: None
-            )
-            check = other.check()
-            if check.verdict is Verdict.DIFFERENT:
-                return dataclasses.replace(check, reason=f"where an input that has a default is given: {check.reason}")
-        if finding is None and cut is None:
-            left_out = f"left out was an input: {trials.fatal[-1]}" if trials.fatal else ""
-            return told(Verdict.EQUAL, sentence(notes, left_out))
-        reason, shown = self._explained(contest, finding, cut, specs)
-        return told(Verdict.DIFFERENT, sentence(reason, notes), shown=shown)
+        notes: tuple[str, ...] = (judge.note, note and f"the rewritten model's {note}", pardoned.note())
+        if finding is not None:
+            reason, shown = self._explained(contest, finding, specs)
+            return told(Verdict.DIFFERENT, sentence(reason, *notes), shown=shown)
+        left_out = f"left out was an input: {trials.fatal[-1]}" if trials.fatal else ""
+        if self._lean or self.judged:
+            return told(Verdict.EQUAL, sentence(*notes, left_out))
+        further: tuple[Callable[[], _Look], ...] = (
+            lambda: self._parted(contest.near),
+            lambda: self._branches(trials.accepted),
+            self._overridden,
+        )
+        for find in further:
+            look = find()
+            if look.shown is not None:
+                return told(Verdict.DIFFERENT, sentence(look.said, *notes), shown=look.shown)
+            notes = (*notes, look.said)
+        return told(Verdict.EQUAL, sentence(*notes, left_out))
 
-    def _overridden(self) -> _Whole | None:
-        """Return the comparison with the initializers of inputs taken away, which a caller may override.
+    def _overridden(self) -> _Look:
+        """Compare once more with the initializers of inputs taken away, which a caller may override.
 
         Below ir_version 4 every initializer is an input, and none is meant to be given.
         """
         names = _optional(self.before.proto) & _optional(self.after.proto)
-        if not names or self._lean:
-            return None
-        return dataclasses.replace(self, before=_without(self.before, names), after=_without(self.after, names))
+        if not names or not self.defaults:
+            return _Look("")
+        check = dataclasses.replace(
+            self,
+            before=_without(self.before, names),
+            after=_without(self.after, names),
+            given=None,
+            defaults=False,
+            progress=lambda stage, done, total: None,
+        ).check()
+        different = check.verdict is Verdict.DIFFERENT
+        said = (
+            f"where inputs that have defaults are given: {check.reason}" if check.verdict is not Verdict.EQUAL else ""
+        )
+        return _Look(said, check.counterexample or Counterexample({}, "", None, None) if different else None)
 
     def _told(
         self,
@@ -351,20 +355,20 @@ class _Whole:
 
     # --- where they differ ---
 
-    def _parted(self, near: Sequence[Feeds]) -> tuple[Cut, Finding] | None:
-        """Return a place where the two part by more than rounding, although the outputs differ by no more than that."""
+    def _parted(self, near: Sequence[Feeds]) -> _Look:
+        """Look for a place where the two part by more than rounding, although the outputs differ by no more."""
         for feeds in near:
             found = self._cut(feeds, optimised=False)
             if found is not None:
-                return found
-        return None
+                return self._told_cut(found, found[1].reason)
+        return _Look("")
 
     def _cut(self, feeds: Feeds, *, optimised: bool) -> tuple[Cut, Finding] | None:
         """Return the first place where the two part on an input, and the difference there."""
         found: list[tuple[Cut, Finding]] = []
 
         def differs(cut: Cut) -> bool:
-            difference = self._contest(cut).on(cut.feeds, optimised)
+            difference = self._contested(cut.original, cut.rewritten).on(cut.feeds, optimised)
             if difference is not None:
                 found.append((cut, Finding(cut.feeds, difference, optimised)))
             return difference is not None
@@ -378,76 +382,72 @@ class _Whole:
             return None
         return found[0] if found else None
 
-    def _contest(self, cut: Cut) -> Contest:
-        outputs = tuple(value.name for value in cut.original.proto.graph.output)
-        bounds = None if self.exact else _Bounds(cut.original, self.limits)
-        judge = Judge(route(cut.original, self.limits)[0], outputs, "", bounds)
-        return Contest(judge, route(cut.rewritten, self.limits)[0], _Pardon(cut.original, self.pairs, self.limits))
+    def _contested(self, original: Source, rewritten: Source) -> Contest:
+        """Return the comparison of a part or a variant of both models."""
+        outputs = tuple(value.name for value in original.proto.graph.output)
+        bounds = None if self.exact else _Bounds(original, self.limits)
+        judge = Judge(route(original, self.limits)[0], outputs, "", bounds)
+        return Contest(judge, route(rewritten, self.limits)[0], Pardon(original, self.pairs, self.limits))
 
     @functools.cached_property
     def _sides(self) -> tuple[Side, Side]:
         sources = (sessions.fit(self.before)[0], sessions.fit(self.after)[0])
         return Side(sources[0], self.limits), Side(sources[1], self.limits)
 
-    def _explained(
-        self, contest: Contest, finding: Finding | None, cut: tuple[Cut, Finding] | None, specs: Sequence[Spec]
-    ) -> tuple[str, Counterexample]:
+    def _explained(self, contest: Contest, finding: Finding, specs: Sequence[Spec]) -> tuple[str, Counterexample]:
         """Return why the two differ: at which node, on which small input."""
-        if cut is None and finding is not None and not self._lean and not self.judged:
-            try:
-                cut = self._cut(finding.feeds, optimised=finding.optimised)
-            except RejectedError:
-                cut = None
-        if cut is not None:
-            place, found = cut
-            found = self._contest(place).shrunk(found, inputs.specs(place.original.proto.graph), _STEPS)
-            example = found.counterexample(
-                f"{place.operator} at {place.node}", self.shown(place.original, place.rewritten, found)
-            )
-            told = finding.reason if finding is not None else found.reason
-            return f"{told}; the first value that differs is made by {place.operator} at {place.node}", example
-        assert finding is not None
-        found = contest.shrunk(finding, specs, 0 if self._lean else _STEPS)
+        if not self._lean and not self.judged:
+            cut = self._cut(finding.feeds, optimised=finding.optimised)
+            if cut is not None:
+                look = self._told_cut(cut, finding.reason)
+                assert look.shown is not None
+                return look.said, look.shown
         if self._lean:
-            return found.reason, found.counterexample(command=self.shown.command)
+            return finding.reason, finding.counterexample(command=self.shown.command)
+        found = contest.shrunk(finding, specs, _STEPS)
         return found.reason, found.counterexample(command=self.shown(self.before, self.after, found))
 
-    def _branches(self, trials: Sequence[tuple[Feeds, Any]]) -> tuple[str, tuple[str, Counterexample] | None]:
-        """Take every branch of an If that no input took by force.
+    def _told_cut(self, cut: tuple[Cut, Finding], reason: str) -> _Look:
+        """Say where the two part, on an input made small."""
+        place, found = cut
+        where = f"{place.operator} at {place.node}"
+        found = self._contested(place.original, place.rewritten).shrunk(
+            found, inputs.specs(place.original.proto.graph), _STEPS
+        )
+        example = found.counterexample(where, self.shown(place.original, place.rewritten, found))
+        return _Look(f"{reason}; the first value that differs is made by {where}", example)
 
-        Return what is to be said of those, and where the two differ there if they do.
-        """
+    def _branches(self, trials: Sequence[tuple[Feeds, Any]]) -> _Look:
+        """Take every branch of an If that no input took by force, and compare."""
         feeds = [feeds for feeds, _ in trials]
-        told = []
+        said = []
         for branch in branches.untaken(self.before, self.after, feeds, self.limits):
             if branch.rewritten is None:
-                told.append(f"no input took {branch.name}")
+                said.append(f"no input took {branch.name}")
                 continue
             try:
-                runner = Runner(sessions.fit(branch.original)[0], self.limits)
-                outputs = tuple(value.name for value in branch.original.proto.graph.output)
-                bounds = None if self.exact else _Bounds(branch.original, self.limits)
-                contest = Contest(
-                    Judge(runner, outputs, "", bounds),
-                    Runner(sessions.fit(branch.rewritten)[0], self.limits),
-                    _Pardon(branch.original, self.pairs, self.limits),
-                )
-                results = zip(feeds, runner.run_all(feeds, False), strict=False)
+                contest = self._contested(branch.original, branch.rewritten)
+                results = zip(feeds, contest.judge.route.run_all(feeds, False), strict=False)
                 accepted = [(one, found) for one, found in results if not isinstance(found, RejectedError)]
                 finding = contest.run(accepted)
             except RejectedError as error:
-                told.append(f"no input took {branch.name}, and by force: {error}")
+                said.append(f"no input took {branch.name}, and by force: {error}")
                 continue
             if finding is not None:
                 finding = contest.shrunk(finding, inputs.specs(self.before.proto.graph), _STEPS)
                 example = finding.counterexample(branch.name, self.shown(branch.original, branch.rewritten, finding))
-                return "", (f"{branch.name}, which no input took and was taken by force: {finding.reason}", example)
-            told.append(
-                f"no input took {branch.name}; taken by force it is equal"
-                if accepted
-                else f"no input took {branch.name}, and none can by force"
-            )
-        return sentence(*told), None
+                return _Look(f"{branch.name}, which no input took and was taken by force: {finding.reason}", example)
+            equal = "taken by force it is equal" if accepted else "none can by force"
+            said.append(f"no input took {branch.name}; {equal}")
+        return _Look(sentence(*said))
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What is to be said of a further look at two models, and the input that tells them apart if there is one."""
+
+    said: str
+    shown: Counterexample | None = None
 
 
 class _Bounds:
@@ -463,107 +463,6 @@ class _Bounds:
             return self._rounding.bounds(feeds, outputs)
         except RejectedError:
             return [rounded(value) for value in outputs]
-
-
-# What these make of a NaN is not defined; what comes after them differs with the order of comparisons.
-_NAN_UNDEFINED = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "TopK", "Unique"})
-
-
-class _Pardon:
-    """Says whether an input on which two models differ does not count.
-
-    It does not if the original makes a value of the main graph from it whose shape contradicts onnx's inference; nor if
-    a NaN reaches an operator that selects (of the pairs: one that excludes NaN, or is exact for finite values only and
-    gets an infinity); nor if a Cast to integers gets what no integer is; nor if onnxruntime computes an operator of the
-    pairs that selects other than its numpy oracle does (1.31.1 takes 0 for the larger of 2^31 and 0 in int64).
-    """
-
-    def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits) -> None:
-        """Keep the model; it is opened when it is first asked."""
-        self._original = original
-        operators = {pair.original.graph.node[0].op_type for pair in pairs if pair.exclude_nan or pair.finite}
-        self._selecting = frozenset(operators) if pairs else _NAN_UNDEFINED
-        self._finite = frozenset(pair.original.graph.node[0].op_type for pair in pairs if pair.finite)
-        self._judged = frozenset(pair.original.graph.node[0].op_type for pair in pairs) & SELECTING
-        self._limits = limits
-        self._count = 0
-
-    @functools.cached_property
-    def _oracles(self) -> Interpreter:
-        return Interpreter(self._original, self._limits, self._judged)
-
-    @functools.cached_property
-    def _side(self) -> Side:
-        return Side(sessions.fit(self._original)[0], self._limits)
-
-    @functools.cached_property
-    def _inside(self) -> bool:
-        """Whether something that selects is inside of another graph or of a function."""
-        nodes = (node for node in sessions.nodes(self._original.proto) if node.op_type in self._selecting)
-        return len(list(nodes)) > sum(node.op_type in self._selecting for node in self._original.proto.graph.node)
-
-    def __call__(self, feeds: Feeds) -> bool:
-        """Return whether what the two compute on this input does not count."""
-        try:
-            values = self._side.values(feeds)
-        except RejectedError:
-            values = dict(feeds)
-        pardoned = (
-            self._undefined(values)
-            or bool(contradiction(self._original.proto, feeds, values))
-            or self._miscomputed({**self._side.known, **values})
-        )
-        self._count += pardoned
-        return pardoned
-
-    def note(self) -> str:
-        """Return how many inputs did not count, as a reason."""
-        return f"{self._count} inputs of which the original makes nothing defined were left out" if self._count else ""
-
-    def _miscomputed(self, values: Mapping[str, Any]) -> bool:
-        for node in self._oracles.model.graph.node if self._judged else ():
-            if node.op_type in self._judged and all(name in values for name in (*node.input, *node.output) if name):
-                try:
-                    right = self._oracles.node(node, values)
-                except RejectedError:
-                    continue
-                if any(mismatch(value, values[name]) for name, value in right.items()):
-                    return True
-        return False
-
-    def _undefined(self, values: Mapping[str, Any]) -> bool:
-        if self._inside and any(_has(np.isnan, value) for value in values.values()):
-            return True
-        for node in self._original.proto.graph.node:
-            read = [values.get(name) for name in node.input]
-            if node.op_type in self._selecting and any(_has(np.isnan, value) for value in read):
-                return True
-            if node.op_type in self._finite and any(_has(np.isinf, value) for value in read):
-                return True
-            if node.op_type == "Cast" and _beyond(values.get(node.input[0]), values.get(node.output[0])):
-                return True
-            if node.op_type == "QuantizeLinear" and not _scaled(read[1]):
-                return True
-        return False
-
-
-def _scaled(scale: Any) -> bool:
-    """Return whether a scale is one: what is divided by 0 or by a NaN is no number to be rounded."""
-    return not isinstance(scale, np.ndarray) or bool((np.isfinite(scale.astype(np.float64)) & (scale != 0)).all())
-
-
-def _has(what: Callable[[Any], Any], value: Any) -> bool:
-    return isinstance(value, np.ndarray) and is_float(value.dtype) and bool(what(value).any())
-
-
-def _beyond(value: Any, integers: Any) -> bool:
-    """Return whether floats were cast to integers that cannot hold them: "results are undefined" (Cast-13)."""
-    if not (isinstance(value, np.ndarray) and isinstance(integers, np.ndarray)):
-        return False
-    if not is_float(value.dtype) or integers.dtype.kind not in "iu" or not value.size:
-        return False
-    info, wide = np.iinfo(integers.dtype), value.astype(np.float64)
-    return not bool(((wide > float(info.min) - 1) & (wide < float(info.max) + 1)).all())
 
 
 def _optional(model: onnx.ModelProto) -> frozenset[str]:

@@ -1,0 +1,118 @@
+"""Inputs that do not count although two models differ on them, since the original makes nothing defined of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from opshift.passes import sessions
+from opshift.passes.compare import mismatch
+from opshift.passes.interface import contradiction
+from opshift.passes.interpret import Interpreter
+from opshift.passes.localise import Side
+from opshift.passes.pairs import Pair
+from opshift.passes.rounding import SELECTING, is_float
+from opshift.passes.sessions import Feeds, Limits, RejectedError, Source
+
+# What these make of a NaN is not defined; what comes after them differs with the order of comparisons.
+_NAN_UNDEFINED = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "TopK", "Unique"})
+
+
+class Pardon:
+    """Says whether an input on which two models differ does not count.
+
+    It does not if the original makes a value of the main graph from it whose shape contradicts onnx's inference; nor if
+    a NaN reaches an operator that selects (of the pairs: one that excludes NaN, or is exact for finite values only and
+    gets an infinity); nor if a Cast to integers gets what no integer is; nor if onnxruntime computes an operator of the
+    pairs that selects other than its numpy oracle does (1.31.1 takes 0 for the larger of 2^31 and 0 in int64).
+    """
+
+    def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits) -> None:
+        """Keep the model; it is opened when it is first asked."""
+        self._original = original
+        operators = {pair.original.graph.node[0].op_type for pair in pairs if pair.exclude_nan or pair.finite}
+        self._selecting = frozenset(operators) if pairs else _NAN_UNDEFINED
+        self._finite = frozenset(pair.original.graph.node[0].op_type for pair in pairs if pair.finite)
+        self._judged = frozenset(pair.original.graph.node[0].op_type for pair in pairs) & SELECTING
+        self._limits = limits
+        self._count = 0
+
+    @functools.cached_property
+    def _oracles(self) -> Interpreter:
+        return Interpreter(self._original, self._limits, self._judged)
+
+    @functools.cached_property
+    def _side(self) -> Side:
+        return Side(sessions.fit(self._original)[0], self._limits)
+
+    @functools.cached_property
+    def _inside(self) -> bool:
+        """Whether something that selects is inside of another graph or of a function."""
+        nodes = (node for node in sessions.nodes(self._original.proto) if node.op_type in self._selecting)
+        return len(list(nodes)) > sum(node.op_type in self._selecting for node in self._original.proto.graph.node)
+
+    def __call__(self, feeds: Feeds) -> bool:
+        """Return whether what the two compute on this input does not count."""
+        try:
+            values = self._side.values(feeds)
+        except RejectedError:
+            values = dict(feeds)
+        pardoned = (
+            self._undefined(values)
+            or bool(contradiction(self._original.proto, feeds, values))
+            or self._miscomputed({**self._side.known, **values})
+        )
+        self._count += pardoned
+        return pardoned
+
+    def note(self) -> str:
+        """Return how many inputs did not count, as a reason."""
+        return f"{self._count} inputs of which the original makes nothing defined were left out" if self._count else ""
+
+    def _miscomputed(self, values: Mapping[str, Any]) -> bool:
+        for node in self._oracles.model.graph.node if self._judged else ():
+            if node.op_type in self._judged and all(name in values for name in (*node.input, *node.output) if name):
+                try:
+                    right = self._oracles.node(node, values)
+                except RejectedError:
+                    continue
+                if any(mismatch(value, values[name]) for name, value in right.items()):
+                    return True
+        return False
+
+    def _undefined(self, values: Mapping[str, Any]) -> bool:
+        if self._inside and any(_has(np.isnan, value) for value in values.values()):
+            return True
+        for node in self._original.proto.graph.node:
+            read = [values.get(name) for name in node.input]
+            if node.op_type in self._selecting and any(_has(np.isnan, value) for value in read):
+                return True
+            if node.op_type in self._finite and any(_has(np.isinf, value) for value in read):
+                return True
+            if node.op_type == "Cast" and _beyond(values.get(node.input[0]), values.get(node.output[0])):
+                return True
+            if node.op_type == "QuantizeLinear" and not _scaled(read[1]):
+                return True
+        return False
+
+
+def _scaled(scale: Any) -> bool:
+    """Return whether a scale is one: what is divided by 0 or by a NaN is no number to be rounded."""
+    return not isinstance(scale, np.ndarray) or bool((np.isfinite(scale.astype(np.float64)) & (scale != 0)).all())
+
+
+def _has(what: Callable[[Any], Any], value: Any) -> bool:
+    return isinstance(value, np.ndarray) and is_float(value.dtype) and bool(what(value).any())
+
+
+def _beyond(value: Any, integers: Any) -> bool:
+    """Return whether floats were cast to integers that cannot hold them: "results are undefined" (Cast-13)."""
+    if not (isinstance(value, np.ndarray) and isinstance(integers, np.ndarray)):
+        return False
+    if not is_float(value.dtype) or integers.dtype.kind not in "iu" or not value.size:
+        return False
+    info, wide = np.iinfo(integers.dtype), value.astype(np.float64)
+    return not bool(((wide > float(info.min) - 1) & (wide < float(info.max) + 1)).all())
