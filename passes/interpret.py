@@ -6,6 +6,7 @@ for, the oracle as the judge, and every value on the way.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -36,6 +37,14 @@ def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         if attribute.type == AttributeProto.GRAPH:
             yield attribute.g
         yield from attribute.graphs
+
+
+def within(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of a graph and of the graphs in it."""
+    for node in graph.node:
+        yield node
+        for body in bodies(node):
+            yield from within(body)
 
 
 def _free(graph: onnx.GraphProto) -> Iterator[str]:
@@ -73,7 +82,8 @@ def single(
 class Interpreter:
     """A model that runs node by node.
 
-    `judged` names operators whose oracle is asked before onnxruntime. `oracles` collects those that were asked.
+    `judged` names operators whose oracle is asked before onnxruntime, also inside of an If or a Loop. With `strict`
+    what an oracle or onnx rejects is rejected, else onnxruntime is asked then. `oracles` collects those that were asked.
     """
 
     modes = (False,)
@@ -84,12 +94,15 @@ class Interpreter:
         limits: Limits = Limits(),  # noqa: B008 (frozen)
         judged: frozenset[str] = frozenset(),
         semantics: str = "runtime",
+        *,
+        strict: bool = True,
     ) -> None:
         """Keep the model; a node is opened when it is first reached."""
         self.model = inlined(source.proto)
         self._limits = limits
         self._judged = judged
         self._semantics = semantics
+        self._strict = strict
         self._directory = str(source.directory or (source.path.parent if source.path else ""))
         self.oracles: dict[str, None] = {}
         self._evaluators: dict[tuple[Any, ...], Evaluator] = {}
@@ -157,10 +170,13 @@ class Interpreter:
         # Kernels of onnxruntime 1.31.1 are wrong on some empty tensors: ArgMax along axis -1 keeps that axis.
         empty = any(isinstance(value, np.ndarray) and not value.size for value in inputs)
         if oracle is not None and (empty or node.op_type in self._judged):
-            return oracle
+            return oracle if self._strict else self._either(oracle, node)
+        if self._judged and any(inner.op_type in self._judged for graph in bodies(node) for inner in within(graph)):
+            return self._entered(node)
         if not any(isinstance(value, np.ndarray) and value.dtype.kind == "c" for value in inputs):
             try:
-                return self._session(node, inputs, outer)
+                run = self._session(node, inputs, outer)
+                return self._checked(node, run) if oracle is not None and self._strict else run
             except RejectedError as error:
                 if error.why in (Why.LIMIT, Why.DEATH):
                     raise
@@ -168,10 +184,33 @@ class Interpreter:
         else:
             refusal = RejectedError("onnxruntime knows no complex numbers")
         if node.domain in ("", "ai.onnx") and node.op_type in ("If", "Loop"):
-            return functools.partial(self._if if node.op_type == "If" else self._loop, node)
+            return self._entered(node)
         if oracle is None:
             raise RejectedError(f"{node.op_type} has no numpy oracle, and in onnxruntime: {refusal}", refusal.why)
         return oracle
+
+    def _entered(self, node: onnx.NodeProto) -> Evaluator:
+        """Return an evaluator that goes through the graphs of a node.
+
+        Raises:
+            RejectedError: it is none of If and Loop.
+        """
+        if node.op_type not in ("If", "Loop"):
+            raise RejectedError(f"{node.op_type} is not run node by node", Why.MISSING_KERNEL)
+        return functools.partial(self._if if node.op_type == "If" else self._loop, node)
+
+    def _either(self, oracle: Evaluator, node: onnx.NodeProto) -> Evaluator:
+        """Return an evaluator that asks onnxruntime where the oracle rejects something."""
+
+        def run(inputs: Values, outer: Mapping[str, Any]) -> Values:
+            try:
+                return oracle(inputs, outer)
+            except RejectedError as error:
+                with contextlib.suppress(RejectedError):
+                    return self._session(node, inputs, outer)(inputs, outer)
+                raise error
+
+        return run
 
     def _session(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Evaluator:
         feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name} | dict(outer)
@@ -212,6 +251,16 @@ class Interpreter:
             return tuple(np.asarray(listed[index]) for index in used)
 
         return run
+
+    def _checked(self, node: onnx.NodeProto, run: Evaluator) -> Evaluator:
+        """Return an evaluator that rejects scalars where onnx does: onnxruntime takes any axis of one."""
+
+        def checked(inputs: Values, outer: Mapping[str, Any]) -> Values:
+            if any(isinstance(value, np.ndarray) and not value.ndim for value in inputs):
+                self._check(node, inputs)
+            return run(inputs, outer)
+
+        return checked
 
     def _check(self, node: onnx.NodeProto, inputs: Values) -> None:
         """Raise RejectedError for inputs that onnx's inference rejects, such as an axis out of range."""
@@ -308,4 +357,14 @@ def _key(value: Any) -> Any:
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model without functions of its own: the interpreter enters none."""
-    return onnx.inliner.inline_local_functions(model) if model.functions else model
+    if not model.functions:
+        return model
+    told = onnx.ModelProto()
+    told.CopyFrom(model)
+    functions = {(one.domain, one.name, one.overload): one for one in told.functions}
+    for node in nodes(told):
+        called = functions.get((node.domain, node.op_type, node.overload))
+        given = {attribute.name for attribute in node.attribute}
+        # onnx 1.23.2's inliner forgets the defaults of a function's attributes.
+        node.attribute.extend(one for one in (called.attribute_proto if called else ()) if one.name not in given)
+    return onnx.inliner.inline_local_functions(told)

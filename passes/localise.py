@@ -56,12 +56,6 @@ class Side:
             limits=self._limits,
         )
 
-    @functools.cached_property
-    def known(self) -> Mapping[str, Any]:
-        """The small constants."""
-        small = {name: tensor for name, tensor in self.constants.items() if tensor.data_location == 0}
-        return {name: onnx.numpy_helper.to_array(tensor) for name, tensor in small.items()}
-
     def values(self, feeds: Feeds) -> dict[str, Any]:
         """Return every value that is computed or fed, by name.
 

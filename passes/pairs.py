@@ -19,8 +19,10 @@ from opshift.passes.inputs import Budget, Draft, Rng, Shape, UntestableError, Va
 from opshift.passes.interface import contradiction, interface_difference
 from opshift.passes.interpret import Interpreter
 from opshift.passes.outcome import Check, Counterexample, Verdict
+from opshift.passes.outline import outline
 from opshift.passes.rounding import Rounding
 from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Runner, Source, Why
+from opshift.passes.shapes import hints, repairer
 
 Oracle = Callable[[Feeds], Mapping[str, Array]]
 Hostile = Callable[[Rng, Feeds], Feeds]
@@ -165,14 +167,20 @@ class Proof:
             return check(Verdict.UNCHECKED, f"onnxruntime does not run the original, and there is no oracle: {error}")
         draft = _draft(pair)
         complaints: list[str] = []
+        values = _values(draft, pair, np.random.default_rng(self.seed), complaints)
         trials = inputs.trials(
             draft,
-            _values(draft, pair, np.random.default_rng(self.seed), complaints),
+            values,
             judge.plain,
             inputs.sizes(draft.specs, whole=False),
             () if again else inputs.long_sizes(draft.specs),
             Budget(shapes=100, inputs=50 if again else 100, elements=400_000, rejections=2000),
         )
+        if not trials.accepted and not trials.fatal:
+            # Patterns of sizes alone find no depth of one element beside two values.
+            known = hints(outline(pair.original))
+            search = Budget(shapes=20, inputs=50, elements=400_000, rejections=500)
+            trials = inputs.trials(draft, values, judge.plain, (), (), search, repairer(draft.specs, known))
         count = len(trials.accepted)
         if not count:
             return check(Verdict.UNCHECKED, f"the original ran on none of {trials.tried} inputs: {trials.rejection}")

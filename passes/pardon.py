@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from opshift.passes import sessions
-from opshift.passes.compare import mismatch
+from opshift.passes.compare import Route, mismatch
 from opshift.passes.interface import contradiction
 from opshift.passes.interpret import Interpreter
 from opshift.passes.localise import Side
 from opshift.passes.pairs import Pair
 from opshift.passes.rounding import SELECTING, is_float
-from opshift.passes.sessions import Feeds, Limits, RejectedError, Source
+from opshift.passes.sessions import Feeds, Limits, RejectedError, Source, Why
 
 # What these make of a NaN is not defined; what comes after them differs with the order of comparisons.
 _NAN_UNDEFINED = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "TopK", "Unique"})
@@ -30,9 +31,10 @@ class Pardon:
     pairs that selects other than its numpy oracle does (1.31.1 takes 0 for the larger of 2^31 and 0 in int64).
     """
 
-    def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits) -> None:
-        """Keep the model; it is opened when it is first asked."""
-        self._original = original
+    def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits, route: Route | None = None) -> None:
+        """Keep the model; it is opened when it is first asked, unless its route is to run node by node anyway."""
+        self._interpreter = route if isinstance(route, Interpreter) else None
+        self._original = replace(original, proto=self._interpreter.model) if self._interpreter else original
         operators = {pair.original.graph.node[0].op_type for pair in pairs if pair.exclude_nan or pair.finite}
         self._selecting = frozenset(operators) if pairs else _NAN_UNDEFINED
         self._finite = frozenset(pair.original.graph.node[0].op_type for pair in pairs if pair.finite)
@@ -57,14 +59,12 @@ class Pardon:
     def __call__(self, feeds: Feeds) -> bool:
         """Return whether what the two compute on this input does not count."""
         try:
-            values = self._side.values(feeds)
+            values = self._interpreter.values(feeds) if self._interpreter else self._side.values(feeds)
         except RejectedError:
             values = dict(feeds)
-        pardoned = (
-            self._undefined(values)
-            or bool(contradiction(self._original.proto, feeds, values))
-            or self._miscomputed({**self._side.known, **values})
-        )
+        pardoned = self._undefined(values) or bool(contradiction(self._original.proto, feeds, values))
+        if not (pardoned or self._interpreter):
+            pardoned = self._miscomputed(feeds, values)
         self._count += pardoned
         return pardoned
 
@@ -72,16 +72,16 @@ class Pardon:
         """Return how many inputs did not count, as a reason."""
         return f"{self._count} inputs of which the original makes nothing defined were left out" if self._count else ""
 
-    def _miscomputed(self, values: Mapping[str, Any]) -> bool:
-        for node in self._oracles.model.graph.node if self._judged else ():
-            if node.op_type in self._judged and all(name in values for name in (*node.input, *node.output) if name):
-                try:
-                    right = self._oracles.node(node, values)
-                except RejectedError:
-                    continue
-                if any(mismatch(value, values[name]) for name, value in right.items()):
-                    return True
-        return False
+    def _miscomputed(self, feeds: Feeds, values: Mapping[str, Any]) -> bool:
+        if not self._judged:
+            return False
+        try:
+            right = self._oracles.run(feeds)
+        except RejectedError as error:
+            # What an oracle or onnx rejects has no meaning, whatever onnxruntime makes of it.
+            return error.why is Why.REJECTED
+        outputs = [value.name for value in self._original.proto.graph.output]
+        return any(mismatch(one, values[name]) for name, one in zip(outputs, right, strict=True) if name in values)
 
     def _undefined(self, values: Mapping[str, Any]) -> bool:
         if self._inside and any(_has(np.isnan, value) for value in values.values()):

@@ -219,6 +219,13 @@ class _Whole:
             return Interpreter(source, self.limits, self.judged, "spec"), ""
         return route(source, self.limits, lean=self._lean)
 
+    def _rival(self, source: Source, judge: Judge) -> tuple[Route, str]:
+        """Return how the rewritten model is run: as the original is, so that the same kernels and oracles compute."""
+        way, note = self._route(source)
+        if isinstance(judge.route, Interpreter) and not isinstance(way, Interpreter):
+            return Interpreter(source, self.limits, strict=False), note
+        return way, note
+
     @functools.cached_property
     def _lean(self) -> bool:
         return _weights(self.before) >= _LEAN
@@ -239,9 +246,9 @@ class _Whole:
         if not _repeats(judge, trials.accepted[0][0]):
             return told(Verdict.UNCHECKED, "the original gives other outputs each time it runs")
         done = iter(range(1, 2 * count + 1))
-        pardoned = Pardon(self.before, self.pairs, self.limits)
+        pardoned = Pardon(self.before, self.pairs, self.limits, judge.route)
         try:
-            rewritten, note = self._route(self.after)
+            rewritten, note = self._rival(self.after, judge)
             contest = Contest(judge, rewritten, pardoned)
             finding = contest.run(trials.accepted, lambda: self.progress("whole", next(done), 2 * count))
         except RejectedError as error:
@@ -386,8 +393,9 @@ class _Whole:
         """Return the comparison of a part or a variant of both models."""
         outputs = tuple(value.name for value in original.proto.graph.output)
         bounds = None if self.exact else _Bounds(original, self.limits)
-        judge = Judge(route(original, self.limits)[0], outputs, "", bounds)
-        return Contest(judge, route(rewritten, self.limits)[0], Pardon(original, self.pairs, self.limits))
+        judge = Judge(self._route(original)[0], outputs, "", bounds)
+        pardon = Pardon(original, self.pairs, self.limits, judge.route)
+        return Contest(judge, self._rival(rewritten, judge)[0], pardon)
 
     @functools.cached_property
     def _sides(self) -> tuple[Side, Side]:
