@@ -95,7 +95,7 @@ def describe(model: onnx.ModelProto, absent: Collection[str] = ()) -> Scope:
         if expanded(light) > INLINED:
             del light.functions[:]
         else:
-            light = onnx.inliner.inline_local_functions(light)
+            light = inlined(light)
     try:
         inferred = onnx.shape_inference.infer_shapes(light, data_prop=True)
     except onnx.shape_inference.InferenceError:
@@ -110,6 +110,21 @@ def describe(model: onnx.ModelProto, absent: Collection[str] = ()) -> Scope:
     constants.update(dict.fromkeys(absent))
     opset = default_opset(model.opset_import) or 1
     return _scope(inferred.graph, None, constants, opset)
+
+
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model whose functions stand where they were called; the model itself if it has none."""
+    if not model.functions:
+        return model
+    told = onnx.ModelProto()
+    told.CopyFrom(model)
+    functions = {(one.domain, one.name, one.overload): one for one in told.functions}
+    for node in (node for graph in graphs(told) for node in graph.node):
+        called = functions.get((node.domain, node.op_type, node.overload))
+        given = {attribute.name for attribute in node.attribute}
+        # onnx 1.23.2's inliner forgets the defaults of a function's attributes.
+        node.attribute.extend(one for one in (called.attribute_proto if called else ()) if one.name not in given)
+    return onnx.inliner.inline_local_functions(told)
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:

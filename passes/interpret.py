@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from opshift.opsets.facts import SMALL, Facts, constant
 from opshift.opsets.operator import Lifted, Node, freeze, lift, operator_for
+from opshift.passes.describe import inlined
 from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Session, Source, Why, attempt, fit, name, nodes
 
 Values = Sequence[Any]
@@ -83,7 +83,7 @@ class Interpreter:
     """A model that runs node by node.
 
     `judged` names operators whose oracle is asked before onnxruntime, also inside of an If or a Loop. With `strict`
-    what an oracle or onnx rejects is rejected, else onnxruntime is asked then. `oracles` collects those that were asked.
+    what an oracle or onnx rejects is rejected, else onnxruntime is asked then. `oracles` collects those that were.
     """
 
     modes = (False,)
@@ -353,18 +353,3 @@ def _key(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.dtype, not value.size
     return ("seq", _key(value[0]) if value else None) if isinstance(value, list) else None
-
-
-def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model without functions of its own: the interpreter enters none."""
-    if not model.functions:
-        return model
-    told = onnx.ModelProto()
-    told.CopyFrom(model)
-    functions = {(one.domain, one.name, one.overload): one for one in told.functions}
-    for node in nodes(told):
-        called = functions.get((node.domain, node.op_type, node.overload))
-        given = {attribute.name for attribute in node.attribute}
-        # onnx 1.23.2's inliner forgets the defaults of a function's attributes.
-        node.attribute.extend(one for one in (called.attribute_proto if called else ()) if one.name not in given)
-    return onnx.inliner.inline_local_functions(told)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import onnx
-import onnx.inliner
 
 from opshift.opsets.facts import Dim, facts_of_tensor, facts_of_type
 from opshift.opsets.schema import default_domain
@@ -73,7 +72,7 @@ def outline(model: onnx.ModelProto) -> Outline:
                 dim.dim_param = dim.dim_param or unnamed(value.name, axis)
                 bearers.setdefault(dim.dim_param, (value.name, axis))
     if light.functions and describe.expanded(light) <= describe.INLINED:
-        light = onnx.inliner.inline_local_functions(light)
+        light = describe.inlined(light)
     # Where inference fails, what is declared is known all the same.
     with contextlib.suppress(onnx.shape_inference.InferenceError, ValueError, RuntimeError):
         light = onnx.shape_inference.infer_shapes(light, data_prop=True)

@@ -24,7 +24,8 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto
 
-from opshift.passes.interpret import Interpreter, bodies, inlined, outer_names
+from opshift.passes.describe import inlined
+from opshift.passes.interpret import Interpreter, bodies, outer_names
 from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Source, Why
 from opshift.passes.specs import schema, versions
 
