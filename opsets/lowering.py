@@ -35,6 +35,23 @@ class Reason(str):
 
 
 @dataclass(frozen=True)
+class Body:
+    """A lowering's body for one node: which operands are its inputs, its attribute parameters bound.
+
+    `rounds` says that it computes the same but for rounding.
+    """
+
+    name: str
+    opset: int
+    function: onnx.FunctionProto
+    bound: Mapping[str, Any]
+    inputs: tuple[int | None, ...]
+    cost: float = 0.0
+    narrows: frozenset[str] = frozenset()
+    rounds: bool = False
+
+
+@dataclass(frozen=True)
 class Lowering:
     """One way to say a meaning with other operators.
 
@@ -51,6 +68,14 @@ class Lowering:
     bind: Callable[[Any, Any], Mapping[str, Any]] | None
     narrows: Callable[[Any, Any], frozenset[str]] | None
     cost: float
+
+    def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
+        """Return the body as it is for one node, or why it does not apply."""
+        if self.given and (reason := self.given(meaning, operands)):
+            return Reason(f"{self.name}: {reason}", reason.missing)
+        bound = dict(self.bind(meaning, operands)) if self.bind else {}
+        narrows = self.narrows(meaning, operands) if self.narrows else frozenset[str]()
+        return Body(self.name, self.opset, self.function, bound, tuple(range(len(operands))), self.cost, narrows)
 
     @property
     def summary(self) -> str:

@@ -21,6 +21,7 @@ from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, freeze, op
 from opshift.opsets.same_meaning import same_meaning
 from opshift.opsets.schema import OLDEST, Schema, attribute_value, default_domain, schema_at
 from opshift.opsets.target import Legality
+from opshift.opsets.unfiled import has_body, operator_of
 from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, operand_sources
 from opshift.passes.describe import NOTHING, Scope, default_opset, describe, dtypes, subgraphs, view
 from opshift.passes.errors import InvalidModelError
@@ -228,7 +229,7 @@ class Planner:
         if domain == SPELLING and (operator is None or operator.domain != SPELLING):
             raise InvalidModelError(f"{node.op_type} at {where}: the domain opshift has HardmaxAxes only.")
         if operator is None:
-            return self._relabelled(node, seen, where, opset)
+            return self._relabelled(node, seen, where, opset, bound)
         return self._rewritten(node, seen, operator, where, opset, bound)
 
     def _stays(self, node: onnx.NodeProto, opset: int) -> bool:
@@ -256,13 +257,32 @@ class Planner:
             )
         return self._still[key]
 
-    def _relabelled(self, node: onnx.NodeProto, seen: Node, where: str, opset: int) -> Relabel | Carry | None:
-        """Keep the node of an operator without a file, if the reviewed table lets it pass."""
+    def _relabelled(
+        self, node: onnx.NodeProto, seen: Node, where: str, opset: int, bound: Mapping[str, Any] | None
+    ) -> Change | None:
+        """Keep the node of an operator without a file, if the reviewed table lets it pass; else derive it."""
+        found = self._relabelling(node, seen, where, opset)
+        if isinstance(found, Refusal):
+            operator = operator_of("", seen.name)
+            if operator is None or self.legality.why_not(seen) is None:
+                self.refusals.append(found)
+                return None
+            return self._rewritten(node, seen, operator, where, opset, bound, otherwise=found)
+        after = schema_at("", seen.name, self.legality.opset)
+        if after is None or after.since_version == seen.since_version:
+            self.kept += 1
+            return None
+        self.steps.append(Step(Action.RESTAMP, where, seen.name, seen.since_version, f"opset {self.legality.opset}"))
+        return found
+
+    def _relabelling(
+        self, node: onnx.NodeProto, seen: Node, where: str, opset: int
+    ) -> Relabel | Carry | Refusal | None:
+        """Say what the reviewed table changes in a node, or why it does not let it pass."""
         label = f"{seen.name}-{seen.since_version}"
         before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
         if before is None:
-            self._refuse(Code.UNKNOWN_OPERATOR, where, seen.name, f"opset {opset} has no {seen.name}.", "")
-            return None
+            return Refusal(Code.UNKNOWN_OPERATOR, where, seen.name, f"opset {opset} has no {seen.name}.", "")
         if after is None:
             up_to = self.legality.opset > opset
             hint = (
@@ -270,28 +290,23 @@ class Planner:
             )
             hint += "." if up_to else " on, if the runtime allows."
             reason = f"opset {self.legality.opset} has no {seen.name}, and no lowering of it is known."
-            self._refuse(Code.ABSENT_OPERATOR, where, label, reason, hint)
-            return None
+            return Refusal(Code.ABSENT_OPERATOR, where, label, reason, hint)
         row = same_meaning(seen.name, before.since_version, after.since_version)
         if before.since_version != after.since_version:
             hint = f"Take an opset that has {label}, if the runtime allows."
             if row is None:
                 reason = f"{seen.name}-{after.since_version} differs from it, and no conversion between them is known."
-                self._refuse(Code.UNKNOWN_OPERATOR, where, label, reason, hint)
-                return None
+                return Refusal(Code.UNKNOWN_OPERATOR, where, label, reason, hint)
             if lost := row.lost(seen.attributes, len(seen.inputs), len(node.output)):
                 reason = f"{seen.name}-{after.since_version} has no {', '.join(lost)}."
-                self._refuse(Code.NO_LOWERING, where, label, reason, hint)
-                return None
+                return Refusal(Code.NO_LOWERING, where, label, reason, hint)
         open_parameters = {item.name for item in node.attribute if item.ref_attr_name} - set(seen.attributes)
         bounded = {*(row.new_attributes if row else ()), *(open_parameters - set(after.attributes))}
         if vague := sorted(open_parameters & bounded):
             reason = f"{', '.join(vague)} is a parameter of the function, and its values are not known."
-            self._refuse(Code.MISSING_FACT, where, label, reason, "")
-            return None
+            return Refusal(Code.MISSING_FACT, where, label, reason, "")
         if shrinks := self._shrinks(seen, before, after):
-            self._refuse(Code.MISSING_FACT, where, label, shrinks, "Give the model's inputs element types.")
-            return None
+            return Refusal(Code.MISSING_FACT, where, label, shrinks, "Give the model's inputs element types.")
         drop = tuple(name for name in (row.new_attributes if row else ()) if name in seen.attributes)
         kept = {name: value for name, value in seen.attributes.items() if name not in drop}
         renewed = dataclasses.replace(seen, since_version=after.since_version, attributes=kept)
@@ -300,12 +315,7 @@ class Planner:
             renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))
         if illegal := self.legality.why_not(renewed) or _output_type(renewed, after):
             code = Code.ABSENT_OPERATOR if seen.name in self.legality.decompose else Code.TYPE
-            self._refuse(code, where, label, f"{illegal}, and no lowering of it is known.", "")
-            return None
-        if before.since_version == after.since_version:
-            self.kept += 1
-            return None
-        self.steps.append(Step(Action.RESTAMP, where, seen.name, seen.since_version, f"opset {self.legality.opset}"))
+            return Refusal(code, where, label, f"{illegal}, and no lowering of it is known.", "")
         return Carry() if carry else Relabel(drop) if drop else None
 
     def _rewritten(
@@ -316,12 +326,13 @@ class Planner:
         where: str,
         opset: int,
         bound: Mapping[str, Any] | None,
+        otherwise: Refusal | None = None,
     ) -> Replace | None:
-        """Derive the node of an operator that has a file."""
+        """Derive a node; `otherwise` is why it cannot be kept, told where ONNX has no body for the operator either."""
         label = f"{seen.name}-{seen.since_version}"
         why = self.legality.why_not(seen)
         before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
-        if before and after and (shrinks := self._shrinks(seen, before, after)):
+        if not otherwise and before and after and (shrinks := self._shrinks(seen, before, after)):
             self._refuse(Code.MISSING_FACT, where, label, shrinks, "Give the model's inputs element types.")
             return None
         if why is None and (self.strict is self.plain or self.strict.legality.why_not(seen) is None):
@@ -334,6 +345,9 @@ class Planner:
             self.kept += 1
             return None
         if isinstance(derived, Failure):
+            if otherwise and not has_body(seen.name):
+                self.refusals.append(otherwise)
+                return None
             code, reason, hint = _refusal(derived)
             self._refuse(code, where, label, reason, hint)
             return None
