@@ -25,32 +25,21 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-import numpy as np
-import onnx
-import onnx.backend.test.case.node
 import onnx.checker
-import onnx.numpy_helper
 from converters import CONVERTERS, table
-from onnx import TensorProto
-from running import Array, CannotRunError, nodes_of, opset_of, run
+from node_tests import asked, cases, differs
+from running import CannotRunError, opset_of
 
 from opshift.passes.errors import UnsupportedError, UsageError
 
 TARGETS = (26, 23, 18, 17, 13, 12, 11, 9)
-RANDOM = {
-    "Bernoulli",
-    "Multinomial",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-}
-NARROW = {value for name, value in TensorProto.DataType.items() if re.match("FLOAT8|U?INT[24]$|FLOAT4", name)}
-"""Element types of which the first operators came with opset 19."""
-
 COLUMNS = ("right", "wrong", "broken", "refused", "crash", "unjudged")
 """What comes of a test. `wrong`: other numbers. `broken`: rejected by ONNX's checker, or not loaded by onnxruntime,
 which loads the original. `unjudged`: onnxruntime does not give the test's outputs for the original either."""
+
+
+NO_KERNEL = "NOT_IMPLEMENTED"
+"""What onnxruntime says of a type that its kernels do not take; of an original that is too new it cannot be asked."""
 
 
 @dataclass(frozen=True)
@@ -74,63 +63,7 @@ class Task:
     target: int = 0
 
 
-def cases(pattern: str) -> list[Any]:
-    """Return the tests that count, those whose name has the pattern."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = onnx.backend.test.case.node.collect_testcases()
-    return [case for case in found if re.search(pattern, case.name) and _counts(case.model)]
-
-
-def _counts(model: onnx.ModelProto | None) -> bool:
-    if model is None:
-        return False
-    values = (*model.graph.input, *model.graph.output)
-    return (
-        any(entry.domain in ("", "ai.onnx") for entry in model.opset_import)
-        and all(value.type.HasField("tensor_type") for value in values)
-        and not any(node.op_type in RANDOM for node in nodes_of(model))
-    )
-
-
-def asked(model: onnx.ModelProto, target: int) -> bool:
-    """Whether a test counts for a target: it is of another opset, and has no element type that nothing takes there."""
-    values = (*model.graph.input, *model.graph.output)
-    narrow = any(value.type.tensor_type.elem_type in NARROW for value in values)
-    return opset_of(model) != target and not (target < 19 and narrow)
-
-
 # Judging --------------------------------------------------------------------------------------------------------------
-
-
-def differs(case: Any, model: onnx.ModelProto) -> str:
-    """Run a model on the inputs of a test; describe the first output that is not the test's, as onnx's runner would."""
-    names = [value.name for value in case.model.graph.input]
-    for given, wanted in case.data_sets:
-        feed = {name: _array(value) for name, value in zip(names, given, strict=False)}
-        for expected, actual in zip(map(_array, wanted), run(model, [feed])[0], strict=True):
-            if not _close(expected, actual, case.rtol, case.atol):
-                return f"{_brief(actual)} is not {_brief(expected)}"
-    return ""
-
-
-def _array(value: Any) -> Array:
-    """A test's input or output; where numpy has no such type it is a TensorProto."""
-    array: Array = onnx.numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
-    return array
-
-
-def _close(expected: Array, actual: Array, rtol: float, atol: float) -> bool:
-    if expected.dtype.kind in "OUS":
-        return bool(expected.shape == actual.shape and expected.tolist() == actual.tolist())
-    if expected.dtype != actual.dtype or expected.shape != actual.shape:
-        return False
-    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
-    return bool(np.allclose(actual.astype(wide), expected.astype(wide), rtol, atol, equal_nan=True))
-
-
-def _brief(array: Array) -> str:
-    return f"{array.dtype}{list(array.shape)} " + np.array2string(array, threshold=8).replace("\n", "")[:80]
 
 
 def judge(case: Any, task: Task) -> tuple[str, tuple[str, ...]]:
@@ -209,7 +142,8 @@ def measured(
         case = work[task.index]
         if not task.converter:
             continue
-        hopeless = originals[case.name] in ("wrong", "broken", "crash")
+        no_kernel = originals[case.name] == "unloadable" and any(NO_KERNEL in reason for reason in reasons)
+        hopeless = no_kernel or originals[case.name] in ("wrong", "broken", "crash")
         if outcome == "unloadable" or (outcome in ("wrong", "broken", "crash") and hopeless and not _checked(reasons)):
             outcome = "unjudged"
         found.append(Found(case.name, opset_of(case.model), task.converter, task.target, outcome, reasons))

@@ -11,12 +11,17 @@ from typing import Any
 import onnx
 from onnx import AttributeProto
 
-from opshift.opsets.facts import type_of_facts
+from opshift.opsets.facts import INTEGERS, type_of_facts
 from opshift.opsets.lowering import Body, Reason
 from opshift.opsets.operator import Lifted, Native, write_native
 from opshift.opsets.schema import Schema, default_domain
 from opshift.opsets.unfiled import schemas
 from opshift.passes.infer import make_node
+
+EXACT = frozenset(
+    {"CenterCropPad", "DepthToSpace", "GreaterOrEqual", "LessOrEqual", "Shrink", "SpaceToDepth", "ThresholdedRelu"}
+)
+"""Operators whose bodies move and compare floats, or add once: no kernel can round otherwise."""
 
 
 def bodies(lifted: Lifted) -> Iterator[Body | Reason]:
@@ -35,9 +40,10 @@ def _bodies(lifted: Lifted, schema: Schema, native: Native) -> Iterator[Body | R
     label = f"body of {schema.name}-{schema.since_version}"
     bound = {name: default for name, (_, default) in schema.attributes.items()} | dict(native.attributes)
     raw: Any = schema.raw
+    rounds = _rounds(lifted, schema)
     for opset in raw.function_opset_versions:
         function = onnx.FunctionProto.FromString(raw.get_function_with_opset_version(opset))
-        yield _checked(Body(label, opset, function, bound, native.inputs, rounds=True))
+        yield _checked(Body(label, opset, function, bound, native.inputs, rounds=rounds))
     if not raw.has_context_dependent_function:
         return
     operands = [None if index is None else lifted.operands[index] for index in native.inputs]
@@ -55,7 +61,16 @@ def _bodies(lifted: Lifted, schema: Schema, native: Native) -> Iterator[Body | R
         except (RuntimeError, onnx.shape_inference.InferenceError) as error:
             yield Reason(f"{label}: {str(error).splitlines()[0]}")
             continue
-        yield _checked(Body(label, opset, onnx.FunctionProto.FromString(text), bound, native.inputs, rounds=True))
+        yield _checked(Body(label, opset, onnx.FunctionProto.FromString(text), bound, native.inputs, rounds=rounds))
+
+
+def _rounds(lifted: Lifted, schema: Schema) -> bool:
+    """Whether a body and a kernel may round otherwise: not where there are no floats."""
+    given = {parameter.type_variable for parameter in schema.inputs}
+    whole = all(facts is None or facts.dtype in INTEGERS for facts in lifted.operands)
+    return schema.name not in EXACT and not (
+        whole and all(parameter.type_variable in given for parameter in schema.outputs)
+    )
 
 
 def _checked(body: Body) -> Body | Reason:
