@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,8 +122,13 @@ def squeezed(
     return op.Reshape(y, kept, allowzero=allowzero)
 
 
-def reduction(name: str, versions: tuple[int, ...], function: Callable[..., Any]) -> Operator:
-    """Return the operator that reduces with a numpy function, called with `axis` and `keepdims`."""
+def reduction(
+    name: str, versions: tuple[int, ...], function: Callable[..., Any], *, in_any_order: bool = False
+) -> Operator:
+    """Return the operator that reduces with a numpy function, called with `axis` and `keepdims`.
+
+    `in_any_order`: the order in which floats are taken does not count, as it does for a sum.
+    """
 
     def oracle(meaning: Reduction, data: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> Any:
         if axes is None or not axes.size:
@@ -140,5 +146,6 @@ def reduction(name: str, versions: tuple[int, ...], function: Callable[..., Any]
         operands=("data", "axes"),
         oracle=oracle,
         normal=_normal,
-        lowerings=(apart, squeezed, along_a_new_axis),
+        # Of an input of another shape kernels take the elements in another order.
+        lowerings=(dataclasses.replace(apart, rounds=not in_any_order), squeezed, along_a_new_axis),
     )
