@@ -17,6 +17,7 @@ from onnx import AttributeProto, TensorProto
 
 from opshift.opsets.facts import RARE, Facts, type_name, type_of_facts
 from opshift.opsets.lowering import Reason
+from opshift.opsets.no_conversion import why_absent
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, freeze, operator_for
 from opshift.opsets.same_meaning import same_meaning
 from opshift.opsets.schema import OLDEST, Schema, attribute_value, default_domain, schema_at
@@ -289,7 +290,9 @@ class Planner:
                 f"Take an opset {'below' if up_to else 'from'} {self.legality.opset if up_to else before.since_version}"
             )
             hint += "." if up_to else " on, if the runtime allows."
-            reason = f"opset {self.legality.opset} has no {seen.name}, and no lowering of it is known."
+            known = why_absent(seen.name)
+            known = f"there is no other way to say it: {known}" if known else "no lowering of it is known"
+            reason = f"opset {self.legality.opset} has no {seen.name}, and {known}."
             return Refusal(Code.ABSENT_OPERATOR, where, label, reason, hint)
         row = same_meaning(seen.name, before.since_version, after.since_version)
         if before.since_version != after.since_version:
