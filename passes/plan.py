@@ -103,6 +103,8 @@ class Planned:
     graphs: tuple[GraphPlan, ...]
     """The main graph's, then those of training_info in order."""
     functions: tuple[FunctionPlan, ...]
+    constants: bool = False
+    """Whether a Constant of any type may stand on the target."""
 
 
 class Planner:
@@ -170,7 +172,14 @@ class Planner:
             refusals=tuple(dict.fromkeys(self.refusals)),
         )
         unique = {(made.key, made.name): made for made in (*as_they_are, *copies)}
-        return Planned(plan, tuple(graphs), tuple(unique.values()))
+        return Planned(plan, tuple(graphs), tuple(unique.values()), self._has_constants())
+
+    def _has_constants(self) -> bool:
+        """Below 9 a Constant is a float."""
+        schema = schema_at("", "Constant", self.legality.opset)
+        if schema is None or schema.since_version < 9:
+            return False
+        return self.legality.why_not(Node("", "Constant", schema.since_version, {}, (), (True,))) is None
 
     def _imports(self) -> Iterator[tuple[str, int]]:
         """Yield the functions whose opset is another than that of the result, though the model's is the same."""
