@@ -187,6 +187,11 @@ def _lower_graph(
     constants: Constants,
     marked: bool,
 ) -> None:
+    if isinstance(graph, onnx.GraphProto):
+        noted = {value.name for value in (*graph.value_info, *graph.output)}
+        for name, facts in plan.notes.items():
+            if name not in noted:
+                graph.value_info.add(name=name).type.CopyFrom(type_of_facts(facts))
     for index, node in enumerate(graph.node):
         for attribute, inner in subgraphs(node):
             _lower_graph(inner, plan.inner[index, attribute], names, constants, marked)

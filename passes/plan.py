@@ -76,6 +76,8 @@ class GraphPlan:
 
     path: str
     changes: dict[int, Change] = field(default_factory=dict)
+    notes: dict[str, Facts] = field(default_factory=dict)
+    """Values whose shapes are to be noted, since the target's versions do not tell them."""
     inner: dict[tuple[int, str], GraphPlan] = field(default_factory=dict)
 
     def all(self) -> Iterator[GraphPlan]:
@@ -208,11 +210,25 @@ class Planner:
             change = self._node(node, where, opset, scope, bound)
             if change is not None:
                 plan.changes[index] = change
+            if isinstance(graph, onnx.GraphProto) and (facts := self._untold(node, opset, scope)):
+                plan.notes[node.output[0]] = facts
             for attribute, inner in subgraphs(node):
                 inside = _Lazy(self, scope, node, attribute)
                 found = self._graph(inner, f"{where}.{attribute}", opset, inside, bound)  # type: ignore[arg-type]
                 plan.inner[index, attribute] = found
         return plan
+
+    def _untold(self, node: onnx.NodeProto, opset: int, scope: Scope | None) -> Facts | None:
+        """Return the type of a value of which only newer versions tell the shape.
+
+        onnx follows a shape that is computed since Reshape-14 only, and Scan of onnxruntime 1.31.1 asks for shapes.
+        """
+        if node.op_type != "Reshape" or default_domain(node.domain) or not self.legality.opset < 14 <= opset:
+            return None
+        facts = (self.scope if scope is None else scope)[node.output[0]]
+        if facts is None or not facts.dtype or facts.shape is None:
+            return None
+        return Facts(facts.dtype, tuple(dim if isinstance(dim, int) else None for dim in facts.shape))
 
     def _node(
         self, node: onnx.NodeProto, where: str, opset: int, scope: Scope | None, bound: Mapping[str, Any] | None
