@@ -53,12 +53,12 @@ def test_scan_goes_wherever_it_exists(target: int, axis: int) -> None:
 
 UNTYPED = """<ir_version: 8, opset_import: ["": 18]>
 g (float[2,1] first, float[4,2] data) => (float[2,1] last, float[k,m] sums) {
-    last_axis = Constant <value_ints = [-1]> ()
+    last_axis = Constant <value = int64[1] {-1}> ()
     shape = Shape <start = 0, end = 1> (data)
-    two = Constant <value_ints = [2]> ()
+    two = Constant <value = int64[1] {2}> ()
     both = Concat <axis = 0> (shape, two)
     rows = Reshape (data, both)
-    last, sums = Scan <num_scan_inputs = 1, body = each (sum, row) => (float next, float out) {
+    last, sums = Scan <num_scan_inputs = 1, body = each (sum, row) => (next, out) {
         column = Unsqueeze (row, last_axis)
         next = Add (sum, column)
         out = Squeeze (next, last_axis)
