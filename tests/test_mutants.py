@@ -260,6 +260,8 @@ SUBJECTS = (
     Subject("ReduceMax", "apart", {}, ("float[2,3,4]", "int64[1]"), keep=True),
     Subject("ReduceSum", "squeezed", {"keepdims": 0}, ("float[2,3,4]", "int64[1]"), keep=True),
     Subject("ReduceSum", "along_a_new_axis", {"noop_with_empty_axes": 1}, ("float[2,3]", None), opset=12, keep=True),
+    Subject("CumSum", "of_each_place", {"exclusive": 1}, ("float[2,3]", np.array(1))),
+    Subject("CumProd", "of_each_place", {"exclusive": 1, "reverse": 1}, ("float[2,3]", np.array(0))),
     Subject("Where", "by_logic", {}, ("bool[2,3]", "bool[2,3]", "bool[3]")),
     Subject("Where", "by_product", {}, ("bool[2,3]", "int64[2,3]", "int64[3]")),
     Subject("Where", "carried", {}, ("bool[2,3]", "uint8[2,3]", "uint8[3]"), keep=True),
