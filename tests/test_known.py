@@ -39,7 +39,6 @@ UNDONE = {
     "Resize 11 13",
     "Resize below 10",
     "ReverseSequence below 10",
-    "RoiAlign 10 16",
     "Round below 11",
     "Scatter 9 11",
     "Scatter below 9",
