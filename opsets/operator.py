@@ -229,6 +229,9 @@ def write_native(lifted: Lifted, opset: int) -> Native | Reason:
                     attributes[field.name] = value
             elif value != field.default:
                 return Reason(f"{label} has no {field.name}={value}")
+    given = len(schema.outputs) if schema.outputs and not schema.outputs[-1].variadic else len(lifted.used)
+    if any(lifted.used[given:]):
+        return Reason(f"{label} has no output {given}")
     inputs: list[int | None] = []
     if operator.variadic:
         return Native(schema.since_version, attributes, tuple(range(len(lifted.operands))))

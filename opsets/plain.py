@@ -37,6 +37,7 @@ def plain(
     weight: float = 1.0,
     given: Mapping[int, Callable[[Any, Operands], Reason | None]] | None = None,
     hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    idle: Callable[[Plain, Operands], bool] | None = None,
 ) -> Operator:
     """Return the operator that computes a numpy function of its operands."""
     return Operator(
@@ -50,4 +51,5 @@ def plain(
         moves_data=moves_data,
         variadic=variadic,
         weight=weight,
+        idle=idle,
     )

@@ -8,7 +8,7 @@ names are not in it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,11 +17,13 @@ import onnx
 
 from opshift.opsets.facts import Facts, Tensor, constant
 from opshift.opsets.kernels import computes_wrongly
-from opshift.opsets.lowering import Lowering, Reason
-from opshift.opsets.operator import SPELLING, Lifted, Node, freeze, lift, operator_for, write_native
+from opshift.opsets.lowering import Body, Reason
+from opshift.opsets.operator import SPELLING, Lifted, Node, freeze, lift, write_native
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.schema import NEWEST, attribute_value, default_domain, schema_at
 from opshift.opsets.target import Legality
+from opshift.opsets.unfiled import operator_of
+from opshift.passes.bodies import bodies
 from opshift.passes.infer import infer, typed
 
 DEPTH = 24
@@ -71,6 +73,8 @@ class Fragment:
     lowerings: tuple[str, ...]
     cost: float
     narrows: frozenset[str] = frozenset()
+    rounds: bool = False
+    """Whether it computes the same only but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Deriver:
 
     def lift(self, node: Node) -> Lifted | Reason:
         """Return the meaning of a node, or why it has none that is known."""
-        operator = operator_for(node.domain, node.name)
+        operator = operator_of(node.domain, node.name)
         if operator is None:
             return Reason(f"no lowering is known for {node.name}")
         return lift(operator, node, self.semantics)
@@ -151,21 +155,13 @@ class Deriver:
             return Fragment((), (Constant(value, constant(value.array).dtype or 0),), ("initializer",), 0.0)
         best: Fragment | None = None
         failures: list[Failure] = []
-        for lowering in lifted.operator.lowerings:
-            if lowering.given and (reason := lowering.given(lifted.meaning, lifted.operands)):
-                failures.append(Failure(f"{lowering.name}: {reason}", reason.missing))
-                continue
-            if refused := _narrows(lowering, lifted) - self.allow:
-                failures.append(
-                    Failure(f"{lowering.name} holds for fewer inputs", narrowing=", ".join(sorted(refused)))
-                )
-                continue
-            found = self._specialise(lowering, lifted, stack)
-            if isinstance(found, Fragment):
-                found = dataclasses.replace(found, narrows=found.narrows | _narrows(lowering, lifted))
+        for body in self._bodies(lifted):
+            if best and not best.rounds and isinstance(body, Body) and body.rounds:
+                break
+            found = self._by(body, lifted, stack)
             if isinstance(found, Failure):
-                failures.append(dataclasses.replace(found, reason=f"{lowering.name}: {found.reason}"))
-            elif best is None or found.cost < best.cost:
+                failures.append(found)
+            elif best is None or (found.rounds, found.cost) < (best.rounds, best.cost):
                 best = found
         if best:
             return best
@@ -180,18 +176,37 @@ class Deriver:
             absent=schema_at("", lifted.operator.name, self.legality.opset) is None,
         )
 
-    def _specialise(self, lowering: Lowering, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
+    def _by(self, body: Body | Reason, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
+        """Derive a meaning by this body, unless it holds for fewer inputs than the user accepts."""
+        if isinstance(body, Reason):
+            return Failure(body, body.missing)
+        if refused := body.narrows - self.allow:
+            return Failure(f"{body.name} holds for fewer inputs", narrowing=", ".join(sorted(refused)))
+        found = self._specialise(body, lifted, stack)
+        if isinstance(found, Failure):
+            return dataclasses.replace(found, reason=f"{body.name}: {found.reason}")
+        return found
+
+    @staticmethod
+    def _bodies(lifted: Lifted) -> Iterator[Body | Reason]:
+        """Yield the operator's lowerings, then ONNX's own function bodies."""
+        for lowering in lifted.operator.lowerings:
+            yield lowering.body_for(lifted.meaning, lifted.operands)
+        yield from bodies(lifted)
+
+    def _specialise(self, body: Body, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
         """Derive a lowering's body: infer and fold from the top, drop what nobody needs, then derive each node."""
-        bound = dict(lowering.bind(lifted.meaning, lifted.operands)) if lowering.bind else {}
-        function = lowering.function
-        values: dict[str, tuple[Ref, Facts | None]] = {"": (None, None)}
-        for index, (name, facts) in enumerate(zip(function.input, lifted.operands, strict=True)):
-            values[name] = (None, None) if facts is None else _operand(Input(index), facts)
+        function = body.function
+        values: dict[str, tuple[Ref, Facts | None]] = dict.fromkeys(("", *function.input), (None, None))
+        for name, index in zip(function.input, body.inputs, strict=False):
+            facts = None if index is None else lifted.operands[index]
+            if index is not None and facts is not None:
+                values[name] = _operand(Input(index), facts)
         pending: list[tuple[Node, Sequence[str], Sequence[str]]] = []
         same: dict[str, str] = {}
         for proto in function.node:
             inputs = tuple(same.get(name, name) for name in proto.input)
-            node = _body_node(proto, bound, tuple(values[name][1] for name in inputs), lowering.opset, lifted)
+            node = _body_node(proto, body.bound, tuple(values[name][1] for name in inputs), body.opset, lifted)
             inferred = infer(node)
             if isinstance(inferred, Reason):
                 return Failure(inferred, inferred.missing)
@@ -200,12 +215,15 @@ class Deriver:
                 continue
             pending.append((node, inputs, proto.output))
             for position, (name, facts) in enumerate(zip(proto.output, inferred, strict=True)):
-                values[name] = _operand(Output(len(pending) - 1, position), facts)
-        outputs = tuple(same.get(name, name) for name in function.output)
-        return self._assemble(lowering, pending, values, outputs, stack)
+                if name:
+                    values[name] = _operand(Output(len(pending) - 1, position), facts)
+        outputs = tuple(
+            same.get(name, name) if used else "" for name, used in zip(function.output, lifted.used, strict=False)
+        )
+        return self._assemble(body, pending, values, outputs, stack)
 
     def _is_idle(self, node: Node) -> bool:
-        operator = operator_for(node.domain, node.name)
+        operator = operator_of(node.domain, node.name)
         if operator is None or operator.idle is None or not node.inputs or node.inputs[0] is None:
             return False
         lifted = self.lift(node)
@@ -213,7 +231,7 @@ class Deriver:
 
     def _assemble(
         self,
-        lowering: Lowering,
+        body: Body,
         pending: Sequence[tuple[Node, Sequence[str], Sequence[str]]],
         values: Mapping[str, tuple[Ref, Facts | None]],
         outputs: Sequence[str],
@@ -228,8 +246,8 @@ class Deriver:
                 needed.update(inputs)
         written: list[Written] = []
         at: dict[str, Ref] = {name: ref for name, (ref, _) in values.items() if not isinstance(ref, Output)}
-        lowerings = [lowering.name]
-        cost, narrows = lowering.cost, frozenset[str]()
+        lowerings = [body.name]
+        cost, narrows, rounds = body.cost, body.narrows, body.rounds
         for index in reversed(live):
             node, inputs, names = pending[index]
             found = self._derive_node(node, tuple(name in needed for name in names), stack)
@@ -249,9 +267,9 @@ class Deriver:
                 if isinstance(values[name][0], Output):
                     at[name] = _moved(ref, base, operands)
             lowerings += fragment.lowerings
-            cost, narrows = cost + fragment.cost, narrows | fragment.narrows
+            cost, narrows, rounds = cost + fragment.cost, narrows | fragment.narrows, rounds or fragment.rounds
         unique = tuple(dict.fromkeys(lowerings))
-        return _pruned(Fragment(tuple(written), tuple(at[name] for name in outputs), unique, cost, narrows))
+        return _pruned(Fragment(tuple(written), tuple(at[name] for name in outputs), unique, cost, narrows, rounds))
 
     def _derive_node(
         self, node: Node, used: tuple[bool, ...], stack: tuple[Any, ...]
@@ -263,7 +281,7 @@ class Deriver:
                 None if facts is None else Input(index) for index, facts in enumerate(node.inputs)
             )
             outputs = tuple(Output(0, index) for index in range(len(used)))
-            operator = operator_for(node.domain, node.name)
+            operator = operator_of(node.domain, node.name)
             weight = operator.weight if operator else 1.0
             return Fragment((Written(node.name, node.attributes, refs, len(used)),), outputs, (), weight), everything
         lifted = self.lift(dataclasses.replace(node, used=used))
@@ -334,7 +352,3 @@ def _body_node(
     schema = None if domain else schema_at(domain, name, opset) or schema_at(domain, name, NEWEST)
     since = schema.since_version if schema else 1
     return Node(domain, name, since, attributes, inputs, (True,) * len(proto.output))
-
-
-def _narrows(lowering: Lowering, lifted: Lifted) -> frozenset[str]:
-    return lowering.narrows(lifted.meaning, lifted.operands) if lowering.narrows else frozenset()

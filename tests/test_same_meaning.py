@@ -219,7 +219,6 @@ UNSEEN = {
     "RandomNormalLike-1-22",
     "RandomUniform-1-22",
     "RandomUniformLike-1-22",
-    "RoiAlign-16-22",
     "SplitToSequence-11-24",
 }
 

@@ -2,4 +2,11 @@
 
 from opshift.opsets.plain import plain
 
-OPERATOR = plain("Identity", (1, 13, 14, 16, 19, 21, 23, 24, 25), ("input",), lambda x: x, moves_data=True)
+OPERATOR = plain(
+    "Identity",
+    (1, 13, 14, 16, 19, 21, 23, 24, 25),
+    ("input",),
+    lambda x: x,
+    moves_data=True,
+    idle=lambda meaning, operands: True,
+)
