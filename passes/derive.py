@@ -8,19 +8,20 @@ names are not in it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 
-from opshift.opsets.facts import Facts, Tensor, constant
+from opshift.opsets.facts import Facts, Tensor, constant, type_name
 from opshift.opsets.kernels import computes_wrongly
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, freeze, lift, operator_for, write_native
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.schema import NEWEST, attribute_value, default_domain, schema_at
+from opshift.opsets.tabled import tabled
 from opshift.opsets.target import Legality
 from opshift.passes.infer import infer, typed
 
@@ -98,7 +99,7 @@ class Deriver:
 
     def lift(self, node: Node) -> Lifted | Reason:
         """Return the meaning of a node, or why it has none that is known."""
-        operator = operator_for(node.domain, node.name)
+        operator = operator_for(node.domain, node.name) or (None if node.domain else tabled(node.name))
         if operator is None:
             return Reason(f"no lowering is known for {node.name}")
         return lift(operator, node, self.semantics)
@@ -167,6 +168,12 @@ class Deriver:
                 failures.append(dataclasses.replace(found, reason=f"{lowering.name}: {found.reason}"))
             elif best is None or found.cost < best.cost:
                 best = found
+        for wide in _wider(lifted):
+            found = self._around(wide, stack)
+            if isinstance(found, Failure):
+                failures.append(dataclasses.replace(found, reason=f"{wide.name}: {found.reason}"))
+            elif best is None or found.cost < best.cost:
+                best = found
         if best:
             return best
         nearest = min(
@@ -179,6 +186,16 @@ class Deriver:
             busy=any(failure.busy for failure in failures),
             absent=schema_at("", lifted.operator.name, self.legality.opset) is None,
         )
+
+    def _around(self, wide: _Wide, stack: tuple[Any, ...]) -> Fragment | Failure:
+        """Derive a meaning in a carrier, between two casts that the target must have too."""
+        schema = schema_at("", "Cast", self.legality.opset)
+        for source, to in ((wide.dtype, wide.carrier), (wide.carrier, wide.dtype)):
+            node = Node("", "Cast", schema.since_version if schema else 1, {"to": to}, (Facts(source),), (True,))
+            if reason := self._why_not(node, nested=True):
+                return Failure(reason)
+        found = self.derive(wide.lifted, stack)
+        return found if isinstance(found, Failure) else wide.around(found)
 
     def _specialise(self, lowering: Lowering, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
         """Derive a lowering's body: infer and fold from the top, drop what nobody needs, then derive each node."""
@@ -271,6 +288,87 @@ class Deriver:
             return Failure(f"{self.legality.why_not(node)}; {lifted}", lifted.missing)
         found = self.derive(lifted, stack)
         return found if isinstance(found, Failure) else (found, operand_sources(lifted))
+
+
+@dataclass(frozen=True)
+class _Wide:
+    """A meaning in a carrier: which operands are cast to it, and which outputs are cast back."""
+
+    lifted: Lifted
+    operands: tuple[int, ...]
+    folded: Mapping[int, Constant]
+    outputs: tuple[int, ...]
+    dtype: int
+    carrier: int
+
+    @property
+    def name(self) -> str:
+        return f"through_{type_name(self.carrier)}"
+
+    @property
+    def cost(self) -> float:
+        return float(len(self.operands) + len(self.outputs))
+
+    def around(self, found: Fragment) -> Fragment:
+        """Put the casts around what the meaning in the carrier is said with."""
+        into = tuple(Written("Cast", {"to": self.carrier}, (Input(index),), 1) for index in self.operands)
+        operands = tuple(
+            Output(self.operands.index(index), 0) if index in self.operands else self.folded.get(index, Input(index))
+            for index in range(len(self.lifted.operands))
+        )
+        inner = tuple(
+            dataclasses.replace(leaf, inputs=tuple(_moved(ref, len(into), operands) for ref in leaf.inputs))
+            for leaf in found.nodes
+        )
+        given = tuple(_moved(ref, len(into), operands) for ref in found.outputs)
+        back = tuple(Written("Cast", {"to": self.dtype}, (given[index],), 1) for index in self.outputs)
+        base = len(into) + len(inner)
+        outputs = tuple(
+            Output(base + self.outputs.index(index), 0) if index in self.outputs else ref
+            for index, ref in enumerate(given)
+        )
+        lowerings = (self.name, *found.lowerings)
+        return Fragment((*into, *inner, *back), outputs, lowerings, found.cost + self.cost, found.narrows)
+
+
+def _wider(lifted: Lifted) -> Iterator[_Wide]:
+    """Yield the meaning in each carrier of each of its element types; types are called what the newest version does."""
+    operator = lifted.operator
+    schema = schema_at(operator.domain, operator.name, NEWEST)
+    if not operator.carriers or schema is None:
+        return
+    formal = {parameter.name: parameter for parameter in schema.inputs}
+    parameters = [
+        schema.input(index) if operator.variadic else formal.get(operator.operands[index])
+        for index in range(len(lifted.operands))
+    ]
+    bound: dict[str, list[int]] = {}
+    for index, (facts, parameter) in enumerate(zip(lifted.operands, parameters, strict=True)):
+        if facts is not None and parameter is not None:
+            bound.setdefault(parameter.type_variable, []).append(index)
+    for variable, operands in bound.items():
+        dtype = next((facts.dtype for index in operands if (facts := lifted.operands[index]) and facts.dtype), None)
+        outputs = tuple(
+            index
+            for index, used in enumerate(lifted.used)
+            if used and schema.outputs[min(index, len(schema.outputs) - 1)].type_variable == variable
+        )
+        allowed = next(parameters[index] for index in operands)
+        for carrier in operator.carriers.get(dtype or 0, ()):
+            if allowed is None or f"tensor({type_name(carrier)})" not in allowed.types:
+                continue
+            facts = list(lifted.operands)
+            folded: dict[int, Constant] = {}
+            for index in operands:
+                one = lifted.operands[index] or Facts()
+                facts[index] = Facts(carrier, one.shape)
+                if one.known is not None:
+                    value = one.known.astype(onnx.helper.tensor_dtype_to_np_dtype(carrier))
+                    facts[index] = constant(value)
+                    folded[index] = Constant(Tensor(value), carrier)
+            wide = dataclasses.replace(lifted, operands=tuple(facts))
+            cast = tuple(index for index in operands if index not in folded)
+            yield _Wide(wide, cast, folded, outputs, dtype or 0, carrier)
 
 
 def _pruned(fragment: Fragment) -> Fragment:

@@ -20,6 +20,7 @@ from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, freeze, operator_for
 from opshift.opsets.same_meaning import same_meaning
 from opshift.opsets.schema import OLDEST, Schema, attribute_value, default_domain, schema_at
+from opshift.opsets.tabled import tabled
 from opshift.opsets.target import Legality
 from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, operand_sources
 from opshift.passes.describe import NOTHING, Scope, default_opset, describe, dtypes, subgraphs, view
@@ -228,7 +229,7 @@ class Planner:
         if domain == SPELLING and (operator is None or operator.domain != SPELLING):
             raise InvalidModelError(f"{node.op_type} at {where}: the domain opshift has HardmaxAxes only.")
         if operator is None:
-            return self._relabelled(node, seen, where, opset)
+            return self._relabelled(node, seen, where, opset, bound)
         return self._rewritten(node, seen, operator, where, opset, bound)
 
     def _stays(self, node: onnx.NodeProto, opset: int) -> bool:
@@ -256,7 +257,9 @@ class Planner:
             )
         return self._still[key]
 
-    def _relabelled(self, node: onnx.NodeProto, seen: Node, where: str, opset: int) -> Relabel | Carry | None:
+    def _relabelled(
+        self, node: onnx.NodeProto, seen: Node, where: str, opset: int, bound: Mapping[str, Any] | None
+    ) -> Change | None:
         """Keep the node of an operator without a file, if the reviewed table lets it pass."""
         label = f"{seen.name}-{seen.since_version}"
         before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
@@ -298,7 +301,11 @@ class Planner:
         carry = seen.name == "Loop" and after.since_version == 1 and len(node.input) == 2
         if carry:
             renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))
-        if illegal := self.legality.why_not(renewed) or _output_type(renewed, after):
+        illegal = self.legality.why_not(renewed) or _output_type(renewed, after)
+        operator = tabled(seen.name)
+        if illegal and operator is not None and operator.carriers:
+            return self._rewritten(node, seen, operator, where, opset, bound)
+        if illegal:
             code = Code.ABSENT_OPERATOR if seen.name in self.legality.decompose else Code.TYPE
             self._refuse(code, where, label, f"{illegal}, and no lowering of it is known.", "")
             return None
@@ -374,6 +381,11 @@ class Planner:
             if lifted.invalid:
                 raise InvalidModelError(f"{seen.name}-{seen.since_version} at {where}: {lifted}.")
             return Failure(lifted, lifted.missing)
+        if not lifted.operator.lowerings:
+            # What has no other way to be said stays as it is, also where onnxruntime has no kernel for its types.
+            found = self.plain.derive(lifted)
+            if isinstance(found, Fragment) and not found.lowerings:
+                return lifted, found
         found = self.strict.derive(lifted)
         if isinstance(found, Failure) and bound is not None and self.strict is not self.plain:
             if kept:

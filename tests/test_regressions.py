@@ -112,12 +112,12 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[opshift.OpshiftError], str]] 
     ),
     "an element type that only a call tells": (
         FUNCTIONS.format(opset=14)
-        + "g (int32[2] x) => (int32[2] y) { y = l.f(x) } "
+        + "g (int64[2] x) => (int64[2] y) { y = l.f(x) } "
         + BODY.format(opset=14)
         + "f (x) => (y) { y = Relu(x) }",
         {"opset": 13},
         opshift.UnsupportedError,
-        "int32",
+        "int64",
     ),
     "an axis out of range in a function": (
         FUNCTIONS.format(opset=13)
