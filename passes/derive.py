@@ -357,16 +357,16 @@ def _wider(lifted: Lifted) -> Iterator[_Wide]:
         for carrier in operator.carriers.get(dtype or 0, ()):
             if allowed is None or f"tensor({type_name(carrier)})" not in allowed.types:
                 continue
-            facts = list(lifted.operands)
+            changed = list(lifted.operands)
             folded: dict[int, Constant] = {}
             for index in operands:
                 one = lifted.operands[index] or Facts()
-                facts[index] = Facts(carrier, one.shape)
+                changed[index] = Facts(carrier, one.shape)
                 if one.known is not None:
                     value = one.known.astype(onnx.helper.tensor_dtype_to_np_dtype(carrier))
-                    facts[index] = constant(value)
+                    changed[index] = constant(value)
                     folded[index] = Constant(Tensor(value), carrier)
-            wide = dataclasses.replace(lifted, operands=tuple(facts))
+            wide = dataclasses.replace(lifted, operands=tuple(changed))
             cast = tuple(index for index in operands if index not in folded)
             yield _Wide(wide, cast, folded, outputs, dtype or 0, carrier)
 
