@@ -75,7 +75,7 @@ def check(name: str, function: Callable[..., Any], count: int, dtype: int, carri
     narrow, wide = DTYPES[dtype], DTYPES[carrier]
     one = values(narrow)
     arrays = [one] if count == 1 else [np.repeat(one, len(one)), np.tile(one, len(one))]
-    if name == "Div" and narrow.kind in "iu":
+    if name in ("Div", "Mod") and narrow.kind in "iu":
         arrays = [array[arrays[1] != 0] for array in arrays]
     expected = computed(function, arrays)
     with np.errstate(all="ignore"):
