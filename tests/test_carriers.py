@@ -30,7 +30,6 @@ DTYPES = {
 ROWS: Mapping[str, Callable[..., Any]] = {
     "Ceil": np.ceil,
     "Floor": np.floor,
-    "Round": np.rint,
     "Relu": lambda x: np.maximum(x, x.dtype.type(0)),
     "Sign": np.sign,
     "IsInf": np.isinf,

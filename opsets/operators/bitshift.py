@@ -60,6 +60,8 @@ def _going(direction: str, *, wide: bool) -> Callable[[BitShift, Operands], Reas
             return Reason(f"it shifts {direction.lower()}")
         if dtype is None:
             return Reason("the element type is unknown", missing=True)
+        if dtype not in BITS:
+            return Reason("it is for integers")
         return None if wide or dtype != TensorProto.UINT64 else Reason("int64 does not hold uint64")
 
     return given

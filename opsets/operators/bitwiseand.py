@@ -17,7 +17,10 @@ from opshift.opsets.plain import Plain, plain
 
 def typed(meaning: Plain, operands: Operands) -> Reason | None:
     """Ask for the element type, to which the result is cast back."""
-    return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
+    dtype = first(operands).dtype
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return None if dtype in BITS else Reason("it is for integers")
 
 
 def own_type(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
