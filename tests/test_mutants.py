@@ -276,6 +276,8 @@ SUBJECTS = (
     Subject("DequantizeLinear", "with_zero_point", {}, ("uint8[40]", "float[]", None), opset=13),
     Subject("DequantizeLinear", "by_element", {"block_size": 2}, ("int8[2,4]", "float[2,2]", "int8[2,2]"), opset=13),
     Subject("DequantizeLinear", "by_product", {}, ("int8[40]", "float[]", "int8[]"), opset=13),
+    Subject("ScatterND", "in_a_row", {}, ("float[3,4,2]", "int64[5,2]", "float[5,2]")),
+    Subject("ScatterElements", "as_scatter", {"axis": 1}, ("float[3,4]", "int64[3,2]", "float[3,2]"), opset=9),
     Subject("Where", "by_logic", {}, ("bool[2,3]", "bool[2,3]", "bool[3]")),
     Subject("Where", "by_product", {}, ("bool[2,3]", "int64[2,3]", "int64[3]")),
     Subject("Where", "by_gather", {}, ("bool[2,3]", "double[2,3]", "double[3]")),
