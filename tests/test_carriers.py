@@ -49,7 +49,7 @@ def values(dtype: np.dtype[Any]) -> Array:
         near = [info.min, info.min + 1, info.max, info.max - 1, info.max // 2 + 1, 0, 1, 2, 3, 7, 100]
         return np.array(near, dtype)
     rng = np.random.default_rng(0)
-    info_of = ml_dtypes.finfo(dtype)
+    info_of: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     bits = rng.integers(0, 2**dtype.itemsize * 8, 64)
     ends = [0.0, -0.0, 1, -1, 3, 0.1, np.inf, -np.inf, np.nan, float(info_of.max), float(info_of.tiny)]
     drawn = rng.standard_normal(64) * 2.0 ** (bits % 12 - 6)
