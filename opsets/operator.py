@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets.carriers import Carriers
 from opshift.opsets.facts import Dim, Facts, Tensor, array_of, constant
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.schema import Schema, default_domain, schema_at
@@ -89,6 +90,8 @@ class Operator:
     """Another operator, whose meaning this one has under a different name."""
     variadic: bool = False
     moves_data: bool = False
+    carriers: Carriers = dataclasses.field(default_factory=dict)
+    """Wider element types that give the same result, where a version does not take the node's own."""
     weight: float = 1.0
     """What one such node costs beside others, where more than one lowering applies."""
     normal: Callable[[Any, Operands], tuple[Any, Operands]] | None = None

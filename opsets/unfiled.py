@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 
 import onnx.defs
 
+from opshift.opsets.carriers import KINDS
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Operands, Operator, Version, operator_for
-from opshift.opsets.same_meaning import same_meaning
+from opshift.opsets.same_meaning import same_meaning, table
 from opshift.opsets.schema import NEWEST, OLDEST, Schema, schema_at
 
 _OPAQUE = frozenset(
@@ -55,6 +56,7 @@ def _unfiled(name: str) -> Operator | None:
     if not versions or any(item.type in _OPAQUE for one in versions for item in one.raw.attributes.values()):
         return None
     newest = versions[-1].inputs
+    carried = next((row.carried for row in table().get(name, ()) if row.carried), "")
     return Operator(
         name=name,
         meaning=Worded,
@@ -65,6 +67,7 @@ def _unfiled(name: str) -> Operator | None:
         operands=tuple(parameter.name for parameter in newest),
         oracle=_no_oracle,
         variadic=bool(newest) and newest[-1].variadic,
+        carriers=KINDS.get(carried, {}),
     )
 
 

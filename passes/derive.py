@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
-from opshift.opsets.facts import Facts, Tensor, constant
+from opshift.opsets.facts import Facts, Tensor, constant, type_name
 from opshift.opsets.kernels import computes_wrongly
 from opshift.opsets.lowering import Body, Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, freeze, lift, write_native
@@ -155,10 +155,10 @@ class Deriver:
             return Fragment((), (Constant(value, constant(value.array).dtype or 0),), ("initializer",), 0.0)
         best: Fragment | None = None
         failures: list[Failure] = []
-        for body in self._bodies(lifted):
-            if best and not best.rounds and isinstance(body, Body) and body.rounds:
-                break
-            found = self._by(body, lifted, stack)
+        for way in _ways(lifted):
+            if best and not best.rounds and isinstance(way, Body) and way.rounds:
+                continue
+            found = self._by(way, lifted, stack)
             if isinstance(found, Failure):
                 failures.append(found)
             elif best is None or (found.rounds, found.cost) < (best.rounds, best.cost):
@@ -176,23 +176,27 @@ class Deriver:
             absent=schema_at("", lifted.operator.name, self.legality.opset) is None,
         )
 
-    def _by(self, body: Body | Reason, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
-        """Derive a meaning by this body, unless it holds for fewer inputs than the user accepts."""
-        if isinstance(body, Reason):
-            return Failure(body, body.missing)
-        if refused := body.narrows - self.allow:
-            return Failure(f"{body.name} holds for fewer inputs", narrowing=", ".join(sorted(refused)))
-        found = self._specialise(body, lifted, stack)
-        if isinstance(found, Failure):
-            return dataclasses.replace(found, reason=f"{body.name}: {found.reason}")
-        return found
+    def _by(self, way: Body | _Wide | Reason, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
+        """Derive a meaning in this way, unless it holds for fewer inputs than the user accepts."""
+        if isinstance(way, Reason):
+            return Failure(way, way.missing)
+        if isinstance(way, _Wide):
+            found = self._around(way, stack)
+        elif refused := way.narrows - self.allow:
+            return Failure(f"{way.name} holds for fewer inputs", narrowing=", ".join(sorted(refused)))
+        else:
+            found = self._specialise(way, lifted, stack)
+        return dataclasses.replace(found, reason=f"{way.name}: {found.reason}") if isinstance(found, Failure) else found
 
-    @staticmethod
-    def _bodies(lifted: Lifted) -> Iterator[Body | Reason]:
-        """Yield the operator's lowerings, then ONNX's own function bodies."""
-        for lowering in lifted.operator.lowerings:
-            yield lowering.body_for(lifted.meaning, lifted.operands)
-        yield from bodies(lifted)
+    def _around(self, wide: _Wide, stack: tuple[Any, ...]) -> Fragment | Failure:
+        """Derive a meaning in a carrier, between two casts that the target must have too."""
+        schema = schema_at("", "Cast", self.legality.opset)
+        for source, to in ((wide.dtype, wide.carrier), (wide.carrier, wide.dtype)):
+            node = Node("", "Cast", schema.since_version if schema else 1, {"to": to}, (Facts(source),), (True,))
+            if reason := self._why_not(node, nested=True):
+                return Failure(reason)
+        found = self.derive(wide.lifted, stack)
+        return found if isinstance(found, Failure) else wide.around(found)
 
     def _specialise(self, body: Body, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
         """Derive a lowering's body: infer and fold from the top, drop what nobody needs, then derive each node."""
@@ -289,6 +293,96 @@ class Deriver:
             return Failure(f"{self.legality.why_not(node)}; {lifted}", lifted.missing)
         found = self.derive(lifted, stack)
         return found if isinstance(found, Failure) else (found, operand_sources(lifted))
+
+
+@dataclass(frozen=True)
+class _Wide:
+    """A meaning in a carrier: which operands are cast to it, and which outputs are cast back."""
+
+    lifted: Lifted
+    operands: tuple[int, ...]
+    folded: Mapping[int, Constant]
+    outputs: tuple[int, ...]
+    dtype: int
+    carrier: int
+
+    @property
+    def name(self) -> str:
+        return f"through_{type_name(self.carrier)}"
+
+    @property
+    def cost(self) -> float:
+        return float(len(self.operands) + len(self.outputs))
+
+    def around(self, found: Fragment) -> Fragment:
+        """Put the casts around what the meaning in the carrier is said with."""
+        into = tuple(Written("Cast", {"to": self.carrier}, (Input(index),), 1) for index in self.operands)
+        operands = tuple(
+            Output(self.operands.index(index), 0) if index in self.operands else self.folded.get(index, Input(index))
+            for index in range(len(self.lifted.operands))
+        )
+        inner = tuple(
+            dataclasses.replace(leaf, inputs=tuple(_moved(ref, len(into), operands) for ref in leaf.inputs))
+            for leaf in found.nodes
+        )
+        given = tuple(_moved(ref, len(into), operands) for ref in found.outputs)
+        back = tuple(Written("Cast", {"to": self.dtype}, (given[index],), 1) for index in self.outputs)
+        base = len(into) + len(inner)
+        outputs = tuple(
+            Output(base + self.outputs.index(index), 0) if index in self.outputs else ref
+            for index, ref in enumerate(given)
+        )
+        lowerings = (self.name, *found.lowerings)
+        cost = found.cost + self.cost
+        return dataclasses.replace(found, nodes=(*into, *inner, *back), outputs=outputs, lowerings=lowerings, cost=cost)
+
+
+def _ways(lifted: Lifted) -> Iterator[Body | _Wide | Reason]:
+    """Yield the operator's lowerings, its meaning in wider element types, then ONNX's own function bodies."""
+    for lowering in lifted.operator.lowerings:
+        yield lowering.body_for(lifted.meaning, lifted.operands)
+    yield from _wider(lifted)
+    yield from bodies(lifted)
+
+
+def _wider(lifted: Lifted) -> Iterator[_Wide]:
+    """Yield the meaning in each carrier of each of its element types; types are called what the newest version does."""
+    operator = lifted.operator
+    schema = schema_at(operator.domain, operator.name, NEWEST)
+    if not operator.carriers or schema is None:
+        return
+    formal = {parameter.name: parameter for parameter in schema.inputs}
+    parameters = [
+        schema.input(index) if operator.variadic else formal.get(operator.operands[index])
+        for index in range(len(lifted.operands))
+    ]
+    bound: dict[str, list[int]] = {}
+    for index, (facts, parameter) in enumerate(zip(lifted.operands, parameters, strict=True)):
+        if facts is not None and parameter is not None:
+            bound.setdefault(parameter.type_variable, []).append(index)
+    for variable, operands in bound.items():
+        dtype = next((facts.dtype for index in operands if (facts := lifted.operands[index]) and facts.dtype), None)
+        outputs = tuple(
+            index
+            for index, used in enumerate(lifted.used)
+            if used and schema.outputs[min(index, len(schema.outputs) - 1)].type_variable == variable
+        )
+        allowed = next(parameters[index] for index in operands)
+        for carrier in operator.carriers.get(dtype or 0, ()):
+            if allowed is None or f"tensor({type_name(carrier)})" not in allowed.types:
+                continue
+            changed = list(lifted.operands)
+            folded: dict[int, Constant] = {}
+            for index in operands:
+                one = lifted.operands[index] or Facts()
+                changed[index] = Facts(carrier, one.shape)
+                if one.known is not None:
+                    value = one.known.astype(onnx.helper.tensor_dtype_to_np_dtype(carrier))
+                    changed[index] = constant(value)
+                    folded[index] = Constant(Tensor(value), carrier)
+            wide = dataclasses.replace(lifted, operands=tuple(changed))
+            cast = tuple(index for index in operands if index not in folded)
+            yield _Wide(wide, cast, folded, outputs, dtype or 0, carrier)
 
 
 def _pruned(fragment: Fragment) -> Fragment:

@@ -416,6 +416,11 @@ class Planner:
             if lifted.invalid:
                 raise InvalidModelError(f"{seen.name}-{seen.since_version} at {where}: {lifted}.")
             return Failure(lifted, lifted.missing)
+        if not lifted.operator.lowerings and not has_body(lifted.operator.name):
+            # What has no other way to be said stays as it is, also where onnxruntime has no kernel for its types.
+            found = self.plain.derive(lifted)
+            if isinstance(found, Fragment) and not found.lowerings:
+                return lifted, found
         found = self.strict.derive(lifted)
         if isinstance(found, Failure) and bound is not None and self.strict is not self.plain:
             if kept:

@@ -208,7 +208,7 @@ REFUSALS = (
         "Resize-10 differs from it",
         {"opset": 10},
     ),
-    Refused("g (int8[2] x) => (int8[2] y) { y = Add (x, x) }", Code.NO_LOWERING, "takes no int8", {"opset": 13}),
+    Refused("g (uint64[2] x) => (bool[2] y) { y = Less (x, x) }", Code.NO_LOWERING, "takes no uint64", {"opset": 8}),
     Refused(
         "g (float[n,m] x, int64[1] k) => (float[n,m] y) { y = Squeeze (x, k) }",
         Code.MISSING_FACT,

@@ -221,7 +221,8 @@ def test_the_oracle_is_the_judge_under_spec() -> None:
 
 def test_nodes_are_proven_without_the_weights(tmp_path: Path) -> None:
     """The weights are 3 GB by what the model says, and not there."""
-    text = "g (float[n,4,3] x) => (float[n,4,3] y) { h = Hardmax<axis = 1>(x) z = ReduceSum<keepdims = 0>(w) y = Mul(h, z) }"
+    body = "h = Hardmax<axis = 1>(x) z = ReduceSum<keepdims = 0>(w) y = Mul(h, z)"
+    text = f"g (float[n,4,3] x) => (float[n,4,3] y) {{ {body} }}"
     one = model(text, 12)
     weight = one.graph.initializer.add(name="w", data_type=TensorProto.FLOAT, dims=[3 * 2**28])
     weight.data_location = TensorProto.EXTERNAL

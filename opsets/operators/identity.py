@@ -1,5 +1,6 @@
 """Identity: the input."""
 
+from opshift.opsets.carriers import MOVED
 from opshift.opsets.plain import plain
 
 OPERATOR = plain(
@@ -8,5 +9,6 @@ OPERATOR = plain(
     ("input",),
     lambda x: x,
     moves_data=True,
+    carriers=MOVED,
     idle=lambda meaning, operands: True,
 )
