@@ -92,6 +92,8 @@ class Operator:
     weight: float = 1.0
     """What one such node costs beside others, where more than one lowering applies."""
     normal: Callable[[Any, Operands], tuple[Any, Operands]] | None = None
+    outputs: Callable[[Any, tuple[bool, ...]], Any] | None = None
+    """Changes a meaning by how many outputs there are, and which are used, where a version lets these tell."""
     fault: Callable[[Any, Operands], str | None] | None = None
     """What is wrong with a node, where onnx's own inference does not tell."""
     idle: Callable[[Any, Operands], bool] | None = None
@@ -142,7 +144,7 @@ def _defaults(meaning: Any) -> dict[str, Any]:
 def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     """Return the meaning of a node of this operator, or why it has none that is known."""
     if node.domain == SPELLING and operator.domain != SPELLING:
-        meaning = operator.meaning(**node.attributes)
+        meaning = _told(operator, operator.meaning(**node.attributes), node.used)
         return _normal(Lifted(operator, meaning, node.inputs, tuple(range(len(node.inputs))), node.used))
     version = operator.version(node.since_version)
     schema = schema_at(node.domain, node.name, node.since_version)
@@ -155,14 +157,19 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     else:
         fields = _defaults(operator.meaning)
         meaning = operator.meaning(**{name: attributes[name] for name in fields if attributes.get(name) is not None})
-    operands, sources = _operands(operator, version, schema, node, attributes)
+    meaning = _told(operator, meaning, node.used)
+    operands, sources = _operands(operator, version, schema, node)
     if operator.fault and (fault := operator.fault(meaning, operands)):
         return Reason(fault, invalid=True)
     return _normal(Lifted(operator.means or operator, meaning, operands, sources, node.used))
 
 
+def _told(operator: Operator, meaning: Any, used: tuple[bool, ...]) -> Any:
+    return operator.outputs(meaning, used) if operator.outputs else meaning
+
+
 def _operands(
-    operator: Operator, version: Version, schema: Schema, node: Node, attributes: Mapping[str, Any]
+    operator: Operator, version: Version, schema: Schema, node: Node
 ) -> tuple[Operands, tuple[int | None, ...]]:
     if operator.variadic:
         return node.inputs, tuple(range(len(node.inputs)))
@@ -172,7 +179,8 @@ def _operands(
     for operand in operator.operands:
         name = version.renamed.get(operand, operand)
         if name in schema.attributes:
-            operands.append(_as_operand(attributes[name]))
+            # One left out is an operand left out: its default is what the input's absence means.
+            operands.append(_as_operand(node.attributes.get(name)))
             sources.append(None)
             continue
         facts = node.inputs[position] if position < len(node.inputs) else None

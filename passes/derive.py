@@ -189,19 +189,24 @@ class Deriver:
             values[name] = (None, None) if facts is None else _operand(Input(index), facts)
         pending: list[tuple[Node, Sequence[str], Sequence[str]]] = []
         same: dict[str, str] = {}
+        wanted, more = _outputs(function, len(lifted.used))
         for proto in function.node:
             inputs = tuple(same.get(name, name) for name in proto.input)
-            node = _body_node(proto, bound, tuple(values[name][1] for name in inputs), lowering.opset, lifted)
+            made = (*proto.output, *more) if more and function.output[-1] in proto.output else tuple(proto.output)
+            facts = tuple(values[name][1] for name in inputs)
+            node = _body_node(proto, bound, facts, len(made), lowering.opset, lifted)
             inferred = infer(node)
             if isinstance(inferred, Reason):
                 return Failure(inferred, inferred.missing)
             if self._is_idle(node):
                 same[proto.output[0]] = inputs[0]
                 continue
-            pending.append((node, inputs, proto.output))
-            for position, (name, facts) in enumerate(zip(proto.output, inferred, strict=True)):
-                values[name] = _operand(Output(len(pending) - 1, position), facts)
-        outputs = tuple(same.get(name, name) for name in function.output)
+            pending.append((node, inputs, made))
+            for position, (name, known) in enumerate(zip(made, inferred, strict=True)):
+                values[name] = _operand(Output(len(pending) - 1, position), known)
+        outputs = tuple(
+            same.get(name, name) if used else "" for name, used in zip(wanted, lifted.used, strict=True)
+        )
         return self._assemble(lowering, pending, values, outputs, stack)
 
     def _is_idle(self, node: Node) -> bool:
@@ -316,8 +321,22 @@ def _moved(ref: Ref, base: int, operands: Sequence[Ref]) -> Ref:
     return operands[ref.operand] if isinstance(ref, Input) else ref
 
 
+def _outputs(function: onnx.FunctionProto, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Name the outputs of a body, as many as are wanted, and those that its last one stands for besides itself.
+
+    The last output of a body stands for all that follow, so that one body serves any number of them.
+    """
+    more = tuple(f"{function.output[-1]}:{index}" for index in range(count - len(function.output)))
+    return (*function.output, *more)[:count], more
+
+
 def _body_node(
-    proto: onnx.NodeProto, bound: Mapping[str, Any], inputs: tuple[Facts | None, ...], opset: int, lifted: Lifted
+    proto: onnx.NodeProto,
+    bound: Mapping[str, Any],
+    inputs: tuple[Facts | None, ...],
+    outputs: int,
+    opset: int,
+    lifted: Lifted,
 ) -> Node:
     """A node of a compiled body, its attribute parameters replaced by what was bound."""
     attributes: dict[str, Any] = {}
@@ -333,7 +352,7 @@ def _body_node(
     # onnxscript writes CastLike for a literal at any opset; it is folded, or cast, wherever the type is known.
     schema = None if domain else schema_at(domain, name, opset) or schema_at(domain, name, NEWEST)
     since = schema.since_version if schema else 1
-    return Node(domain, name, since, attributes, inputs, (True,) * len(proto.output))
+    return Node(domain, name, since, attributes, inputs, (True,) * outputs)
 
 
 def _narrows(lowering: Lowering, lifted: Lifted) -> frozenset[str]:

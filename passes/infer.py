@@ -172,9 +172,11 @@ def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            result = np.asarray(operator.oracle(lifted.meaning, *arrays))
+            computed = operator.oracle(lifted.meaning, *arrays)
         except Exception:
             return None  # these constants are none that the operator takes, which onnx's inference need not notice
+    # An operator of several outputs may have one of them here.
+    result = np.asarray(computed[0] if isinstance(computed, tuple) else computed)
     if result.nbytes > SMALL:
         return None
     if result.dtype == object and outputs[0].dtype != TensorProto.STRING:

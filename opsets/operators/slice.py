@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import axes_operand, operand_not_negative
-from opshift.opsets.lowering import Reason
+from opshift.opsets.axes import END, axes_operand, operand_not_negative
+from opshift.opsets.facts import Facts, Tensor
+from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.plain import Plain
 
@@ -15,7 +17,7 @@ _resolve = axes_operand(3)
 
 
 def oracle(
-    meaning: Plain,
+    what: Plain,
     data: np.ndarray[Any, Any],
     starts: np.ndarray[Any, Any],
     ends: np.ndarray[Any, Any],
@@ -31,16 +33,115 @@ def oracle(
     return data[tuple(index)]
 
 
-def normal(meaning: Plain, operands: Operands) -> tuple[Plain, Operands]:
+def normal(what: Plain, operands: Operands) -> tuple[Plain, Operands]:
     """Leave out steps that are all 1; count axes from the front where the rank is known."""
     steps = operands[4]
     if steps is not None and steps.known is not None and (steps.known == 1).all():
         operands = (*operands[:4], None)
-    return _resolve(meaning, operands)
+    return _resolve(what, operands)
 
 
-def _axes_from_front(meaning: Plain, operands: Operands) -> Reason | None:
-    return operand_not_negative(3)(meaning, operands)
+def _axes_from_front(what: Plain, operands: Operands) -> Reason | None:
+    return operand_not_negative(3)(what, operands)
+
+
+# --- by indices ---------------------------------------------------------------------------------------------------
+
+
+def _axes(operands: Operands) -> tuple[int, ...] | None:
+    """Which axes are cut; None where that is computed at run time."""
+    starts, axes = operands[1] or Facts(), operands[3]
+    if axes is not None:
+        return None if axes.known is None else tuple(int(axis) for axis in axes.known)
+    length = starts.dim(0)
+    return tuple(range(length)) if isinstance(length, int) else None
+
+
+def _steps(operands: Operands) -> tuple[int, ...] | None:
+    steps, axes = operands[4], _axes(operands)
+    if steps is None:
+        return None if axes is None else (1,) * len(axes)
+    return None if steps.known is None else tuple(int(step) for step in steps.known)
+
+
+def _known(operands: Operands) -> Reason | None:
+    if _axes(operands) is None or _steps(operands) is None:
+        return Reason("its axes or steps are computed at run time", missing=True)
+    return None
+
+
+def _one_axis(what: Plain, operands: Operands) -> Reason | None:
+    return _known(operands) or (None if len(_axes(operands) or ()) == 1 else Reason("it cuts more than one axis"))
+
+
+def _several_axes(what: Plain, operands: Operands) -> Reason | None:
+    return _known(operands) or (Reason("it cuts one axis") if len(_axes(operands) or ()) < 2 else None)
+
+
+def _apart(what: Plain, operands: Operands) -> Mapping[str, Any]:
+    axes, steps = _axes(operands) or (), _steps(operands) or ()
+    return {"axis": axes[:1], "step": steps[:1], "axes_left": axes[1:], "steps_left": steps[1:]}
+
+
+@lowering(18, given=_several_axes, bind=_apart)
+def one_by_one(
+    data,
+    starts,
+    ends,
+    axes,
+    steps,
+    axis: Sequence[int],
+    step: Sequence[int],
+    axes_left: Sequence[int],
+    steps_left: Sequence[int],
+):
+    """Cut the first of several axes, then the others."""
+    start = op.Cast(starts, to=7)
+    end = op.Cast(ends, to=7)
+    cut = meaning.Itself(data, op.Slice(start, [0], [1]), op.Slice(end, [0], [1]), axis, step)
+    left = op.Slice(start, [1], [2147483647])
+    return meaning.Itself(cut, left, op.Slice(end, [1], [2147483647]), axes_left, steps_left)
+
+
+def _along(what: Plain, operands: Operands) -> Mapping[str, Any]:
+    axis, step = (_axes(operands) or (0,))[0], (_steps(operands) or (1,))[0]
+    return {
+        "axis": axis,
+        "at": (axis,),
+        "after": (axis + 1 or END,),
+        "step": Tensor(np.array(step, np.int64)),
+        # A negative step counts down from the last element to the one before the first.
+        "shift": (int(step < 0),),
+    }
+
+
+@lowering(18, given=_one_axis, bind=_along)
+def gathered(
+    data,
+    starts,
+    ends,
+    axes,
+    steps,
+    axis: int,
+    at: Sequence[int],
+    after: Sequence[int],
+    step: Sequence[int],
+    shift: Sequence[int],
+):
+    """Look up the positions from the start to the end, both brought into the range of the axis."""
+    length = op.Slice(op.Shape(data), at, after)
+    last = length - shift
+    # Integers are compared as doubles and chosen by products, which serves every opset; lengths are exact so.
+    start = op.Cast(starts, to=7)
+    start = start + length * op.Cast(op.Less(op.Cast(start, to=11), 0.0), to=7)
+    start = last + (start - last) * op.Cast(op.Less(op.Cast(start, to=11), op.Cast(last, to=11)), to=7) + shift
+    start = start * op.Cast(op.Greater(op.Cast(start, to=11), 0.0), to=7) - shift
+    end = op.Cast(ends, to=7)
+    end = end + length * op.Cast(op.Less(op.Cast(end, to=11), 0.0), to=7)
+    end = last + (end - last) * op.Cast(op.Less(op.Cast(end, to=11), op.Cast(last, to=11)), to=7) + shift
+    end = end * op.Cast(op.Greater(op.Cast(end, to=11), 0.0), to=7) - shift
+    index = op.Range(op.Squeeze(start, [0]), op.Squeeze(end, [0]), step)
+    return op.Gather(data, index, axis=axis)
 
 
 OPERATOR = Operator(
@@ -51,4 +152,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     moves_data=True,
+    lowerings=(one_by_one, gathered),
 )

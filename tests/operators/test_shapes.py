@@ -136,8 +136,28 @@ class TestSlice(Table):
         ),
         Case("no axes", [CUBE, ints(0, 1), ints(1, 3), None, None], known=(1, 2)),
         Case("steps of 1", [CUBE, ints(1), ints(9), ints(2), ints(1)], known=(1, 2, 3, 4)),
-        Case("steps", [CUBE, ints(0, 3), ints(9, -9), ints(0, 2), ints(2, -2)], known=(1, 2, 3, 4), least=10),
-        Case("computed", [CUBE, ints(1), ints(3), ints(1), None], least=10),
+        Case("steps", [CUBE, ints(0, 3), ints(9, -9), ints(0, 2), ints(2, -2)], known=(1, 2, 3, 4)),
+        *(
+            Case(f"{start}:{end}:{step} of axis {axis}, {known}", [CUBE, *map(ints, (start, end, axis, step))], known=known)
+            for start, end, axis, step in (
+                (0, 4, 2, 2),
+                (-1, -9, 2, -1),
+                (2**63 - 1, -(2**63), -1, -3),
+                (1, 2**63 - 1, 1, 1),
+                (-(2**63), 2**31 + 7, 0, 1),
+                (2, 0, 1, -1),
+                (0, 2, 2, -1),
+                (3, 1, 2, 1),
+                (-3, -1, -2, 1),
+            )
+            for known in ((1, 2, 3, 4), (3, 4))
+        ),
+        Case("of nothing, backwards", [CUBE[:0], ints(-1), ints(-9), ints(0), ints(-1)], known=(3, 4)),
+        Case("int32", [CUBE, *(np.array(one, np.int32) for one in ([0, 3], [9, -9], [0, 2], [2, -2]))], known=(3, 4)),
+        Case("computed", [CUBE, ints(1), ints(3), ints(1), None], known=(3,)),
+        Case("computed, no axes", [CUBE, ints(0, 1), ints(1, 3), None, None]),
+        Case("computed axes", [CUBE, ints(1), ints(3), ints(1), None], least=10),
+        Case("computed steps", [CUBE, ints(0), ints(3), ints(1), ints(2)], known=(3,), least=10),
         Case("int64", [ints(3, 1, 4), ints(1), ints(2), ints(0), None], known=(1, 2, 3)),
     )
 
