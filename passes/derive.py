@@ -204,9 +204,7 @@ class Deriver:
             pending.append((node, inputs, made))
             for position, (name, known) in enumerate(zip(made, inferred, strict=True)):
                 values[name] = _operand(Output(len(pending) - 1, position), known)
-        outputs = tuple(
-            same.get(name, name) if used else "" for name, used in zip(wanted, lifted.used, strict=True)
-        )
+        outputs = tuple(same.get(name, name) if used else "" for name, used in zip(wanted, lifted.used, strict=True))
         return self._assemble(lowering, pending, values, outputs, stack)
 
     def _is_idle(self, node: Node) -> bool:

@@ -105,18 +105,18 @@ def one_by_one(
 
 def _along(what: Plain, operands: Operands) -> Mapping[str, Any]:
     axis, step = (_axes(operands) or (0,))[0], (_steps(operands) or (1,))[0]
-    return {
-        "axis": axis,
-        "at": (axis,),
-        "after": (axis + 1 or END,),
-        "step": Tensor(np.array(step, np.int64)),
-        # A negative step counts down from the last element to the one before the first.
-        "shift": (int(step < 0),),
-    }
+    around = {"axis": axis, "at": (axis,), "after": (axis + 1 or END,)}
+    return {**around, "step": Tensor(np.array(abs(step), np.int64)), "axes_left": (axis,), "steps_left": (abs(step),)}
 
 
-@lowering(18, given=_one_axis, bind=_along)
-def gathered(
+def _backward(what: Plain, operands: Operands) -> Reason | None:
+    if reason := _one_axis(what, operands):
+        return reason
+    return Reason("the step is positive") if (_steps(operands) or (1,))[0] > 0 else None
+
+
+@lowering(18, given=_backward, bind=_along)
+def mirrored(
     data,
     starts,
     ends,
@@ -125,23 +125,39 @@ def gathered(
     axis: int,
     at: Sequence[int],
     after: Sequence[int],
-    step: Sequence[int],
-    shift: Sequence[int],
+    axes_left: Sequence[int],
+    steps_left: Sequence[int],
 ):
+    """Turn the axis around and go forward; what was at i is at -1 - i, whichever end i counts from."""
+    length = op.Slice(op.Shape(data), at, after)
+    backward = op.Sub(length, op.Range(0, op.Squeeze(length, [0]), 1) + 1)
+    turned = op.Gather(data, backward, axis=axis)
+    start = -1 - op.Cast(starts, to=7)
+    return meaning.Itself(turned, start, -1 - op.Cast(ends, to=7), axes_left, steps_left)
+
+
+def _forward(what: Plain, operands: Operands) -> Reason | None:
+    if reason := _one_axis(what, operands):
+        return reason
+    # Range has no trouble with a negative step; onnxruntime 1.31.1, optimising, makes a Slice of it, which has.
+    return Reason("the step is negative") if (_steps(operands) or (1,))[0] < 0 else None
+
+
+@lowering(18, given=_forward, bind=_along)
+def gathered(data, starts, ends, axes, steps, axis: int, at: Sequence[int], after: Sequence[int], step: Sequence[int]):
     """Look up the positions from the start to the end, both brought into the range of the axis."""
     length = op.Slice(op.Shape(data), at, after)
-    last = length - shift
     # Integers are compared as doubles and chosen by products, which serves every opset; lengths are exact so.
+    most = op.Cast(length, to=11)
     start = op.Cast(starts, to=7)
     start = start + length * op.Cast(op.Less(op.Cast(start, to=11), 0.0), to=7)
-    start = last + (start - last) * op.Cast(op.Less(op.Cast(start, to=11), op.Cast(last, to=11)), to=7) + shift
-    start = start * op.Cast(op.Greater(op.Cast(start, to=11), 0.0), to=7) - shift
+    start = length + (start - length) * op.Cast(op.Less(op.Cast(start, to=11), most), to=7)
+    start = start * op.Cast(op.Greater(op.Cast(start, to=11), 0.0), to=7)
     end = op.Cast(ends, to=7)
     end = end + length * op.Cast(op.Less(op.Cast(end, to=11), 0.0), to=7)
-    end = last + (end - last) * op.Cast(op.Less(op.Cast(end, to=11), op.Cast(last, to=11)), to=7) + shift
-    end = end * op.Cast(op.Greater(op.Cast(end, to=11), 0.0), to=7) - shift
-    index = op.Range(op.Squeeze(start, [0]), op.Squeeze(end, [0]), step)
-    return op.Gather(data, index, axis=axis)
+    end = length + (end - length) * op.Cast(op.Less(op.Cast(end, to=11), most), to=7)
+    end = end * op.Cast(op.Greater(op.Cast(end, to=11), 0.0), to=7)
+    return op.Gather(data, op.Range(op.Squeeze(start, [0]), op.Squeeze(end, [0]), step), axis=axis)
 
 
 OPERATOR = Operator(
@@ -152,5 +168,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     moves_data=True,
-    lowerings=(one_by_one, gathered),
+    lowerings=(one_by_one, mirrored, gathered),
 )

@@ -151,9 +151,7 @@ def _several(what: Split, operands: Operands) -> Reason | None:
     return None if what.num_outputs > 1 else Reason("there is one part")
 
 
-@lowering(
-    18, given=_several, bind=lambda what, operands: {"axis": what.axis, "axes": (what.axis,)}
-)
+@lowering(18, given=_several, bind=lambda what, operands: {"axis": what.axis, "axes": (what.axis,)})
 def cut(data, split, axis: int, axes: Sequence[int]):
     """Cut off the first part and split what is left."""
     size = op.Slice(split, [0], [1])

@@ -138,7 +138,11 @@ class TestSlice(Table):
         Case("steps of 1", [CUBE, ints(1), ints(9), ints(2), ints(1)], known=(1, 2, 3, 4)),
         Case("steps", [CUBE, ints(0, 3), ints(9, -9), ints(0, 2), ints(2, -2)], known=(1, 2, 3, 4)),
         *(
-            Case(f"{start}:{end}:{step} of axis {axis}, {known}", [CUBE, *map(ints, (start, end, axis, step))], known=known)
+            Case(
+                f"{start}:{end}:{step} of axis {axis}, {known}",
+                [CUBE, *map(ints, (start, end, axis, step))],
+                known=known,
+            )
             for start, end, axis, step in (
                 (0, 4, 2, 2),
                 (-1, -9, 2, -1),
