@@ -193,8 +193,8 @@ class Deriver:
         for proto in function.node:
             inputs = tuple(same.get(name, name) for name in proto.input)
             made = (*proto.output, *more) if more and function.output[-1] in proto.output else tuple(proto.output)
-            facts = tuple(values[name][1] for name in inputs)
-            node = _body_node(proto, bound, facts, len(made), lowering.opset, lifted)
+            seen = tuple(values[name][1] for name in inputs)
+            node = _body_node(proto, bound, seen, len(made), lowering.opset, lifted)
             inferred = infer(node)
             if isinstance(inferred, Reason):
                 return Failure(inferred, inferred.missing)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.axes import END, axis_not_negative, first, one_axis
-from opshift.opsets.facts import Dim, Facts
+from opshift.opsets.facts import Dim
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)
 class Split:
-    """The axis and the number of parts; where no sizes are given, whether the last part may be smaller or is `equal`."""
+    """The axis and the number of parts; without sizes the last part is `equal` or may be `smaller`."""
 
     axis: int = 0
     num_outputs: int = 1
