@@ -79,6 +79,14 @@ def _equal_from_front(what: Split, operands: Operands) -> Reason | None:
     return _equal(what, operands) or axis_not_negative(what, operands)
 
 
+def _not_short(what: Split, operands: Operands) -> Reason | None:
+    length = _length(what, operands)
+    if operands[1] is not None or what.last != "equal" or (isinstance(length, int) and length >= what.num_outputs):
+        return None
+    # An axis of length 0 has any number of equal parts; onnxruntime 1.31.1 takes that below 18 only.
+    return Reason("onnxruntime takes no more parts than the axis is long, which may be 0")
+
+
 # --- with sizes ---------------------------------------------------------------------------------------------------
 
 
@@ -172,7 +180,7 @@ OPERATOR = Operator(
         Version(2, lift=_lift_equal, write=_write_equal, given=_equal_from_front),
         Version(11, lift=_lift_equal, write=_write_equal, given=_equal),
         Version(13, lift=_lift_equal, write=_write_equal, given=_equal),
-        Version(18, lift=_lift, write=_write),
+        Version(18, lift=_lift, write=_write, given=_not_short),
     ),
     operands=("input", "split"),
     oracle=oracle,
