@@ -135,8 +135,12 @@ class Deriver:
         if isinstance(types, Reason):
             return Failure(types, types.missing)
         refs: tuple[Ref, ...] = tuple(None if index is None else Input(index) for index in native.inputs)
-        written = Written(operator.name, native.attributes, refs, len(lifted.used))
-        outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
+        # Last outputs that nobody names are left out, since to ask for one may change the meaning (BatchNormalization).
+        count = max((index + 1 for index, used in enumerate(lifted.used) if used), default=1)
+        schema = schema_at("", operator.name, native.since_version)
+        count = max(count, schema.raw.min_output) if schema else count
+        written = Written(operator.name, native.attributes, refs, count)
+        outputs = tuple(Output(0, index) if index < count else None for index in range(len(lifted.used)))
         return Fragment((written,), outputs, (), operator.weight)
 
     def _why_not(self, node: Node, *, nested: bool) -> Reason | None:
