@@ -113,6 +113,15 @@ def copied(data, ratio, training_mode, value: Sequence[int], to: int):
     return op.Identity(data), op.Cast(op.Expand(value, op.Shape(data)), to=to)
 
 
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Have a ratio "in [0, 1)", and no training, whose results are random."""
+    tame = {"ratio": 0.5, "training_mode": False}
+    return {
+        name: np.full_like(array, tame[name]) if name in tame and array.flags.writeable else array
+        for name, array in feeds.items()
+    }
+
+
 OPERATOR = Operator(
     name="Dropout",
     meaning=Dropout,
@@ -125,5 +134,6 @@ OPERATOR = Operator(
     oracle=oracle,
     outputs=_masked,
     normal=normal,
+    hostile=hostile,
     lowerings=(copied,),
 )
