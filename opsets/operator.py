@@ -145,7 +145,9 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     """Return the meaning of a node of this operator, or why it has none that is known."""
     if node.domain == SPELLING and operator.domain != SPELLING:
         meaning = _told(operator, operator.meaning(**node.attributes), node.used)
-        return _normal(Lifted(operator, meaning, node.inputs, tuple(range(len(node.inputs))), node.used))
+        given = range(len(node.inputs))
+        left_out = (None,) * (0 if operator.variadic else len(operator.operands) - len(node.inputs))
+        return _normal(Lifted(operator, meaning, (*node.inputs, *left_out), (*given, *left_out), node.used))
     version = operator.version(node.since_version)
     schema = schema_at(node.domain, node.name, node.since_version)
     if version is None or schema is None:

@@ -196,6 +196,9 @@ class Deriver:
         wanted, more = _outputs(function, len(lifted.used))
         for proto in function.node:
             inputs = tuple(same.get(name, name) for name in proto.input)
+            if inputs and inputs[0] and values[inputs[0]] == (None, None):
+                same.update(dict.fromkeys(proto.output, ""))  # of an operand left out nothing is made
+                continue
             made = (*proto.output, *more) if more and function.output[-1] in proto.output else tuple(proto.output)
             seen = tuple(values[name][1] for name in inputs)
             node = _body_node(proto, bound, seen, len(made), lowering.opset, lifted)

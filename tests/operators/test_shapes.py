@@ -179,13 +179,37 @@ class TestPad(Table):
         padded("zeros", CUBE[0], (0, 1, 2, 0)),
         padded("a value", CUBE[0], (0, 1, 2, 0), arr(7)),
         padded("-inf in double", CUBE[0].astype(F64), (0, 1, 2, 0), np.array(-INF)),
-        padded("0.1 in double", CUBE[0].astype(F64), (0, 1, 2, 0), np.array(0.1), least=11),
+        padded("0.1 in double", CUBE[0].astype(F64), (0, 1, 2, 0), np.array(0.1)),
         padded("cut", CUBE[0], (-1, 1, 0, -1)),
         padded("computed", CUBE[0], (0, 1, 2, 0), known=(), least=11),
-        padded("int64", CUBE[0].astype(np.int64), (0, 1, 2, 0), np.array(3, np.int64), least=11),
+        *(
+            padded(
+                f"{value.dtype}, {'a' if value.any() else 'no'} value",
+                data,
+                (0, 1, 2, 0),
+                value if value.any() else None,
+            )
+            for data, value in (
+                (CUBE[0].astype(np.int64) * 2**54 + 1, np.array(3, np.int64)),
+                (CUBE[0].astype(np.int64) * 2**54 + 1, np.array(0, np.int64)),
+                (CUBE[0].astype(np.int32) + 2**30, np.array(3, np.int32)),
+                (CUBE[0].astype(np.int32) + 2**30, np.array(0, np.int32)),
+                (CUBE[0].astype(np.int8), np.array(-3, np.int8)),
+                (CUBE[0] > 2, np.array(True)),
+                (CUBE[0] > 2, np.array(False)),
+            )
+        ),
+        padded("a computed value", CUBE[0].astype(np.int64), (0, 1, 2, 0), np.array(3, np.int64), known=(1,)),
+        padded("int64 at the edge", CUBE[0].astype(np.int64), (0, 1, 2, 0), mode="edge", symbolic=11),
+        padded("int64, nothing", CUBE[0].astype(np.int64), (0, 0, 0, 0)),
+        padded("int64 of no rows", CUBE[0, :0].astype(np.int64), (0, 1, 2, 0)),
         *(padded(mode, CUBE[0], (1, 1, 0, 2), mode=mode) for mode in ("reflect", "edge")),
-        padded("wrap", CUBE[0], (1, 1, 0, 2), mode="wrap", least=19),
-        Case("axes", [CUBE[0], ints(1, 2), None, ints(-1)], Pad(), known=(1, 3), least=18),
+        padded("wrap", CUBE[0], (1, 1, 0, 2), mode="wrap", symbolic=19),
+        *(
+            Case(f"axes {axes}, {known}", [CUBE, ints(*pads), None, ints(*axes)], Pad(mode), known=known, least=least)
+            for axes, pads in (((-1,), (1, 2)), ((2, 0), (1, 2, 3, 4)))
+            for known, mode, least in (((1, 3), "edge", 7), ((3,), "constant", 11), ((1,), "constant", 18))
+        ),
     )
 
     def lifts_to(self, back: Lifted, whole: Lifted) -> bool:
