@@ -66,6 +66,8 @@ class Version:
     """Why the version cannot say this, in addition to what its schema tells."""
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Operands that the version has as attributes of another name."""
+    without: frozenset[str] = frozenset()
+    """Operands that the version does not have, though it has later ones."""
 
 
 @dataclass(frozen=True)
@@ -132,9 +134,10 @@ class Lifted:
 
 def _as_operand(value: Any) -> Facts | None:
     """An attribute that another version has as an input: a list is a vector, a number a scalar; int64 or float."""
-    return (
-        None if value is None else constant(np.array(value, dtype=np.float32 if isinstance(value, float) else np.int64))
-    )
+    if value is None:
+        return None
+    array = np.array(value)
+    return constant(array.astype(np.float32 if array.size and array.dtype.kind == "f" else np.int64))
 
 
 def _defaults(meaning: Any) -> dict[str, Any]:
@@ -179,6 +182,10 @@ def _operands(
     sources: list[int | None] = []
     position = 0
     for operand in operator.operands:
+        if operand in version.without:
+            operands.append(None)
+            sources.append(None)
+            continue
         name = version.renamed.get(operand, operand)
         if name in schema.attributes:
             # One left out is an operand left out: its default is what the input's absence means.
@@ -252,6 +259,9 @@ def write_native(lifted: Lifted, opset: int) -> Native | Reason:
                 return Reason(f"{label} has {name} as an attribute, and it is computed at run time", missing=True)
             scalar = not known.ndim or isinstance(schema.attributes[name][1], int | float)
             attributes[name] = known.item() if scalar else tuple(known.reshape(-1).tolist())
+        elif operand in version.without:
+            if facts is not None:
+                return Reason(f"{label} has no input {name}")
         elif len(inputs) < len(schema.inputs):
             inputs.append(None if facts is None else index)
         elif facts is not None:

@@ -344,7 +344,10 @@ def _body_node(
     lifted: Lifted,
 ) -> Node:
     """A node of a compiled body, its attribute parameters replaced by what was bound."""
-    attributes: dict[str, Any] = {}
+    domain = default_domain(proto.domain)
+    # `Itself` is the operator with the fields given, `Same` the operator with the fields of this meaning but those.
+    same = domain == SPELLING and proto.op_type == "Same"
+    attributes: dict[str, Any] = _told_fields(lifted.meaning) if same else {}
     for attribute in proto.attribute:
         value = bound[attribute.ref_attr_name] if attribute.ref_attr_name else freeze(attribute_value(attribute))
         if isinstance(value, Tensor):
@@ -352,12 +355,19 @@ def _body_node(
             attributes["value"] = value
         elif value is not None:
             attributes[attribute.name] = value
-    domain = default_domain(proto.domain)
-    name = lifted.operator.name if domain == SPELLING and proto.op_type == "Itself" else proto.op_type
+        else:
+            attributes.pop(attribute.name, None)
+    name = lifted.operator.name if domain == SPELLING and proto.op_type in ("Itself", "Same") else proto.op_type
     # onnxscript writes CastLike for a literal at any opset; it is folded, or cast, wherever the type is known.
     schema = None if domain else schema_at(domain, name, opset) or schema_at(domain, name, NEWEST)
     since = schema.since_version if schema else 1
     return Node(domain, name, since, attributes, inputs, (True,) * outputs)
+
+
+def _told_fields(meaning: Any) -> dict[str, Any]:
+    """The fields of a meaning that are not at their defaults."""
+    values = {field.name: (getattr(meaning, field.name), field.default) for field in dataclasses.fields(meaning)}
+    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 def _narrows(lowering: Lowering, lifted: Lifted) -> frozenset[str]:
