@@ -143,7 +143,7 @@ def _empty(operands: Operands, index: int) -> bool:
 
 def _scales(operands: Operands) -> tuple[float, ...] | None:
     facts = operands[2]
-    return None if facts is None or facts.known is None else tuple(facts.known.tolist())
+    return None if facts is None or facts.known is None or not facts.known.size else tuple(facts.known.tolist())
 
 
 def normal(what: Resize, operands: Operands) -> tuple[Resize, Operands]:

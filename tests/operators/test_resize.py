@@ -58,6 +58,9 @@ class TestResize(Table):
         scaled("computed", Resize("cubic"), 1, 1, 2, 3, known=False, least=11),
         scaled("empty roi", Resize("linear", CORNER), 1, 1, 2, 3, roi=EMPTY),
         sized("linear from the corner", Resize("linear", CORNER), 1, 2, 8, 7, symbolic=11),
+        sized("nearest from the corner", Resize("nearest", CORNER, "floor"), 1, 2, 8, 7, symbolic=11),
+        Case("empty scales", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], Resize("cubic"), known=(1, 2, 3), least=11),
+        Case("empty scales, computed sizes", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], known=(1, 2), least=11),
         sized("linear", Resize("linear"), 1, 2, 8, 7, least=11),
         sized("computed, linear", Resize("linear"), 1, 2, 8, 7, known=False, least=11),
         Case(
