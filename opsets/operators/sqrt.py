@@ -1,0 +1,7 @@
+"""Sqrt: square roots of elements."""
+
+import numpy as np
+
+from opshift.opsets.plain import plain
+
+OPERATOR = plain("Sqrt", (6, 13), ("X",), lambda x: np.sqrt(x).astype(x.dtype))
