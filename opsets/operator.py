@@ -257,7 +257,10 @@ def write_native(lifted: Lifted, opset: int) -> Native | Reason:
             known = facts.known
             if known is None:
                 return Reason(f"{label} has {name} as an attribute, and it is computed at run time", missing=True)
-            scalar = not known.ndim or isinstance(schema.attributes[name][1], int | float)
+            scalar = schema.raw.attributes[name].type in (
+                onnx.defs.OpSchema.AttrType.INT,
+                onnx.defs.OpSchema.AttrType.FLOAT,
+            )
             attributes[name] = known.item() if scalar else tuple(known.reshape(-1).tolist())
         elif operand in version.without:
             if facts is not None:

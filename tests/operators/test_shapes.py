@@ -94,16 +94,20 @@ class TestExpand(Table):
     operator = expand.OPERATOR
     cases = (
         *(
-            Case(
-                f"one element to {dims}, {known}", [arr([3]), ints(*dims)], known=known, symbolic=7 if 0 in known else 8
-            )
+            Case(f"one element to {dims}, {known}", [arr([3]), ints(*dims)], known=known, symbolic=7 if known else 8)
             for dims in ((4,), (2, 3), (0, 2), (1,))
             for known in ((), (1,), (0, 1))
         ),
         Case("scalar", [np.array(True), ints(2, 2)], known=(1,)),
-        Case("one element, more axes", [arr([[[3]]]), ints(2)], least=8),
-        Case("broadcast", [arr([[1], [2]]), ints(2, 3)], least=8),
-        Case("into what is larger", [CUBE, ints(1, 1)], least=8),
+        Case("one element, more axes", [arr([[[3]]]), ints(2)], symbolic=8),
+        *(
+            Case(f"broadcast, {known}", [arr([[1], [2]]), ints(2, 3)], known=known, symbolic=7 if known else 8)
+            for known in ((), (1,), (0, 1))
+        ),
+        Case("to more axes", [arr([[1], [2]]), ints(3, 2, 4)], symbolic=8),
+        Case("to nothing", [arr([[1], [2]]), ints(2, 0)], symbolic=8),
+        Case("of nothing", [CUBE[:, :0, :1], ints(1, 5)], symbolic=8),
+        Case("into what is larger", [CUBE, ints(1, 1)], known=(1,)),
     )
 
 
