@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto
@@ -42,9 +41,11 @@ def oracle(
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    of: Any = np.iinfo if dtype.kind in "iu" else ml_dtypes.finfo
-    limits = of(dtype)
-    return np.array(limits.min, dtype), np.array(limits.max, dtype)
+    if dtype.kind in "iu":
+        return np.array(np.iinfo(dtype).min, dtype), np.array(np.iinfo(dtype).max, dtype)
+    # numpy does not know bfloat16, whose largest number is a float with the lower half of its bits off.
+    largest = np.finfo(dtype).max if dtype.kind == "f" else np.uint32(0x7F7F0000).view(np.float32)
+    return (-largest).astype(dtype).reshape(()), largest.astype(dtype).reshape(())
 
 
 def _dtype(operands: Operands) -> int | None:

@@ -48,7 +48,10 @@ class TestClip(Table):
         ),
         *(case(np.array([0, 1, 7, 127], dtype), 1, 90) for dtype in (np.int16, np.uint16)),
         *(case(np.array([0, 1, 2**64 - 1], np.uint64), 1, high, known=False, least=9) for high in (90, None)),
-        *(case(np.array([-(2**63), -5, 0, 7, 2**33, 2**63 - 1]), 0, 100, known=known) for known in (True, False)),
+        *(
+            case(np.array([-(2**63), -5, 0, 7, 2**33, 2**63 - 1]), 0, 100, known=known, name="narrow")
+            for known in (True, False)
+        ),
         case(WIDE, 5, -5),
         *(
             case(WIDE, low, high, known=known, departs="where upper halves are equal the order is wrong")

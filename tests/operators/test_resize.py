@@ -55,7 +55,7 @@ class TestResize(Table):
             )
         ),
         scaled("computed", Resize("linear", CORNER), 1, 1, 2, 3, known=False, least=10),
-        scaled("computed", Resize("cubic"), 1, 1, 2, 3, known=False, least=11),
+        scaled("computed, cubic", Resize("cubic"), 1, 1, 2, 3, known=False, least=11),
         scaled("empty roi", Resize("linear", CORNER), 1, 1, 2, 3, roi=EMPTY),
         sized("linear from the corner", Resize("linear", CORNER), 1, 2, 8, 7, symbolic=11),
         sized("nearest from the corner", Resize("nearest", CORNER, "floor"), 1, 2, 8, 7, symbolic=11),
