@@ -24,11 +24,15 @@ def oracle(
     axes: np.ndarray[Any, Any] | None = None,
     steps: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
-    """Slice-13: "This behavior is the same as Python and numpy", with ends far out of range for the end."""
+    """Slice-13: a start is clamped to the axis, "for negative stepping it is clamped to [0, dims[axes[i]]-1]".
+
+    Ends of negative steps are clamped to -1 and more: one far out of range is before the first element.
+    """
     index = [slice(None)] * data.ndim
     for place, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         axis = place if axes is None else int(axes[place])
         step = 1 if steps is None else int(steps[place])
+        start = max(start, -data.shape[axis]) if step < 0 else start
         index[axis] = slice(start, None if step < 0 and end < -data.shape[axis] else end, step)
     return data[tuple(index)]
 
@@ -132,7 +136,9 @@ def mirrored(
     length = op.Slice(op.Shape(data), at, after)
     backward = op.Sub(length, op.Range(0, op.Squeeze(length, [0]), 1) + 1)
     turned = op.Gather(data, backward, axis=axis)
+    last = length - 1
     start = -1 - op.Cast(starts, to=7)
+    start = start + (last - start) * op.Cast(op.Greater(op.Cast(start, to=11), op.Cast(last, to=11)), to=7)
     return meaning.Itself(turned, start, -1 - op.Cast(ends, to=7), axes_left, steps_left)
 
 
@@ -160,6 +166,14 @@ def gathered(data, starts, ends, axes, steps, axis: int, at: Sequence[int], afte
     return op.Gather(data, op.Range(op.Squeeze(start, [0]), op.Squeeze(end, [0]), step), axis=axis)
 
 
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Starts and ends that are mostly in range, from either end."""
+    free = {name for name in ("starts", "ends") if name in feeds and feeds[name].flags.writeable}
+    most = max(feeds["data"].shape, default=0) + 2
+    near = {name: rng.integers(-most, most + 1, feeds[name].shape).astype(feeds[name].dtype) for name in sorted(free)}
+    return {**feeds, **near} if rng.integers(4) else feeds
+
+
 OPERATOR = Operator(
     name="Slice",
     meaning=Plain,
@@ -168,5 +182,6 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     moves_data=True,
+    hostile=hostile,
     lowerings=(one_by_one, mirrored, gathered),
 )
