@@ -24,7 +24,7 @@ def oracle(
     axes: np.ndarray[Any, Any] | None = None,
     steps: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
-    """Slice-13: a start is clamped to the axis, "for negative stepping it is clamped to [0, dims[axes[i]]-1]".
+    """Slice-13: a start is clamped "to range `[0, dims[axes[i]]-1]` for negative stepping".
 
     Ends of negative steps are clamped to -1 and more: one far out of range is before the first element.
     """
