@@ -316,7 +316,9 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
             arrays.append(known if index is None else feeds.get(names[index], known))
         results = operator.oracle(meaning, *arrays)
         outputs = original.graph.node[0].output
-        return dict(zip(outputs, results if isinstance(results, tuple) else (results,), strict=True))
+        every = results if isinstance(results, tuple) else (results,)
+        # The last outputs of a node may be left out.
+        return dict(zip(outputs, every[: len(outputs)], strict=True))
 
     return Pair(
         node=change.where,

@@ -139,8 +139,12 @@ class Deriver:
         if isinstance(types, Reason):
             return Failure(types, types.missing)
         refs: tuple[Ref, ...] = tuple(None if index is None else Input(index) for index in native.inputs)
-        written = Written(operator.name, native.attributes, refs, len(lifted.used))
-        outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
+        # Last outputs that nobody names are left out, since to ask for one may change the meaning (BatchNormalization).
+        count = max((index + 1 for index, used in enumerate(lifted.used) if used), default=1)
+        schema = schema_at("", operator.name, native.since_version)
+        count = max(count, schema.raw.min_output) if schema else count
+        written = Written(operator.name, native.attributes, refs, count)
+        outputs = tuple(Output(0, index) if index < count else None for index in range(len(lifted.used)))
         return Fragment((written,), outputs, (), operator.weight)
 
     def _why_not(self, node: Node, *, nested: bool) -> Reason | None:
@@ -208,22 +212,26 @@ class Deriver:
                 values[name] = _operand(Input(index), facts)
         pending: list[tuple[Node, Sequence[str], Sequence[str]]] = []
         same: dict[str, str] = {}
+        wanted, more = _outputs(function, len(lifted.used))
         for proto in function.node:
             inputs = tuple(same.get(name, name) for name in proto.input)
-            node = _body_node(proto, body.bound, tuple(values[name][1] for name in inputs), body.opset, lifted)
+            if inputs and inputs[0] and values[inputs[0]] == (None, None):
+                same.update(dict.fromkeys(proto.output, ""))  # of an operand left out nothing is made
+                continue
+            made = (*proto.output, *more) if more and function.output[-1] in proto.output else tuple(proto.output)
+            seen = tuple(values[name][1] for name in inputs)
+            node = _body_node(proto, body.bound, seen, len(made), body.opset, lifted)
             inferred = infer(node)
             if isinstance(inferred, Reason):
                 return Failure(inferred, inferred.missing)
             if self._is_idle(node):
                 same[proto.output[0]] = inputs[0]
                 continue
-            pending.append((node, inputs, proto.output))
-            for position, (name, facts) in enumerate(zip(proto.output, inferred, strict=True)):
+            pending.append((node, inputs, made))
+            for position, (name, known) in enumerate(zip(made, inferred, strict=True)):
                 if name:
-                    values[name] = _operand(Output(len(pending) - 1, position), facts)
-        outputs = tuple(
-            same.get(name, name) if used else "" for name, used in zip(function.output, lifted.used, strict=False)
-        )
+                    values[name] = _operand(Output(len(pending) - 1, position), known)
+        outputs = tuple(same.get(name, name) if used else "" for name, used in zip(wanted, lifted.used, strict=True))
         return self._assemble(body, pending, values, outputs, stack)
 
     def _is_idle(self, node: Node) -> bool:
@@ -428,11 +436,28 @@ def _moved(ref: Ref, base: int, operands: Sequence[Ref]) -> Ref:
     return operands[ref.operand] if isinstance(ref, Input) else ref
 
 
+def _outputs(function: onnx.FunctionProto, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Name the outputs of a body, as many as are wanted, and those that its last one stands for besides itself.
+
+    The last output of a body stands for all that follow, so that one body serves any number of them.
+    """
+    more = tuple(f"{function.output[-1]}:{index}" for index in range(count - len(function.output)))
+    return (*function.output, *more)[:count], more
+
+
 def _body_node(
-    proto: onnx.NodeProto, bound: Mapping[str, Any], inputs: tuple[Facts | None, ...], opset: int, lifted: Lifted
+    proto: onnx.NodeProto,
+    bound: Mapping[str, Any],
+    inputs: tuple[Facts | None, ...],
+    outputs: int,
+    opset: int,
+    lifted: Lifted,
 ) -> Node:
     """A node of a compiled body, its attribute parameters replaced by what was bound."""
-    attributes: dict[str, Any] = {}
+    domain = default_domain(proto.domain)
+    # `Itself` is the operator with the fields given, `Same` the operator with the fields of this meaning but those.
+    same = domain == SPELLING and proto.op_type == "Same"
+    attributes: dict[str, Any] = _told_fields(lifted.meaning) if same else {}
     for attribute in proto.attribute:
         value = bound[attribute.ref_attr_name] if attribute.ref_attr_name else freeze(attribute_value(attribute))
         if isinstance(value, Tensor):
@@ -440,9 +465,16 @@ def _body_node(
             attributes["value"] = value
         elif value is not None:
             attributes[attribute.name] = value
-    domain = default_domain(proto.domain)
-    name = lifted.operator.name if domain == SPELLING and proto.op_type == "Itself" else proto.op_type
+        else:
+            attributes.pop(attribute.name, None)
+    name = lifted.operator.name if domain == SPELLING and proto.op_type in ("Itself", "Same") else proto.op_type
     # onnxscript writes CastLike for a literal at any opset; it is folded, or cast, wherever the type is known.
     schema = None if domain else schema_at(domain, name, opset) or schema_at(domain, name, NEWEST)
     since = schema.since_version if schema else 1
-    return Node(domain, name, since, attributes, inputs, (True,) * len(proto.output))
+    return Node(domain, name, since, attributes, inputs, (True,) * outputs)
+
+
+def _told_fields(meaning: Any) -> dict[str, Any]:
+    """The fields of a meaning that are not at their defaults."""
+    values = {field.name: (getattr(meaning, field.name), field.default) for field in dataclasses.fields(meaning)}
+    return {name: value for name, (value, default) in values.items() if value != default}

@@ -203,9 +203,9 @@ REFUSALS = (
     ),
     Refused("g (float[2] x) => (float[2] y) { y = Tanh (x) }", Code.ABSENT_OPERATOR, "Tanh", {"decompose": ["Tanh"]}),
     Refused(
-        "g (float[1,1,2] x, float[3] s) => (float[1,1,k] y) { y = Resize (x, , s) }",
+        "g (float[1,1,4,4] x, float[1,4] r, int64[1] b) => (float[1,1,1,1] y) { y = RoiAlign (x, r, b) }",
         Code.UNKNOWN_OPERATOR,
-        "Resize-10 differs from it",
+        "RoiAlign-10 differs from it",
         {"opset": 10},
     ),
     Refused("g (uint64[2] x) => (bool[2] y) { y = Less (x, x) }", Code.NO_LOWERING, "takes no uint64", {"opset": 8}),

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from operators.harness import F32, F64, INF, Array, Case, Code, Refused, Table, arr
+from operators.harness import F16, F32, F64, INF, Array, Case, Code, Refused, Table, arr
 from opshift.opsets.cumulative import Cumulative
 from opshift.opsets.operators import (
     cumprod,
@@ -159,21 +159,42 @@ class TestCumProd(Table):
 TIES = arr([[1, 3, 3, 2], [5, 5, 5, 5], [-INF, 2, -INF, -INF]])
 
 
+K = np.array([2], np.int64)
+ROWS = arr([[1, 9, 3, 2], [5, 7, 4, 6]])
+
+
 class TestTopK(Table):
     operator = topk.OPERATOR
     unrun: ClassVar[dict[int, str]] = dict.fromkeys((1, 10), "no rule for ties")
     cases = (
         *(
             Case(
-                f"axis {axis}, k {k}, largest {largest}", [TIES, np.array([k], np.int64)], TopK(axis, largest), least=11
+                f"axis {axis}, k {k}, largest {largest}",
+                [TIES, np.array([k], np.int64)],
+                TopK(axis, largest),
+                least=10,
+                symbolic=11,
             )
             for axis in (0, 1, -1)
             for k in (1, 3)
             for largest in (0, 1)
         ),
-        Case("k is known", [TIES, np.array([2], np.int64)], TopK(), known=(1,), least=11),
-        Case("none", [TIES, np.array([0], np.int64)], TopK(), least=11),
+        Case("k is known", [TIES, np.array([2], np.int64)], TopK(), known=(1,), symbolic=11),
+        Case("none", [TIES, np.array([0], np.int64)], TopK(), least=10, symbolic=11),
+        Case("k is known, axis in front", [TIES, np.array([2], np.int64)], TopK(0), known=(1,), symbolic=11),
+        Case("k is known, smallest", [TIES, np.array([3], np.int64)], TopK(1, 0), known=(1,), symbolic=11),
         Case("int64", [TIES[:2].astype(np.int64), np.array([2], np.int64)], TopK(), least=11),
+        *(
+            Case(
+                f"{dtype.__name__}, largest {largest}",
+                [ROWS.astype(dtype), K],
+                TopK(-1, largest),
+                known=(1,),
+                symbolic=11,
+            )
+            for dtype in (F64, F16, np.int8, np.int32, np.uint8)
+            for largest in (0, 1)
+        ),
     )
 
 
