@@ -157,18 +157,20 @@ class Deriver:
         if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
             value = lifted.meaning.value
             return Fragment((), (Constant(value, constant(value.array).dtype or 0),), ("initializer",), 0.0)
-        best: Fragment | None = None
         failures: list[Failure] = []
-        for way in _ways(lifted):
-            if best and not best.rounds and isinstance(way, Body) and way.rounds:
-                continue
-            found = self._by(way, lifted, stack)
-            if isinstance(found, Failure):
-                failures.append(found)
-            elif best is None or (found.rounds, found.cost) < (best.rounds, best.cost):
-                best = found
-        if best:
-            return best
+        # ONNX's own bodies are for what nothing else says: some lose digits, such as a variance by squares.
+        for ways in (_ways(lifted), bodies(lifted)):
+            best: Fragment | None = None
+            for way in ways:
+                if best and not best.rounds and isinstance(way, Body) and way.rounds:
+                    continue
+                found = self._by(way, lifted, stack)
+                if isinstance(found, Failure):
+                    failures.append(found)
+                elif best is None or (found.rounds, found.cost) < (best.rounds, best.cost):
+                    best = found
+            if best:
+                return best
         nearest = min(
             failures, key=lambda failure: (not failure.missing, not failure.narrowing, failure.busy), default=None
         )
@@ -346,11 +348,10 @@ class _Wide:
 
 
 def _ways(lifted: Lifted) -> Iterator[Body | _Wide | Reason]:
-    """Yield the operator's lowerings, its meaning in wider element types, then ONNX's own function bodies."""
+    """Yield the operator's lowerings, and its meaning in wider element types."""
     for lowering in lifted.operator.lowerings:
         yield lowering.body_for(lifted.meaning, lifted.operands)
     yield from _wider(lifted)
-    yield from bodies(lifted)
 
 
 def _wider(lifted: Lifted) -> Iterator[_Wide]:

@@ -360,7 +360,7 @@ class Planner:
         label = f"{seen.name}-{seen.since_version}"
         why = self.legality.why_not(seen)
         before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
-        if not otherwise and before and after and (shrinks := self._shrinks(seen, before, after)):
+        if before and after and (shrinks := self._shrinks(seen, before, after)):
             self._refuse(Code.MISSING_FACT, where, label, shrinks, "Give the model's inputs element types.")
             return None
         if why is None and (self.strict is self.plain or self.strict.legality.why_not(seen) is None):

@@ -33,8 +33,6 @@ ROWS: Mapping[str, Callable[..., Any]] = {
     "Relu": lambda x: np.maximum(x, x.dtype.type(0)),
     "Sign": np.sign,
     "IsInf": np.isinf,
-    "Sqrt": np.sqrt,
-    "Reciprocal": lambda x: x.dtype.type(1) / x,
     "PRelu": lambda x, slope: np.where(x < 0, x * slope, x),
 }
 """What operators without a file compute; those that move data, or give out the largest, are not named."""
@@ -91,6 +89,9 @@ def test_what_an_oracle_computes_is_the_same_in_the_carrier(operator: Any) -> No
     count = 2 if operator.variadic else len(operator.operands)
     if count > 2 or operator.name == "Tile":
         assert operator.carriers is MOVED
+        return
+    if operator.name == "TopK":
+        assert operator.carriers is ORDERED
         return
     schema = onnx.defs.get_schema(operator.name)
     meaning = operator.meaning()
@@ -158,7 +159,7 @@ def test_bfloat16_goes_down_to_13() -> None:
 
 def test_what_would_be_rounded_twice_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="takes no bfloat16 as"):
-        opshift.convert(model(22, "Elu", "bfloat16"), opset=13, verify=False)
+        opshift.convert(model(22, "Sin", "bfloat16"), opset=13, verify=False)
 
 
 def test_an_upgrade_leaves_the_type_alone() -> None:

@@ -202,12 +202,6 @@ REFUSALS = (
         {"opset": 19},
     ),
     Refused("g (float[2] x) => (float[2] y) { y = Tanh (x) }", Code.ABSENT_OPERATOR, "Tanh", {"decompose": ["Tanh"]}),
-    Refused(
-        "g (float[1,1,4,4] x, float[1,4] r, int64[1] b) => (float[1,1,1,1] y) { y = RoiAlign (x, r, b) }",
-        Code.UNKNOWN_OPERATOR,
-        "RoiAlign-10 differs from it",
-        {"opset": 10},
-    ),
     Refused("g (uint64[2] x) => (bool[2] y) { y = Less (x, x) }", Code.NO_LOWERING, "takes no uint64", {"opset": 8}),
     Refused(
         "g (float[n,m] x, int64[1] k) => (float[n,m] y) { y = Squeeze (x, k) }",
@@ -227,6 +221,14 @@ def test_refusal(refused: Refused) -> None:
     with pytest.raises(UnsupportedError) as caught:
         opshift.convert(source, **refused.request)
     assert caught.value.refusals == plan.refusals
+
+
+def test_what_no_row_joins_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (passes_plan, unfiled):
+        monkeypatch.setattr(module, "same_meaning", lambda *versions: None)
+    (refusal,) = opshift.plan(model("g (float[2] x) => (float[2] y) { y = Tanh (x) }", opset=20, ir=9), opset=12).refusals
+    assert refusal.code == Code.UNKNOWN_OPERATOR
+    assert "Tanh-6 differs from it" in str(refusal)
 
 
 def test_every_node_in_the_way_is_named() -> None:

@@ -111,13 +111,13 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[opshift.OpshiftError], str]] 
         "ceil_mode",
     ),
     "an element type that only a call tells": (
-        FUNCTIONS.format(opset=12)
-        + "g (int8[1,1,4] x) => (int8[1,1,3] y) { y = l.f(x) } "
-        + BODY.format(opset=12)
-        + "f (x) => (y) { y = MaxPool<kernel_shape=[2]>(x) }",
-        {"opset": 11},
+        FUNCTIONS.format(opset=22)
+        + "g (bfloat16[2] x) => (bfloat16[2] y) { y = l.f(x) } "
+        + BODY.format(opset=22)
+        + "f (x) => (y) { y = Sin(x) }",
+        {"opset": 21},
         opshift.UnsupportedError,
-        "int8",
+        "bfloat16",
     ),
     "an axis out of range in a function": (
         FUNCTIONS.format(opset=13)

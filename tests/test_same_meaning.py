@@ -156,7 +156,6 @@ def test_a_missing_link_gives_nothing(operator: str, source: int, target: int) -
         ("ConvTranspose", 1, 11, {"output_shape": (4,)}, 2, 1, ("attribute output_shape",)),
         ("ConvTranspose", 1, 11, {"auto_pad": "NOTSET"}, 2, 1, ()),
         ("DepthToSpace", 11, 1, {"mode": "CRD"}, 1, 1, ("attribute mode",)),
-        ("ScatterND", 18, 16, {"reduction": "max"}, 3, 1, ("attribute reduction",)),
     ],
 )
 def test_what_a_node_would_lose(
