@@ -41,6 +41,9 @@ which loads the original. `unjudged`: onnxruntime does not give the test's outpu
 NO_KERNEL = "NOT_IMPLEMENTED"
 """What onnxruntime says of a type that its kernels do not take; of an original that is too new it cannot be asked."""
 
+NO_ARRAYS = "can't be converted to MLDataType"
+"""What it says of arrays that it cannot be given: float8 and 4-bit ones."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -87,6 +90,8 @@ def judge(case: Any, task: Task) -> tuple[str, tuple[str, ...]]:
     except CannotRunError as error:
         return "unloadable", (str(error),)
     except Exception as error:
+        if NO_ARRAYS in str(error):
+            return "unloadable", (str(error),)
         return "broken", (f"{type(error).__name__}: {error}",)
     return ("wrong", (found,)) if found else ("right", ())
 

@@ -261,6 +261,7 @@ SUBJECTS = (
     Subject("ReduceSum", "squeezed", {"keepdims": 0}, ("float[2,3,4]", "int64[1]"), keep=True),
     Subject("ReduceSum", "along_a_new_axis", {"noop_with_empty_axes": 1}, ("float[2,3]", None), opset=12, keep=True),
     Subject("CumSum", "of_each_place", {"exclusive": 1}, ("float[2,3]", np.array(1))),
+    Subject("CumSum", "as_three_axes", {"exclusive": 1}, ("float[2,3,4]", "int64[]"), keep=True),
     Subject("CumProd", "of_each_place", {"exclusive": 1, "reverse": 1}, ("float[2,3]", np.array(0))),
     Subject("Mod", "of_quotient", {}, ("uint32[2,3]", "uint32[3]")),
     Subject("Mod", "truncated", {"fmod": 1}, ("int32[2,3]", "int32[3]")),
@@ -341,6 +342,7 @@ NOT_MUTATED = {
 SURVIVORS = (
     ("", r"node/Concat\S*: axis=-1", "vectors are joined, whose axis -1 is axis 0"),
     ("", r"constant of node/Reshape\S*: element 0 is 0, not -1", "of a vector, 0 copies what -1 infers"),
+    ("CumSum.as_three_axes", "node/Gather: axis=-1", "the shape is a vector, whose axis -1 is axis 0"),
     ("ReduceSum.squeezed", "node/Compress: axis=-1", "the shape is a vector, whose axis -1 is axis 0"),
     ("ReduceSum.squeezed|ReduceMax.apart", "node/Add_1: is Sub", "there is one axis, so it is zero that is added"),
     ("ReduceMax.apart", "node/Add_2: is Sub", "of a length of 1, -1 infers just that"),

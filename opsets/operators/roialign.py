@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -76,8 +75,10 @@ def oracle(meaning: RoiAlign, x: Array, rois: Array, batch_indices: Array) -> Ar
     for region, (roi, batch) in enumerate(zip(rois.astype(np.float64), batch_indices.tolist(), strict=True)):
         rows = _places(roi[1], roi[3], meaning.output_height, meaning)
         columns = _places(roi[0], roi[2], meaning.output_width, meaning)
-        for (row, ys), (column, xs) in itertools.product(enumerate(rows), enumerate(columns)):
-            points = [_at(x[batch].astype(np.float64), y, one) for y, one in itertools.product(ys, xs)]
+        for row, column in np.ndindex(len(rows), len(columns)):
+            points = [
+                _at(x[batch].astype(np.float64), down, across) for down in rows[row] for across in columns[column]
+            ]
             result[region, :, row, column] = gather(points, axis=0) if points else 0
     return result.astype(x.dtype)
 
