@@ -330,6 +330,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
         hostile=operator.hostile,
         exclude_nan=not operator.nan_defined(meaning, operands) or "nan" in change.fragment.narrows,
         finite="finite-inputs" in change.fragment.narrows,
+        exact=not change.fragment.rounds,
     )
 
 
@@ -350,7 +351,7 @@ def _verified(
         rewritten,
         pairs=pairs,
         semantics=request.semantics,
-        exact=True,
+        exact=all(pair.exact for pair in pairs),
         original_dir=None if source.path is not None else source.directory,
         rewritten_dir=source.directory,
         **asked,

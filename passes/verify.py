@@ -32,7 +32,7 @@ from opshift.passes.localise import Cut, Side, partings, unoptimised_agree
 from opshift.passes.outcome import Check, Counterexample, Report, Verdict
 from opshift.passes.outline import Outline, outline
 from opshift.passes.pairs import Pair, Progress, prove, route
-from opshift.passes.rounding import Rounding, is_float, rounded
+from opshift.passes.rounding import Bounds, is_float
 from opshift.passes.sessions import Feeds, Limits, RejectedError, Runner, Source, Why
 from opshift.passes.shapes import hints, repairer, sizes_of
 from opshift.passes.specs import Shape, Spec
@@ -208,7 +208,7 @@ class _Whole:
     def _judge(self) -> Judge:
         source = self.before
         outputs = tuple(value.name for value in source.proto.graph.output)
-        bounds = None if self.exact else _Bounds(source, self.limits)
+        bounds = None if self.exact else Bounds(source, self.limits)
         lean = self._lean
         if lean:
             fitting, note = sessions.fit(source)
@@ -378,7 +378,7 @@ class _Whole:
 
     def _contest(self, cut: Cut) -> Contest:
         outputs = tuple(value.name for value in cut.original.proto.graph.output)
-        bounds = None if self.exact else _Bounds(cut.original, self.limits)
+        bounds = None if self.exact else Bounds(cut.original, self.limits)
         judge = Judge(route(cut.original, self.limits)[0], outputs, "", bounds)
         return Contest(judge, route(cut.rewritten, self.limits)[0], _Pardon(cut.original, self.pairs, self.limits))
 
@@ -424,7 +424,7 @@ class _Whole:
             try:
                 runner = Runner(sessions.fit(branch.original)[0], self.limits)
                 outputs = tuple(value.name for value in branch.original.proto.graph.output)
-                bounds = None if self.exact else _Bounds(branch.original, self.limits)
+                bounds = None if self.exact else Bounds(branch.original, self.limits)
                 contest = Contest(
                     Judge(runner, outputs, "", bounds),
                     Runner(sessions.fit(branch.rewritten)[0], self.limits),
@@ -446,21 +446,6 @@ class _Whole:
                 else f"no input took {branch.name}, and none can by force"
             )
         return sentence(*told), None
-
-
-class _Bounds:
-    """What rounding makes of a model's outputs; 8 units of the largest value where it cannot be run node by node."""
-
-    def __init__(self, source: Source, limits: Limits) -> None:
-        """Keep the model."""
-        self._rounding = Rounding(source, limits)
-
-    def __call__(self, feeds: Feeds, outputs: Sequence[Any]) -> Sequence[Any]:
-        """Return the bound of each output."""
-        try:
-            return self._rounding.bounds(feeds, outputs)
-        except RejectedError:
-            return [rounded(value) for value in outputs]
 
 
 # What these make of a NaN is not defined; what comes after them differs with the order of comparisons.

@@ -10,49 +10,6 @@ from opshift.opsets.operator import operator_for
 from opshift.opsets.same_meaning import table
 from opshift.opsets.unfiled import has_body
 
-UNDONE = {
-    "BatchNormalization 7 9",
-    "BatchNormalization 9 14",
-    "BitShift below 11",
-    "BitwiseAnd below 18",
-    "BitwiseNot below 18",
-    "BitwiseOr below 18",
-    "BitwiseXor below 18",
-    "Clip 6 11",
-    "DFT 17 20",
-    "DFT below 17",
-    "DequantizeLinear below 10",
-    "Dropout 10 12",
-    "Dropout 13 22",
-    "Dropout 7 10",
-    "EyeLike below 9",
-    "GatherElements below 11",
-    "GatherND below 11",
-    "GridSample 16 20",
-    "GridSample below 16",
-    "GroupNormalization 18 21",
-    "MatMulInteger below 10",
-    "Mod below 10",
-    "QLinearMatMul below 10",
-    "QuantizeLinear below 10",
-    "Resize 10 11",
-    "Resize 11 13",
-    "Resize below 10",
-    "ReverseSequence below 10",
-    "Round below 11",
-    "Scatter 9 11",
-    "Scatter below 9",
-    "ScatterElements below 11",
-    "ScatterND below 11",
-    "Sign below 9",
-    "Split 11 13",
-    "Split 13 18",
-    "Trilu below 14",
-    "Upsample 7 9",
-    "Upsample 9 10",
-}
-"""What is still to be written. The list is exact: what is done must leave it."""
-
 
 def _known_pair(operator: str, older: int, newer: int) -> bool:
     filed = operator_for("", operator)
@@ -84,7 +41,7 @@ def test_every_version_is_known_or_listed() -> None:
     missing |= {
         f"{name} below {first}" for name, first in _newcomers().items() if name not in below and not _known_below(name)
     }
-    assert missing == UNDONE
+    assert not missing
 
 
 @pytest.mark.parametrize("entry", [entry for some in no_conversions().values() for entry in some], ids=str)

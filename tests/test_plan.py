@@ -12,6 +12,8 @@ from operators.harness import NAN, Refused, arr, converted
 from running import nodes_of, run
 
 import opshift
+import opshift.passes.plan as passes_plan
+from opshift.opsets import unfiled
 from opshift.opsets.target import Limit, ProfileError, Target, parse_target
 from opshift.passes.errors import UnsupportedError, UsageError
 from opshift.passes.outcome import Action, Code
@@ -226,7 +228,9 @@ def test_refusal(refused: Refused) -> None:
 def test_what_no_row_joins_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (passes_plan, unfiled):
         monkeypatch.setattr(module, "same_meaning", lambda *versions: None)
-    (refusal,) = opshift.plan(model("g (float[2] x) => (float[2] y) { y = Tanh (x) }", opset=20, ir=9), opset=12).refusals
+    (refusal,) = opshift.plan(
+        model("g (float[2] x) => (float[2] y) { y = Tanh (x) }", opset=20, ir=9), opset=12
+    ).refusals
     assert refusal.code == Code.UNKNOWN_OPERATOR
     assert "Tanh-6 differs from it" in str(refusal)
 

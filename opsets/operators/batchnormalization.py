@@ -157,7 +157,7 @@ def _widest(what: BatchNormalization, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_mixed, bind=_widest)
+@lowering(18, given=_mixed, bind=_widest, rounds=True)
 def in_one_type(x, scale, bias, mean, var, to: int, like: int, epsilon: float):
     """Compute in a type that holds the values of all inputs, and round once."""
     y = meaning.Itself(
@@ -195,9 +195,9 @@ def _over_all_but_channels(what: BatchNormalization, operands: Operands) -> Mapp
     }
 
 
-@lowering(18, given=_trains, bind=_over_all_but_channels)
+@lowering(18, given=_trains, bind=_over_all_but_channels, rounds=True)
 def measured(x, scale, bias, mean, var, axes: Sequence[int], epsilon: float, momentum: float, rest: float):
-    """Compute mean and variance of each channel, and normalise with these. Rounds otherwise than one node does."""
+    """Compute mean and variance of each channel, and normalise with these."""
     current = op.ReduceMean(x, axes, keepdims=0)
     away = x - op.ReduceMean(x, axes, keepdims=1)
     spread = op.ReduceMean(away * away, axes, keepdims=0)
@@ -223,9 +223,9 @@ def _along_channels(what: BatchNormalization, operands: Operands) -> Mapping[str
     return {"along": (-1, *[1] * ((first(operands).rank or 0) - 2)), "epsilon": what.epsilon}
 
 
-@lowering(18, given=_infers, bind=_along_channels)
+@lowering(18, given=_infers, bind=_along_channels, rounds=True)
 def computed(x, scale, bias, mean, var, along: Sequence[int], epsilon: float):
-    """Compute it as the text has it. Rounds otherwise than one node does."""
+    """Compute it as the text has it."""
     deviation = op.Sqrt(op.Reshape(var, along) + op.CastLike(epsilon, var))
     y = (x - op.Reshape(mean, along)) / deviation
     return y * op.Reshape(scale, along) + op.Reshape(bias, along)

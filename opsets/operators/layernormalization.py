@@ -44,7 +44,7 @@ def _biased(what: LayerNormalization, operands: Operands) -> Reason | None:
     return Reason("there is no bias") if operands[2] is None else None
 
 
-@lowering(18, given=_biased)
+@lowering(18, given=_biased, rounds=True)
 def shifted(x, scale, bias):
     """Scale, then add the bias."""
     y, mean, inverse = meaning.Same(x, scale)
@@ -65,9 +65,9 @@ def _last(what: LayerNormalization, operands: Operands) -> Mapping[str, Any]:
     return {"axes": tuple(axes), "epsilon": what.epsilon, "stash": what.stash_type, "to": first(operands).dtype}
 
 
-@lowering(18, given=_unbiased, bind=_last)
+@lowering(18, given=_unbiased, bind=_last, rounds=True)
 def computed(x, scale, bias, axes: Sequence[int], epsilon: float, stash: int, to: int):
-    """Compute it by the equations of the text. Rounds otherwise than one node does."""
+    """Compute it by the equations of the text."""
     wide = op.Cast(x, to=stash)
     mean = op.ReduceMean(wide, axes, keepdims=1)
     away = wide - mean
