@@ -24,7 +24,7 @@ def numbers(*shape: int, dtype: Any = F32) -> Array:
 
 
 def grouped(x: Array, scale: Array, bias: Array, groups: int, epsilon: float) -> Array:
-    """GroupNormalization-21: "y = scale * (x - mean) / sqrt(variance + epsilon) + bias", mean and variance of a group."""
+    """GroupNormalization-21: "y = scale * (x - mean) / sqrt(variance + epsilon) + bias", within each group."""
     wide = x.astype(F64).reshape(x.shape[0], groups, -1)
     spread = np.sqrt(wide.var(axis=2, keepdims=True) + epsilon)
     normal = ((wide - wide.mean(axis=2, keepdims=True)) / spread).reshape(x.shape)
