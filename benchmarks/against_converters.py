@@ -19,17 +19,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+import converters
 import matrix
 import onnx
-import onnx_ir
-import onnx_ir.serde
-import onnxscript.version_converter
-from matrix_cases import least_ir_version, make, stratum_of
+from converters import CONVERTERS, table
+from matrix_cases import make, stratum_of
 from matrix_judge import FINE, walk
-from onnx import version_converter
-
-import opshift
-from opshift.passes.errors import UsageError
 
 COLUMNS = ("right", "wrong", "invalid", "runs nowhere", "refused", "crash")
 """What comes of a case. `right`: the numbers of the oracles, in onnxruntime, or in onnx's reference with the oracles as
@@ -44,45 +39,15 @@ COLUMN_OF = {
 
 
 def by_opshift(model: onnx.ModelProto, *, opset: int, **_: Any) -> Any:
-    """opshift, without its proof: the judge here is the proof, and judges all alike."""
-    return opshift.convert(model, opset=opset, verify=False)
+    return SimpleNamespace(model=converters.by_opshift(model, opset))
 
 
 def by_onnx(model: onnx.ModelProto, *, opset: int, **_: Any) -> Any:
-    """ONNX's own converter, with a fitting ir_version, which it leaves to the caller."""
-    try:
-        converted = version_converter.convert_version(model, opset)
-    except Exception as error:
-        raise UsageError(str(error)) from error
-    return finished(model, converted, opset)
+    return SimpleNamespace(model=converters.by_onnx(model, opset))
 
 
 def by_onnxscript(model: onnx.ModelProto, *, opset: int, **_: Any) -> Any:
-    """onnxscript's converter, which knows opsets from 18 on; where it fails it warns and leaves the model as it was."""
-    try:
-        ir_model = onnx_ir.serde.deserialize_model(model)
-        onnxscript.version_converter.convert_version(ir_model, opset)
-        converted = onnx_ir.serde.serialize_model(ir_model)
-    except Exception as error:
-        raise UsageError(str(error)) from error
-    if [entry.version for entry in converted.opset_import if not entry.domain] != [opset]:
-        raise UsageError("the model was left as it was")
-    return finished(model, converted, opset)
-
-
-def finished(model: onnx.ModelProto, converted: onnx.ModelProto, opset: int) -> Any:
-    """Set a fitting ir_version, and the declared types of the outputs as they were."""
-    converted.ir_version = max(converted.ir_version, least_ir_version(opset))
-    for old, new in zip(model.graph.output, converted.graph.output, strict=True):
-        new.CopyFrom(old)
-    return SimpleNamespace(model=converted)
-
-
-CONVERTERS = {
-    "opshift": ("opshift", by_opshift),
-    "onnx.version_converter": ("onnx", by_onnx),
-    "onnxscript.version_converter": ("onnxscript", by_onnxscript),
-}
+    return SimpleNamespace(model=converters.by_onnxscript(model, opset))
 
 
 def chosen(seed: int, cases: int) -> list[int]:
@@ -96,15 +61,6 @@ def chosen(seed: int, cases: int) -> list[int]:
         if plain and not case.impossible and case.target != case.source:
             found.append(index)
     return found
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Lines with aligned columns, the first to the left."""
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    return "\n".join(
-        row[0].ljust(widths[0]) + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-        for row in rows
-    )
 
 
 def share(found: Sequence[matrix.Finding]) -> str:

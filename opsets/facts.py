@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,20 +23,6 @@ FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, 
 UNSIGNED = frozenset({TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64})
 SIGNED = frozenset({TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64})
 INTEGERS = SIGNED | UNSIGNED
-
-
-CARRIERS: Mapping[int, int] = {
-    TensorProto.INT8: TensorProto.INT32,
-    TensorProto.INT16: TensorProto.INT32,
-    TensorProto.UINT8: TensorProto.INT32,
-    TensorProto.UINT16: TensorProto.INT32,
-    TensorProto.UINT32: TensorProto.INT64,
-    TensorProto.UINT64: TensorProto.INT64,
-    TensorProto.BFLOAT16: TensorProto.FLOAT,
-    TensorProto.FLOAT16: TensorProto.FLOAT,
-}
-"""A wider type in which each value has its own place (uint64 by its bits), and from which it comes back."""
-
 
 COMMON = FLOATS - {TensorProto.BFLOAT16} | INTEGERS | {TensorProto.BOOL, TensorProto.STRING}
 RARE = frozenset(TensorProto.DataType.values()) - COMMON - {TensorProto.UNDEFINED}

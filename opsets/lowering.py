@@ -10,6 +10,8 @@ from typing import Any
 
 import onnx
 
+from opshift.opsets.facts import INTEGERS
+
 op: Any = None
 """In a body: the operators of the opset that the body is written at."""
 
@@ -35,13 +37,31 @@ class Reason(str):
 
 
 @dataclass(frozen=True)
+class Body:
+    """A lowering's body for one node: which operands are its inputs, its attribute parameters bound.
+
+    `rounds` says that it computes the same but for rounding.
+    """
+
+    name: str
+    opset: int
+    function: onnx.FunctionProto
+    bound: Mapping[str, Any]
+    inputs: tuple[int | None, ...]
+    cost: float = 0.0
+    narrows: frozenset[str] = frozenset()
+    rounds: bool = False
+
+
+@dataclass(frozen=True)
 class Lowering:
     """One way to say a meaning with other operators.
 
     `body` is a Python function in onnxscript's language: parameters without annotation are the operands, those with
     one are attributes, which `bind` computes. (None leaves one out; a list used as a value may be bound to a Tensor.)
     `given` tells why the lowering does not apply, or returns None. `narrows` names the kinds of inputs for which the
-    result may differ: `nan`, `finite-inputs`. `cost` is added to that of the body's nodes.
+    result may differ: `nan`, `finite-inputs`. `cost` is added to that of the body's nodes. With `rounds`, floats are
+    added up, or computed with, in another order, so that the result is the same but for rounding.
     """
 
     name: str
@@ -51,6 +71,17 @@ class Lowering:
     bind: Callable[[Any, Any], Mapping[str, Any]] | None
     narrows: Callable[[Any, Any], frozenset[str]] | None
     cost: float
+    rounds: bool = False
+
+    def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
+        """Return the body as it is for one node, or why it does not apply."""
+        if self.given and (reason := self.given(meaning, operands)):
+            return Reason(f"{self.name}: {reason}", reason.missing)
+        bound = dict(self.bind(meaning, operands)) if self.bind else {}
+        narrows = self.narrows(meaning, operands) if self.narrows else frozenset[str]()
+        rounds = self.rounds and any(facts is not None and facts.dtype not in INTEGERS for facts in operands)
+        inputs = tuple(range(len(operands)))
+        return Body(self.name, self.opset, self.function, bound, inputs, self.cost, narrows, rounds)
 
     @property
     def summary(self) -> str:
@@ -84,10 +115,11 @@ def lowering(
     bind: Callable[[Any, Any], Mapping[str, Any]] | None = None,
     narrows: Callable[[Any, Any], frozenset[str]] | None = None,
     cost: float = 0.0,
+    rounds: bool = False,
 ) -> Callable[[Callable[..., Any]], Lowering]:
     """Make a lowering of the onnxscript function that follows; it is named after that function."""
 
     def decorate(body: Callable[..., Any]) -> Lowering:
-        return Lowering(body.__name__, opset, body, given, bind, narrows, cost)
+        return Lowering(body.__name__, opset, body, given, bind, narrows, cost, rounds)
 
     return decorate

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets.carriers import Carriers
 from opshift.opsets.facts import Dim, Facts, Tensor, array_of, constant
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.schema import Schema, default_domain, schema_at
@@ -66,6 +67,8 @@ class Version:
     """Why the version cannot say this, in addition to what its schema tells."""
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Operands that the version has as attributes of another name."""
+    without: frozenset[str] = frozenset()
+    """Operands that the version does not have, though it has later ones."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +92,13 @@ class Operator:
     """Another operator, whose meaning this one has under a different name."""
     variadic: bool = False
     moves_data: bool = False
+    carriers: Carriers = dataclasses.field(default_factory=dict)
+    """Wider element types that give the same result, where a version does not take the node's own."""
     weight: float = 1.0
     """What one such node costs beside others, where more than one lowering applies."""
     normal: Callable[[Any, Operands], tuple[Any, Operands]] | None = None
+    outputs: Callable[[Any, tuple[bool, ...]], Any] | None = None
+    """Changes a meaning by how many outputs there are, and which are used, where a version lets these tell."""
     fault: Callable[[Any, Operands], str | None] | None = None
     """What is wrong with a node, where onnx's own inference does not tell."""
     idle: Callable[[Any, Operands], bool] | None = None
@@ -130,9 +137,10 @@ class Lifted:
 
 def _as_operand(value: Any) -> Facts | None:
     """An attribute that another version has as an input: a list is a vector, a number a scalar; int64 or float."""
-    return (
-        None if value is None else constant(np.array(value, dtype=np.float32 if isinstance(value, float) else np.int64))
-    )
+    if value is None:
+        return None
+    array = np.array(value)
+    return constant(array.astype(np.float32 if array.size and array.dtype.kind == "f" else np.int64))
 
 
 def _defaults(meaning: Any) -> dict[str, Any]:
@@ -142,8 +150,10 @@ def _defaults(meaning: Any) -> dict[str, Any]:
 def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     """Return the meaning of a node of this operator, or why it has none that is known."""
     if node.domain == SPELLING and operator.domain != SPELLING:
-        meaning = operator.meaning(**node.attributes)
-        return _normal(Lifted(operator, meaning, node.inputs, tuple(range(len(node.inputs))), node.used))
+        meaning = _told(operator, operator.meaning(**node.attributes), node.used)
+        given = range(len(node.inputs))
+        left_out = (None,) * (0 if operator.variadic else len(operator.operands) - len(node.inputs))
+        return _normal(Lifted(operator, meaning, (*node.inputs, *left_out), (*given, *left_out), node.used))
     version = operator.version(node.since_version)
     schema = schema_at(node.domain, node.name, node.since_version)
     if version is None or schema is None:
@@ -155,14 +165,19 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     else:
         fields = _defaults(operator.meaning)
         meaning = operator.meaning(**{name: attributes[name] for name in fields if attributes.get(name) is not None})
-    operands, sources = _operands(operator, version, schema, node, attributes)
+    meaning = _told(operator, meaning, node.used)
+    operands, sources = _operands(operator, version, schema, node)
     if operator.fault and (fault := operator.fault(meaning, operands)):
         return Reason(fault, invalid=True)
     return _normal(Lifted(operator.means or operator, meaning, operands, sources, node.used))
 
 
+def _told(operator: Operator, meaning: Any, used: tuple[bool, ...]) -> Any:
+    return operator.outputs(meaning, used) if operator.outputs else meaning
+
+
 def _operands(
-    operator: Operator, version: Version, schema: Schema, node: Node, attributes: Mapping[str, Any]
+    operator: Operator, version: Version, schema: Schema, node: Node
 ) -> tuple[Operands, tuple[int | None, ...]]:
     if operator.variadic:
         return node.inputs, tuple(range(len(node.inputs)))
@@ -170,9 +185,14 @@ def _operands(
     sources: list[int | None] = []
     position = 0
     for operand in operator.operands:
+        if operand in version.without:
+            operands.append(None)
+            sources.append(None)
+            continue
         name = version.renamed.get(operand, operand)
         if name in schema.attributes:
-            operands.append(_as_operand(attributes[name]))
+            # One left out is an operand left out: its default is what the input's absence means.
+            operands.append(_as_operand(node.attributes.get(name)))
             sources.append(None)
             continue
         facts = node.inputs[position] if position < len(node.inputs) else None
@@ -229,6 +249,9 @@ def write_native(lifted: Lifted, opset: int) -> Native | Reason:
                     attributes[field.name] = value
             elif value != field.default:
                 return Reason(f"{label} has no {field.name}={value}")
+    given = len(schema.outputs) if schema.outputs and not schema.outputs[-1].variadic else len(lifted.used)
+    if any(lifted.used[given:]):
+        return Reason(f"{label} has no output {given}")
     inputs: list[int | None] = []
     if operator.variadic:
         return Native(schema.since_version, attributes, tuple(range(len(lifted.operands))))
@@ -240,8 +263,14 @@ def write_native(lifted: Lifted, opset: int) -> Native | Reason:
             known = facts.known
             if known is None:
                 return Reason(f"{label} has {name} as an attribute, and it is computed at run time", missing=True)
-            scalar = not known.ndim or isinstance(schema.attributes[name][1], int | float)
+            scalar = schema.raw.attributes[name].type in (
+                onnx.defs.OpSchema.AttrType.INT,
+                onnx.defs.OpSchema.AttrType.FLOAT,
+            )
             attributes[name] = known.item() if scalar else tuple(known.reshape(-1).tolist())
+        elif operand in version.without:
+            if facts is not None:
+                return Reason(f"{label} has no input {name}")
         elif len(inputs) < len(schema.inputs):
             inputs.append(None if facts is None else index)
         elif facts is not None:

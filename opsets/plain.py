@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.carriers import Carriers
+from opshift.opsets.facts import INTEGERS
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.operator import Operands, Operator, Version
 
@@ -25,6 +27,27 @@ def one_shape(meaning: Plain, operands: Operands) -> Reason | None:
     return None if known else Reason("the inputs are not known to have one shape, and it does not broadcast", True)
 
 
+def two_integers(meaning: Plain, operands: Operands) -> Reason | None:
+    """Hold for two tensors of integers, which have no NaN that a comparison would lose."""
+    dtypes = {facts.dtype for facts in operands if facts is not None} - {None}
+    if len(operands) == 2 and dtypes and dtypes <= INTEGERS:
+        return None
+    return Reason("the inputs are not known to be two tensors of integers", missing=not dtypes)
+
+
+def apart(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give 64-bit integers equal upper halves only where the lower ones are small.
+
+    Elsewhere onnxruntime compares the lower ones as signed: the larger of 2^31 and 0 is 0 to it (seen in 1.31.1).
+    """
+    wide = {name for name, array in feeds.items() if array.dtype.kind in "iu" and array.dtype.itemsize == 8}
+    free = {name for name in wide if feeds[name].flags.writeable}
+    high = bool(rng.integers(2))
+    return {
+        name: (array >> 32 << 32 if high else array >> 33) if name in free else array for name, array in feeds.items()
+    }
+
+
 def plain(
     name: str,
     versions: tuple[int, ...],
@@ -35,8 +58,10 @@ def plain(
     moves_data: bool = False,
     variadic: bool = False,
     weight: float = 1.0,
+    carriers: Carriers | None = None,
     given: Mapping[int, Callable[[Any, Operands], Reason | None]] | None = None,
     hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    idle: Callable[[Plain, Operands], bool] | None = None,
 ) -> Operator:
     """Return the operator that computes a numpy function of its operands."""
     return Operator(
@@ -50,4 +75,6 @@ def plain(
         moves_data=moves_data,
         variadic=variadic,
         weight=weight,
+        idle=idle,
+        carriers=carriers or {},
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import axes_operand, operand_not_negative
+from opshift.opsets.axes import axes_operand, first, operand_not_negative, rank_known
+from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
 
@@ -23,16 +25,110 @@ class Reduction:
 _resolved = axes_operand(1)
 
 
-def _normal(meaning: Reduction, operands: Operands) -> tuple[Reduction, Operands]:
+def _normal(what: Reduction, operands: Operands) -> tuple[Reduction, Operands]:
     """Count axes from the front where the rank is known; where there are some, what none would mean does not matter."""
     axes = operands[1]
-    if axes is not None and axes.known is not None and axes.known.size:
-        meaning = Reduction(meaning.keepdims)
-    return _resolved(meaning, operands)
+    if axes is not None and axes.size == 0:
+        operands = (operands[0], None)
+    elif axes is not None and axes.size is not None:
+        what = Reduction(what.keepdims)
+    return _resolved(what, operands)
 
 
-def reduction(name: str, versions: tuple[int, ...], function: Callable[..., Any]) -> Operator:
-    """Return the operator that reduces with a numpy function, called with `axis` and `keepdims`."""
+def _noop(what: Reduction, operands: Operands) -> Reason | None:
+    return None if what.noop_with_empty_axes and operands[1] is None else Reason("there are axes to reduce, or may be")
+
+
+@lowering(18, given=_noop)
+def along_a_new_axis(data, axes):
+    """Reduce along a new axis of length 1, which leaves what is not the reduction: ReduceL1 is Abs then."""
+    return meaning.Itself(op.Unsqueeze(data, [0]), [0], keepdims=0)
+
+
+def _computed(what: Reduction, operands: Operands) -> Reason | None:
+    if operands[1] is None or operands[1].known is not None:
+        return Reason("the axes are known")
+    if reason := rank_known(what, operands):
+        return reason
+    return None if first(operands).rank else Reason("a scalar has no axes")
+
+
+def _pairs(what: Reduction, operands: Operands) -> Mapping[str, Any]:
+    dims = first(operands).shape or ()
+    places = tuple(range(len(dims)))
+    count = operands[1].size if operands[1] else None
+    return {
+        "places": places,
+        "rank": (len(dims),),
+        "inner": tuple(2 * place + 1 for place in places),
+        "left": (-1 if count is None else len(dims) - count,),
+        "noop": what.noop_with_empty_axes,
+        "everything": (1 - what.noop_with_empty_axes,),
+        "allowzero": 0 if all(isinstance(dim, int) and dim for dim in dims) else 1,
+    }
+
+
+def _kept(what: Reduction, operands: Operands) -> Reason | None:
+    return _computed(what, operands) if what.keepdims else Reason("reduced axes go")
+
+
+def _gone(what: Reduction, operands: Operands) -> Reason | None:
+    return Reason("reduced axes stay") if what.keepdims else _computed(what, operands)
+
+
+@lowering(18, given=_kept, bind=_pairs, cost=10)
+def apart(
+    data,
+    axes,
+    places: Sequence[int],
+    rank: Sequence[int],
+    inner: Sequence[int],
+    everything: Sequence[int],
+    allowzero: int,
+):
+    """Make of each axis two, of which the second is reduced: the one that does not apply has length 1."""
+    resolved = axes + op.Cast(op.Less(axes, 0), to=7) * rank
+    met = op.Cast(op.Equal(op.Unsqueeze(places, [1]), op.Unsqueeze(resolved, [0])), to=7)
+    none = op.Cast(op.Equal(op.Size(axes), 0), to=7) * everything
+    inside = op.Cast(op.Cast(op.ReduceSum(met, [1], keepdims=0) + none, to=9), to=7)
+    outside = 1 - inside
+    dims = op.Shape(data)
+    outer = op.Unsqueeze(dims * outside + inside, [1])
+    pairs = op.Concat(outer, op.Unsqueeze(dims * inside + outside, [1]), axis=1)
+    return meaning.Itself(op.Reshape(data, op.Reshape(pairs, [-1]), allowzero=allowzero), inner, keepdims=0)
+
+
+@lowering(18, given=_gone, bind=_pairs, cost=10)
+def squeezed(
+    data,
+    axes,
+    places: Sequence[int],
+    rank: Sequence[int],
+    left: Sequence[int],
+    noop: int,
+    everything: Sequence[int],
+    allowzero: int,
+):
+    """Keep the reduced axes, and drop them by Reshape."""
+    resolved = axes + op.Cast(op.Less(axes, 0), to=7) * rank
+    met = op.Cast(op.Equal(op.Unsqueeze(places, [1]), op.Unsqueeze(resolved, [0])), to=7)
+    none = op.Cast(op.Equal(op.Size(axes), 0), to=7) * everything
+    chosen = op.Cast(op.ReduceSum(met, [1], keepdims=0) + none, to=9)
+    # Reshape to a constant length tells how many there are, where the number of axes is known. The casts stand between
+    # it and the last Reshape, which the optimizer of onnxruntime 1.31.1 takes for two in a row.
+    dims = op.Compress(op.Cast(op.Shape(data), to=11), op.Not(chosen), axis=0)
+    kept = op.Cast(op.Reshape(dims, left), to=7)
+    y = meaning.Itself(data, axes, keepdims=1, noop_with_empty_axes=noop)
+    return op.Reshape(y, kept, allowzero=allowzero)
+
+
+def reduction(
+    name: str, versions: tuple[int, ...], function: Callable[..., Any], *, in_any_order: bool = False
+) -> Operator:
+    """Return the operator that reduces with a numpy function, called with `axis` and `keepdims`.
+
+    `in_any_order`: the order in which floats are taken does not count, as it does for a sum.
+    """
 
     def oracle(meaning: Reduction, data: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> Any:
         if axes is None or not axes.size:
@@ -50,4 +146,6 @@ def reduction(name: str, versions: tuple[int, ...], function: Callable[..., Any]
         operands=("data", "axes"),
         oracle=oracle,
         normal=_normal,
+        # Of an input of another shape kernels take the elements in another order.
+        lowerings=(dataclasses.replace(apart, rounds=not in_any_order), squeezed, along_a_new_axis),
     )

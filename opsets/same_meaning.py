@@ -60,7 +60,8 @@ class Row:
     `new_attributes`, `max_inputs` and `max_outputs` are what the newer version adds, so they bind a node that goes
     down: attributes new there or taking new values there, with the default that keeps the older meaning.
     `fixed_attributes` bind both ways: only where they are absent or so do the texts agree. `up_only`: the newer version
-    takes more than a schema can tell (negative axes, shapes that broadcast), so no node goes down.
+    takes more than a schema can tell (negative axes, shapes that broadcast), so no node goes down. `carried` names the
+    table of carriers.py through which an element type goes that the older version lacks.
     """
 
     operator: str
@@ -72,6 +73,7 @@ class Row:
     max_inputs: int | None = None
     max_outputs: int | None = None
     up_only: bool = False
+    carried: str = ""
 
 
 def same_meaning(operator: str, source: int, target: int) -> SameMeaning | None:

@@ -242,6 +242,8 @@ class Legality:
                 )
         if not schema.raw.min_input <= len(node.inputs) <= schema.raw.max_input:
             return Reason(f"{node.name}-{schema.since_version} takes no {len(node.inputs)} inputs")
+        if any(node.used[schema.raw.max_output :]):
+            return Reason(f"{node.name}-{schema.since_version} has no output {schema.raw.max_output}")
         unknown = next((name for name in node.attributes if name not in schema.attributes), None)
         if unknown:
             return Reason(f"{node.name}-{schema.since_version} has no attribute {unknown}")

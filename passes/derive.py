@@ -8,20 +8,22 @@ names are not in it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 
-from opshift.opsets.facts import Facts, Tensor, constant
+from opshift.opsets.facts import Facts, Tensor, constant, type_name
 from opshift.opsets.kernels import computes_wrongly
-from opshift.opsets.lowering import Lowering, Reason
-from opshift.opsets.operator import SPELLING, Lifted, Node, freeze, lift, operator_for, write_native
+from opshift.opsets.lowering import Body, Reason
+from opshift.opsets.operator import SPELLING, Lifted, Node, freeze, lift, write_native
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.schema import NEWEST, attribute_value, default_domain, schema_at
 from opshift.opsets.target import Legality
+from opshift.opsets.unfiled import operator_of
+from opshift.passes.bodies import bodies
 from opshift.passes.infer import infer, typed
 
 DEPTH = 24
@@ -71,6 +73,8 @@ class Fragment:
     lowerings: tuple[str, ...]
     cost: float
     narrows: frozenset[str] = frozenset()
+    rounds: bool = False
+    """Whether it computes the same only but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Deriver:
 
     def lift(self, node: Node) -> Lifted | Reason:
         """Return the meaning of a node, or why it has none that is known."""
-        operator = operator_for(node.domain, node.name)
+        operator = operator_of(node.domain, node.name)
         if operator is None:
             return Reason(f"no lowering is known for {node.name}")
         return lift(operator, node, self.semantics)
@@ -135,8 +139,12 @@ class Deriver:
         if isinstance(types, Reason):
             return Failure(types, types.missing)
         refs: tuple[Ref, ...] = tuple(None if index is None else Input(index) for index in native.inputs)
-        written = Written(operator.name, native.attributes, refs, len(lifted.used))
-        outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
+        # Last outputs that nobody names are left out, since to ask for one may change the meaning (BatchNormalization).
+        count = max((index + 1 for index, used in enumerate(lifted.used) if used), default=1)
+        schema = schema_at("", operator.name, native.since_version)
+        count = max(count, schema.raw.min_output) if schema else count
+        written = Written(operator.name, native.attributes, refs, count)
+        outputs = tuple(Output(0, index) if index < count else None for index in range(len(lifted.used)))
         return Fragment((written,), outputs, (), operator.weight)
 
     def _why_not(self, node: Node, *, nested: bool) -> Reason | None:
@@ -149,26 +157,20 @@ class Deriver:
         if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
             value = lifted.meaning.value
             return Fragment((), (Constant(value, constant(value.array).dtype or 0),), ("initializer",), 0.0)
-        best: Fragment | None = None
         failures: list[Failure] = []
-        for lowering in lifted.operator.lowerings:
-            if lowering.given and (reason := lowering.given(lifted.meaning, lifted.operands)):
-                failures.append(Failure(f"{lowering.name}: {reason}", reason.missing))
-                continue
-            if refused := _narrows(lowering, lifted) - self.allow:
-                failures.append(
-                    Failure(f"{lowering.name} holds for fewer inputs", narrowing=", ".join(sorted(refused)))
-                )
-                continue
-            found = self._specialise(lowering, lifted, stack)
-            if isinstance(found, Fragment):
-                found = dataclasses.replace(found, narrows=found.narrows | _narrows(lowering, lifted))
-            if isinstance(found, Failure):
-                failures.append(dataclasses.replace(found, reason=f"{lowering.name}: {found.reason}"))
-            elif best is None or found.cost < best.cost:
-                best = found
-        if best:
-            return best
+        # ONNX's own bodies are for what nothing else says: some lose digits, such as a variance by squares.
+        for ways in (_ways(lifted), bodies(lifted)):
+            best: Fragment | None = None
+            for way in ways:
+                if best and not best.rounds and isinstance(way, Body) and way.rounds:
+                    continue
+                found = self._by(way, lifted, stack)
+                if isinstance(found, Failure):
+                    failures.append(found)
+                elif best is None or (found.rounds, found.cost) < (best.rounds, best.cost):
+                    best = found
+            if best:
+                return best
         nearest = min(
             failures, key=lambda failure: (not failure.missing, not failure.narrowing, failure.busy), default=None
         )
@@ -180,32 +182,62 @@ class Deriver:
             absent=schema_at("", lifted.operator.name, self.legality.opset) is None,
         )
 
-    def _specialise(self, lowering: Lowering, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
+    def _by(self, way: Body | _Wide | Reason, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
+        """Derive a meaning in this way, unless it holds for fewer inputs than the user accepts."""
+        if isinstance(way, Reason):
+            return Failure(way, way.missing)
+        if isinstance(way, _Wide):
+            found = self._around(way, stack)
+        elif refused := way.narrows - self.allow:
+            return Failure(f"{way.name} holds for fewer inputs", narrowing=", ".join(sorted(refused)))
+        else:
+            found = self._specialise(way, lifted, stack)
+        return dataclasses.replace(found, reason=f"{way.name}: {found.reason}") if isinstance(found, Failure) else found
+
+    def _around(self, wide: _Wide, stack: tuple[Any, ...]) -> Fragment | Failure:
+        """Derive a meaning in a carrier, between two casts that the target must have too."""
+        schema = schema_at("", "Cast", self.legality.opset)
+        for source, to in ((wide.dtype, wide.carrier), (wide.carrier, wide.dtype)):
+            node = Node("", "Cast", schema.since_version if schema else 1, {"to": to}, (Facts(source),), (True,))
+            if reason := self._why_not(node, nested=True):
+                return Failure(reason)
+        found = self.derive(wide.lifted, stack)
+        return found if isinstance(found, Failure) else wide.around(found)
+
+    def _specialise(self, body: Body, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
         """Derive a lowering's body: infer and fold from the top, drop what nobody needs, then derive each node."""
-        bound = dict(lowering.bind(lifted.meaning, lifted.operands)) if lowering.bind else {}
-        function = lowering.function
-        values: dict[str, tuple[Ref, Facts | None]] = {"": (None, None)}
-        for index, (name, facts) in enumerate(zip(function.input, lifted.operands, strict=True)):
-            values[name] = (None, None) if facts is None else _operand(Input(index), facts)
+        function = body.function
+        values: dict[str, tuple[Ref, Facts | None]] = dict.fromkeys(("", *function.input), (None, None))
+        for name, index in zip(function.input, body.inputs, strict=False):
+            facts = None if index is None else lifted.operands[index]
+            if index is not None and facts is not None:
+                values[name] = _operand(Input(index), facts)
         pending: list[tuple[Node, Sequence[str], Sequence[str]]] = []
         same: dict[str, str] = {}
+        wanted, more = _outputs(function, len(lifted.used))
         for proto in function.node:
             inputs = tuple(same.get(name, name) for name in proto.input)
-            node = _body_node(proto, bound, tuple(values[name][1] for name in inputs), lowering.opset, lifted)
+            if inputs and inputs[0] and values[inputs[0]] == (None, None):
+                same.update(dict.fromkeys(proto.output, ""))  # of an operand left out nothing is made
+                continue
+            made = (*proto.output, *more) if more and function.output[-1] in proto.output else tuple(proto.output)
+            seen = tuple(values[name][1] for name in inputs)
+            node = _body_node(proto, body.bound, seen, len(made), body.opset, lifted)
             inferred = infer(node)
             if isinstance(inferred, Reason):
                 return Failure(inferred, inferred.missing)
             if self._is_idle(node):
                 same[proto.output[0]] = inputs[0]
                 continue
-            pending.append((node, inputs, proto.output))
-            for position, (name, facts) in enumerate(zip(proto.output, inferred, strict=True)):
-                values[name] = _operand(Output(len(pending) - 1, position), facts)
-        outputs = tuple(same.get(name, name) for name in function.output)
-        return self._assemble(lowering, pending, values, outputs, stack)
+            pending.append((node, inputs, made))
+            for position, (name, known) in enumerate(zip(made, inferred, strict=True)):
+                if name:
+                    values[name] = _operand(Output(len(pending) - 1, position), known)
+        outputs = tuple(same.get(name, name) if used else "" for name, used in zip(wanted, lifted.used, strict=True))
+        return self._assemble(body, pending, values, outputs, stack)
 
     def _is_idle(self, node: Node) -> bool:
-        operator = operator_for(node.domain, node.name)
+        operator = operator_of(node.domain, node.name)
         if operator is None or operator.idle is None or not node.inputs or node.inputs[0] is None:
             return False
         lifted = self.lift(node)
@@ -213,7 +245,7 @@ class Deriver:
 
     def _assemble(
         self,
-        lowering: Lowering,
+        body: Body,
         pending: Sequence[tuple[Node, Sequence[str], Sequence[str]]],
         values: Mapping[str, tuple[Ref, Facts | None]],
         outputs: Sequence[str],
@@ -228,8 +260,8 @@ class Deriver:
                 needed.update(inputs)
         written: list[Written] = []
         at: dict[str, Ref] = {name: ref for name, (ref, _) in values.items() if not isinstance(ref, Output)}
-        lowerings = [lowering.name]
-        cost, narrows = lowering.cost, frozenset[str]()
+        lowerings = [body.name]
+        cost, narrows, rounds = body.cost, body.narrows, body.rounds
         for index in reversed(live):
             node, inputs, names = pending[index]
             found = self._derive_node(node, tuple(name in needed for name in names), stack)
@@ -249,9 +281,9 @@ class Deriver:
                 if isinstance(values[name][0], Output):
                     at[name] = _moved(ref, base, operands)
             lowerings += fragment.lowerings
-            cost, narrows = cost + fragment.cost, narrows | fragment.narrows
+            cost, narrows, rounds = cost + fragment.cost, narrows | fragment.narrows, rounds or fragment.rounds
         unique = tuple(dict.fromkeys(lowerings))
-        return _pruned(Fragment(tuple(written), tuple(at[name] for name in outputs), unique, cost, narrows))
+        return _pruned(Fragment(tuple(written), tuple(at[name] for name in outputs), unique, cost, narrows, rounds))
 
     def _derive_node(
         self, node: Node, used: tuple[bool, ...], stack: tuple[Any, ...]
@@ -263,7 +295,7 @@ class Deriver:
                 None if facts is None else Input(index) for index, facts in enumerate(node.inputs)
             )
             outputs = tuple(Output(0, index) for index in range(len(used)))
-            operator = operator_for(node.domain, node.name)
+            operator = operator_of(node.domain, node.name)
             weight = operator.weight if operator else 1.0
             return Fragment((Written(node.name, node.attributes, refs, len(used)),), outputs, (), weight), everything
         lifted = self.lift(dataclasses.replace(node, used=used))
@@ -271,6 +303,95 @@ class Deriver:
             return Failure(f"{self.legality.why_not(node)}; {lifted}", lifted.missing)
         found = self.derive(lifted, stack)
         return found if isinstance(found, Failure) else (found, operand_sources(lifted))
+
+
+@dataclass(frozen=True)
+class _Wide:
+    """A meaning in a carrier: which operands are cast to it, and which outputs are cast back."""
+
+    lifted: Lifted
+    operands: tuple[int, ...]
+    folded: Mapping[int, Constant]
+    outputs: tuple[int, ...]
+    dtype: int
+    carrier: int
+
+    @property
+    def name(self) -> str:
+        return f"through_{type_name(self.carrier)}"
+
+    @property
+    def cost(self) -> float:
+        return float(len(self.operands) + len(self.outputs))
+
+    def around(self, found: Fragment) -> Fragment:
+        """Put the casts around what the meaning in the carrier is said with."""
+        into = tuple(Written("Cast", {"to": self.carrier}, (Input(index),), 1) for index in self.operands)
+        operands = tuple(
+            Output(self.operands.index(index), 0) if index in self.operands else self.folded.get(index, Input(index))
+            for index in range(len(self.lifted.operands))
+        )
+        inner = tuple(
+            dataclasses.replace(leaf, inputs=tuple(_moved(ref, len(into), operands) for ref in leaf.inputs))
+            for leaf in found.nodes
+        )
+        given = tuple(_moved(ref, len(into), operands) for ref in found.outputs)
+        back = tuple(Written("Cast", {"to": self.dtype}, (given[index],), 1) for index in self.outputs)
+        base = len(into) + len(inner)
+        outputs = tuple(
+            Output(base + self.outputs.index(index), 0) if index in self.outputs else ref
+            for index, ref in enumerate(given)
+        )
+        lowerings = (self.name, *found.lowerings)
+        cost = found.cost + self.cost
+        return dataclasses.replace(found, nodes=(*into, *inner, *back), outputs=outputs, lowerings=lowerings, cost=cost)
+
+
+def _ways(lifted: Lifted) -> Iterator[Body | _Wide | Reason]:
+    """Yield the operator's lowerings, and its meaning in wider element types."""
+    for lowering in lifted.operator.lowerings:
+        yield lowering.body_for(lifted.meaning, lifted.operands)
+    yield from _wider(lifted)
+
+
+def _wider(lifted: Lifted) -> Iterator[_Wide]:
+    """Yield the meaning in each carrier of each of its element types; types are called what the newest version does."""
+    operator = lifted.operator
+    schema = schema_at(operator.domain, operator.name, NEWEST)
+    if not operator.carriers or schema is None:
+        return
+    formal = {parameter.name: parameter for parameter in schema.inputs}
+    parameters = [
+        schema.input(index) if operator.variadic else formal.get(operator.operands[index])
+        for index in range(len(lifted.operands))
+    ]
+    bound: dict[str, list[int]] = {}
+    for index, (facts, parameter) in enumerate(zip(lifted.operands, parameters, strict=True)):
+        if facts is not None and parameter is not None:
+            bound.setdefault(parameter.type_variable, []).append(index)
+    for variable, operands in bound.items():
+        dtype = next((facts.dtype for index in operands if (facts := lifted.operands[index]) and facts.dtype), None)
+        outputs = tuple(
+            index
+            for index, used in enumerate(lifted.used)
+            if used and schema.outputs[min(index, len(schema.outputs) - 1)].type_variable == variable
+        )
+        allowed = next(parameters[index] for index in operands)
+        for carrier in operator.carriers.get(dtype or 0, ()):
+            if allowed is None or f"tensor({type_name(carrier)})" not in allowed.types:
+                continue
+            changed = list(lifted.operands)
+            folded: dict[int, Constant] = {}
+            for index in operands:
+                one = lifted.operands[index] or Facts()
+                changed[index] = Facts(carrier, one.shape)
+                if one.known is not None:
+                    value = one.known.astype(onnx.helper.tensor_dtype_to_np_dtype(carrier))
+                    changed[index] = constant(value)
+                    folded[index] = Constant(Tensor(value), carrier)
+            wide = dataclasses.replace(lifted, operands=tuple(changed))
+            cast = tuple(index for index in operands if index not in folded)
+            yield _Wide(wide, cast, folded, outputs, dtype or 0, carrier)
 
 
 def _pruned(fragment: Fragment) -> Fragment:
@@ -316,11 +437,28 @@ def _moved(ref: Ref, base: int, operands: Sequence[Ref]) -> Ref:
     return operands[ref.operand] if isinstance(ref, Input) else ref
 
 
+def _outputs(function: onnx.FunctionProto, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Name the outputs of a body, as many as are wanted, and those that its last one stands for besides itself.
+
+    The last output of a body stands for all that follow, so that one body serves any number of them.
+    """
+    more = tuple(f"{function.output[-1]}:{index}" for index in range(count - len(function.output)))
+    return (*function.output, *more)[:count], more
+
+
 def _body_node(
-    proto: onnx.NodeProto, bound: Mapping[str, Any], inputs: tuple[Facts | None, ...], opset: int, lifted: Lifted
+    proto: onnx.NodeProto,
+    bound: Mapping[str, Any],
+    inputs: tuple[Facts | None, ...],
+    outputs: int,
+    opset: int,
+    lifted: Lifted,
 ) -> Node:
     """A node of a compiled body, its attribute parameters replaced by what was bound."""
-    attributes: dict[str, Any] = {}
+    domain = default_domain(proto.domain)
+    # `Itself` is the operator with the fields given, `Same` the operator with the fields of this meaning but those.
+    same = domain == SPELLING and proto.op_type == "Same"
+    attributes: dict[str, Any] = _told_fields(lifted.meaning) if same else {}
     for attribute in proto.attribute:
         value = bound[attribute.ref_attr_name] if attribute.ref_attr_name else freeze(attribute_value(attribute))
         if isinstance(value, Tensor):
@@ -328,13 +466,16 @@ def _body_node(
             attributes["value"] = value
         elif value is not None:
             attributes[attribute.name] = value
-    domain = default_domain(proto.domain)
-    name = lifted.operator.name if domain == SPELLING and proto.op_type == "Itself" else proto.op_type
+        else:
+            attributes.pop(attribute.name, None)
+    name = lifted.operator.name if domain == SPELLING and proto.op_type in ("Itself", "Same") else proto.op_type
     # onnxscript writes CastLike for a literal at any opset; it is folded, or cast, wherever the type is known.
     schema = None if domain else schema_at(domain, name, opset) or schema_at(domain, name, NEWEST)
     since = schema.since_version if schema else 1
-    return Node(domain, name, since, attributes, inputs, (True,) * len(proto.output))
+    return Node(domain, name, since, attributes, inputs, (True,) * outputs)
 
 
-def _narrows(lowering: Lowering, lifted: Lifted) -> frozenset[str]:
-    return lowering.narrows(lifted.meaning, lifted.operands) if lowering.narrows else frozenset()
+def _told_fields(meaning: Any) -> dict[str, Any]:
+    """The fields of a meaning that are not at their defaults."""
+    values = {field.name: (getattr(meaning, field.name), field.default) for field in dataclasses.fields(meaning)}
+    return {name: value for name, (value, default) in values.items() if value != default}

@@ -182,7 +182,22 @@ def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, 
         for name, subgraph in subgraphs(node):
             local: dict[str, Facts | None] = {tensor.name: facts_of_tensor(tensor) for tensor in subgraph.initializer}
             inner[_owner(node), name] = _scope(subgraph, scope, local, opset)
+        if outer is not None:
+            own.update(_found_out(node, scope, opset))
     return scope
+
+
+def _found_out(node: onnx.NodeProto, scope: Scope, opset: int) -> Iterator[tuple[str, Facts]]:
+    """Yield the outputs of unknown rank that are known after all: onnx sees no constants of the graphs around one."""
+    known = {name: scope[name] or Facts() for name in node.output if name}
+    if all(facts.shape is not None for facts in known.values()):
+        return
+    found = infer(view(node, scope, opset))
+    if isinstance(found, Reason):
+        return
+    for name, facts in zip(node.output, found, strict=True):
+        if name and known[name].shape is None and facts.shape is not None:
+            yield name, Facts(known[name].dtype or facts.dtype, facts.shape, facts.value)
 
 
 def _typed_by_outputs(

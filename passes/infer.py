@@ -108,6 +108,8 @@ def _typed(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
     try:
         types = infer_node_outputs(schema.raw, proto, given, data)
     except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:
+        if node.domain == SPELLING:
+            return tuple(Facts() for _ in node.used)  # what is meant is judged where it is written
         return Reason(f"{node.name}-{node.since_version} does not take this: {str(error).splitlines()[0]}")
     inferred = [facts_of_type(types[name]) if name in types else Facts() for name in outputs]
     guessed = {parameter.type_variable for index in assumed if (parameter := schema.input(index)) is not None}
@@ -172,9 +174,11 @@ def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            result = np.asarray(operator.oracle(lifted.meaning, *arrays))
+            computed = operator.oracle(lifted.meaning, *arrays)
         except Exception:
             return None  # these constants are none that the operator takes, which onnx's inference need not notice
+    # An operator of several outputs may have one of them here.
+    result = np.asarray(computed[0] if isinstance(computed, tuple) else computed)
     if result.nbytes > SMALL:
         return None
     if result.dtype == object and outputs[0].dtype != TensorProto.STRING:

@@ -52,9 +52,10 @@ class Names:
 class Constants:
     """The constants that new nodes read: one initializer of the main graph for each value."""
 
-    def __init__(self, names: Names) -> None:
-        """Start with none."""
+    def __init__(self, names: Names, *, nodes: bool = False) -> None:
+        """Start with none; `nodes`: the target has Constant, for whatever type."""
         self._names = names
+        self._nodes = nodes
         self._known: dict[tuple[bytes, int], str] = {}
         self.made: list[TensorProto] = []
 
@@ -66,6 +67,12 @@ class Constants:
             self._known[key] = self._names.new(f"opshift/{type_name(constant.dtype)}[{shape}]")
             self.made.append(tensor_of(constant.value.array, constant.dtype, self._known[key]))
         return self._known[key]
+
+    def output(self, constant: Constant, name: str, before: list[NodeProto]) -> NodeProto:
+        """Return a node that gives a constant a name: runtimes infer shapes through Constant, not through Identity."""
+        if self._nodes:
+            return make_node("Constant", "", [], [name], {"value": Tensor(constant.value.array)})
+        return make_node("Identity", "", [self.name(constant, before)], [name], {})
 
 
 class ConstantNodes(Constants):
@@ -110,7 +117,7 @@ def lower(model: onnx.ModelProto, planned: Planned) -> None:
     names = Names(model)
     read_before = _read(model)
     opset = planned.plan.target_opset
-    initializers = Constants(names)
+    initializers = Constants(names, nodes=planned.constants)
     in_graphs = initializers if model.ir_version >= 4 else ConstantNodes(names, opset)
     mains: list[onnx.GraphProto] = [model.graph]
     for training in model.training_info:
@@ -180,6 +187,11 @@ def _lower_graph(
     constants: Constants,
     marked: bool,
 ) -> None:
+    if isinstance(graph, onnx.GraphProto):
+        noted = {value.name for value in (*graph.value_info, *graph.output)}
+        for name, facts in plan.notes.items():
+            if name not in noted:
+                graph.value_info.add(name=name).type.CopyFrom(type_of_facts(facts))
     for index, node in enumerate(graph.node):
         for attribute, inner in subgraphs(node):
             _lower_graph(inner, plan.inner[index, attribute], names, constants, marked)
@@ -262,9 +274,13 @@ def splice(
         made.append(make_node(leaf.name, "", inputs, outputs, leaf.attributes))
         made[-1].name = node.name if single else names.new(f"{base}/{leaf.name}")
     for name, ref in zip(node.output, fragment.outputs, strict=True):
-        if name and name_of(ref) != name:
+        if name and isinstance(ref, Constant):
+            made.append(constants.output(ref, name, before))
+        elif name and name_of(ref) != name:
             made.append(make_node("Identity", "", [name_of(ref)], [name], {}))
-            made[-1].name = names.new(f"{base}/Identity")
+        else:
+            continue
+        made[-1].name = names.new(f"{base}/{made[-1].op_type}")
     for new in made:
         new.doc_string = node.doc_string
         if marked:

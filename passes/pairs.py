@@ -20,7 +20,7 @@ from opshift.passes.interface import contradiction, interface_difference
 from opshift.passes.interpret import Interpreter
 from opshift.passes.outcome import Check, Counterexample, Verdict
 from opshift.passes.outline import outline
-from opshift.passes.rounding import Rounding
+from opshift.passes.rounding import Bounds
 from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Runner, Source, Why
 from opshift.passes.shapes import hints, repairer
 
@@ -85,7 +85,8 @@ def prove(
     checks = []
     for done, pair in enumerate(pairs, 1):
         renamed, names = _canonical(pair)
-        key = (*renamed, pair.operator, pair.exclude_nan, pair.finite, pair.oracle is None, pair.hostile is None)
+        asked = pair.exclude_nan, pair.finite, pair.exact, pair.oracle is None, pair.hostile is None
+        key = (*renamed, pair.operator, *asked)
         if key not in known:
             known[key] = Proof(pair, seed, semantics, limits, shown).check(), {new: old for old, new in names.items()}
         check, originals = known[key]
@@ -211,7 +212,7 @@ class Proof:
             RejectedError: onnxruntime does not run the original, and there is no oracle.
         """
         outputs = tuple(value.name for value in pair.original.graph.output)
-        bounds = None if pair.exact else Rounding(Source(pair.original), self.limits).bounds
+        bounds = None if pair.exact else Bounds(Source(pair.original), self.limits)
         if self.semantics == "spec" and pair.oracle is not None:
             return Judge(_Asked(pair, pair.oracle), outputs, bounds=bounds)
         try:

@@ -17,10 +17,12 @@ from onnx import AttributeProto, TensorProto
 
 from opshift.opsets.facts import RARE, Facts, type_name, type_of_facts
 from opshift.opsets.lowering import Reason
+from opshift.opsets.no_conversion import why_absent
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, freeze, operator_for
 from opshift.opsets.same_meaning import same_meaning
 from opshift.opsets.schema import OLDEST, Schema, attribute_value, default_domain, schema_at
 from opshift.opsets.target import Legality
+from opshift.opsets.unfiled import has_body, operator_of
 from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, operand_sources
 from opshift.passes.describe import NOTHING, Scope, default_opset, describe, dtypes, subgraphs, view
 from opshift.passes.errors import InvalidModelError
@@ -74,6 +76,8 @@ class GraphPlan:
 
     path: str
     changes: dict[int, Change] = field(default_factory=dict)
+    notes: dict[str, Facts] = field(default_factory=dict)
+    """Values whose shapes are to be noted, since the target's versions do not tell them."""
     inner: dict[tuple[int, str], GraphPlan] = field(default_factory=dict)
 
     def all(self) -> Iterator[GraphPlan]:
@@ -101,6 +105,8 @@ class Planned:
     graphs: tuple[GraphPlan, ...]
     """The main graph's, then those of training_info in order."""
     functions: tuple[FunctionPlan, ...]
+    constants: bool = False
+    """Whether a Constant of any type may stand on the target."""
 
 
 class Planner:
@@ -168,7 +174,14 @@ class Planner:
             refusals=tuple(dict.fromkeys(self.refusals)),
         )
         unique = {(made.key, made.name): made for made in (*as_they_are, *copies)}
-        return Planned(plan, tuple(graphs), tuple(unique.values()))
+        return Planned(plan, tuple(graphs), tuple(unique.values()), self._has_constants())
+
+    def _has_constants(self) -> bool:
+        """Below 9 a Constant is a float."""
+        schema = schema_at("", "Constant", self.legality.opset)
+        if schema is None or schema.since_version < 9:
+            return False
+        return self.legality.why_not(Node("", "Constant", schema.since_version, {}, (), (True,))) is None
 
     def _imports(self) -> Iterator[tuple[str, int]]:
         """Yield the functions whose opset is another than that of the result, though the model's is the same."""
@@ -197,11 +210,25 @@ class Planner:
             change = self._node(node, where, opset, scope, bound)
             if change is not None:
                 plan.changes[index] = change
+            if isinstance(graph, onnx.GraphProto) and (facts := self._untold(node, opset, scope)):
+                plan.notes[node.output[0]] = facts
             for attribute, inner in subgraphs(node):
                 inside = _Lazy(self, scope, node, attribute)
                 found = self._graph(inner, f"{where}.{attribute}", opset, inside, bound)  # type: ignore[arg-type]
                 plan.inner[index, attribute] = found
         return plan
+
+    def _untold(self, node: onnx.NodeProto, opset: int, scope: Scope | None) -> Facts | None:
+        """Return the type of a value of which only newer versions tell the shape.
+
+        onnx follows a shape that is computed since Reshape-14 only, and Scan of onnxruntime 1.31.1 asks for shapes.
+        """
+        if node.op_type != "Reshape" or default_domain(node.domain) or not self.legality.opset < 14 <= opset:
+            return None
+        facts = (self.scope if scope is None else scope)[node.output[0]]
+        if facts is None or not facts.dtype or facts.shape is None:
+            return None
+        return Facts(facts.dtype, tuple(dim if isinstance(dim, int) else None for dim in facts.shape))
 
     def _node(
         self, node: onnx.NodeProto, where: str, opset: int, scope: Scope | None, bound: Mapping[str, Any] | None
@@ -228,7 +255,7 @@ class Planner:
         if domain == SPELLING and (operator is None or operator.domain != SPELLING):
             raise InvalidModelError(f"{node.op_type} at {where}: the domain opshift has HardmaxAxes only.")
         if operator is None:
-            return self._relabelled(node, seen, where, opset)
+            return self._relabelled(node, seen, where, opset, bound)
         return self._rewritten(node, seen, operator, where, opset, bound)
 
     def _stays(self, node: onnx.NodeProto, opset: int) -> bool:
@@ -256,42 +283,58 @@ class Planner:
             )
         return self._still[key]
 
-    def _relabelled(self, node: onnx.NodeProto, seen: Node, where: str, opset: int) -> Relabel | Carry | None:
-        """Keep the node of an operator without a file, if the reviewed table lets it pass."""
+    def _relabelled(
+        self, node: onnx.NodeProto, seen: Node, where: str, opset: int, bound: Mapping[str, Any] | None
+    ) -> Change | None:
+        """Keep the node of an operator without a file, if the reviewed table lets it pass; else derive it."""
+        found = self._relabelling(node, seen, where, opset)
+        if isinstance(found, Refusal):
+            operator = operator_of("", seen.name)
+            if operator is None or self.legality.why_not(seen) is None:
+                self.refusals.append(found)
+                return None
+            return self._rewritten(node, seen, operator, where, opset, bound, otherwise=found)
+        after = schema_at("", seen.name, self.legality.opset)
+        if after is None or after.since_version == seen.since_version:
+            self.kept += 1
+            return None
+        self.steps.append(Step(Action.RESTAMP, where, seen.name, seen.since_version, f"opset {self.legality.opset}"))
+        return found
+
+    def _relabelling(
+        self, node: onnx.NodeProto, seen: Node, where: str, opset: int
+    ) -> Relabel | Carry | Refusal | None:
+        """Say what the reviewed table changes in a node, or why it does not let it pass."""
         label = f"{seen.name}-{seen.since_version}"
         before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
         if before is None:
-            self._refuse(Code.UNKNOWN_OPERATOR, where, seen.name, f"opset {opset} has no {seen.name}.", "")
-            return None
+            return Refusal(Code.UNKNOWN_OPERATOR, where, seen.name, f"opset {opset} has no {seen.name}.", "")
         if after is None:
             up_to = self.legality.opset > opset
             hint = (
                 f"Take an opset {'below' if up_to else 'from'} {self.legality.opset if up_to else before.since_version}"
             )
             hint += "." if up_to else " on, if the runtime allows."
-            reason = f"opset {self.legality.opset} has no {seen.name}, and no lowering of it is known."
-            self._refuse(Code.ABSENT_OPERATOR, where, label, reason, hint)
-            return None
+            known = why_absent(seen.name)
+            known = f"there is no other way to say it: {known}" if known else "no lowering of it is known"
+            reason = f"opset {self.legality.opset} has no {seen.name}, and {known}."
+            return Refusal(Code.ABSENT_OPERATOR, where, label, reason, hint)
         row = same_meaning(seen.name, before.since_version, after.since_version)
         if before.since_version != after.since_version:
             hint = f"Take an opset that has {label}, if the runtime allows."
             if row is None:
                 reason = f"{seen.name}-{after.since_version} differs from it, and no conversion between them is known."
-                self._refuse(Code.UNKNOWN_OPERATOR, where, label, reason, hint)
-                return None
+                return Refusal(Code.UNKNOWN_OPERATOR, where, label, reason, hint)
             if lost := row.lost(seen.attributes, len(seen.inputs), len(node.output)):
                 reason = f"{seen.name}-{after.since_version} has no {', '.join(lost)}."
-                self._refuse(Code.NO_LOWERING, where, label, reason, hint)
-                return None
+                return Refusal(Code.NO_LOWERING, where, label, reason, hint)
         open_parameters = {item.name for item in node.attribute if item.ref_attr_name} - set(seen.attributes)
         bounded = {*(row.new_attributes if row else ()), *(open_parameters - set(after.attributes))}
         if vague := sorted(open_parameters & bounded):
             reason = f"{', '.join(vague)} is a parameter of the function, and its values are not known."
-            self._refuse(Code.MISSING_FACT, where, label, reason, "")
-            return None
+            return Refusal(Code.MISSING_FACT, where, label, reason, "")
         if shrinks := self._shrinks(seen, before, after):
-            self._refuse(Code.MISSING_FACT, where, label, shrinks, "Give the model's inputs element types.")
-            return None
+            return Refusal(Code.MISSING_FACT, where, label, shrinks, "Give the model's inputs element types.")
         drop = tuple(name for name in (row.new_attributes if row else ()) if name in seen.attributes)
         kept = {name: value for name, value in seen.attributes.items() if name not in drop}
         renewed = dataclasses.replace(seen, since_version=after.since_version, attributes=kept)
@@ -300,12 +343,7 @@ class Planner:
             renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))
         if illegal := self.legality.why_not(renewed) or _output_type(renewed, after):
             code = Code.ABSENT_OPERATOR if seen.name in self.legality.decompose else Code.TYPE
-            self._refuse(code, where, label, f"{illegal}, and no lowering of it is known.", "")
-            return None
-        if before.since_version == after.since_version:
-            self.kept += 1
-            return None
-        self.steps.append(Step(Action.RESTAMP, where, seen.name, seen.since_version, f"opset {self.legality.opset}"))
+            return Refusal(code, where, label, f"{illegal}, and no lowering of it is known.", "")
         return Carry() if carry else Relabel(drop) if drop else None
 
     def _rewritten(
@@ -316,8 +354,9 @@ class Planner:
         where: str,
         opset: int,
         bound: Mapping[str, Any] | None,
+        otherwise: Refusal | None = None,
     ) -> Replace | None:
-        """Derive the node of an operator that has a file."""
+        """Derive a node; `otherwise` is why it cannot be kept, told where ONNX has no body for the operator either."""
         label = f"{seen.name}-{seen.since_version}"
         why = self.legality.why_not(seen)
         before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
@@ -334,6 +373,9 @@ class Planner:
             self.kept += 1
             return None
         if isinstance(derived, Failure):
+            if otherwise and not has_body(seen.name):
+                self.refusals.append(otherwise)
+                return None
             code, reason, hint = _refusal(derived)
             self._refuse(code, where, label, reason, hint)
             return None
@@ -374,6 +416,11 @@ class Planner:
             if lifted.invalid:
                 raise InvalidModelError(f"{seen.name}-{seen.since_version} at {where}: {lifted}.")
             return Failure(lifted, lifted.missing)
+        if not lifted.operator.lowerings and not has_body(lifted.operator.name):
+            # What has no other way to be said stays as it is, also where onnxruntime has no kernel for its types.
+            found = self.plain.derive(lifted)
+            if isinstance(found, Fragment) and not found.lowerings:
+                return lifted, found
         found = self.strict.derive(lifted)
         if isinstance(found, Failure) and bound is not None and self.strict is not self.plain:
             if kept:

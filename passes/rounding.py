@@ -330,6 +330,21 @@ def rounded(value: Any) -> Bound:
     return Bound(FACTOR * largest * float(ml_dtypes.finfo(value.dtype).eps))  # type: ignore[no-untyped-call]
 
 
+class Bounds:
+    """The bounds of a model's outputs; 8 units of the largest value where it cannot be run node by node."""
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        """Keep the model."""
+        self._rounding = Rounding(source, limits)
+
+    def __call__(self, feeds: Feeds, outputs: Sequence[Any]) -> Sequence[Bound]:
+        """Return the bound of each output."""
+        try:
+            return self._rounding.bounds(feeds, outputs)
+        except RejectedError:
+            return [rounded(value) for value in outputs]
+
+
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, list):
         yield from enumerate(value)

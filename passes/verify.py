@@ -33,7 +33,7 @@ from opshift.passes.outcome import Check, Counterexample, Report, Verdict
 from opshift.passes.outline import Outline, outline
 from opshift.passes.pairs import Pair, Progress, prove, route
 from opshift.passes.pardon import Pardon
-from opshift.passes.rounding import Rounding, rounded
+from opshift.passes.rounding import Bounds
 from opshift.passes.sessions import Feeds, Limits, RejectedError, Source, Why
 from opshift.passes.shapes import hints, repairer, sizes_of
 from opshift.passes.specs import Shape, Spec
@@ -209,7 +209,7 @@ class _Whole:
     def _judge(self) -> Judge:
         source = self.before
         outputs = tuple(value.name for value in source.proto.graph.output)
-        bounds = None if self.exact else _Bounds(source, self.limits)
+        bounds = None if self.exact else Bounds(source, self.limits)
         way, note = self._route(source)
         return Judge(way, outputs, note and f"the original's {note}", bounds, self._lean)
 
@@ -392,7 +392,7 @@ class _Whole:
     def _contested(self, original: Source, rewritten: Source) -> Contest:
         """Return the comparison of a part or a variant of both models."""
         outputs = tuple(value.name for value in original.proto.graph.output)
-        bounds = None if self.exact else _Bounds(original, self.limits)
+        bounds = None if self.exact else Bounds(original, self.limits)
         judge = Judge(self._route(original)[0], outputs, "", bounds)
         pardon = Pardon(original, self.pairs, self.limits, judge.route)
         return Contest(judge, self._rival(rewritten, judge)[0], pardon)
@@ -456,21 +456,6 @@ class _Look:
 
     said: str
     shown: Counterexample | None = None
-
-
-class _Bounds:
-    """What rounding makes of a model's outputs; 8 units of the largest value where it cannot be run node by node."""
-
-    def __init__(self, source: Source, limits: Limits) -> None:
-        """Keep the model."""
-        self._rounding = Rounding(source, limits)
-
-    def __call__(self, feeds: Feeds, outputs: Sequence[Any]) -> Sequence[Any]:
-        """Return the bound of each output."""
-        try:
-            return self._rounding.bounds(feeds, outputs)
-        except RejectedError:
-            return [rounded(value) for value in outputs]
 
 
 def _optional(model: onnx.ModelProto) -> frozenset[str]:

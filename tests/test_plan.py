@@ -12,6 +12,8 @@ from operators.harness import NAN, Refused, arr, converted
 from running import nodes_of, run
 
 import opshift
+import opshift.passes.plan as passes_plan
+from opshift.opsets import unfiled
 from opshift.opsets.target import Limit, ProfileError, Target, parse_target
 from opshift.passes.errors import UnsupportedError, UsageError
 from opshift.passes.outcome import Action, Code
@@ -194,19 +196,15 @@ def test_a_plan_lists_what_changes_and_counts_the_rest() -> None:
     assert (plan.kept, plan.source_opset, plan.target_opset) == (0, 13, 12)
 
 
-GELU = "g (float[2] x) => (float[2] y) { y = Gelu (x) }"
 REFUSALS = (
     Refused(
-        "g (float[2] x) => (float[2] y) { y = Gelu (x) }", Code.ABSENT_OPERATOR, "opset 19 has no Gelu", {"opset": 19}
+        "g (string[2] x) => (string[2] y) { y = StringConcat (x, x) }",
+        Code.ABSENT_OPERATOR,
+        "opset 19 has no StringConcat",
+        {"opset": 19},
     ),
-    Refused("g (float[2] x) => (float[2] y) { y = Gelu (x) }", Code.ABSENT_OPERATOR, "Gelu", {"decompose": ["Gelu"]}),
-    Refused(
-        "g (float[1,1,2] x, float[3] s) => (float[1,1,k] y) { y = Resize (x, , s) }",
-        Code.UNKNOWN_OPERATOR,
-        "Resize-10 differs from it",
-        {"opset": 10},
-    ),
-    Refused("g (int8[2] x) => (int8[2] y) { y = Add (x, x) }", Code.NO_LOWERING, "takes no int8", {"opset": 13}),
+    Refused("g (float[2] x) => (float[2] y) { y = Tanh (x) }", Code.ABSENT_OPERATOR, "Tanh", {"decompose": ["Tanh"]}),
+    Refused("g (uint64[2] x) => (bool[2] y) { y = Less (x, x) }", Code.NO_LOWERING, "takes no uint64", {"opset": 8}),
     Refused(
         "g (float[n,m] x, int64[1] k) => (float[n,m] y) { y = Squeeze (x, k) }",
         Code.MISSING_FACT,
@@ -227,8 +225,18 @@ def test_refusal(refused: Refused) -> None:
     assert caught.value.refusals == plan.refusals
 
 
+def test_what_no_row_joins_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (passes_plan, unfiled):
+        monkeypatch.setattr(module, "same_meaning", lambda *versions: None)
+    (refusal,) = opshift.plan(
+        model("g (float[2] x) => (float[2] y) { y = Tanh (x) }", opset=20, ir=9), opset=12
+    ).refusals
+    assert refusal.code == Code.UNKNOWN_OPERATOR
+    assert "Tanh-6 differs from it" in str(refusal)
+
+
 def test_every_node_in_the_way_is_named() -> None:
-    graph = "g (float[2] x) => (float[2] z) { [one] y = Gelu (x) [two] z = Gelu (y) }"
+    graph = "g (string[2] x) => (string[2] z) { [one] y = StringConcat (x, x) [two] z = StringConcat (y, y) }"
     refusals = opshift.plan(model(graph, opset=20, ir=9), opset=19).refusals
     assert [refusal.node for refusal in refusals] == ["main/one", "main/two"]
 

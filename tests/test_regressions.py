@@ -111,13 +111,13 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[opshift.OpshiftError], str]] 
         "ceil_mode",
     ),
     "an element type that only a call tells": (
-        FUNCTIONS.format(opset=14)
-        + "g (int32[2] x) => (int32[2] y) { y = l.f(x) } "
-        + BODY.format(opset=14)
-        + "f (x) => (y) { y = Relu(x) }",
-        {"opset": 13},
+        FUNCTIONS.format(opset=22)
+        + "g (bfloat16[2] x) => (bfloat16[2] y) { y = l.f(x) } "
+        + BODY.format(opset=22)
+        + "f (x) => (y) { y = Sin(x) }",
+        {"opset": 21},
         opshift.UnsupportedError,
-        "int32",
+        "bfloat16",
     ),
     "an axis out of range in a function": (
         FUNCTIONS.format(opset=13)

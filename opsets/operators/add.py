@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.carriers import WRAPPED
 from opshift.opsets.plain import plain
 
-OPERATOR = plain("Add", (7, 13, 14), ("A", "B"), np.add)
+OPERATOR = plain("Add", (7, 13, 14), ("A", "B"), np.add, carriers=WRAPPED)

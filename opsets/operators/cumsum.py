@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from opshift.opsets.operator import Operator, Version
+from opshift.opsets.cumulative import along_known_axis, cumulative, pairs
+from opshift.opsets.lowering import lowering, op
 
 
-@dataclass(frozen=True)
-class CumSum:
-    """Whether an element is left out of its own sum, and whether sums run from the end."""
+@lowering(18, given=along_known_axis, bind=pairs, cost=10, rounds=True)
+def of_each_place(
+    x,
+    axis,
+    at: Sequence[int],
+    behind: Sequence[int],
+    along: Sequence[int],
+    sign: Sequence[int],
+    before: Sequence[int],
+    dtype: int,
+):
+    """Sum, for each place along the axis, all elements, of which those that have not come count as zero."""
+    count = op.Gather(op.Shape(x), at, axis=0)
+    place = op.Range(0, op.Squeeze(count, [0]), 1) * sign
+    come = op.Less(op.Unsqueeze(place, [0]) + before, op.Unsqueeze(place, [1]))
+    elements = op.Where(op.Unsqueeze(come, behind), op.Unsqueeze(x, at), op.Cast([0.0], to=dtype))
+    return op.ReduceSum(elements, along, keepdims=0)
 
-    exclusive: int = 0
-    reverse: int = 0
 
-
-def oracle(meaning: CumSum, x: np.ndarray[Any, Any], axis: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """CumSum-14: "exclusive ... will return exclusive sum in which the top element is not included"."""
-    along = int(axis.item())
-    ordered = np.flip(x, along) if meaning.reverse else x
-    sums = ordered.cumsum(along, dtype=x.dtype)
-    sums = sums - ordered if meaning.exclusive else sums
-    return np.flip(sums, along) if meaning.reverse else sums
-
-
-OPERATOR = Operator(
-    name="CumSum", meaning=CumSum, versions=(Version(11), Version(14)), operands=("x", "axis"), oracle=oracle
-)
+OPERATOR = cumulative("CumSum", (11, 14), np.add, 0, (of_each_place,))

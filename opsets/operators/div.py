@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.carriers import QUOTIENT
 from opshift.opsets.plain import plain
 
 
@@ -17,4 +18,4 @@ def _quotient(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     return floor + ((floor < 0) & (floor * b != a))
 
 
-OPERATOR = plain("Div", (7, 13, 14), ("A", "B"), _quotient)
+OPERATOR = plain("Div", (7, 13, 14), ("A", "B"), _quotient, carriers=QUOTIENT)

@@ -7,23 +7,11 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.axes import first
-from opshift.opsets.facts import CARRIERS, FLOATS
+from opshift.opsets.carriers import MOVED
+from opshift.opsets.facts import FLOATS
 from opshift.opsets.lowering import Reason, lowering, op
 from opshift.opsets.operator import Operands
 from opshift.opsets.plain import Plain, plain
-
-
-def _carried(meaning: Plain, operands: Operands) -> Reason | None:
-    dtype = first(operands).dtype
-    if dtype is None:
-        return Reason("the element type is unknown", missing=True)
-    return None if dtype in CARRIERS else Reason("no other type is needed, or none can hold the values")
-
-
-@lowering(13, given=_carried, bind=lambda meaning, operands: {"to": CARRIERS[first(operands).dtype or 0]})
-def carried(a, b, to: int):
-    """Compare in a type that holds all values."""
-    return op.Equal(op.Cast(a, to=to), op.Cast(b, to=to))
 
 
 def _floats(meaning: Plain, operands: Operands) -> Reason | None:
@@ -42,4 +30,4 @@ def _equal(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     return np.equal(a, b).astype(bool)
 
 
-OPERATOR = plain("Equal", (7, 11, 13, 19), ("A", "B"), _equal, (carried, by_order))
+OPERATOR = plain("Equal", (7, 11, 13, 19), ("A", "B"), _equal, (by_order,), carriers=MOVED)

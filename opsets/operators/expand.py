@@ -35,8 +35,29 @@ def tiled(x, shape, ones: Sequence[int]):
     return op.Tile(op.Reshape(x, ones), shape)
 
 
+def _ranks(meaning: Plain, operands: Operands) -> Reason | None:
+    if operands[1] is None or not operands[1].shape or not isinstance(operands[1].shape[0], int):
+        return Reason("the length of the shape is unknown", missing=True)
+    return Reason("the rank is unknown", missing=True) if first(operands).rank is None else None
+
+
+def _in_front(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
+    rank, length = first(operands).rank or 0, operands[1].dim(0) if operands[1] else 0
+    missing = length - rank if isinstance(length, int) else 0
+    return {"before": (1,) * max(missing, 0), "before_shape": (1,) * max(-missing, 0)}
+
+
+@lowering(18, given=_ranks, bind=_in_front, cost=1)
+def repeated(x, shape, before: Sequence[int], before_shape: Sequence[int]):
+    """Repeat along axes of length 1."""
+    dims = op.Concat(before, op.Shape(x), axis=0)
+    wanted = op.Concat(before_shape, shape, axis=0)
+    times = 1 + (wanted - 1) * op.Cast(op.Equal(dims, 1), to=7)
+    return op.Tile(op.Reshape(x, dims, allowzero=1), times)
+
+
 def _broadcast(x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> Any:
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist())))
 
 
-OPERATOR = plain("Expand", (8, 13), ("input", "shape"), _broadcast, (tiled,))
+OPERATOR = plain("Expand", (8, 13), ("input", "shape"), _broadcast, (tiled, repeated))

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.carriers import ORDERED
 from opshift.opsets.lowering import lowering, op
 from opshift.opsets.plain import plain
 
@@ -12,4 +13,4 @@ def exchanged(a, b):
     return op.Less(b, a)
 
 
-OPERATOR = plain("Greater", (7, 9, 13), ("A", "B"), np.greater, (exchanged,))
+OPERATOR = plain("Greater", (7, 9, 13), ("A", "B"), np.greater, (exchanged,), carriers=ORDERED)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.carriers import ORDERED
 from opshift.opsets.lowering import lowering, op
 from opshift.opsets.plain import plain
 
@@ -12,4 +13,4 @@ def by_comparison(x):
     return op.Not(op.Or(op.Less(x, 1.0), op.Greater(x, -1.0)))
 
 
-OPERATOR = plain("IsNaN", (9, 13, 20), ("X",), np.isnan, (by_comparison,))
+OPERATOR = plain("IsNaN", (9, 13, 20), ("X",), np.isnan, (by_comparison,), carriers=ORDERED)

@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.axes import first
+from opshift.opsets.carriers import ORDERED
 from opshift.opsets.lowering import Reason, lowering, op
 from opshift.opsets.operator import Operands
 from opshift.opsets.plain import Plain, plain
-
-# Wider types that keep the order and tell apart what was apart.
-ORDERED: Mapping[int, int] = {
-    TensorProto.INT8: TensorProto.DOUBLE,
-    TensorProto.INT16: TensorProto.DOUBLE,
-    TensorProto.INT32: TensorProto.DOUBLE,
-    TensorProto.UINT8: TensorProto.DOUBLE,
-    TensorProto.UINT16: TensorProto.DOUBLE,
-    TensorProto.UINT32: TensorProto.DOUBLE,
-    TensorProto.BFLOAT16: TensorProto.FLOAT,
-    TensorProto.FLOAT16: TensorProto.FLOAT,
-}
-
-
-def ordered(meaning: Plain, operands: Operands) -> Reason | None:
-    """Hold where a wider type keeps the order."""
-    dtype = first(operands).dtype
-    if dtype is None:
-        return Reason("the element type is unknown", missing=True)
-    return None if dtype in ORDERED else Reason("no wider type is needed, or none keeps the order")
-
-
-@lowering(13, given=ordered, bind=lambda meaning, operands: {"to": ORDERED[first(operands).dtype or 0]})
-def widened(a, b, to: int):
-    """Compare in a wider type."""
-    return op.Less(op.Cast(a, to=to), op.Cast(b, to=to))
 
 
 def _wide(meaning: Plain, operands: Operands) -> Reason | None:
@@ -54,4 +27,4 @@ def by_halves(a, b):
     return op.Or(below, op.And(op.Equal(upper_a, upper_b), op.Less(lower_a, lower_b)))
 
 
-OPERATOR = plain("Less", (7, 9, 13), ("A", "B"), np.less, (widened, by_halves))
+OPERATOR = plain("Less", (7, 9, 13), ("A", "B"), np.less, (by_halves,), carriers=ORDERED)

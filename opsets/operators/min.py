@@ -1,11 +1,30 @@
 """Min: the smallest of several tensors, broadcast."""
 
+from __future__ import annotations
+
 import functools
 
 import numpy as np
 
-from opshift.opsets.plain import one_shape, plain
+from opshift.opsets.carriers import ORDERED
+from opshift.opsets.lowering import lowering, op
+from opshift.opsets.plain import apart, one_shape, plain, two_integers
+
+
+@lowering(13, given=two_integers)
+def chosen(a, b):
+    """Choose the smaller of two."""
+    return op.Where(op.Less(a, b), a, b)
+
 
 OPERATOR = plain(
-    "Min", (6, 8, 12, 13), (), lambda *x: functools.reduce(np.minimum, x), variadic=True, given={6: one_shape}
+    "Min",
+    (6, 8, 12, 13),
+    (),
+    lambda *x: functools.reduce(np.minimum, x),
+    (chosen,),
+    variadic=True,
+    hostile=apart,
+    given={6: one_shape},
+    carriers=ORDERED,
 )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 
-from opshift.opsets.facts import constant
-from opshift.opsets.lowering import Reason
+from opshift.opsets.axes import first
+from opshift.opsets.carriers import MOVED
+from opshift.opsets.facts import Tensor, constant
+from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
 MODES = ("constant", "reflect", "edge", "wrap")
@@ -24,7 +26,7 @@ class Pad:
 
 
 def oracle(
-    meaning: Pad,
+    what: Pad,
     data: np.ndarray[Any, Any],
     pads: np.ndarray[Any, Any],
     value: np.ndarray[Any, Any] | None = None,
@@ -37,37 +39,181 @@ def oracle(
         width[axis] = int(pads[index]), int(pads[index + len(places)])
     inside = tuple(slice(max(-low, 0), data.shape[axis] - max(-high, 0)) for axis, (low, high) in enumerate(width))
     grown = [(max(low, 0), max(high, 0)) for low, high in width]
-    if meaning.mode == "constant":
+    if what.mode == "constant":
         return np.pad(data[inside], grown, constant_values=0 if value is None else value.item())
-    return np.pad(data[inside], grown, mode=meaning.mode)  # type: ignore[call-overload, no-any-return]
+    return np.pad(data[inside], grown, mode=what.mode)  # type: ignore[call-overload, no-any-return]
 
 
-def _typed(meaning: Pad, operands: Operands) -> tuple[Pad, Operands]:
+def _typed(what: Pad, operands: Operands) -> tuple[Pad, Operands]:
     """Give the value, which Pad-2 has as a float attribute, the type of the data."""
     data, pads, value, axes = operands
     known = value.known if value else None
     if known is not None and known.dtype.kind == "f" and known.item() == 0 and not np.signbit(known):
-        return meaning, (data, pads, None, axes)  # the default, whatever the type
+        return what, (data, pads, None, axes)  # the default, whatever the type
     if data is None or data.dtype is None or value is None or known is None or value.dtype == data.dtype:
-        return meaning, operands
+        return what, operands
     same = known.astype(onnx.helper.tensor_dtype_to_np_dtype(data.dtype))
-    return meaning, (data, pads, constant(same, data.dtype), axes)
+    return what, (data, pads, constant(same, data.dtype), axes)
 
 
-def _as_float(meaning: Pad, operands: Operands) -> Reason | None:
+def _as_float(what: Pad, operands: Operands) -> Reason | None:
     value = operands[2].known if operands[2] else None
     if value is not None and not np.isnan(value).any() and float(np.float32(value.item())) != value.item():
         return Reason(f"its value is a float, which does not hold {value.item()}")
-    return _since(2, MODES[:3])(meaning, operands)
+    return _since(2, MODES[:3])(what, operands)
 
 
 def _since(first: int, modes: tuple[str, ...]) -> Callable[[Pad, Operands], Reason | None]:
-    def given(meaning: Pad, operands: Operands) -> Reason | None:
+    def given(what: Pad, operands: Operands) -> Reason | None:
         if first > 2 and operands[2] is not None and (operands[0] is None or operands[0].dtype is None):
             return Reason("the type of the data is unknown, which the value must have", missing=True)
-        return None if meaning.mode in modes else Reason(f"mode {meaning.mode} came later than {first}")
+        return None if what.mode in modes else Reason(f"mode {what.mode} came later than {first}")
 
     return given
+
+
+# --- the axes -----------------------------------------------------------------------------------------------------
+
+
+def _some_axes(what: Pad, operands: Operands) -> Reason | None:
+    data, axes = first(operands), operands[3]
+    if axes is None:
+        return Reason("pads are given for all axes")
+    if axes.known is None:
+        return Reason("the axes are computed at run time", missing=True)
+    return Reason("the rank is unknown", missing=True) if data.rank is None else None
+
+
+def _places(what: Pad, operands: Operands) -> Mapping[str, Any]:
+    axes, rank = operands[3], first(operands).rank or 0
+    named = [] if axes is None or axes.known is None else [int(axis) % rank for axis in axes.known]
+    # What is behind all pads is a zero, for the axes that are not named.
+    ends = [(end, axis) for end in range(2) for axis in range(rank)]
+    place = {axis: index for index, axis in enumerate(named)}
+    return {
+        "mode": what.mode,
+        "index": tuple(place[axis] + end * len(named) if axis in place else 2 * len(named) for end, axis in ends),
+    }
+
+
+@lowering(18, given=_some_axes, bind=_places)
+def placed(data, pads, value, axes, index: Sequence[int], mode: str):
+    """Give pads for all axes, zero for those that are not named."""
+    return meaning.Itself(data, op.Gather(op.Concat(pads, [0], axis=0), index, axis=0), value, mode=mode)
+
+
+# --- axis by axis -------------------------------------------------------------------------------------------------
+
+
+def _known_pads(what: Pad, operands: Operands) -> Reason | None:
+    data, pads, _, axes = operands
+    if axes is not None:
+        return Reason("it names axes")
+    if pads is None or pads.known is None:
+        return Reason("the pads are computed at run time", missing=True)
+    if data is None or data.rank is None:
+        return Reason("the rank is unknown", missing=True)
+    return None if pads.known.any() else Reason("it adds nothing")
+
+
+def _last(operands: Operands) -> tuple[int, int, int, tuple[int, ...]]:
+    """Return the last axis with pads, these, and the pads of the other axes."""
+    pads = operands[1].known if operands[1] else None
+    left = np.zeros(0, np.int64) if pads is None else pads.copy()
+    rank = left.size // 2
+    axis = max(axis for axis in range(rank) if left[axis] or left[axis + rank])
+    low, high = int(left[axis]), int(left[axis + rank])
+    left[[axis, axis + rank]] = 0
+    return axis, low, high, tuple(left.tolist())
+
+
+def _zeros(what: Pad, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return Reason("the value is given") if operands[2] is not None or what.mode != "constant" else None
+
+
+def _zero(what: Pad, operands: Operands) -> Mapping[str, Any]:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or 0)
+    return {"zero": Tensor(np.zeros((), dtype) if dtype.kind != "O" else np.array("", dtype))}
+
+
+@lowering(18, given=_zeros, bind=_zero)
+def with_zero(data, pads, value, axes, zero: Sequence[int]):
+    """Give the value, "(default is 0, empty string or False)"."""
+    return meaning.Itself(data, pads, zero, axes)
+
+
+def _grows(what: Pad, operands: Operands) -> Reason | None:
+    if what.mode != "constant" or operands[2] is None:
+        return Reason("it is not filled with a constant that is given")
+    if reason := _known_pads(what, operands):
+        return reason
+    return Reason("it cuts") if min(_last(operands)[1:3]) < 0 else None
+
+
+def _beside(what: Pad, operands: Operands) -> Mapping[str, Any]:
+    axis, low, high, left = _last(operands)
+    return {"axis": axis, "axes_before": (axis,), "after": (axis + 1,), "low": (low,), "high": (high,), "left": left}
+
+
+@lowering(18, given=_grows, bind=_beside)
+def joined(
+    data,
+    pads,
+    value,
+    axes,
+    axis: int,
+    axes_before: Sequence[int],
+    after: Sequence[int],
+    low: Sequence[int],
+    high: Sequence[int],
+    left: Sequence[int],
+):
+    """Put the value before and behind what is there, along the last axis that grows, then along the others."""
+    shape = op.Shape(data)
+    front = op.Slice(shape, [0], axes_before)
+    back = op.Slice(shape, after, [2147483647])
+    below = op.Expand(value, op.Concat(front, low, back, axis=0))
+    above = op.Expand(value, op.Concat(front, high, back, axis=0))
+    return meaning.Itself(op.Concat(below, data, above, axis=axis), left, value)
+
+
+def _mirrors(what: Pad, operands: Operands) -> Reason | None:
+    if what.mode == "constant":
+        return Reason("it is filled with a constant")
+    if reason := _known_pads(what, operands):
+        return reason
+    length = first(operands).dim(_last(operands)[0])
+    return None if isinstance(length, int) else Reason("the length of an axis is unknown", missing=True)
+
+
+def _positions(what: Pad, operands: Operands) -> Mapping[str, Any]:
+    axis, low, high, left = _last(operands)
+    length = first(operands).dim(axis)
+    places = np.arange(length if isinstance(length, int) else 0)
+    index = oracle(what, places, np.array([low, high]))
+    return {"axis": axis, "index": tuple(index.tolist()), "left": left, "mode": what.mode}
+
+
+@lowering(18, given=_mirrors, bind=_positions)
+def indexed(data, pads, value, axes, axis: int, index: Sequence[int], left: Sequence[int], mode: str):
+    """Look the elements up along the last axis that grows, then along the others."""
+    return meaning.Itself(op.Gather(data, index, axis=axis), left, mode=mode)
+
+
+def _nothing(what: Pad, operands: Operands) -> Reason | None:
+    pads = operands[1]
+    if pads is None or pads.known is None:
+        return Reason("the pads are computed at run time", missing=True)
+    return Reason("there are pads") if pads.known.any() else None
+
+
+@lowering(18, given=_nothing)
+def unpadded(data, pads, value, axes):
+    """Copy the data, to which nothing is added."""
+    return op.Identity(data)
 
 
 OPERATOR = Operator(
@@ -81,4 +227,7 @@ OPERATOR = Operator(
     operands=("data", "pads", "constant_value", "axes"),
     oracle=oracle,
     normal=_typed,
+    carriers=MOVED,
+    idle=lambda what, operands: _nothing(what, operands) is None,
+    lowerings=(placed, with_zero, joined, indexed, unpadded),
 )

@@ -4,4 +4,4 @@ import numpy as np
 
 from opshift.opsets.reduction import reduction
 
-OPERATOR = reduction("ReduceMax", (1, 11, 12, 13, 18, 20), np.max)
+OPERATOR = reduction("ReduceMax", (1, 11, 12, 13, 18, 20), np.max, in_any_order=True)

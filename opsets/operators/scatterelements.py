@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import one_axis
-from opshift.opsets.lowering import Reason
+from opshift.opsets.axes import axis_not_negative, one_axis
+from opshift.opsets.lowering import Reason, lowering, op
 from opshift.opsets.operator import Operands, Operator, Version
 
 
@@ -21,7 +21,8 @@ class ScatterElements:
     reduction: str = "none"
 
 
-_JOIN: Mapping[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+JOIN: Mapping[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+"""What the reductions do."""
 
 
 def oracle(
@@ -33,19 +34,38 @@ def oracle(
         at = list(place)
         at[meaning.axis] = int(indices[place])
         where = tuple(at)
-        y[where] = updates[place] if meaning.reduction == "none" else _JOIN[meaning.reduction](y[where], updates[place])
+        y[where] = updates[place] if meaning.reduction == "none" else JOIN[meaning.reduction](y[where], updates[place])
     return y
 
 
-def _sums_only(meaning: ScatterElements, operands: Operands) -> Reason | None:
+def sums_only(meaning: Any, operands: Operands) -> Reason | None:
+    """Refuse the reductions that version 16 of ScatterElements and ScatterND lack."""
     return Reason(f"reduction={meaning.reduction} came with 18") if meaning.reduction in ("max", "min") else None
+
+
+def joins_by_none(meaning: Any, operands: Operands) -> Reason | None:
+    """Refuse all reductions, which came with version 16."""
+    return None if meaning.reduction == "none" else Reason(f"reduction={meaning.reduction} came later")
+
+
+def _along(what: ScatterElements, operands: Operands) -> Reason | None:
+    return joins_by_none(what, operands) or axis_not_negative(what, operands)
+
+
+@lowering(9, given=_along, bind=lambda what, operands: {"axis": what.axis, "along": (what.axis,)})
+def as_scatter(data, indices, updates, axis: int, along: Sequence[int]):
+    """Say it with the operator of version 9, which defines no negative indices."""
+    places = op.Cast(indices, to=7)
+    length = op.Gather(op.Shape(data), along, axis=0)
+    return op.Scatter(data, places + op.Cast(op.Less(places, 0), to=7) * length, updates, axis=axis)
 
 
 OPERATOR = Operator(
     name="ScatterElements",
     meaning=ScatterElements,
-    versions=(Version(11), Version(13), Version(16, given=_sums_only), Version(18)),
+    versions=(Version(11), Version(13), Version(16, given=sums_only), Version(18)),
     operands=("data", "indices", "updates"),
     oracle=oracle,
+    lowerings=(as_scatter,),
     normal=one_axis,
 )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.carriers import MOVED
 from opshift.opsets.plain import plain
 
-OPERATOR = plain("Tile", (6, 13), ("input", "repeats"), np.tile)
+OPERATOR = plain("Tile", (6, 13), ("input", "repeats"), np.tile, carriers=MOVED)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import one_axis
-from opshift.opsets.facts import constant
-from opshift.opsets.lowering import Reason
+from opshift.opsets.axes import first, one_axis
+from opshift.opsets.carriers import ORDERED
+from opshift.opsets.facts import FLOATS, INTEGERS, Tensor, constant
+from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
 
@@ -24,11 +25,11 @@ class TopK:
     ties: str = "lower"
 
 
-def oracle(meaning: TopK, x: np.ndarray[Any, Any], k: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+def oracle(what: TopK, x: np.ndarray[Any, Any], k: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     """TopK-11: "Given two equivalent values, this operator uses the indices along the axis as a tiebreaker"."""
-    key = -x.astype(np.float64) if meaning.largest else x
-    order = np.argsort(key, axis=meaning.axis, kind="stable").take(range(int(k.item())), axis=meaning.axis)
-    return np.take_along_axis(x, order, meaning.axis), order.astype(np.int64)
+    key = -x.astype(np.float64) if what.largest else x
+    order = np.argsort(key, axis=what.axis, kind="stable").take(range(int(k.item())), axis=what.axis)
+    return np.take_along_axis(x, order, what.axis), order.astype(np.int64)
 
 
 def _untied(attributes: Mapping[str, Any]) -> TopK:
@@ -36,28 +37,105 @@ def _untied(attributes: Mapping[str, Any]) -> TopK:
     return TopK(attributes["axis"], ties="any")
 
 
-def _ties(meaning: TopK, operands: Operands) -> Reason | None:
-    return None if meaning.ties == "any" else Reason("which of equal elements comes first is not defined")
+def _ties(what: TopK, operands: Operands) -> Reason | None:
+    return None if what.ties == "any" else Reason("which of equal elements comes first is not defined")
 
 
-def _write(meaning: TopK, operands: Operands) -> Mapping[str, Any]:
-    ends = {"largest": meaning.largest, "sorted": meaning.sorted}
-    return {"axis": meaning.axis, **{name: value for name, value in ends.items() if value != 1}}
+def _write(what: TopK, operands: Operands) -> Mapping[str, Any]:
+    ends = {"largest": what.largest, "sorted": what.sorted}
+    return {"axis": what.axis, **{name: value for name, value in ends.items() if value != 1}}
 
 
-def _write_first(meaning: TopK, operands: Operands) -> Mapping[str, Any] | Reason:
-    if not (meaning.largest and meaning.sorted):
+def _write_first(what: TopK, operands: Operands) -> Mapping[str, Any] | Reason:
+    if not (what.largest and what.sorted):
         return Reason("it gives the largest elements, sorted")
-    return {"axis": meaning.axis}
+    return {"axis": what.axis}
 
 
-def normal(meaning: TopK, operands: Operands) -> tuple[TopK, Operands]:
+def normal(what: TopK, operands: Operands) -> tuple[TopK, Operands]:
     """Count the axis from the front where the rank is known; have K, a number at version 1, as a list of one."""
     count = operands[1]
     known = count.known if count else None
     if known is not None and known.ndim == 0:
         operands = operands[0], constant(known.reshape(1))
-    return one_axis(meaning, operands)
+    return one_axis(what, operands)
+
+
+def _smallest(what: TopK, operands: Operands) -> Reason | None:
+    if what.largest:
+        return Reason("the largest are wanted")
+    if first(operands).dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return None if first(operands).dtype in FLOATS else Reason("not all numbers of the type have a negative")
+
+
+@lowering(13, given=_smallest)
+def of_negatives(x, k):
+    """Find the largest of the negatives."""
+    values, index = meaning.Same(op.Neg(x), k, largest=1)
+    return op.Neg(values), index
+
+
+MOST = 512
+"""The longest row whose elements are all compared with each other."""
+
+
+def _countable(what: TopK, operands: Operands) -> Reason | None:
+    x = first(operands)
+    if not (what.largest and what.sorted) or what.ties == "any":
+        return Reason("it gives the largest elements, sorted, and of equal ones the first")
+    length = x.dim(what.axis)
+    if x.dtype is None or x.rank is None or not isinstance(length, int):
+        return Reason("the element type, the rank or the length of the axis is unknown", missing=True)
+    return None if length <= MOST else Reason(f"the axis is longer than {MOST}")
+
+
+def _around(what: TopK, operands: Operands) -> Mapping[str, Any]:
+    x = first(operands)
+    length, behind = x.dim(what.axis), (x.rank or 0) - what.axis - 1
+    places = np.arange(length if isinstance(length, int) else 0)
+    shape = (places.size, *[1] * behind)
+    return {
+        "at": (what.axis,),
+        "after": (what.axis + 1,),
+        "sooner": Tensor((places < places[:, None]).reshape(places.size, *shape)),
+        "places": Tensor(places.astype(np.float32).reshape(shape)),
+        "along": (-1, 1, *[1] * behind),
+    }
+
+
+def _nan_defined(what: TopK, operands: Operands) -> bool:
+    """Where onnxruntime 1.31.1 puts a NaN depends on how it searches; only of one element is that always the same."""
+    one = operands[1] is not None and operands[1].known is not None and operands[1].known.item() == 1
+    return one or first(operands).dtype in INTEGERS
+
+
+def _unless_any(what: TopK, operands: Operands) -> frozenset[str]:
+    defined = first(operands).dtype in FLOATS and _nan_defined(what, operands)
+    return frozenset({"nan"}) if defined else frozenset()
+
+
+@lowering(18, given=_countable, bind=_around, narrows=_unless_any, cost=20)
+def counted(
+    x,
+    k,
+    at: Sequence[int],
+    after: Sequence[int],
+    sooner: Sequence[int],
+    places: Sequence[int],
+    along: Sequence[int],
+):
+    """Count for each element those before it: larger ones, and equal ones with a lower index."""
+    one = op.Unsqueeze(x, after)
+    other = op.Unsqueeze(x, at)
+    before = op.Or(op.Greater(other, one), op.And(op.Equal(other, one), sooner))
+    rank = op.Cast(op.ReduceSum(op.Cast(before, to=1), after, keepdims=0), to=7)
+    wanted = op.Reshape(op.Range(0, op.Squeeze(k, [0]), 1), along)
+    hit = op.Cast(op.Equal(op.Unsqueeze(rank, at), wanted), to=1)
+    index = op.Cast(op.ReduceSum(hit * places, after, keepdims=0), to=7)
+    # Which of equal values is taken does not show in the values.
+    values, _ = meaning.Same(x, k, ties="any")
+    return values, index
 
 
 OPERATOR = Operator(
@@ -72,5 +150,8 @@ OPERATOR = Operator(
     operands=("X", "K"),
     oracle=oracle,
     normal=normal,
+    lowerings=(of_negatives, counted),
+    carriers=ORDERED,
     weight=4.0,
+    nan_defined=_nan_defined,
 )

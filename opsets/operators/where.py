@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.facts import CARRIERS
+from opshift.opsets.carriers import MOVED
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands
 from opshift.opsets.plain import Plain, plain
@@ -41,18 +41,6 @@ def by_product(condition, x, y, to: int):
     chosen = op.Cast(condition, to=to)
     other = op.Cast(op.Not(condition), to=to)
     return op.Add(op.Mul(chosen, x), op.Mul(other, y))
-
-
-def _carried(what: Plain, operands: Operands) -> Reason | None:
-    return None if _type(operands) in CARRIERS else Reason("no other type holds the same values")
-
-
-@lowering(
-    13, given=_carried, bind=lambda what, operands: {"carrier": CARRIERS[_type(operands) or 0], "to": _type(operands)}
-)
-def carried(condition, x, y, carrier: int, to: int):
-    """Choose in another type that holds the same values."""
-    return op.Cast(op.Where(condition, op.Cast(x, to=carrier), op.Cast(y, to=carrier)), to=to)
 
 
 def _known(what: Plain, operands: Operands) -> Reason | None:
@@ -89,6 +77,7 @@ OPERATOR = plain(
     (9, 16),
     ("condition", "X", "Y"),
     _where,
-    (by_logic, by_product, carried, by_gather),
+    (by_logic, by_product, by_gather),
     hostile=_hostile,
+    carriers=MOVED,
 )

@@ -231,8 +231,8 @@ def deriver(operator: str, lowering: str, opset: int, *, decompose: bool) -> Der
 
 
 def only(operator: Operator, lowering: Lowering) -> Operator:
-    """Return the operator as if it had this one lowering, and no version."""
-    return dataclasses.replace(operator, versions=(), lowerings=(lowering,))
+    """Return the operator as if it had this one lowering, no version and no carriers."""
+    return dataclasses.replace(operator, versions=(), lowerings=(lowering,), carriers={})
 
 
 def derivations(

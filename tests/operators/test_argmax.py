@@ -1,4 +1,4 @@
-"""ArgMax: the first or the last maximum along an axis, of every element type and in every shape."""
+"""ArgMax and ArgMin: the first or the last extreme along an axis, of every element type and in every shape."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 
 from operators.harness import BF16, F16, F32, F64, INF, NAN, Case, Table, arr
-from opshift.opsets.operators import argmax
+from opshift.opsets.operators import argmax, argmin
 from opshift.opsets.operators.argmax import ArgMax
+from opshift.opsets.operators.argmin import ArgMin
 
 FEW = np.random.default_rng(3).integers(-2, 3, (2, 3, 4)).astype(F32)
 DEEP = arr([[-INF, -INF, -INF], [-INF, 5, 5], [INF, 1, INF]])
@@ -67,4 +68,35 @@ class TestArgMax(Table):
                 ([2, NAN, NAN], [NAN, 2, NAN], [-INF, -INF], [NAN, NAN], [1, NAN, 1], [0.0, -0.0]), (0, 1), (F32, F64)
             )
         ),
+    )
+
+
+class TestArgMin(Table):
+    operator = argmin.OPERATOR
+    cases = (
+        *(
+            Case(f"axis {axis}, keepdims {keep}, last {last}", [FEW], ArgMin(axis, keep, last))
+            for axis, keep, last in itertools.product((0, 1, -1), (0, 1), (0, 1))
+        ),
+        *(
+            Case(f"{dtype.__name__}, last {last}", [np.array(rows, dtype)], ArgMin(1, 1, last))
+            for (dtype, (rows, _)), last in itertools.product(INTEGERS.items(), (0, 1))
+        ),
+        *(
+            Case(f"{what}, last {last}", [array], ArgMin(-1, 1, last))
+            for (what, array), last in itertools.product(
+                {
+                    "infinities": -DEEP,
+                    "zeros of both signs": arr([[0.0, -0.0, 0.0], [-0.0, 0.0, 1]]),
+                    "no rows": np.zeros((0, 3), F32),
+                    "double": np.array([[1e308, 1e-320, 1e-320], [INF, INF, INF]]),
+                    "float16": DEEP.astype(F16),
+                    "NaN": NANS,
+                    "NaN in double": NANS.astype(F64),
+                    "vector": arr([2, NAN, 1, 1]),
+                }.items(),
+                (0, 1),
+            )
+        ),
+        *(Case(f"bfloat16, last {last}", [DEEP.astype(BF16)], ArgMin(1, 1, last), least=13) for last in (0, 1)),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.harness import F16, F32, F64, INF, Array, Case, Table, arr
+from operators.harness import BF16, F16, F32, F64, INF, Array, Case, Table, arr
 from opshift.opsets.operators import abs as abs_
 from opshift.opsets.operators import add, and_, div, mul, neg, not_, or_, sub
 from opshift.opsets.operators import max as max_
@@ -24,11 +24,19 @@ def pairs(dtype: Any) -> list[Array]:
     return [first, np.array([2, -2 if signed else 3, 5], dtype)]
 
 
+def ends(dtype: Any) -> list[Array]:
+    """All pairs of the ends of a type; no zero in the second."""
+    info = np.iinfo(dtype)
+    numbers = np.array([info.max, info.min or 1, info.max - 1, 2, 3, 1], dtype)
+    return [numbers[:, None], numbers[None, :]]
+
+
 def binary() -> tuple[Case, ...]:
     """Cases of the four rules; types not named go to 7."""
     return (
-        *(Case(np.dtype(dtype).name, pairs(dtype)) for dtype in MANY),
-        *(Case(np.dtype(dtype).name, pairs(dtype), least=14) for dtype in SMALL),
+        *(Case(np.dtype(dtype).name, pairs(dtype)) for dtype in (*MANY, *SMALL)),
+        *(Case(f"{np.dtype(dtype)} that wraps", ends(dtype)) for dtype in SMALL),
+        Case("bfloat16", pairs(BF16), least=13),
         Case("scalars", [arr(6), arr(4)]),
         Case("no elements", [np.zeros((0, 3), F32), arr([1, 2, 3])]),
         Case("int64 that wraps", [np.array([2**62, -(2**63)], np.int64), np.array([3, 3], np.int64)]),
@@ -82,6 +90,10 @@ def several() -> tuple[Case, ...]:
         Case("one", [row]),
         Case("two of one shape", [row, row[:, ::-1].copy()], symbolic=8),
         Case("three that broadcast", [row, column, arr(2.5)], least=8),
+        *(Case(np.dtype(one).name, ends(one)[:1] * 2, runs=8) for one in (*SMALL, np.int32, np.uint32)),
+        Case("int64", ends(np.int64)),
+        Case("uint64", ends(np.uint64), least=9),
+        Case("three of int64", [*ends(np.int64), np.array(5)], least=12),
         Case("double", [row.astype(F64), row.astype(F64)], symbolic=8, runs=8),
         Case("float16", [row.astype(F16), row.astype(F16)], symbolic=8),
     )

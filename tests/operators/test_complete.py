@@ -7,7 +7,7 @@ from opshift.opsets.operator import known_operators
 
 GRAPHS = {"If", "Scan"}
 """Their oracles are graphs: test_graphs compares whole models."""
-ALIASES = {"HardmaxAxes"}
+ALIASES = {"HardmaxAxes", "Scatter"}
 """Operators that mean another, which has the table."""
 
 

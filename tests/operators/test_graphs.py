@@ -51,6 +51,31 @@ def test_scan_goes_wherever_it_exists(target: int, axis: int) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+UNTYPED = """<ir_version: 8, opset_import: ["": 18]>
+g (float[2,1] first, float[4,2] data) => (float[2,1] last, float[k,m] sums) {
+    last_axis = Constant <value = int64[1] {-1}> ()
+    shape = Shape <start = 0, end = 1> (data)
+    two = Constant <value = int64[1] {2}> ()
+    both = Concat <axis = 0> (shape, two)
+    rows = Reshape (data, both)
+    last, sums = Scan <num_scan_inputs = 1, body = each (sum, row) => (next, out) {
+        column = Unsqueeze (row, last_axis)
+        next = Add (sum, column)
+        out = Squeeze (next, last_axis)
+    }> (first, rows)
+}"""
+
+
+@pytest.mark.parametrize("target", [9, 11, 13, 16])
+def test_scan_whose_graph_tells_no_shapes_still_runs(target: int) -> None:
+    """Its kernel asks for shapes, which follow from a computed shape, and from axes outside of the graph."""
+    model = parse_model(UNTYPED)
+    feeds = {"first": arr([[1], [2]]), "data": np.arange(8, dtype=F32).reshape(4, 2)}
+    before, after = run(model, [feeds]), run(converted(model, opset=target), [feeds])
+    for one, other in zip(before[0], after[0], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize(("axis", "target", "words"), [(-1, 9, "no negative axis is defined"), (0, 8, "Scan-8")])
 def test_scan_is_refused(axis: int, target: int, words: str) -> None:
     (refusal,) = opshift.plan(parse_model(SCAN.format(opset=11, axis=axis)), opset=target).refusals

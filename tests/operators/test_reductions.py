@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from operators.harness import F32, F64, INF, Array, Case, Table, arr
+from operators.harness import F16, F32, F64, INF, Array, Case, Code, Refused, Table, arr
+from opshift.opsets.cumulative import Cumulative
 from opshift.opsets.operators import (
+    cumprod,
     cumsum,
     nonzero,
     reducel1,
@@ -23,7 +25,6 @@ from opshift.opsets.operators import (
     reducesumsquare,
     topk,
 )
-from opshift.opsets.operators.cumsum import CumSum
 from opshift.opsets.operators.topk import TopK
 from opshift.opsets.reduction import Reduction
 
@@ -45,9 +46,15 @@ def reductions(since: int) -> tuple[Case, ...]:
     """Cases of all Reduce operators; `since` is the version that brought axes as an input."""
     return (
         *(case(CUBE, axes, keepdims) for axes in ((0,), (1,), (-1,), (0, 2), (-3, 1), None) for keepdims in (0, 1)),
-        case(CUBE, (1,), known=False, least=since),
-        case(CUBE, (), noop=1, least=since),
-        case(CUBE, None, noop=1, least=since),
+        case(CUBE, (1,), known=False),
+        case(CUBE, (1,), 0, known=False, least=9),
+        case(CUBE, (-1, 0), known=False),
+        case(CUBE, (-1, 0), 0, known=False, least=9),
+        case(CUBE, (-1, 0), 0, 1, known=False, least=9),
+        case(CUBE, (), known=False),
+        case(CUBE, (), noop=1),
+        case(CUBE, None, noop=1),
+        case(CUBE, None, 0, noop=1),
         case(CUBE.astype(F64), (1,)),
         case(CUBE.astype(np.int32), (1,)),
     )
@@ -87,7 +94,7 @@ class TestReduceMean(Table):
 
 class TestReduceL1(Table):
     operator = reducel1.OPERATOR
-    cases = (*reductions(18), case(SIGNED, (1,)), case(SIGNED, None, noop=1, least=18))
+    cases = (*reductions(18), case(SIGNED, (1,)), case(SIGNED, None, noop=1))
 
 
 class TestReduceL2(Table):
@@ -110,22 +117,54 @@ class TestReduceLogSumExp(Table):
 
 class TestReduceSumSquare(Table):
     operator = reducesumsquare.OPERATOR
-    cases = (*reductions(18), case(SIGNED, (1,)), case(SIGNED, None, noop=1, least=18))
+    cases = (*reductions(18), case(SIGNED, (1,)), case(SIGNED, None, noop=1))
+
+
+HOW = (Cumulative(), Cumulative(1), Cumulative(0, 1), Cumulative(1, 1))
+LONG = (
+    '<ir_version: 8, opset_import: ["": 26]> g (float[5000] x) => (float[5000] y) <int64 a = {{0}}> {{ y = {}(x, a) }}'
+)
+
+
+def cumulative(least: int) -> tuple[Case, ...]:
+    """Cases of CumSum and CumProd; `least` is the opset that brought them, of computed axes."""
+    return (
+        *(
+            Case(f"axis {axis}, {how}", [CUBE, np.array(axis, np.int64)], how, known=(1,))
+            for axis in (0, 1, -1)
+            for how in HOW
+        ),
+        *(
+            Case(f"int64, {how}", [CUBE.astype(np.int64), np.array(1, np.int32)], how, known=(1,), least=least)
+            for how in HOW
+        ),
+        *(Case(f"empty, {how}", [CUBE[:, :0], np.array(1, np.int64)], how, known=(1,)) for how in HOW[:2]),
+        Case("a vector", [CUBE[0, 0], np.array(0, np.int64)], known=(1,)),
+        *(
+            Case(f"computed axis {axis}", [CUBE, np.array(axis, np.int32)], Cumulative(1), least=10)
+            for axis in (0, 1, -1)
+        ),
+        Case("a computed axis of int64", [CUBE.astype(np.int64), np.array(1, np.int64)], least=least),
+    )
 
 
 class TestCumSum(Table):
     operator = cumsum.OPERATOR
-    cases = (
-        *(
-            Case(f"axis {axis}, {how}", [CUBE, np.array(axis, np.int64)], how, known=(1,), least=11)
-            for axis in (0, 1, -1)
-            for how in (CumSum(), CumSum(1), CumSum(0, 1), CumSum(1, 1))
-        ),
-        Case("int64", [CUBE.astype(np.int64), np.array(1, np.int32)], least=11),
-    )
+    cases = cumulative(11)
+    refusals = (Refused(LONG.format("CumSum"), Code.ABSENT_OPERATOR, "longer than 4096", {"opset": 10}),)
+
+
+class TestCumProd(Table):
+    operator = cumprod.OPERATOR
+    cases = cumulative(26)
+    refusals = (Refused(LONG.format("CumProd"), Code.ABSENT_OPERATOR, "longer than 4096", {"opset": 25}),)
 
 
 TIES = arr([[1, 3, 3, 2], [5, 5, 5, 5], [-INF, 2, -INF, -INF]])
+
+
+K = np.array([2], np.int64)
+ROWS = arr([[1, 9, 3, 2], [5, 7, 4, 6]])
 
 
 class TestTopK(Table):
@@ -134,15 +173,32 @@ class TestTopK(Table):
     cases = (
         *(
             Case(
-                f"axis {axis}, k {k}, largest {largest}", [TIES, np.array([k], np.int64)], TopK(axis, largest), least=11
+                f"axis {axis}, k {k}, largest {largest}",
+                [TIES, np.array([k], np.int64)],
+                TopK(axis, largest),
+                least=10,
+                symbolic=11,
             )
             for axis in (0, 1, -1)
             for k in (1, 3)
             for largest in (0, 1)
         ),
-        Case("k is known", [TIES, np.array([2], np.int64)], TopK(), known=(1,), least=11),
-        Case("none", [TIES, np.array([0], np.int64)], TopK(), least=11),
+        Case("k is known", [TIES, np.array([2], np.int64)], TopK(), known=(1,), symbolic=11),
+        Case("none", [TIES, np.array([0], np.int64)], TopK(), least=10, symbolic=11),
+        Case("k is known, axis in front", [TIES, np.array([2], np.int64)], TopK(0), known=(1,), symbolic=11),
+        Case("k is known, smallest", [TIES, np.array([3], np.int64)], TopK(1, 0), known=(1,), symbolic=11),
         Case("int64", [TIES[:2].astype(np.int64), np.array([2], np.int64)], TopK(), least=11),
+        *(
+            Case(
+                f"{dtype.__name__}, largest {largest}",
+                [ROWS.astype(dtype), K],
+                TopK(-1, largest),
+                known=(1,),
+                symbolic=11,
+            )
+            for dtype in (F64, F16, np.int8, np.int32, np.uint8)
+            for largest in (0, 1)
+        ),
     )
 
 

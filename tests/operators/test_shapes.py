@@ -94,16 +94,20 @@ class TestExpand(Table):
     operator = expand.OPERATOR
     cases = (
         *(
-            Case(
-                f"one element to {dims}, {known}", [arr([3]), ints(*dims)], known=known, symbolic=7 if 0 in known else 8
-            )
+            Case(f"one element to {dims}, {known}", [arr([3]), ints(*dims)], known=known, symbolic=7 if known else 8)
             for dims in ((4,), (2, 3), (0, 2), (1,))
             for known in ((), (1,), (0, 1))
         ),
         Case("scalar", [np.array(True), ints(2, 2)], known=(1,)),
-        Case("one element, more axes", [arr([[[3]]]), ints(2)], least=8),
-        Case("broadcast", [arr([[1], [2]]), ints(2, 3)], least=8),
-        Case("into what is larger", [CUBE, ints(1, 1)], least=8),
+        Case("one element, more axes", [arr([[[3]]]), ints(2)], symbolic=8),
+        *(
+            Case(f"broadcast, {known}", [arr([[1], [2]]), ints(2, 3)], known=known, symbolic=7 if known else 8)
+            for known in ((), (1,), (0, 1))
+        ),
+        Case("to more axes", [arr([[1], [2]]), ints(3, 2, 4)], symbolic=8),
+        Case("to nothing", [arr([[1], [2]]), ints(2, 0)], symbolic=8),
+        Case("of nothing", [CUBE[:, :0, :1], ints(1, 5)], symbolic=8),
+        Case("into what is larger", [CUBE, ints(1, 1)], known=(1,)),
     )
 
 
@@ -136,8 +140,33 @@ class TestSlice(Table):
         ),
         Case("no axes", [CUBE, ints(0, 1), ints(1, 3), None, None], known=(1, 2)),
         Case("steps of 1", [CUBE, ints(1), ints(9), ints(2), ints(1)], known=(1, 2, 3, 4)),
-        Case("steps", [CUBE, ints(0, 3), ints(9, -9), ints(0, 2), ints(2, -2)], known=(1, 2, 3, 4), least=10),
-        Case("computed", [CUBE, ints(1), ints(3), ints(1), None], least=10),
+        Case("steps", [CUBE, ints(0, 3), ints(9, -9), ints(0, 2), ints(2, -2)], known=(1, 2, 3, 4)),
+        *(
+            Case(
+                f"{start}:{end}:{step} of axis {axis}, {known}",
+                [CUBE, *map(ints, (start, end, axis, step))],
+                known=known,
+            )
+            for start, end, axis, step in (
+                (0, 4, 2, 2),
+                (-1, -9, 2, -1),
+                (2**63 - 1, -(2**63), -1, -3),
+                (1, 2**63 - 1, 1, 1),
+                (-(2**63), 2**31 + 7, 0, 1),
+                (2, 0, 1, -1),
+                (-9, -9, 1, -1),
+                (0, 2, 2, -1),
+                (3, 1, 2, 1),
+                (-3, -1, -2, 1),
+            )
+            for known in ((1, 2, 3, 4), (3, 4))
+        ),
+        Case("of nothing, backwards", [CUBE[:0], ints(-1), ints(-9), ints(0), ints(-1)], known=(3, 4)),
+        Case("int32", [CUBE, *(np.array(one, np.int32) for one in ([0, 3], [9, -9], [0, 2], [2, -2]))], known=(3, 4)),
+        Case("computed", [CUBE, ints(1), ints(3), ints(1), None], known=(3,)),
+        Case("computed, no axes", [CUBE, ints(0, 1), ints(1, 3), None, None]),
+        Case("computed axes", [CUBE, ints(1), ints(3), ints(1), None], least=10),
+        Case("computed steps", [CUBE, ints(0), ints(3), ints(1), ints(2)], known=(3,), least=10),
         Case("int64", [ints(3, 1, 4), ints(1), ints(2), ints(0), None], known=(1, 2, 3)),
     )
 
@@ -155,13 +184,37 @@ class TestPad(Table):
         padded("zeros", CUBE[0], (0, 1, 2, 0)),
         padded("a value", CUBE[0], (0, 1, 2, 0), arr(7)),
         padded("-inf in double", CUBE[0].astype(F64), (0, 1, 2, 0), np.array(-INF)),
-        padded("0.1 in double", CUBE[0].astype(F64), (0, 1, 2, 0), np.array(0.1), least=11),
+        padded("0.1 in double", CUBE[0].astype(F64), (0, 1, 2, 0), np.array(0.1)),
         padded("cut", CUBE[0], (-1, 1, 0, -1)),
         padded("computed", CUBE[0], (0, 1, 2, 0), known=(), least=11),
-        padded("int64", CUBE[0].astype(np.int64), (0, 1, 2, 0), np.array(3, np.int64), least=11),
+        *(
+            padded(
+                f"{value.dtype}, {'a' if value.any() else 'no'} value",
+                data,
+                (0, 1, 2, 0),
+                value if value.any() else None,
+            )
+            for data, value in (
+                (CUBE[0].astype(np.int64) * 2**54 + 1, np.array(3, np.int64)),
+                (CUBE[0].astype(np.int64) * 2**54 + 1, np.array(0, np.int64)),
+                (CUBE[0].astype(np.int32) + 2**30, np.array(3, np.int32)),
+                (CUBE[0].astype(np.int32) + 2**30, np.array(0, np.int32)),
+                (CUBE[0].astype(np.int8), np.array(-3, np.int8)),
+                (CUBE[0] > 2, np.array(True)),
+                (CUBE[0] > 2, np.array(False)),
+            )
+        ),
+        padded("a computed value", CUBE[0].astype(np.int64), (0, 1, 2, 0), np.array(3, np.int64), known=(1,)),
+        padded("int64 at the edge", CUBE[0].astype(np.int64), (0, 1, 2, 0), mode="edge", symbolic=11),
+        padded("int64, nothing", CUBE[0].astype(np.int64), (0, 0, 0, 0)),
+        padded("int64 of no rows", CUBE[0, :0].astype(np.int64), (0, 1, 2, 0)),
         *(padded(mode, CUBE[0], (1, 1, 0, 2), mode=mode) for mode in ("reflect", "edge")),
-        padded("wrap", CUBE[0], (1, 1, 0, 2), mode="wrap", least=19),
-        Case("axes", [CUBE[0], ints(1, 2), None, ints(-1)], Pad(), known=(1, 3), least=18),
+        padded("wrap", CUBE[0], (1, 1, 0, 2), mode="wrap", symbolic=19),
+        *(
+            Case(f"axes {axes}, {known}", [CUBE, ints(*pads), None, ints(*axes)], Pad(mode), known=known, least=least)
+            for axes, pads in (((-1,), (1, 2)), ((2, 0), (1, 2, 3, 4)))
+            for known, mode, least in (((1, 3), "edge", 7), ((3,), "constant", 11), ((1,), "constant", 18))
+        ),
     )
 
     def lifts_to(self, back: Lifted, whole: Lifted) -> bool:

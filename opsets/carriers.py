@@ -1,0 +1,56 @@
+"""Carriers: wider element types, for operators whose older versions lack the narrow ones.
+
+An operator is computed in the carrier, between a Cast there and a Cast back, wherever that is exact. What is exact
+depends on what the operator does with its elements; each kind has a table, in order of preference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onnx import TensorProto
+
+Carriers = Mapping[int, tuple[int, ...]]
+"""By element type, the types to go through."""
+
+_SMALL = (TensorProto.INT8, TensorProto.INT16, TensorProto.UINT8, TensorProto.UINT16)
+_FLOATS: Carriers = {
+    TensorProto.BFLOAT16: (TensorProto.FLOAT,),
+    TensorProto.FLOAT16: (TensorProto.FLOAT, TensorProto.DOUBLE),
+    TensorProto.FLOAT: (TensorProto.DOUBLE,),
+}
+
+ORDERED: Carriers = {
+    **_FLOATS,
+    **dict.fromkeys(_SMALL, (TensorProto.INT32, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64)),
+    TensorProto.INT32: (TensorProto.DOUBLE, TensorProto.INT64),
+    TensorProto.UINT32: (TensorProto.DOUBLE, TensorProto.INT64),
+}
+"""For operators that compare elements and give some of them out: each keeps its place in the order."""
+
+MOVED: Carriers = {
+    **ORDERED,
+    TensorProto.BOOL: (TensorProto.INT32, TensorProto.UINT8, TensorProto.FLOAT),
+    # Cast-13: "discard higher bits and reinterpret", so that what does not fit comes back all the same.
+    TensorProto.UINT64: (TensorProto.INT64,),
+}
+"""For operators that only move elements about, or ask whether they are equal: each has a place of its own."""
+
+QUOTIENT: Carriers = {
+    **_FLOATS,
+    **dict.fromkeys(_SMALL, (TensorProto.INT32, TensorProto.INT64)),
+    TensorProto.INT32: (TensorProto.INT64,),
+    TensorProto.UINT32: (TensorProto.INT64,),
+}
+"""For one rounded operation on floats: a sum, a product, a quotient, a square root.
+
+With p bits, 2p + 2 in the carrier are enough for the second rounding to change nothing: 24 for float16's 11, 18 for
+bfloat16's 8, 50 for float's 24 (Figueroa, "When is double rounding innocuous?", 1995). Of integers, the operation must
+be exact in the carrier but for the bits that Cast drops.
+"""
+
+WRAPPED: Carriers = {**QUOTIENT, TensorProto.UINT64: (TensorProto.INT64,)}
+"""The same for sums and products, whose lower bits do not depend on how the highest is read."""
+
+KINDS: Mapping[str, Carriers] = {"moved": MOVED, "ordered": ORDERED, "rounded": QUOTIENT}
+"""The tables, as rows of same_meaning.toml name them."""

@@ -1,0 +1,16 @@
+"""BitwiseNot: the bits that an integer does not have. Since version 18."""
+
+import numpy as np
+
+from opshift.opsets.lowering import lowering, op
+from opshift.opsets.operators.bitwiseand import any_bits, own_type, typed
+from opshift.opsets.plain import plain
+
+
+@lowering(13, given=typed, bind=own_type)
+def complement(x, to: int):
+    """Take the number from -1, which has all bits."""
+    return op.Cast(-1 - op.Cast(x, to=7), to=to)
+
+
+OPERATOR = plain("BitwiseNot", (18,), ("X",), np.bitwise_not, (complement,), hostile=any_bits)

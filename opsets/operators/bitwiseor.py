@@ -1,0 +1,16 @@
+"""BitwiseOr: the bits that either of two integers has. Since version 18."""
+
+import numpy as np
+
+from opshift.opsets.lowering import lowering, op
+from opshift.opsets.operators.bitwiseand import any_bits
+from opshift.opsets.plain import plain
+
+
+@lowering(18)
+def by_sum(a, b):
+    """Take from the sum what both have, which counts twice in it."""
+    return op.Sub(op.Add(a, b), op.BitwiseAnd(a, b))
+
+
+OPERATOR = plain("BitwiseOr", (18,), ("A", "B"), np.bitwise_or, (by_sum,), hostile=any_bits)

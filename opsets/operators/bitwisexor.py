@@ -1,0 +1,17 @@
+"""BitwiseXor: the bits that one of two integers has. Since version 18."""
+
+import numpy as np
+
+from opshift.opsets.lowering import lowering, op
+from opshift.opsets.operators.bitwiseand import any_bits
+from opshift.opsets.plain import plain
+
+
+@lowering(18)
+def by_sum(a, b):
+    """Take from the sum what both have, twice."""
+    both = op.BitwiseAnd(a, b)
+    return op.Sub(op.Sub(op.Add(a, b), both), both)
+
+
+OPERATOR = plain("BitwiseXor", (18,), ("A", "B"), np.bitwise_xor, (by_sum,), hostile=any_bits)

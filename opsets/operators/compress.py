@@ -1,0 +1,44 @@
+"""Compress: the entries of a tensor along an axis, or of all its elements, where a condition holds. Since 9."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import axis_not_negative, one_axis
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class Compress:
+    """The axis along which entries are taken; None: of the elements in a row."""
+
+    axis: int | None = None
+
+
+def oracle(meaning: Compress, data: np.ndarray[Any, Any], condition: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Compress-9: "behaves like numpy.compress", flattened "In case axis is not provided"."""
+    return np.compress(condition, data, axis=meaning.axis)
+
+
+def normal(meaning: Compress, operands: Operands) -> tuple[Compress, Operands]:
+    """Count the axis from the front where the rank is known."""
+    return (meaning, operands) if meaning.axis is None else one_axis(meaning, operands)
+
+
+def _from_front(meaning: Compress, operands: Operands) -> Reason | None:
+    return None if meaning.axis is None else axis_not_negative(meaning, operands)
+
+
+OPERATOR = Operator(
+    name="Compress",
+    meaning=Compress,
+    # Compress-11 was the first to say: "Negative value means counting dimensions from the back".
+    versions=(Version(9, given=_from_front), Version(11), Version(28)),
+    operands=("input", "condition"),
+    oracle=oracle,
+    normal=normal,
+)

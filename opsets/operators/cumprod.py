@@ -1,0 +1,32 @@
+"""CumProd: products of all elements up to each along an axis. Since version 26."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from opshift.opsets.cumulative import along_known_axis, cumulative, pairs
+from opshift.opsets.lowering import lowering, op
+
+
+@lowering(18, given=along_known_axis, bind=pairs, cost=10, rounds=True)
+def of_each_place(
+    x,
+    axis,
+    at: Sequence[int],
+    behind: Sequence[int],
+    along: Sequence[int],
+    sign: Sequence[int],
+    before: Sequence[int],
+    dtype: int,
+):
+    """Multiply, for each place along the axis, all elements, of which those that have not come count as one."""
+    count = op.Gather(op.Shape(x), at, axis=0)
+    place = op.Range(0, op.Squeeze(count, [0]), 1) * sign
+    come = op.Less(op.Unsqueeze(place, [0]) + before, op.Unsqueeze(place, [1]))
+    elements = op.Where(op.Unsqueeze(come, behind), op.Unsqueeze(x, at), op.Cast([1.0], to=dtype))
+    return op.ReduceProd(elements, along, keepdims=0)
+
+
+OPERATOR = cumulative("CumProd", (26,), np.multiply, 1, (of_each_place,))

@@ -1,0 +1,116 @@
+"""DequantizeLinear: small integers as floats. One scale in version 10, along an axis since 13, in blocks since 21."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from opshift.opsets.axes import first
+from opshift.opsets.facts import Tensor
+from opshift.opsets.granularity import (
+    RANGES,
+    block_of_each,
+    expanded,
+    in_blocks,
+    normal,
+    one_for_all,
+    scale,
+    shape,
+    spread,
+)
+from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class DequantizeLinear:
+    """Where scales apply, and the type of the result (0: that of the scale)."""
+
+    axis: int = 1
+    block_size: int = 0
+    output_dtype: int = 0
+
+
+_Array = np.ndarray[Any, Any]
+
+
+def oracle(what: DequantizeLinear, x: _Array, factors: _Array, zero: _Array | None = None) -> _Array:
+    """DequantizeLinear-21: "y = (x - x_zero_point) * x_scale"."""
+    start = 0 if zero is None else expanded(what, zero, x).astype(np.int64)
+    y = (x.astype(np.int64) - start).astype(np.float32) * expanded(what, factors, x).astype(np.float32)
+    wanted = onnx.helper.tensor_dtype_to_np_dtype(what.output_dtype) if what.output_dtype else factors.dtype
+    return np.asarray(y).astype(wanted)
+
+
+def _normal(what: DequantizeLinear, operands: Operands) -> tuple[DequantizeLinear, Operands]:
+    """DequantizeLinear-23: "If not supplied, the output data type is inferred from `x_scale` data type (`T2`)"."""
+    what, operands = normal(what, operands)
+    known = what.output_dtype == scale(operands).dtype
+    return DequantizeLinear(what.axis, what.block_size, 0 if known else what.output_dtype), operands
+
+
+def _floats(what: DequantizeLinear, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    if dtype is None or scale(operands).dtype is None:
+        return Reason("the types of input and scale are unknown", missing=True)
+    if dtype not in (*RANGES, TensorProto.INT32):
+        return Reason("only integers of 8, 16 and 32 bits can be computed with")
+    if scale(operands).dtype != TensorProto.FLOAT or what.output_dtype:
+        return Reason("it multiplies in float only")
+    return None
+
+
+def _from_zero(what: DequantizeLinear, operands: Operands) -> Reason | None:
+    return Reason("it has a zero point") if operands[2] is not None else _floats(what, operands)
+
+
+def _zero(what: DequantizeLinear, operands: Operands) -> Mapping[str, Any]:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or 0)
+    return {"zero": Tensor(np.zeros((), dtype)), "axis": what.axis, "block_size": what.block_size}
+
+
+@lowering(18, given=_from_zero, bind=_zero)
+def with_zero_point(x, factors, zero_point, zero: Sequence[int], axis: int, block_size: int):
+    """Give it the zero point zero."""
+    return meaning.DequantizeLinear(x, factors, op.Expand(zero, op.Shape(factors)), axis=axis, block_size=block_size)
+
+
+def _blocks(what: DequantizeLinear, operands: Operands) -> Reason | None:
+    return Reason("it has no zero point") if operands[2] is None else in_blocks(what, operands)
+
+
+@lowering(18, given=_blocks, bind=block_of_each)
+def by_element(x, factors, zero_point, axis: int, blocks: Sequence[int]):
+    """Repeat the scale of a block for each element."""
+    each = op.Gather(factors, blocks, axis=axis)
+    start = op.Gather(zero_point, blocks, axis=axis)
+    return meaning.DequantizeLinear(x, each, start, axis=axis, block_size=1)
+
+
+def _multiplies(what: DequantizeLinear, operands: Operands) -> Reason | None:
+    if operands[2] is None:
+        return Reason("it has no zero point")
+    return _floats(what, operands) or spread(what, operands)
+
+
+@lowering(18, given=_multiplies, bind=lambda what, operands: {"shape": shape(what, operands)})
+def by_product(x, factors, zero_point, shape: Sequence[int]):
+    """Take away the zero point as int32, and multiply."""
+    number = op.Sub(op.Cast(x, to=6), op.Cast(op.Reshape(zero_point, shape), to=6))
+    return op.Mul(op.Cast(number, to=1), op.Reshape(factors, shape))
+
+
+OPERATOR = Operator(
+    name="DequantizeLinear",
+    meaning=DequantizeLinear,
+    versions=(Version(10, given=one_for_all), *(Version(since) for since in (13, 19, 21, 23, 24, 25, 28))),
+    operands=("x", "x_scale", "x_zero_point"),
+    oracle=oracle,
+    lowerings=(by_product, by_element, with_zero_point),
+    normal=_normal,
+)

@@ -1,0 +1,73 @@
+"""Pow: a number to a power. Both of one floating type in version 7; integers, and powers of another type, since 12."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.axes import first
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands
+from opshift.opsets.plain import Plain, plain
+
+_HELD = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT32)
+
+
+def _types(operands: Operands) -> tuple[int | None, int | None]:
+    return first(operands).dtype, None if operands[1] is None else operands[1].dtype
+
+
+def _one_type(meaning: Plain, operands: Operands) -> Reason | None:
+    """Pow-7: "Constrain input and output types to float tensors", and both are of type T."""
+    base, power = _types(operands)
+    if base is None or power is None:
+        return Reason("the element types are unknown, and it takes one for both", missing=True)
+    return None if base == power else Reason("it takes one element type for both")
+
+
+def _mixed(meaning: Plain, operands: Operands) -> Reason | None:
+    base, power = _types(operands)
+    if base is None or power is None:
+        return Reason("the element types are unknown", missing=True)
+    if base == TensorProto.INT64:
+        return Reason("powers of int64 do not fit in double")
+    if base not in _HELD or (base == power and base != TensorProto.INT32):
+        return Reason("it is for int32, and for floats to powers of another type")
+    return None
+
+
+@lowering(13, given=_mixed, bind=lambda meaning, operands: {"to": first(operands).dtype})
+def in_double(x, y, to: int):
+    """Compute in double, as C's pow does with numbers of two types."""
+    return op.Cast(op.Pow(op.Cast(x, to=11), op.Cast(y, to=11)), to=to)
+
+
+def _pow(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
+    """Pow-12: "the function `f(x) = x^exponent`, is applied to the data tensor elementwise"."""
+    return np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
+
+
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Powers of integers that int32 holds: what becomes of others, nobody says."""
+    x, y = feeds["X"], feeds["Y"]
+    changed = dict(feeds)
+    if x.dtype.kind == "i":
+        if x.flags.writeable:
+            changed["X"] = np.clip(x, -9, 9)
+        if y.flags.writeable:
+            changed["Y"] = np.clip(np.nan_to_num(y), 0, 9).astype(y.dtype)
+    return changed
+
+
+OPERATOR = plain(
+    "Pow",
+    (7, 12, 13, 15),
+    ("X", "Y"),
+    _pow,
+    (in_double,),
+    given={7: _one_type},
+    hostile=hostile,
+)

@@ -1,0 +1,163 @@
+"""QuantizeLinear: floats as small integers. One scale in version 10, along an axis since 13, in blocks since 21."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from opshift.opsets.axes import first
+from opshift.opsets.facts import Tensor
+from opshift.opsets.granularity import (
+    RANGES,
+    block_of_each,
+    expanded,
+    in_blocks,
+    normal,
+    one_for_all,
+    scale,
+    shape,
+    spread,
+)
+from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class QuantizeLinear:
+    """Where scales apply, the type of the result and of the division (0: of the zero point, of the scale)."""
+
+    axis: int = 1
+    block_size: int = 0
+    output_dtype: int = 0
+    precision: int = 0
+    saturate: int = 1
+
+
+_Array = np.ndarray[Any, Any]
+
+
+def oracle(what: QuantizeLinear, x: _Array, factors: _Array, zero: _Array | None = None) -> _Array:
+    """QuantizeLinear-21: "y = saturate((x / y_scale) + y_zero_point)"; "it rounds to the nearest even"."""
+    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(what.output_dtype or 2)) if zero is None else zero.dtype
+    low, high = RANGES[onnx.helper.np_dtype_to_tensor_dtype(dtype)]
+    whole = np.rint(x.astype(factors.dtype) / expanded(what, factors, x)).astype(np.float64)
+    start = 0 if zero is None else expanded(what, zero, x).astype(np.float64)
+    return np.asarray(np.clip(whole + start, low, high)).astype(dtype)
+
+
+def _output(what: QuantizeLinear, operands: Operands) -> int | None:
+    zero = operands[2]
+    return zero.dtype if zero is not None else what.output_dtype or TensorProto.UINT8
+
+
+def _normal(what: QuantizeLinear, operands: Operands) -> tuple[QuantizeLinear, Operands]:
+    """QuantizeLinear-21: "If neither `output_dtype` nor `y_zero_point` are supplied, output data type is uint8"."""
+    what, operands = normal(what, operands)
+    known = operands[2] is not None or what.output_dtype == TensorProto.UINT8
+    fields = (what.axis, what.block_size, 0 if known else what.output_dtype, what.precision, what.saturate)
+    return QuantizeLinear(*fields), operands
+
+
+def _one_type(what: QuantizeLinear, operands: Operands) -> Reason | None:
+    """QuantizeLinear-19 has x and the scale of one type T1; before, the scale is float, and since 23 of any."""
+    data, factors = first(operands).dtype, scale(operands).dtype
+    if data is None or factors is None:
+        return Reason("the types of input and scale are unknown, and it takes one for both", missing=True)
+    return None if data == factors else Reason("input and scale have one type")
+
+
+def _integers(what: QuantizeLinear, operands: Operands) -> Reason | None:
+    output = _output(what, operands)
+    if output is None or scale(operands).dtype is None:
+        return Reason("the types of the scale and of the result are unknown", missing=True)
+    if output not in RANGES:
+        return Reason("only integers of 8 and 16 bits can be computed with")
+    if scale(operands).dtype != TensorProto.FLOAT or what.precision not in (0, TensorProto.FLOAT):
+        return Reason("it divides in float only")
+    return None
+
+
+def _from_zero(what: QuantizeLinear, operands: Operands) -> Reason | None:
+    if operands[2] is not None:
+        return Reason("it has a zero point")
+    return _integers(what, operands)
+
+
+def _zero(what: QuantizeLinear, operands: Operands) -> Mapping[str, Any]:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(_output(what, operands) or 0)
+    return {"zero": Tensor(np.zeros((), dtype)), "axis": what.axis, "block_size": what.block_size}
+
+
+@lowering(18, given=_from_zero, bind=_zero)
+def with_zero_point(x, factors, zero_point, zero: Sequence[int], axis: int, block_size: int):
+    """Give it the zero point zero, whose type says that of the result."""
+    return meaning.QuantizeLinear(x, factors, op.Expand(zero, op.Shape(factors)), axis=axis, block_size=block_size)
+
+
+def _blocks(what: QuantizeLinear, operands: Operands) -> Reason | None:
+    return Reason("it has no zero point") if operands[2] is None else in_blocks(what, operands)
+
+
+@lowering(18, given=_blocks, bind=block_of_each)
+def by_element(x, factors, zero_point, axis: int, blocks: Sequence[int]):
+    """Repeat the scale of a block for each element."""
+    each = op.Gather(factors, blocks, axis=axis)
+    start = op.Gather(zero_point, blocks, axis=axis)
+    return meaning.QuantizeLinear(x, each, start, axis=axis, block_size=1)
+
+
+def _divides(what: QuantizeLinear, operands: Operands) -> Reason | None:
+    if operands[2] is None:
+        return Reason("it has no zero point")
+    return _integers(what, operands) or spread(what, operands)
+
+
+def _ends(what: QuantizeLinear, operands: Operands) -> Mapping[str, Any]:
+    dtype = _output(what, operands) or 0
+    low, high = RANGES[dtype]
+    floats = (Tensor(np.array(end, np.float32)) for end in (low, high))
+    return {"shape": shape(what, operands), "to": dtype, **dict(zip(("low", "high"), floats, strict=True))}
+
+
+@lowering(
+    18,
+    given=_divides,
+    bind=_ends,
+)
+def by_division(x, factors, zero_point, shape: Sequence[int], low: Sequence[int], high: Sequence[int], to: int):
+    """Divide, round, add the zero point, and keep within the type."""
+    whole = op.Round(op.Div(op.Cast(x, to=1), op.Reshape(factors, shape)))
+    moved = op.Add(whole, op.Cast(op.Reshape(zero_point, shape), to=1))
+    return op.Cast(op.Min(op.Max(moved, low), high), to=to)
+
+
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Scales above zero, some of which make halves: by zero, or what overflows, nobody divides."""
+    factors = feeds["y_scale"]
+    if not factors.flags.writeable or factors.dtype.kind not in "fV":
+        return feeds
+    return {**feeds, "y_scale": rng.choice([0.1, 0.5, 2, 3, 100], factors.shape).astype(factors.dtype)}
+
+
+OPERATOR = Operator(
+    name="QuantizeLinear",
+    meaning=QuantizeLinear,
+    versions=(
+        Version(10, given=one_for_all),
+        Version(13),
+        *(Version(since, given=_one_type) for since in (19, 21)),
+        *(Version(since) for since in (23, 24, 25, 28)),
+    ),
+    operands=("x", "y_scale", "y_zero_point"),
+    oracle=oracle,
+    lowerings=(by_division, by_element, with_zero_point),
+    normal=_normal,
+    hostile=hostile,
+    # No text says which integer NaN becomes.
+    nan_defined=lambda what, operands: False,
+)

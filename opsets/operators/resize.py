@@ -1,0 +1,386 @@
+"""Resize: more or fewer elements along some axes, interpolated. Versions 10, 11, 13, 18 and 19; before, Upsample."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import first
+from opshift.opsets.facts import Tensor
+from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class Resize:
+    """The attributes of 19. A `nearest_mode` of `simple` is `floor` along axes that grow, `ceil` along those that
+    shrink.
+    """
+
+    mode: str = "nearest"
+    coordinate_transformation_mode: str = "half_pixel"
+    nearest_mode: str = "round_prefer_floor"
+    cubic_coeff_a: float = -0.75
+    exclude_outside: int = 0
+    extrapolation_value: float = 0.0
+    antialias: int = 0
+    axes: tuple[int, ...] | None = None
+    keep_aspect_ratio_policy: str = "stretch"
+
+
+CROP = "tf_crop_and_resize"
+SIMPLE = "simple"
+
+
+def oracle(
+    what: Resize,
+    x: np.ndarray[Any, Any],
+    roi: np.ndarray[Any, Any] | None = None,
+    scales: np.ndarray[Any, Any] | None = None,
+    sizes: np.ndarray[Any, Any] | None = None,
+) -> np.ndarray[Any, Any]:
+    """Resize-11: "every value in the output tensor [is] a weighted average of neighborhood", axis by axis."""
+    if what.antialias or what.keep_aspect_ratio_policy != "stretch":
+        raise NotImplementedError("antialiasing and kept aspect ratios are onnxruntime's to compute")
+    axes = tuple(range(x.ndim)) if what.axes is None else what.axes
+    y = x.astype(np.float64)
+    for place, axis in enumerate(axes):
+        start, end = (
+            (0.0, 1.0) if what.coordinate_transformation_mode != CROP or roi is None else roi[place :: len(axes)]
+        )
+        length = x.shape[axis]
+        if sizes is not None and sizes.size:
+            size, scale = int(sizes[place]), np.float32(sizes[place]) / np.float32(length)
+        else:
+            assert scales is not None
+            size, scale = int(np.floor(np.float32(length) * np.float32(end - start) * scales[place])), scales[place]
+        weights = np.array([_weights(what, at, size, length, float(scale), start, end) for at in range(size)])
+        y = np.moveaxis(np.tensordot(weights.reshape(size, length + 1)[:, :length], y, (1, axis)), 0, axis)
+        outside = weights.reshape(size, length + 1)[:, length].astype(bool)
+        y[(slice(None),) * (axis % x.ndim) + (outside,)] = what.extrapolation_value
+    return y.astype(x.dtype)
+
+
+def _weights(
+    what: Resize, at: int, size: int, length: int, scale: float, start: float, end: float
+) -> np.ndarray[Any, Any]:
+    """What each element along an axis counts for one of the output; one place more, which is 1 where it is outside."""
+    weights = np.zeros(length + 1)
+    x = _coordinate(what, np.float32(at), size, length, np.float32(scale), np.float32(start), np.float32(end))
+    if what.coordinate_transformation_mode == CROP and not 0 <= x <= length - 1:
+        weights[length] = 1
+        return weights
+    if what.mode == "nearest":
+        taps, values = [_nearest(what, x, scale)], [1.0]
+    elif what.mode == "linear":
+        low = int(np.floor(x))
+        taps, values = [low, low + 1], [1 - (x - low), x - low]
+    else:
+        low = int(np.floor(x))
+        taps, values = [low - 1, low, low + 1, low + 2], _cubic(x - low, what.cubic_coeff_a)
+    if what.exclude_outside and what.mode == "cubic":
+        values = [value * (0 <= tap < length) for tap, value in zip(taps, values, strict=True)]
+        values = [value / sum(values) for value in values]
+    for tap, value in zip(taps, values, strict=True):
+        weights[min(max(tap, 0), length - 1)] += value
+    return weights
+
+
+def _coordinate(what: Resize, at: Any, size: int, length: int, scale: Any, start: Any, end: Any) -> Any:
+    """Resize-11: the coordinate "in the original tensor" of one in the resized tensor, in float."""
+    one, half = np.float32(1), np.float32(0.5)
+    pixel = (at + half) / scale - half
+    match what.coordinate_transformation_mode:
+        case "asymmetric":
+            return at / scale
+        case "align_corners":
+            return at * np.float32(length - 1) / np.float32(size - 1) if size > 1 else np.float32(0)
+        case "pytorch_half_pixel":
+            return pixel if size > 1 else np.float32(0)
+        case "tf_half_pixel_for_nn":
+            return (at + half) / scale
+        case "half_pixel_symmetric":
+            adjustment = np.float32(size) / (scale * np.float32(length))
+            return np.float32(length) / 2 * (one - adjustment) + pixel
+        case "tf_crop_and_resize":
+            last = np.float32(length - 1)
+            if size > 1:
+                return start * last + at * (end - start) * last / np.float32(size - 1)
+            return half * (start + end) * last
+    return pixel
+
+
+def _nearest(what: Resize, x: float, scale: float) -> int:
+    rounded: Mapping[str, Callable[[float], float]] = {
+        "round_prefer_floor": lambda value: np.ceil(value - np.float32(0.5)),
+        "round_prefer_ceil": lambda value: np.floor(value + np.float32(0.5)),
+        "floor": np.floor,
+        "ceil": np.ceil,
+        SIMPLE: np.ceil if scale < 1 else np.floor,
+    }
+    return int(rounded[what.nearest_mode](x))
+
+
+def _cubic(t: float, a: float) -> list[float]:
+    """The four weights of cubic convolution, whose free coefficient is `a`."""
+    near = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (t, 1 - t)]
+    far = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in (1 + t, 2 - t)]
+    return [far[0], *near, far[1]]
+
+
+# --- versions -----------------------------------------------------------------------------------------------------
+
+
+def _empty(operands: Operands, index: int) -> bool:
+    """Whether an operand is left out, or has no elements, which is how Resize-11 leaves one out."""
+    facts = operands[index]
+    return facts is None or facts.size == 0
+
+
+def _scales(operands: Operands) -> tuple[float, ...] | None:
+    facts = operands[2]
+    return None if facts is None or facts.known is None or not facts.known.size else tuple(facts.known.tolist())
+
+
+def normal(what: Resize, operands: Operands) -> tuple[Resize, Operands]:
+    """Drop attributes that do not count in this mode; where all scales are known say what is nearest."""
+    unused = [
+        *(["nearest_mode"] if what.mode != "nearest" else []),
+        *(["cubic_coeff_a", "exclude_outside"] if what.mode != "cubic" else []),
+        *(["antialias"] if what.mode == "nearest" else []),
+        *(["extrapolation_value"] if what.coordinate_transformation_mode != CROP else []),
+        *(["keep_aspect_ratio_policy"] if _empty(operands, 3) else []),
+    ]
+    what = dataclasses.replace(what, **{name: getattr(Resize, name) for name in unused})
+    if what.axes is not None and (rank := first(operands).rank):
+        what = dataclasses.replace(what, axes=tuple(axis % rank for axis in what.axes))
+    scales = _scales(operands)
+    if what.nearest_mode == SIMPLE and scales and min(scales) >= 1:
+        what = dataclasses.replace(what, nearest_mode="floor")
+    elif what.nearest_mode == SIMPLE and scales and max(scales) <= 1:
+        what = dataclasses.replace(what, nearest_mode="ceil")
+    return what, operands
+
+
+def _lift_first(attributes: Mapping[str, Any]) -> Resize:
+    # Resize-10 does not tell the coordinates: x / scale, in onnxruntime 1.31.1, and of a nearest one what is below,
+    # or, where an axis shrinks, above.
+    return Resize(attributes["mode"], "asymmetric", SIMPLE)
+
+
+def _from_corner(what: Resize, operands: Operands) -> Reason | None:
+    """Ask for what Resize-10 and Upsample do with scales that are 1 or more."""
+    if what.mode == "cubic" or what.coordinate_transformation_mode != "asymmetric":
+        return Reason(f"it has no mode {what.mode} with {what.coordinate_transformation_mode} coordinates")
+    if what != Resize(what.mode, "asymmetric", what.nearest_mode):
+        return Reason("it has no axes, and no antialiasing")
+    if what.mode == "linear" or what.nearest_mode == SIMPLE:
+        return None
+    scales = _scales(operands)
+    if scales is None:
+        return Reason("what is nearest depends on the scales, which are not known", missing=True)
+    below = what.nearest_mode == "floor" and min(scales) >= 1
+    above = what.nearest_mode == "ceil" and max(scales) <= 1
+    return None if below or above else Reason(f"its nearest is not by {what.nearest_mode}")
+
+
+def _write_mode(what: Resize, operands: Operands) -> Mapping[str, Any]:
+    return {"mode": what.mode} if what.mode != "nearest" else {}
+
+
+def _of_11(what: Resize, operands: Operands) -> Reason | None:
+    if operands[1] is None or operands[2] is None:
+        return Reason("it needs roi and scales, empty where they do not count")
+    return _of_13(what, operands, ("half_pixel_symmetric",))
+
+
+def _of_13(
+    what: Resize, operands: Operands, later: tuple[str, ...] = ("half_pixel_symmetric", "tf_half_pixel_for_nn")
+) -> Reason | None:
+    if what.nearest_mode == SIMPLE:
+        return Reason("what is nearest depends on the scales, which are not known", missing=_scales(operands) is None)
+    mode = what.coordinate_transformation_mode
+    return Reason(f"it has no {mode} coordinates") if mode in later else None
+
+
+def _of_19(what: Resize, operands: Operands) -> Reason | None:
+    return _of_13(what, operands, ("tf_half_pixel_for_nn",))
+
+
+# --- operands -----------------------------------------------------------------------------------------------------
+
+_NONE: Mapping[str, Any] = {"none": Tensor(np.zeros(0, np.float32))}
+
+
+def _left_out(index: int) -> Callable[[Resize, Operands], Reason | None]:
+    def given(what: Resize, operands: Operands) -> Reason | None:
+        return None if operands[index] is None else Reason("nothing is left out")
+
+    return given
+
+
+@lowering(18, given=_left_out(1), bind=lambda what, operands: _NONE)
+def with_roi(x, roi, scales, sizes, none: Sequence[int]):
+    """Give an empty roi."""
+    return meaning.Same(x, none, scales, sizes)
+
+
+@lowering(18, given=_left_out(2), bind=lambda what, operands: _NONE)
+def with_scales(x, roi, scales, sizes, none: Sequence[int]):
+    """Give empty scales."""
+    return meaning.Same(x, roi, none, sizes)
+
+
+def _emptied(what: Resize, operands: Operands) -> Reason | None:
+    scales = operands[2]
+    return None if scales is not None and scales.size == 0 else Reason("the scales are left out, or count")
+
+
+@lowering(18, given=_emptied)
+def by_sizes(x, roi, scales, sizes):
+    """Leave out the scales, of which there are none."""
+    return meaning.Same(x, roi, None, sizes)
+
+
+def _surplus(what: Resize, operands: Operands) -> Reason | None:
+    if _from_corner(what, operands):
+        return Reason("it does not count x / scale")
+    if _empty(operands, 2) or not _empty(operands, 3):
+        return Reason("no scales are given")
+    return None if operands[1] is not None or operands[3] is not None else Reason("only scales are given")
+
+
+@lowering(18, given=_surplus)
+def by_scales(x, roi, scales, sizes):
+    """Leave out the roi, which does not count, and the sizes, of which there are none."""
+    return meaning.Same(x, None, scales)
+
+
+def _by_sizes(what: Resize, operands: Operands) -> Tensor | Reason:
+    """Return scales that mean the same as the sizes."""
+    x, sizes = first(operands), operands[3]
+    if sizes is None or _empty(operands, 3):
+        return Reason("no sizes are given")
+    if (
+        what.axes is not None
+        or what.coordinate_transformation_mode == CROP
+        or what.keep_aspect_ratio_policy != "stretch"
+    ):
+        return Reason("it names axes, crops or keeps the aspect ratio")
+    if sizes.known is None or x.shape is None or not all(isinstance(dim, int) and dim for dim in x.shape):
+        return Reason("the sizes before or after are computed at run time", missing=True)
+    # As onnxruntime 1.31.1 has it, so that coordinates are the same bits: a float over a float.
+    lengths = np.array(x.shape, np.float32)
+    scales = sizes.known.astype(np.float32) / lengths
+    exact = (np.floor(lengths * scales) == sizes.known).all()
+    return Tensor(scales) if exact else Reason("no float is the scale of these sizes")
+
+
+def _scalable(what: Resize, operands: Operands) -> Reason | None:
+    found = _by_sizes(what, operands)
+    return found if isinstance(found, Reason) else None
+
+
+@lowering(18, given=_scalable, bind=lambda what, operands: {"by": _by_sizes(what, operands)})
+def scaled(x, roi, scales, sizes, by: Sequence[int]):
+    """Give scales, which are known, in place of sizes."""
+    return meaning.Same(x, None, by)
+
+
+# --- axes ---------------------------------------------------------------------------------------------------------
+
+
+def _some_axes(what: Resize, operands: Operands) -> Reason | None:
+    if what.axes is None:
+        return Reason("all axes are meant")
+    if what.coordinate_transformation_mode == CROP or what.keep_aspect_ratio_policy != "stretch":
+        return Reason("it crops or keeps the aspect ratio")
+    return None if first(operands).rank is not None else Reason("the rank is unknown", missing=True)
+
+
+def _axes_scaled(what: Resize, operands: Operands) -> Reason | None:
+    return Reason("no scales are given") if _empty(operands, 2) else _some_axes(what, operands)
+
+
+def _axes_sized(what: Resize, operands: Operands) -> Reason | None:
+    return Reason("no sizes are given") if _empty(operands, 3) else _some_axes(what, operands)
+
+
+def _places(what: Resize, operands: Operands) -> Mapping[str, Any]:
+    named, rank = what.axes or (), first(operands).rank or 0
+    # What stands for an axis that is not named comes behind the numbers given: its length, or a scale of one.
+    behind = [len(named) + (0 if _empty(operands, 3) else axis) for axis in range(rank)]
+    index = tuple(named.index(axis) if axis in named else behind[axis] for axis in range(rank))
+    return {"index": index, "axes": None}
+
+
+@lowering(18, given=_axes_scaled, bind=_places)
+def all_scaled(x, roi, scales, sizes, index: Sequence[int], axes: Sequence[int]):
+    """Give a scale for each axis, one for those not named."""
+    return meaning.Same(x, None, op.Gather(op.Concat(scales, [1.0], axis=0), index, axis=0), axes=axes)
+
+
+@lowering(18, given=_axes_sized, bind=_places)
+def all_sized(x, roi, scales, sizes, index: Sequence[int], axes: Sequence[int]):
+    """Give a size for each axis, the length of those not named."""
+    every = op.Gather(op.Concat(sizes, op.Shape(x), axis=0), index, axis=0)
+    return meaning.Same(x, None, None, every, axes=axes)
+
+
+# --- from the corner ----------------------------------------------------------------------------------------------
+
+
+def _both_ways(what: Resize, operands: Operands) -> Reason | None:
+    scales = _scales(operands)
+    if what.nearest_mode != SIMPLE or not _empty(operands, 3):
+        return Reason("what is nearest is the same for all axes")
+    return Reason("the scales are not known", missing=True) if scales is None else None
+
+
+def _grown_and_shrunk(what: Resize, operands: Operands) -> Mapping[str, Any]:
+    scales = _scales(operands) or ()
+    numbers = np.array(scales, np.float32)
+    return {"more": Tensor(np.maximum(numbers, 1)), "less": Tensor(np.minimum(numbers, 1))}
+
+
+@lowering(18, given=_both_ways, bind=_grown_and_shrunk)
+def twice(x, roi, scales, sizes, more: Sequence[int], less: Sequence[int]):
+    """Shrink some axes, then grow the others."""
+    shrunk = meaning.Same(x, None, less, nearest_mode="ceil")
+    return meaning.Same(shrunk, None, more, nearest_mode="floor")
+
+
+def _grown(what: Resize, operands: Operands) -> Reason | None:
+    if reason := _from_corner(what, operands):
+        return reason
+    scales = _scales(operands)
+    if scales is None or operands[3] is not None:
+        return Reason("the scales are not known", missing=True)
+    return None if min(scales) >= 1 else Reason("Upsample makes nothing smaller")
+
+
+@lowering(9, given=_grown, bind=lambda what, operands: {"mode": what.mode})
+def upsampled(x, roi, scales, sizes, mode: str):
+    """Upsample, which is what Resize was called."""
+    return op.Upsample(x, scales, mode=mode)
+
+
+OPERATOR = Operator(
+    name="Resize",
+    meaning=Resize,
+    versions=(
+        Version(10, lift=_lift_first, write=_write_mode, given=_from_corner, without=frozenset({"roi", "sizes"})),
+        Version(11, given=_of_11),
+        Version(13, given=_of_13),
+        Version(18, given=_of_13),
+        Version(19, given=_of_19),
+    ),
+    operands=("X", "roi", "scales", "sizes"),
+    oracle=oracle,
+    normal=normal,
+    lowerings=(with_roi, with_scales, by_sizes, by_scales, scaled, all_scaled, all_sized, twice, upsampled),
+)

@@ -1,0 +1,92 @@
+"""RoiAlign: pooling in each of some regions of an image, by interpolation. Where pixels lie is told since 16."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import Operands, Operator, Version
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class RoiAlign:
+    """The attributes of RoiAlign-16."""
+
+    coordinate_transformation_mode: str = "half_pixel"
+    mode: str = "avg"
+    output_height: int = 1
+    output_width: int = 1
+    sampling_ratio: int = 0
+    spatial_scale: float = 1.0
+
+
+def _without_shift(attributes: Mapping[str, Any]) -> RoiAlign:
+    # RoiAlign-16: "Use the value 'output_half_pixel' to omit the pixel shift for the input (use this for a
+    # backward-compatible behavior)."
+    return RoiAlign(**{**attributes, "coordinate_transformation_mode": "output_half_pixel"})
+
+
+def _write_without_shift(meaning: RoiAlign, operands: Operands) -> Mapping[str, Any] | Reason:
+    if meaning.coordinate_transformation_mode != "output_half_pixel":
+        # Regions could be shifted, but what is narrower than a pixel is widened to one here, and not there.
+        return Reason("it knows no shift by half a pixel")
+    said = vars(meaning).items()
+    return {
+        name: value
+        for name, value in said
+        if name != "coordinate_transformation_mode" and value != getattr(RoiAlign, name)
+    }
+
+
+def _at(image: Array, y: float, x: float) -> Array:
+    """Interpolate between the four pixels around a point; outside of the image by more than one all is zero."""
+    height, width = image.shape[-2:]
+    if not (-1 <= y <= height and -1 <= x <= width):
+        return np.zeros(image.shape[:-2])
+    y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
+    top, left = int(y), int(x)
+    low, right = min(top + 1, height - 1), min(left + 1, width - 1)
+    above = image[..., top, left] * (1 - (x - left)) + image[..., top, right] * (x - left)
+    below = image[..., low, left] * (1 - (x - left)) + image[..., low, right] * (x - left)
+    result: Array = above * (1 - (y - top)) + below * (y - top)
+    return result
+
+
+def _places(start: float, end: float, count: int, meaning: RoiAlign) -> list[list[float]]:
+    """Return the sampling points of each bin along one side of a region."""
+    shift = 0.5 if meaning.coordinate_transformation_mode == "half_pixel" else 0.0
+    start, end = start * meaning.spatial_scale - shift, end * meaning.spatial_scale - shift
+    size = end - start if shift else max(end - start, 1.0)
+    points = meaning.sampling_ratio or int(np.ceil(size / count))
+    step = size / count
+    return [[start + (place + (point + 0.5) / points) * step for point in range(points)] for place in range(count)]
+
+
+def oracle(meaning: RoiAlign, x: Array, rois: Array, batch_indices: Array) -> Array:
+    """RoiAlign-16: in each bin, "sampling locations" are "computed directly through bilinear interpolation"."""
+    gather = np.mean if meaning.mode == "avg" else np.max
+    result = np.zeros((len(rois), x.shape[1], meaning.output_height, meaning.output_width))
+    for region, (roi, batch) in enumerate(zip(rois.astype(np.float64), batch_indices.tolist(), strict=True)):
+        rows = _places(roi[1], roi[3], meaning.output_height, meaning)
+        columns = _places(roi[0], roi[2], meaning.output_width, meaning)
+        for row, column in np.ndindex(len(rows), len(columns)):
+            points = [
+                _at(x[batch].astype(np.float64), down, across) for down in rows[row] for across in columns[column]
+            ]
+            result[region, :, row, column] = gather(points, axis=0) if points else 0
+    return result.astype(x.dtype)
+
+
+OPERATOR = Operator(
+    name="RoiAlign",
+    meaning=RoiAlign,
+    versions=(Version(10, lift=_without_shift, write=_write_without_shift), Version(16), Version(22)),
+    operands=("X", "rois", "batch_indices"),
+    oracle=oracle,
+)

@@ -1,0 +1,114 @@
+"""ScatterND: write slices to places. Since version 11; reductions came with 16 (add, mul) and 18 (max, min)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import first
+from opshift.opsets.facts import SMALL, Tensor
+from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.operators.scatterelements import JOIN, joins_by_none, sums_only
+
+
+@dataclass(frozen=True)
+class ScatterND:
+    """How an update joins what is there."""
+
+    reduction: str = "none"
+
+
+_Array = np.ndarray[Any, Any]
+
+
+def oracle(what: ScatterND, data: _Array, indices: _Array, updates: _Array) -> _Array:
+    """ScatterND-18: "output[tuple(indices[idx])] = updates[idx]", or joined by the reduction."""
+    y = data.copy()
+    for place in np.ndindex(*indices.shape[:-1]):
+        where = tuple(indices[place])
+        y[where] = updates[place] if what.reduction == "none" else JOIN[what.reduction](y[where], updates[place])
+    return y
+
+
+def _split(operands: Operands) -> tuple[list[int], list[int]] | None:
+    """Return the dimensions that an index names, and those of a slice, if all are known."""
+    data, indices = first(operands), operands[1]
+    count = None if indices is None else indices.dim(-1)
+    dims = [dim for dim in data.shape or () if isinstance(dim, int)]
+    if data.shape is None or len(dims) != len(data.shape) or not isinstance(count, int):
+        return None
+    return dims[:count], dims[count:]
+
+
+def _static(what: ScatterND, operands: Operands) -> Reason | None:
+    split = _split(operands)
+    if split is None:
+        return Reason("the shape is unknown", missing=True)
+    return Reason("slices are too large") if math.prod(split[1]) * 8 > SMALL else None
+
+
+def _strides(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
+    named, inner = _split(operands) or ([], [])
+    size = math.prod(inner)
+    strides = [[float(math.prod(named[place + 1 :]) * size)] for place in range(len(named))]
+    return {
+        "dims": tuple(named),
+        "count": (-1, len(named)),
+        "strides": Tensor(np.array(strides).reshape(len(named), 1)),
+        "offsets": Tensor(np.arange(size).reshape(1, size)),
+        "reduction": what.reduction,
+    }
+
+
+@lowering(13, given=_static, bind=_strides)
+def in_a_row(
+    data,
+    indices,
+    updates,
+    dims: Sequence[int],
+    count: Sequence[int],
+    strides: Sequence[int],
+    offsets: Sequence[int],
+    reduction: str,
+):
+    """Write the elements of all slices to their places in a row of all elements."""
+    places = op.Reshape(indices, count)
+    forward = places + op.Cast(op.Less(places, 0), to=7) * dims
+    starts = op.Cast(op.MatMul(op.Cast(forward, to=11), strides), to=7)
+    each = op.Reshape(starts + offsets, [-1])
+    row = op.Reshape(data, [-1])
+    y = meaning.ScatterElements(row, each, op.Reshape(updates, [-1]), axis=0, reduction=reduction)
+    return op.Reshape(y, op.Shape(data))
+
+
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give each place one update at most, in range: of two, "the order of iteration ... is not specified"."""
+    data, indices = feeds["data"], feeds["indices"]
+    count = indices.shape[-1] if indices.ndim else 0
+    number = math.prod(indices.shape[:-1])
+    total = math.prod(data.shape[:count])
+    if not indices.flags.writeable or number > total or not total:
+        return feeds
+    places = np.array(np.unravel_index(rng.permutation(total)[:number], data.shape[:count])).reshape(count, number).T
+    signs = np.where(rng.random(places.shape) < 0.5, places, places - np.array(data.shape[:count]))
+    return {**feeds, "indices": signs.reshape(indices.shape).astype(indices.dtype)}
+
+
+OPERATOR = Operator(
+    name="ScatterND",
+    meaning=ScatterND,
+    versions=(
+        *(Version(since, given=joins_by_none) for since in (11, 13)),
+        Version(16, given=sums_only),
+        Version(18),
+    ),
+    operands=("data", "indices", "updates"),
+    oracle=oracle,
+    lowerings=(in_a_row,),
+    hostile=hostile,
+)

@@ -1,0 +1,43 @@
+"""Upsample: what Resize has been since 10. The scales are an attribute at 7, an input at 9."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.lowering import lowering, meaning
+from opshift.opsets.operator import Operator, Version
+from opshift.opsets.operators import resize
+
+
+@dataclass(frozen=True)
+class Upsample:
+    """How elements between those given are found: `nearest` or `linear`."""
+
+    mode: str = "nearest"
+
+
+def oracle(what: Upsample, x: np.ndarray[Any, Any], scales: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Upsample-9: "output_dimension = floor(input_dimension * scale)"; the text does not tell the coordinates.
+
+    onnxruntime 1.31.1 takes x / scale for them, and of a nearest one what is below.
+    """
+    return resize.oracle(resize.Resize(what.mode, "asymmetric", "floor"), x, None, scales)
+
+
+@lowering(13, bind=lambda what, operands: {"mode": what.mode})
+def resized(x, scales, mode: str):
+    """Resize from the corner, taking the nearest below."""
+    return meaning.Resize(x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+
+
+OPERATOR = Operator(
+    name="Upsample",
+    meaning=Upsample,
+    versions=(Version(7), Version(9)),
+    operands=("X", "scales"),
+    oracle=oracle,
+    lowerings=(resized,),
+)

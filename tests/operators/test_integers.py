@@ -1,0 +1,124 @@
+"""Mod, Pow, BitShift and the bitwise operators: exact at the ends of every type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from operators.harness import F16, F32, F64, INF, NAN, Array, Case, Code, Refused, Table, arr
+from opshift.opsets.operators import bitshift, bitwiseand, bitwisenot, bitwiseor, bitwisexor, mod
+from opshift.opsets.operators import pow as pow_
+from opshift.opsets.operators.bitshift import BitShift
+from opshift.opsets.operators.mod import Mod
+
+SIGNED = (np.int8, np.int16, np.int32, np.int64)
+UNSIGNED = (np.uint8, np.uint16, np.uint32, np.uint64)
+
+
+def ends(dtype: Any) -> Array:
+    info = np.iinfo(dtype)
+    return np.array([info.min, info.max, info.max - 1, info.max // 3, 0, 1, 2, 5, 77], dtype)
+
+
+def divisors(dtype: Any) -> Array:
+    info = np.iinfo(dtype)
+    return np.array([info.max, info.max // 2 + 1, 1, 3, 7, *([-3, -7, info.min] if info.min else [])], dtype)
+
+
+def grid(one: Array, two: Array) -> list[Array]:
+    return [one[:, None], two[None, :]]
+
+
+NUMBERS = [0.0, -0.0, 1, -1, 5.5, -5.5, 7, -7, INF, -INF, NAN]
+PARTS = [1, -1, 2.5, -2.5, 3, -3, INF, -INF]
+
+
+class TestMod(Table):
+    operator = mod.OPERATOR
+    cases = (
+        *(Case(np.dtype(one).name, grid(ends(one), divisors(one))) for one in (*SIGNED, *UNSIGNED)),
+        *(Case(f"{np.dtype(one)} truncated", grid(ends(one), divisors(one)), Mod(fmod=1)) for one in SIGNED[:3]),
+        Case(
+            "int64 truncated",
+            grid(ends(np.int64), divisors(np.int64)),
+            Mod(fmod=1),
+            departs="it computes int64 in double",
+        ),
+        *(
+            Case(f"{np.dtype(one)} truncated", grid(arr(NUMBERS, one), arr(PARTS, one)), Mod(fmod=1), least=10)
+            for one in (F16, F32, F64)
+        ),
+        *(Case(f"{np.dtype(one)}", grid(arr(NUMBERS, one), arr(PARTS, one)), least=10) for one in (F32, F64)),
+        Case("by -1", [np.array([-(2**31), 2**31 - 1, 5], np.int32)[1:], np.array([-1], np.int32)]),
+    )
+    refusals = (
+        Refused(
+            '<ir_version: 7, opset_import: ["": 13]> g (float[2] a, float[2] b) => (float[2] c) '
+            "{ c = Mod <fmod = 1> (a, b) }",
+            Code.ABSENT_OPERATOR,
+            "opset 9 has no Mod",
+            {"opset": 9},
+        ),
+    )
+
+
+class TestPow(Table):
+    operator = pow_.OPERATOR
+    tolerance = 1e-6
+    cases = (
+        Case("float", [arr([1, 2, 3, -2]), arr([4, 5, 0.5, 3])]),
+        Case("double", [arr([1, 2, 3], F64), arr([4, 5, 0.5], F64)]),
+        *(
+            Case(f"float to {np.dtype(one)}", [arr([1, 2, 3, -2]), np.array([4, 5, 6, 3], one)])
+            for one in (np.int32, np.int64, np.uint32, np.uint64, F64)
+        ),
+        Case("int32 to int32", [np.array([1, 2, -3], np.int32), np.array([4, 5, 3], np.int32)]),
+        Case("int32 to float", [np.array([1, 2, 9], np.int32), arr([4, 5, 0.5])]),
+        Case("int64 to int64", [np.array([1, 2, -3]), np.array([4, 5, 3])], least=12),
+    )
+
+
+class TestBitShift(Table):
+    operator = bitshift.OPERATOR
+    cases = tuple(
+        Case(
+            f"{np.dtype(one)} {direction}",
+            grid(ends(one), np.arange(np.dtype(one).itemsize * 8).astype(one)),
+            BitShift(direction),
+        )
+        for one in (*SIGNED, *UNSIGNED)
+        for direction in ("LEFT", "RIGHT")
+    ) + tuple(
+        Case(f"{np.dtype(one)} {direction} far", grid(ends(one), arr([8, -1, 64, 127], one)), BitShift(direction))
+        for one in (np.int8, np.int64)
+        for direction in ("LEFT", "RIGHT")
+    )
+
+
+def bits() -> tuple[Case, ...]:
+    return (
+        *(Case(np.dtype(one).name, grid(ends(one), ends(one)), symbolic=7) for one in (*SIGNED, *UNSIGNED)),
+        Case("scalars", [np.array(6, np.int32), np.array(3, np.int32)]),
+        Case("empty", [np.zeros((0, 2), np.int32), np.array([1, 2], np.int32)]),
+    )
+
+
+class TestBitwiseAnd(Table):
+    operator = bitwiseand.OPERATOR
+    cases = bits()
+
+
+class TestBitwiseOr(Table):
+    operator = bitwiseor.OPERATOR
+    cases = bits()
+
+
+class TestBitwiseXor(Table):
+    operator = bitwisexor.OPERATOR
+    cases = bits()
+
+
+class TestBitwiseNot(Table):
+    operator = bitwisenot.OPERATOR
+    cases = tuple(Case(np.dtype(one).name, [ends(one)]) for one in (*SIGNED, *UNSIGNED))

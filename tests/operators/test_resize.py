@@ -1,0 +1,113 @@
+"""Resize and Upsample: modes, coordinates, scales and sizes, of all axes and of some."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, ClassVar
+
+import numpy as np
+
+from operators.harness import F32, Array, Case, Code, Refused, Table, arr
+from opshift.opsets.operators import resize, upsample
+from opshift.opsets.operators.resize import Resize
+from opshift.opsets.operators.upsample import Upsample
+
+IMAGE = np.random.default_rng(6).integers(-9, 9, (1, 2, 4, 5)).astype(F32)
+EMPTY = np.zeros(0, F32)
+CORNER = "asymmetric"
+
+
+def scaled(name: str, what: Resize, *scales: float, roi: Array | None = None, known: bool = True, **more: Any) -> Case:
+    places = tuple(index for index, one in enumerate((IMAGE, roi, scales)) if index and one is not None)
+    return Case(f"{name} {scales}", [IMAGE, roi, arr(scales), None], what, known=places if known else (), **more)
+
+
+def sized(name: str, what: Resize, *sizes: int, known: bool = True, **more: Any) -> Case:
+    return Case(f"{name} to {sizes}", [IMAGE, None, None, np.array(sizes)], what, known=(3,) * known, **more)
+
+
+class TestResize(Table):
+    operator = resize.OPERATOR
+    tolerance = 1e-6
+    cases = (
+        *(
+            scaled(f"{mode} {coordinates} {nearest}", Resize(mode, coordinates, nearest), *scales, least=11)
+            for mode, nearest in (("nearest", "round_prefer_floor"), ("nearest", "ceil"), ("linear", ""), ("cubic", ""))
+            for coordinates in ("half_pixel", "pytorch_half_pixel", "align_corners")
+            for scales in ((1, 1, 2, 2), (1, 1, 0.6, 1.7))
+        ),
+        scaled("round up", Resize("nearest", "half_pixel", "round_prefer_ceil"), 1, 1, 2, 0.5, least=11),
+        scaled("cubic, outside excluded", Resize("cubic", cubic_coeff_a=-0.5, exclude_outside=1), 1, 1, 2, 2, least=11),
+        scaled("symmetric", Resize("linear", "half_pixel_symmetric"), 1, 1, 2.3, 1.7, least=19),
+        *(
+            scaled("linear from the corner", Resize("linear", CORNER), *scales, least=least)
+            for scales, least in (((1, 1, 2, 3), 7), ((1, 1, 1.5, 2.4), 7), ((1, 1, 0.5, 0.6), 10))
+        ),
+        *(
+            scaled(f"{nearest} from the corner", Resize("nearest", CORNER, nearest), *scales, least=least)
+            for nearest, scales, least in (
+                ("floor", (1, 1, 2, 3), 7),
+                ("floor", (2, 1.5, 2.4, 1.7), 7),
+                ("ceil", (1, 1, 0.6, 0.5), 10),
+                ("floor", (1, 1, 0.6, 0.5), 11),
+                ("simple", (1, 1, 0.6, 0.5), 10),
+                ("simple", (1, 1, 0.6, 2.4), 10),
+            )
+        ),
+        scaled("computed", Resize("linear", CORNER), 1, 1, 2, 3, known=False, least=10),
+        scaled("computed, cubic", Resize("cubic"), 1, 1, 2, 3, known=False, least=11),
+        scaled("empty roi", Resize("linear", CORNER), 1, 1, 2, 3, roi=EMPTY),
+        sized("linear from the corner", Resize("linear", CORNER), 1, 2, 8, 7, symbolic=11),
+        sized("nearest from the corner", Resize("nearest", CORNER, "floor"), 1, 2, 8, 7, symbolic=11),
+        Case("empty scales", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], Resize("cubic"), known=(1, 2, 3), least=11),
+        Case("empty scales, computed sizes", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], known=(1, 2), least=11),
+        sized("linear", Resize("linear"), 1, 2, 8, 7, least=11),
+        sized("computed, linear", Resize("linear"), 1, 2, 8, 7, known=False, least=11),
+        Case(
+            "cropped",
+            [IMAGE, arr([0, 0, 0.2, -0.3, 1, 1, 0.9, 1.2]), None, np.array([1, 2, 3, 6])],
+            Resize("linear", "tf_crop_and_resize", extrapolation_value=7.0),
+            known=(1, 3),
+            least=11,
+        ),
+        scaled("some axes", Resize("linear", CORNER, axes=(-1, 2)), 2, 3),
+        scaled("some axes, computed", Resize("linear", axes=(2, 3)), 2, 3, known=False, least=11),
+        sized("some axes", Resize("linear", axes=(3, 2)), 7, 8, least=11),
+    )
+    refusals = (
+        Refused(
+            '<ir_version: 8, opset_import: ["": 11]> g (float[1,1,4,4] x) => (float[1,1,8,8] y)'
+            "<float[0] roi = {}, float[4] scales = {1.0, 1.0, 2.0, 2.0}>"
+            ' { y = Resize<coordinate_transformation_mode="tf_half_pixel_for_nn">(x, roi, scales) }',
+            Code.NO_LOWERING,
+            "it has no tf_half_pixel_for_nn coordinates",
+            {"opset": 13},
+        ),
+        Refused(
+            '<ir_version: 8, opset_import: ["": 11]> g (float[1,1,4,4] x, float[4] scales) => (float[1,1,a,b] y)'
+            "<float[0] roi = {}>"
+            ' { y = Resize<mode="linear", coordinate_transformation_mode="asymmetric">(x, roi, scales) }',
+            Code.MISSING_FACT,
+            "the scales are not known",
+            {"opset": 9},
+        ),
+        Refused(
+            '<ir_version: 8, opset_import: ["": 18]> g (float[1,1,4,4] x) => (float[1,1,2,2] y)'
+            '<float[4] scales = {1.0, 1.0, 0.5, 0.5}> { y = Resize<mode="linear", antialias=1>(x, "", scales) }',
+            Code.NO_LOWERING,
+            "antialias",
+            {"opset": 13},
+        ),
+    )
+
+
+class TestUpsample(Table):
+    operator = upsample.OPERATOR
+    tolerance = 1e-6
+    unrun: ClassVar[dict[int, str]] = {}
+    cases = (
+        *(
+            Case(f"{mode} {scales}", [IMAGE, arr(scales)], Upsample(mode), known=(1,))
+            for mode, scales in itertools.product(("nearest", "linear"), ((1, 1, 2, 3), (1, 1, 2.4, 1.7)))
+        ),
+    )

@@ -1,0 +1,42 @@
+"""RoiAlign: both ways to place pixels, regions over the border and narrower than a pixel, points given and counted."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from operators.harness import F32, F64, Case, Code, Refused, Table, arr
+from opshift.opsets.operators import roialign
+from opshift.opsets.operators.roialign import RoiAlign
+
+IMAGE = np.random.default_rng(3).normal(size=(2, 3, 6, 7)).astype(F32)
+REGIONS = arr([[0, 0, 5, 4], [1.5, 2, 1.75, 2.5], [-3, 2, 9, 12], [2, 1, 6.5, 5]])
+BATCHES = np.array([0, 1, 1, 0], np.int64)
+SHIFTED, OLD = "half_pixel", "output_half_pixel"
+TEXT = """<ir_version: 8, opset_import: ["": 16]>
+g (float[1,1,6,7] x, float[n,4] r, int64[n] b) => (float[n,1,1,1] y) { y = RoiAlign (x, r, b) }"""
+
+
+def case(how: RoiAlign) -> Case:
+    # onnxruntime 1.31.1 has no kernel of version 22.
+    return Case(str(how), [IMAGE, REGIONS, BATCHES], how, least=10 if OLD in str(how) else 16, runs=27)
+
+
+class TestRoiAlign(Table):
+    operator = roialign.OPERATOR
+    tolerance = 1e-5
+    unrun: ClassVar[dict[int, str]] = {22: "no kernel"}
+    cases = (
+        *(case(RoiAlign(where, "avg", 2, 3, points, 0.5)) for where in (SHIFTED, OLD) for points in (0, 2)),
+        *(case(RoiAlign(where, "avg", 1, 1, 3)) for where in (SHIFTED, OLD)),
+        case(RoiAlign(OLD)),
+        Case(
+            "double",
+            [IMAGE.astype(F64), REGIONS.astype(F64), BATCHES],
+            RoiAlign(OLD, sampling_ratio=2),
+            least=10,
+            runs=27,
+        ),
+    )
+    refusals = (Refused(TEXT, Code.NO_LOWERING, "no shift by half a pixel", {"opset": 15}),)
