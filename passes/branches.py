@@ -1,8 +1,11 @@
-"""The branches of an If that no input took, taken by force: a rewrite may be wrong where inputs hardly ever lead."""
+"""The branches of an If that no input took, taken by force: a rewrite may be wrong where inputs hardly ever lead.
+
+One inside of another If's branch is reached by taking that by force too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,91 +17,174 @@ from opshift.passes.sessions import Feeds, Limits, RejectedError, Session, Sourc
 NAMES = ("then_branch", "else_branch")
 _MOST = 32  # branches that are forced
 
+_Graph = onnx.GraphProto | onnx.FunctionProto
+_Taken = Mapping[str, Sequence[bool | None]]
+"""By the name of a condition what it is on each input; None where that is not known."""
+
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch that no input was seen to take: its name for people, and both models with the other one replaced by it.
-
-    `rewritten` is None where the rewritten model has no such If.
-    """
+    """A branch that no input was seen to take: its name for people, and both models in which it is always taken."""
 
     name: str
     original: Source
     rewritten: Source | None
+    """None where the rewritten model has no such If or never takes the branch, and where it is not forced."""
+    sure: bool = False
+    """Whether both models take it under the same condition: else the two may have changed places, both being right."""
+    runs: bool = True
+    """Whether it runs when it is forced: inside of a Loop, a Scan or a function nobody sees that."""
 
 
-def untaken(before: Source, after: Source, feeds: Sequence[Feeds], limits: Limits) -> list[Branch]:
-    """Return the branches of the original that none of these inputs was seen to take.
+@dataclass(frozen=True)
+class _If:
+    """An If: the branches that it is in by the places of their Ifs, and what else it is inside of."""
 
-    Those of an If inside another graph or a function are not seen.
+    node: onnx.NodeProto
+    within: tuple[tuple[int, str], ...]
+    inside: str
+    constant: bool | None
+    """Its condition, where that is a constant."""
+
+
+def untaken(before: Source, after: Source, feeds: Sequence[Feeds], limits: Limits) -> Iterator[Branch]:
+    """Yield the branches of the original that none of these inputs was seen to take, and that are not dead.
+
+    The condition of an If inside of a Loop, a Scan or a function, or computed in another If's branch, is not seen.
     """
-    conditionals = list(_conditionals(before.proto))
+    conditionals, others = _conditionals(before.proto), _conditionals(after.proto)
     if not conditionals:
-        return []
-    others = list(_conditionals(after.proto))
-    seen = _seen(before, feeds, limits)
-    found = []
-    for place, node in enumerate(conditionals):
-        named = [index for index, other in enumerate(others) if list(other.output) == list(node.output)]
-        same = named[0] if len(named) == 1 else place if len(others) == len(conditionals) else None
+        return
+    taken, theirs = _taken(before, conditionals, feeds, limits), _taken(after, others, feeds, limits)
+    forced = 0
+    for place, one in enumerate(conditionals):
+        same = _match(conditionals, place, others)
         for name in NAMES:
-            if (place, name) not in seen:
-                label = f"the {name.replace('_', ' ')} of If at {node.name or node.output[0]}"
-                rewritten = None if same is None else _forced(after, same, name)
-                found.append(Branch(label, _forced(before, place, name), rewritten))
-    return found[:_MOST]
+            way = (*one.within, (place, name))
+            if _dead(conditionals, way) or _seen(conditionals, way, one.inside, taken):
+                continue
+            label = f"the {name.replace('_', ' ')} of If at {one.node.name or one.node.output[0]}"
+            if one.inside:
+                label += f", inside of {one.inside}, where it was not seen to run"
+            if same is None:
+                yield Branch(label, before, None)
+                continue
+            other_way = (*others[same].within, (same, name))
+            if _dead(others, other_way):
+                yield Branch(f"{label}, which the rewritten model never takes", before, None)
+                continue
+            forced += 1
+            if forced > _MOST:
+                yield Branch(f"{label}, which was not taken by force, as {_MOST} others were", before, None)
+                continue
+            mine, found = _named(conditionals, way), _named(others, other_way)
+            sure = mine == found and one.inside == others[same].inside
+            sure = sure and all(taken.get(condition) == theirs.get(condition) for condition, _, _ in mine)
+            yield Branch(label, _forced(before, way), _forced(after, other_way), sure, not one.inside)
 
 
-def _conditionals(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Yield every If of a model, always in the same order."""
-    waiting: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
-    while waiting:
-        for node in waiting.pop(0).node:
-            if node.op_type == "If" and node.domain in ("", "ai.onnx"):
-                yield node
-            waiting.extend(bodies(node))
+def _conditionals(model: onnx.ModelProto) -> list[_If]:
+    """Return every If of a model, always in the same order; one that is inside of another comes after it."""
+    found: list[_If] = []
+    # From ir_version 4 on an initializer that is an input too is a default, which a caller may override.
+    defaults = {value.name for value in model.graph.input} if model.ir_version >= 4 else set()
+
+    def visit(graph: _Graph, within: tuple[tuple[int, str], ...], inside: str, known: Mapping[str, bool]) -> None:
+        known = {**known, **_constants(graph, defaults)}
+        for node in graph.node:
+            if node.op_type != "If" or node.domain not in ("", "ai.onnx"):
+                for body in bodies(node):
+                    visit(body, within, node.op_type, known)
+                continue
+            place = len(found)
+            found.append(_If(node, within, inside, known.get(node.input[0])))
+            for attribute in node.attribute:
+                if attribute.name in NAMES:
+                    visit(attribute.g, (*within, (place, attribute.name)), inside, known)
+
+    visit(model.graph, (), "", {})
+    for function in model.functions:
+        visit(function, (), f"the function {function.name}", {})
+    return found
 
 
-def _seen(source: Source, feeds: Sequence[Feeds], limits: Limits) -> set[tuple[int, str]]:
-    """Return which branches of the Ifs of the main graph are taken, by the place of the If."""
-    held = list(_conditionals(source.proto))  # a protobuf has one id only as long as somebody holds it
-    places = {id(node): place for place, node in enumerate(held)}
-    conditions = {places[id(node)]: node.input[0] for node in source.proto.graph.node if id(node) in places}
-    if not conditions:
-        return set()
+def _constants(graph: _Graph, overridden: Collection[str] = ()) -> dict[str, bool]:
+    """Return the constants of a graph that are one boolean, but for initializers of these names."""
+    tensors = {node.output[0]: a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute}
+    if isinstance(graph, onnx.GraphProto):
+        tensors |= {tensor.name: tensor for tensor in graph.initializer if tensor.name not in overridden}
+    return {
+        name: bool(onnx.numpy_helper.to_array(tensor).all())
+        for name, tensor in tensors.items()
+        if tensor.data_type == onnx.TensorProto.BOOL and tensor.data_location != onnx.TensorProto.EXTERNAL
+    }
+
+
+def _match(conditionals: Sequence[_If], place: int, others: Sequence[_If]) -> int | None:
+    """Return the place of the same If in the other model: with the same outputs, or in the same place of as many."""
+    outputs = list(conditionals[place].node.output)
+    named = [index for index, other in enumerate(others) if list(other.node.output) == outputs]
+    if len(named) == 1:
+        return named[0]
+    return place if len(others) == len(conditionals) else None
+
+
+def _named(conditionals: Sequence[_If], way: Sequence[tuple[int, str]]) -> list[tuple[str, list[str], str]]:
+    """Return a way to a branch by the names of the conditions and outputs of the Ifs on it."""
+    nodes = ((conditionals[place].node, name) for place, name in way)
+    return [(node.input[0], list(node.output), name) for node, name in nodes]
+
+
+def _dead(conditionals: Sequence[_If], way: Sequence[tuple[int, str]]) -> bool:
+    """Return whether a constant keeps every input off this way."""
+    return any(conditionals[place].constant is (name != NAMES[0]) for place, name in way)
+
+
+def _seen(conditionals: Sequence[_If], way: Sequence[tuple[int, str]], inside: str, taken: _Taken) -> bool:
+    """Return whether some input was seen to go this way to its end."""
+    turns = [(taken.get(conditionals[place].node.input[0]), name == NAMES[0]) for place, name in way]
+    known = [[value is wanted for value in values] for values, wanted in turns if values is not None]
+    return not inside and len(known) == len(way) and any(map(all, zip(*known, strict=True)))
+
+
+def _taken(source: Source, conditionals: Sequence[_If], feeds: Sequence[Feeds], limits: Limits) -> _Taken:
+    """Return the conditions that are values of the main graph, on each input."""
+    graph = source.proto.graph
+    wanted = dict.fromkeys(one.node.input[0] for one in conditionals if not one.inside)
+    defaults = _constants(graph)
+    fed = {value.name for value in graph.input}
+    found: dict[str, list[bool | None]] = {
+        name: [bool(np.all(one[name])) if name in one else defaults.get(name) for one in feeds]
+        for name in wanted
+        if name in fed or name in defaults
+    }
+    made = {name for node in graph.node for name in node.output}
+    shown = [name for name in wanted if name in made and name not in found]
+    if not shown:
+        return found
     proto = onnx.ModelProto()
     proto.CopyFrom(source.proto)
     del proto.graph.output[:]
-    constant = {tensor.name: tensor for tensor in proto.graph.initializer}
-    fed = {value.name for value in proto.graph.input}
-    shown = [name for name in dict.fromkeys(conditions.values()) if name not in fed and name not in constant]
     proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in shown)
-    seen: dict[str, set[bool]] = {name: set() for name in conditions.values()}
-    if shown:
-        try:
-            session = Session(replace(source, proto=proto, path=None), optimised=False, limits=limits)
-            for outputs in session.run_all(feeds):
-                for name, value in zip(
-                    session.outputs, () if isinstance(outputs, RejectedError) else outputs, strict=False
-                ):
-                    seen[name].add(bool(np.all(value)))
-        except RejectedError:
-            return set()
-    for name in seen:
-        if name in constant:
-            seen[name].add(bool(onnx.numpy_helper.to_array(constant[name]).all()))
-        elif name in fed:
-            seen[name].update(bool(np.all(one[name])) for one in feeds)
-    return {(place, NAMES[not taken]) for place, name in conditions.items() for taken in seen[name]}
+    try:
+        session = Session(replace(source, proto=proto, path=None), optimised=False, limits=limits)
+        rows = session.run_all(feeds)
+    except RejectedError:
+        return found
+    for index, name in enumerate(session.outputs):
+        values = [None if isinstance(row, RejectedError) else bool(np.all(row[index])) for row in rows]
+        found[name] = [*values, *[None] * (len(feeds) - len(rows))]
+    return found
 
 
-def _forced(source: Source, place: int, name: str) -> Source:
-    """Return the model with a branch of one If in the place of its other branch."""
+def _forced(source: Source, way: Sequence[tuple[int, str]]) -> Source:
+    """Return the model in which every If on a way has the branch that leads on in the place of its other branch too."""
     proto = onnx.ModelProto()
     proto.CopyFrom(source.proto)
-    node = next(node for index, node in enumerate(_conditionals(proto)) if index == place)
-    (kept,) = (attribute.g for attribute in node.attribute if attribute.name == name)
-    for attribute in node.attribute:
-        if attribute.name in NAMES and attribute.name != name:
-            attribute.g.CopyFrom(kept)
+    conditionals = _conditionals(proto)
+    for place, name in reversed(way):  # a branch is copied with what was forced in it
+        attributes = {attribute.name: attribute for attribute in conditionals[place].node.attribute}
+        for other in NAMES:
+            if other != name:
+                attributes[other].g.CopyFrom(attributes[name].g)
     return replace(source, proto=proto, path=None)

@@ -1,7 +1,8 @@
 """The program of the child process in which onnxruntime runs: what ends there does not end opshift.
 
-It answers one pickled request after the other, from its standard input to its standard output, until that is closed.
-Both ends are opshift; no pickle from anywhere else is read. It imports nothing else of opshift, to start in no time.
+It answers one pickled request after the other, from its standard input to its standard output, until that is closed;
+an answer has the number of its request. Both ends are opshift; no pickle from anywhere else is read. It imports nothing
+else of opshift, to start in no time.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import contextlib
 import ctypes
 import os
 import pickle
+import queue
 import re
 import signal
-import sys
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
 
 import ml_dtypes
 import numpy as np
@@ -139,9 +140,10 @@ def _reason(error: BaseException) -> str:
 _OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation", "Unable to allocate")
 
 
-def _answer(request: tuple[Any, ...], models: dict[int, _Model], kept: dict[int, Any]) -> Any:
+def _answer(kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model], kept: dict[int, Any]) -> Any:
     """Do what is asked: `open`, or `run` on inputs that are kept by their number if they have one."""
-    kind, key, *rest = request
+    if kind == "unread":
+        raise MemoryError("a request is too large")
     if kind == "open":
         models[key] = _Model(*rest)
         return models[key].outputs
@@ -153,10 +155,12 @@ def _answer(request: tuple[Any, ...], models: dict[int, _Model], kept: dict[int,
     return models[key].run(feeds)
 
 
-def _replied(request: tuple[Any, ...], models: dict[int, _Model], kept: dict[int, Any]) -> tuple[str, Any]:
+def _replied(
+    kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model], kept: dict[int, Any]
+) -> tuple[str, Any]:
     """Return `done` with the answer; or `memory`, `missing kernel` or `rejected` with the reason."""
     try:
-        return "done", _answer(request, models, kept)
+        return "done", _answer(kind, key, rest, models, kept)
     except Exception as error:  # onnxruntime's exceptions share no base class but Exception
         reason = _reason(error)
         if isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY):
@@ -164,17 +168,39 @@ def _replied(request: tuple[Any, ...], models: dict[int, _Model], kept: dict[int
         return ("missing kernel" if type(error).__name__ == "NotImplemented" else "rejected"), reason
 
 
+def _take(stream: BinaryIO, requests: queue.SimpleQueue[tuple[Any, ...]]) -> None:
+    """Take requests as they come; end the process, whatever it computes, once nobody is left to ask."""
+    while True:
+        try:
+            requests.put(pickle.load(stream))
+        except MemoryError:
+            requests.put((None, "unread", 0))
+            return  # in the middle of a request
+        except Exception:  # what was broken off in the middle raises anything
+            os._exit(0)
+
+
 def _watch(parent: int) -> None:
-    """End the process, whatever it computes, once nobody is left to ask."""
+    """End the process when its parent has ended, although one that was forked off there holds the pipe open.
+
+    Windows, where getppid never changes, has no fork.
+    """
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(0)
 
 
-def main(memory: int | None) -> None:
-    """Answer requests; `memory` limits the bytes that this process may hold, where the system can."""
-    answers = os.fdopen(os.dup(1), "wb")
+def main(memory: int | None, mark: str) -> None:
+    """Answer requests; `memory` limits the bytes that this process may hold, where the system can.
+
+    The line `mark` comes before the answers, since something else may have been printed.
+    """
+    stream, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # nor may anything else read the requests
     os.dup2(2, 1)  # what onnxruntime prints must not come between the answers
+    answers.write(f"\n{mark}\n".encode())
+    answers.flush()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches opshift, which ends this
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
@@ -182,21 +208,20 @@ def main(memory: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if memory is not None:
             resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
-    models: dict[int, _Model] = {}
-    kept: dict[int, Any] = {}
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
-    pickle.dump(("done", None), answers, protocol=5)
+    requests: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+    threading.Thread(target=_take, args=(stream, requests), daemon=True).start()
+    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+    models: dict[int, _Model] = {}
+    kept: dict[int, Any] = {}
+    pickle.dump((None, "done", None), answers, protocol=5)
     answers.flush()
     while True:
-        try:
-            request = pickle.load(sys.stdin.buffer)
-        except (EOFError, OSError, pickle.UnpicklingError):
-            return
-        if request[0] in ("close", "forget"):
-            (models if request[0] == "close" else kept).pop(request[1], None)
+        number, kind, key, *rest = requests.get()
+        if kind in ("close", "forget"):
+            (models if kind == "close" else kept).pop(key, None)
             continue
-        pickle.dump(_replied(request, models, kept), answers, protocol=5)
+        pickle.dump((number, *_replied(kind, key, rest, models, kept)), answers, protocol=5)
         answers.flush()

@@ -18,6 +18,7 @@ from opshift.passes.specs import Spec
 
 Outputs = tuple[Any, ...]
 _SHOWN = 64  # elements of an array that a counterexample lists in full
+_NEAR = 4  # inputs that are kept, on which two models differ within the bounds
 
 
 class Route(Protocol):
@@ -121,14 +122,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Contest:
-    """A rewritten model against its judge; `pardoned` says which inputs do not count although the two differ.
+    """A rewritten model against its judge; `pardoned` names the outputs that do not count on an input.
 
     `near` collects the inputs on which the two differ within the bounds.
     """
 
     judge: Judge
     rewritten: Route
-    pardoned: Callable[[Feeds], bool] = lambda feeds: False
+    pardoned: Callable[[Feeds], frozenset[str]] = lambda feeds: frozenset()
     near: list[Feeds] = field(default_factory=list)
 
     def run(
@@ -150,8 +151,8 @@ class Contest:
                 results = self.rewritten.run_all(feeds[done:], optimised)
                 for result in results:
                     progress()
-                    found = self._difference(feeds[done], plain[done], wanted[True][done], result, optimised)
-                    if found is not None and not self.pardoned(feeds[done]):
+                    found = self._counting(feeds[done], plain[done], wanted[True][done], result, optimised)
+                    if found is not None:
                         return Finding(feeds[done], found, optimised)
                     done += 1
         return None
@@ -168,11 +169,33 @@ class Contest:
             result = self.rewritten.run(feeds, optimised)
         except RejectedError as error:
             result = error
+        try:
+            return self._counting(feeds, plain, best, result, optimised)
+        except RejectedError:
+            return None  # it goes beyond a limit, which shows nothing
+
+    def _counting(
+        self, feeds: Feeds, plain: Outputs, best: Outputs, result: Outputs | RejectedError, optimised: bool
+    ) -> Difference | None:
+        """Return the first difference that counts."""
         found = self._difference(feeds, plain, best, result, optimised)
-        return None if found is None or self.pardoned(feeds) else found
+        if found is None:
+            return None
+        pardoned = self.pardoned(feeds)
+        if not pardoned:
+            return found
+        if isinstance(result, RejectedError):
+            return found if pardoned != frozenset(self.judge.outputs) else None
+        return self._difference(feeds, plain, best, result, optimised, pardoned)
 
     def _difference(
-        self, feeds: Feeds, plain: Outputs, best: Outputs, result: Outputs | RejectedError, optimised: bool
+        self,
+        feeds: Feeds,
+        plain: Outputs,
+        best: Outputs,
+        result: Outputs | RejectedError,
+        optimised: bool,
+        pardoned: frozenset[str] = frozenset(),
     ) -> Difference | None:
         expected = best if optimised else plain
         if isinstance(result, RejectedError):
@@ -181,7 +204,7 @@ class Contest:
             return Difference(self.judge.outputs[0], expected[0], f"error: {result}", f"does not run: {result}")
         bounds: Sequence[Bound] | None = None
         for place, name in enumerate(self.judge.outputs):
-            found = mismatch(expected[place], result[place])
+            found = None if name in pardoned else mismatch(expected[place], result[place])
             if found is None or (optimised and mismatch(plain[place], result[place]) is None):
                 continue
             if bounds is None:
@@ -201,9 +224,6 @@ class Contest:
         fails = functools.partial(self.on, optimised=finding.optimised)
         feeds, difference = shrink(specs, finding.feeds, finding.difference, fails, attempts)
         return Finding(feeds, difference, finding.optimised)
-
-
-_NEAR = 4
 
 
 def deviation(one: Any, other: Any) -> float:
@@ -262,7 +282,8 @@ def _array_mismatch(expected: Array, actual: Array, bound: Bound) -> tuple[str, 
         finite = np.isfinite(wide) & np.isfinite(other)
         with np.errstate(invalid="ignore"):
             near = np.abs(wide - other) <= bound.slack
-        wrong &= ~(finite & near & bool(bound.slack or bound.unsigned))
+        signs = (wide == 0) & (other == 0)
+        wrong &= ~(finite & near & ~signs) & ~(signs & bound.unsigned)
         neither = ~np.isfinite(wide) & ~np.isfinite(other)
         wrong &= finite | ~(bound.huge | (neither & bound.wild))
     if not wrong.any():

@@ -146,14 +146,14 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
             raise _WrongError(f"is not in numpy's format ({_line(error)}): write it with numpy.savez") from error
     if dtype.hasobject:
         raise _WrongError("holds Python objects, which are never loaded: give strings as an array of dtype str")
-    size = math.prod(shape) * dtype.itemsize
+    size = math.prod(shape) * max(dtype.itemsize, 1)  # an element of no bytes, such as of <U0, becomes an object here
     if size > min(info.file_size, _LARGEST) or any(length < 0 for length in shape):
         what = f"is said to have {size} bytes, of which the file holds {info.file_size}"
         raise _WrongError(f"{what}: at most {_LARGEST} can be given")
     with archive.open(info) as file:
         try:
             return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
-        except (ValueError, TypeError, MemoryError) as error:
+        except (ValueError, TypeError, MemoryError, OverflowError) as error:
             raise _WrongError(f"cannot be read ({_line(error)}): write it again with numpy.savez") from error
 
 

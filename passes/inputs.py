@@ -313,6 +313,6 @@ def trials(
 def whole_budget(weights: int, specs: Sequence[Spec], nodes: int) -> Budget:
     """Return how much to try on a whole model: 160 inputs of a small one, three of one with gigabytes of weights."""
     static = sum(math.prod(dim if isinstance(dim, int) else 2 for dim in spec.dims or ()) for spec in specs)
-    cost = 1 + weights + 64 * static + 50_000 * nodes
+    cost = 1 + weights + 64 * static + 100_000 * nodes
     count = min(160, max(3, 1_000_000_000 // cost))
     return Budget(shapes=min(10, count), inputs=count, elements=2**24, rejections=200)

@@ -23,7 +23,7 @@ from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Session
 Values = Sequence[Any]
 Evaluator = Callable[[Values, Mapping[str, Any]], Values]
 
-_TURNS = 10_000  # of a Loop, which Python goes through here
+_TURNS = 250  # of a Loop, which Python goes through here
 
 
 def outer_names(node: onnx.NodeProto) -> tuple[str, ...]:

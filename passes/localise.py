@@ -164,12 +164,17 @@ def _bits(value: Any) -> Any:
     return repr(value)
 
 
+DECISIONS = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "OneHot", "TopK", "Unique"})
+"""Operators whose result jumps: what they make of the same values is the same, in whatever order it is computed."""
+
+
 def partings(
-    before: Side, after: Side, feeds: Feeds, differs: Callable[[Cut], bool] = lambda cut: True
+    before: Side, after: Side, feeds: Feeds, differs: Callable[[Cut], bool], *, decisions: bool = False
 ) -> Iterator[Cut]:
     """Yield the places where two models part on an input: what is read is the same, and what comes out is not.
 
-    A value of one name may be another thing in the rewritten model. So both must compute it from the same values.
+    A value of one name may be another thing in the rewritten model. So both must compute it from the same values, and
+    with `decisions` it must be one that an operator like ArgMax makes: arithmetic may be moved behind another value.
 
     Raises:
         RejectedError: onnxruntime cannot show the values of one of the two.
@@ -180,11 +185,18 @@ def partings(
         for name in node.output:
             if not name or name in same or name not in after.maker:
                 continue
+            if decisions and (node.op_type not in DECISIONS or not _alike(wanted[name], found.get(name))):
+                continue
             if not all(read in same or read in before.constants for read in before.reads(index)):
                 continue
             cut = _cut(before, after, index, name, same, wanted, found, alike=True)
             if cut is not None and differs(cut):
                 yield cut
+
+
+def _alike(one: Any, other: Any) -> bool:
+    arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
+    return arrays and (one.dtype, one.shape) == (other.dtype, other.shape)
 
 
 def _cut(

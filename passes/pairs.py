@@ -27,8 +27,8 @@ from opshift.passes.shapes import hints, repairer
 Oracle = Callable[[Feeds], Mapping[str, Array]]
 Hostile = Callable[[Rng, Feeds], Feeds]
 Progress = Callable[[str, int, int], None]
-Shown = Callable[[onnx.ModelProto, onnx.ModelProto, Finding], str]
-"""Is told of two small models that differ, and returns the command that shows it."""
+Shown = Callable[[onnx.ModelProto, onnx.ModelProto, Finding, bool], str]
+"""Is told of two small models that differ, and whether bit for bit, and returns the command that shows it."""
 
 ORACLE = "numpy oracle"
 _TYPES = 5  # element types tried where the type is not known
@@ -73,7 +73,7 @@ def prove(
     semantics: str = "runtime",
     limits: Limits = Limits(),  # noqa: B008 (frozen)
     progress: Progress | None = None,
-    shown: Shown = lambda original, rewritten, finding: "",
+    shown: Shown = lambda original, rewritten, finding, exact: "",
 ) -> tuple[Check, ...]:
     """Compare each pair; those that differ in names alone are compared once and share the verdict.
 
@@ -201,7 +201,7 @@ class Proof:
         if finding is None:
             return check(Verdict.EQUAL, notes, count, None, classes)
         finding = contest.shrunk(finding, draft.specs, 400 if trials.largest < 100_000 else 40)
-        command = self.shown(pair.original, pair.rewritten, finding)
+        command = self.shown(pair.original, pair.rewritten, finding, pair.exact)
         example = finding.counterexample(command=command)
         return check(Verdict.DIFFERENT, sentence(finding.reason, notes), count, example, classes)
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx
 
 from opshift.passes import sessions
 from opshift.passes.compare import Route, mismatch
 from opshift.passes.interface import contradiction
-from opshift.passes.interpret import Interpreter
+from opshift.passes.interpret import Interpreter, bodies, outer_names
 from opshift.passes.localise import Side
 from opshift.passes.pairs import Pair
 from opshift.passes.rounding import SELECTING, is_float
@@ -23,22 +24,25 @@ _NAN_UNDEFINED = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", 
 
 
 class Pardon:
-    """Says whether an input on which two models differ does not count.
+    """Says which outputs do not count on an input on which two models differ.
 
-    It does not if the original makes a value of the main graph from it whose shape contradicts onnx's inference; nor if
-    a NaN reaches an operator that selects (of the pairs: one that excludes NaN, or is exact for finite values only and
-    gets an infinity); nor if a Cast to integers gets what no integer is; nor if onnxruntime computes an operator of the
-    pairs that selects other than its numpy oracle does (1.31.1 takes 0 for the larger of 2^31 and 0 in int64).
+    None do if the original makes a value of the main graph from it whose shape contradicts onnx's inference, or if
+    onnxruntime computes an operator of the pairs that selects other than its numpy oracle does (1.31.1 takes 0 for the
+    larger of 2^31 and 0 in int64). Nor do those that depend on an operator that selects and that a NaN reaches (of the
+    pairs: one that excludes NaN, or is exact for finite values only and gets an infinity), on a Cast to integers of
+    what no integer is, or on a QuantizeLinear whose scale is none.
     """
 
     def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits, route: Route | None = None) -> None:
         """Keep the model; it is opened when it is first asked, unless its route is to run node by node anyway."""
         self._interpreter = route if isinstance(route, Interpreter) else None
         self._original = replace(original, proto=self._interpreter.model) if self._interpreter else original
+        self._outputs = frozenset(value.name for value in original.proto.graph.output)
         operators = {pair.original.graph.node[0].op_type for pair in pairs if pair.exclude_nan or pair.finite}
         self._selecting = frozenset(operators) if pairs else _NAN_UNDEFINED
         self._finite = frozenset(pair.original.graph.node[0].op_type for pair in pairs if pair.finite)
         self._judged = frozenset(pair.original.graph.node[0].op_type for pair in pairs) & SELECTING
+        self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
         self._limits = limits
         self._count = 0
 
@@ -50,30 +54,25 @@ class Pardon:
     def _side(self) -> Side:
         return Side(sessions.fit(self._original)[0], self._limits)
 
-    @functools.cached_property
-    def _inside(self) -> bool:
-        """Whether something that selects is inside of another graph or of a function."""
-        nodes = (node for node in sessions.nodes(self._original.proto) if node.op_type in self._selecting)
-        return len(list(nodes)) > sum(node.op_type in self._selecting for node in self._original.proto.graph.node)
-
-    def __call__(self, feeds: Feeds) -> bool:
-        """Return whether what the two compute on this input does not count."""
+    def __call__(self, feeds: Feeds) -> frozenset[str]:
+        """Return the outputs on which what the two compute on this input does not count."""
         try:
             values = self._interpreter.values(feeds) if self._interpreter else self._side.values(feeds)
         except RejectedError:
             values = dict(feeds)
-        pardoned = self._undefined(values) or bool(contradiction(self._original.proto, feeds, values))
-        if not (pardoned or self._interpreter):
-            pardoned = self._miscomputed(feeds, values)
-        self._count += pardoned
-        return pardoned
+        if contradiction(self._original.proto, feeds, values) or self._miscomputed(feeds, values):
+            found = self._outputs
+        else:
+            found = self._undefined(values)
+        self._count += bool(found)
+        return found
 
     def note(self) -> str:
-        """Return how many inputs did not count, as a reason."""
-        return f"{self._count} inputs of which the original makes nothing defined were left out" if self._count else ""
+        """Return on how many inputs something did not count, as a reason."""
+        return f"on {self._count} inputs the original makes nothing defined of some outputs" if self._count else ""
 
     def _miscomputed(self, feeds: Feeds, values: Mapping[str, Any]) -> bool:
-        if not self._judged:
+        if not self._judged or self._interpreter:
             return False
         try:
             right = self._oracles.run(feeds)
@@ -83,20 +82,32 @@ class Pardon:
         outputs = [value.name for value in self._original.proto.graph.output]
         return any(mismatch(one, values[name]) for name, one in zip(outputs, right, strict=True) if name in values)
 
-    def _undefined(self, values: Mapping[str, Any]) -> bool:
-        if self._inside and any(_has(np.isnan, value) for value in values.values()):
-            return True
+    def _undefined(self, values: Mapping[str, Any]) -> frozenset[str]:
+        """Return the outputs that depend on something undefined."""
+        tainted: set[str] = set()
         for node in self._original.proto.graph.node:
-            read = [values.get(name) for name in node.input]
-            if node.op_type in self._selecting and any(_has(np.isnan, value) for value in read):
-                return True
-            if node.op_type in self._finite and any(_has(np.isinf, value) for value in read):
-                return True
-            if node.op_type == "Cast" and _beyond(values.get(node.input[0]), values.get(node.output[0])):
-                return True
-            if node.op_type == "QuantizeLinear" and not _scaled(read[1]):
-                return True
-        return False
+            names = [*node.input, *outer_names(node)]
+            if not tainted.isdisjoint(names) or self._at(node, [values.get(name) for name in names], values):
+                tainted.update(node.output)
+        return frozenset(tainted & self._outputs)
+
+    def _at(self, node: onnx.NodeProto, read: Sequence[Any], values: Mapping[str, Any]) -> bool:
+        """Return whether a node itself makes something undefined."""
+        inside = node.op_type in self._functions or any(self._selects(graph.node) for graph in bodies(node))
+        if inside and any(_has(np.isnan, value) for value in values.values()):
+            return True  # it may come up inside
+        return (
+            (node.op_type in self._selecting and any(_has(np.isnan, value) for value in read))
+            or (node.op_type in self._finite and any(_has(np.isinf, value) for value in read))
+            or (node.op_type == "Cast" and _beyond(read[0], values.get(node.output[0])))
+            or (node.op_type == "QuantizeLinear" and not _scaled(read[1]))
+        )
+
+    def _selects(self, nodes: Sequence[onnx.NodeProto]) -> bool:
+        return any(
+            node.op_type in self._selecting or any(self._selects(graph.node) for graph in bodies(node))
+            for node in nodes
+        )
 
 
 def _scaled(scale: Any) -> bool:

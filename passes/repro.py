@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
@@ -13,14 +14,33 @@ from opshift.passes.errors import UsageError
 from opshift.passes.sessions import Source
 
 
-def write(directory: Path, original: Source, rewritten: Source, finding: Finding) -> str:
-    """Write original.onnx, rewritten.onnx and test_data_set_0, and return the command that compares them.
-
-    What the data set has as output is what the original computes.
+def refuse_used(directory: Path) -> None:
+    """Refuse a directory that holds anything, which might be overwritten or read as a part of the example.
 
     Raises:
-        UsageError: the directory cannot be written to.
+        UsageError: it holds a file, cannot be looked into, or is none.
     """
+    try:
+        held = sorted(directory.iterdir()) if directory.exists() else []
+    except OSError as error:
+        raise UsageError(f"--save-repro {directory}: it cannot be written: {error}. Name another directory.") from error
+    if held:
+        raise UsageError(
+            f"--save-repro {directory}: it holds {held[0].name} already, and nothing is overwritten. "
+            "Name a directory that is new or empty."
+        )
+
+
+def write(directory: Path, original: Source, rewritten: Source, finding: Finding, options: Sequence[str] = ()) -> str:
+    """Write original.onnx, rewritten.onnx and test_data_set_0, and return the command that compares them.
+
+    What the data set has as output is what the original computes. `options` are further ones of the command, without
+    which it might not show the difference.
+
+    Raises:
+        UsageError: the directory holds something, or cannot be written to.
+    """
+    refuse_used(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, source in (("original.onnx", original), ("rewritten.onnx", rewritten)):
@@ -37,5 +57,6 @@ def write(directory: Path, original: Source, rewritten: Source, finding: Finding
         [
             *("opshift", "verify", str(directory / "original.onnx"), str(directory / "rewritten.onnx")),
             *("--inputs", str(directory / "test_data_set_0")),
+            *options,
         ]
     )

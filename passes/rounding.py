@@ -1,19 +1,20 @@
 """How far rounding alone takes the outputs of a model, as a bound for another order of the same arithmetic.
 
-The model runs node by node in the next wider type (float as double, float16 and bfloat16 as float). A node whose wide
-result is the narrow one is exact on that input, and what only exact nodes compute gets no bound at all: it is compared
-bit for bit. For the rest the wide run is repeated with every value that another node reads disturbed by one unit of
-rounding, up or down at random (Monte Carlo arithmetic, Parker 1997): another order of summation is such a disturbance.
-The bound is 8 times the largest distance from the wide run, of the narrow run and of the disturbed ones.
+The model runs node by node in the next wider type (float as double, float16 and bfloat16 as float). What only moves,
+selects and compares gets no bound at all, nor does arithmetic on small whole numbers, which is exact in any order. For
+the rest the wide run is repeated with every value that is read disturbed by one unit of rounding, up or down (Monte
+Carlo arithmetic, Parker 1997): another order of summation is such a disturbance. The bound is 8 times the largest
+distance from the wide run, of the narrow run and of the disturbed ones.
 
-Another order can also overflow where this one does not: where arithmetic reads numbers whose square does, elements
-that are not finite in one of the two do not count. In sums with infinities it decides between those and NaN. And the
+Another order can also overflow where this one does not: where sums and products read numbers that large, elements that
+are not finite in one of the two do not count. In sums of infinities the order decides between those and NaN. And the
 sign of a zero that a sum gives does not count.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,13 +26,13 @@ import onnx
 from onnx import TensorProto
 
 from opshift.passes.describe import inlined
-from opshift.passes.interpret import Interpreter, bodies, outer_names
+from opshift.passes.interpret import Interpreter, bodies, outer_names, within
 from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Source, Why
 from opshift.passes.specs import schema, versions
 
 FACTOR = 8
 """What the bound multiplies the distance by; the least significant bits of two right results differ by less."""
-_RUNS = 3  # disturbed ones
+_RUNS = 4  # disturbed ones
 _WIDER = {
     TensorProto.FLOAT: TensorProto.DOUBLE,
     TensorProto.FLOAT16: TensorProto.FLOAT,
@@ -41,6 +42,7 @@ _WIDE: Mapping[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.float32): np.dtype(np.float64),
     np.dtype(np.float16): np.dtype(np.float32),
     np.dtype(ml_dtypes.bfloat16): np.dtype(np.float32),
+    np.dtype(np.float64): np.dtype(np.float64),  # there is no wider one in onnxruntime
 }
 # Without inputs they give what they are told to, in the type that they are told.
 _GIVEN = frozenset({"Constant", "ConstantOfShape", "EyeLike"})
@@ -59,12 +61,20 @@ SELECTING = frozenset({
     "SplitToSequence", "Squeeze", "Tile", "TopK", "Transpose", "Trilu", "Unique", "Unsqueeze", "Upsample", "Where",
     "Xor",
 })  # fmt: skip
-# One result of one operation on each element: infinities and zeros come out as IEEE 754 says, in any order.
-_ELEMENTWISE = frozenset({
-    "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "Cast", "CastLike", "Ceil", "Cos", "Cosh", "Div",
-    "Erf", "Exp", "Floor", "Log", "Mod", "Mul", "Pow", "Reciprocal", "Round", "Sin", "Sinh", "Sqrt", "Sub", "Tan",
-    "Tanh",
+# They add many numbers up, in an order of their own.
+_SUMS = frozenset({
+    "AffineGrid", "Attention", "AveragePool", "BatchNormalization", "CausalConvWithState", "Conv", "ConvInteger",
+    "ConvTranspose", "CumProd", "CumSum", "DFT", "DeformConv", "Det", "Einsum", "GRU", "Gemm", "GlobalAveragePool",
+    "GlobalLpPool", "GridSample", "GroupNormalization", "InstanceNormalization", "LRN", "LSTM", "LayerNormalization",
+    "LinearAttention", "LogSoftmax", "LpNormalization", "LpPool", "MatMul", "Mean", "MeanVarianceNormalization",
+    "NegativeLogLikelihoodLoss", "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceLogSum",
+    "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Resize", "RoiAlign", "STFT",
+    "Softmax", "SoftmaxCrossEntropyLoss", "Sum",
 })  # fmt: skip
+_ADDS = frozenset({"Add", "Sub"})
+# What they are made of overflows before they do.
+_MULTIPLY = frozenset({"Div", "Mul", "Pow"})
+_COMPOSED = frozenset({"Celu", "Elu", "Gelu", "HardSwish", "Mish", "Selu", "Softplus", "Swish"})
 
 
 @dataclass(frozen=True)
@@ -119,8 +129,8 @@ class Rounding:
         wide, exact = self._run(feeds, plain)
         names = [value.name for value in self._graph.output]
         runs = [wide]
-        for seed in range(_RUNS if not all(exact[name] for name in names) else 0):
-            runs.append(self._run(feeds, plain, (wide, exact), np.random.default_rng(seed))[0])
+        for turn in range(_RUNS if not all(exact[name] for name in names) else 0):
+            runs.append(self._run(feeds, plain, (wide, exact), turn)[0])
         marks = self._marks(plain)
         return tuple(
             marks[name] if exact[name] else marks[name].within(_bound(value, [run[name] for run in runs]))
@@ -132,11 +142,13 @@ class Rounding:
         marks = dict.fromkeys(plain, EXACT)
         for node, _ in self._nodes:
             read = [name for name in (*node.input, *outer_names(node)) if name]
-            computes, sums = node.op_type not in SELECTING, node.op_type not in SELECTING | _ELEMENTWISE
+            kinds = {node.op_type, *(inner.op_type for body in bodies(node) for inner in within(body))}
+            sums, adds = bool(kinds & _SUMS), bool(kinds & _ADDS)
+            large = _huge if sums or kinds & _MULTIPLY else _near_the_end if adds or kinds & _COMPOSED else None
             found = Bound(
-                huge=any(marks[name].huge or (computes and _has(plain[name], _huge)) for name in read),
+                huge=any(marks[name].huge or (large is not None and _has(plain[name], large)) for name in read),
                 wild=any(marks[name].wild or (sums and _has(plain[name], _infinite)) for name in read),
-                unsigned=sums or any(marks[name].unsigned for name in read),
+                unsigned=sums or adds or any(marks[name].unsigned for name in read),
             )
             marks.update(dict.fromkeys(node.output, found))
         return marks
@@ -146,12 +158,14 @@ class Rounding:
         feeds: Feeds,
         plain: Mapping[str, Any],
         first: tuple[Mapping[str, Any], Mapping[str, bool]] | None = None,
-        rng: np.random.Generator | None = None,
+        turn: int = 0,
     ) -> tuple[dict[str, Any], dict[str, bool]]:
         """Return the wide values, and which of them are exact with all that they are computed from.
 
-        With the `first` run, what was exact there is taken from it, and what every other node reads is disturbed.
+        With the `first` run, what was exact there is taken from it, and what every other node reads is disturbed, in
+        another way each `turn`.
         """
+        rng = np.random.default_rng(turn)
         values = {name: _wider(value) for name, value in (*self._plain.constants.items(), *feeds.items())}
         exact = dict.fromkeys(values, True)
         for node, widened in self._nodes:
@@ -161,15 +175,18 @@ class Rounding:
                 continue
             read = [name for name in (*node.input, *outer_names(node)) if name]
             given = {name: values[name] for name in read}
-            if rng is not None:
-                rounded = _data(node, self._plain.model)
+            if first:
+                data = _data(node, self._plain.model)
                 given = {
-                    name: _disturbed(value, plain[name], rng) if name in rounded else value
-                    for name, value in given.items()
+                    name: _disturbed(value, plain[name], rng, _SIGNS[turn] * (-1) ** place) if name in data else value
+                    for place, (name, value) in enumerate(given.items())
                 }
             results, narrow = self._node(node, widened, given, plain)
+            if first and narrow:
+                results = {name: _disturbed(value, plain[name], rng, 0) for name, value in results.items()}
             values.update(results)
-            same = not narrow and all(exact.get(name, False) for name in read) and _same(results, plain, names)
+            easy = node.op_type in SELECTING or (not narrow and all(_easy(plain[name]) for name in read))
+            same = easy and all(exact.get(name, False) for name in read) and _same(results, plain, names)
             exact.update(dict.fromkeys(names, same))
         return values, exact
 
@@ -228,6 +245,11 @@ def _huge(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
     return np.asarray(np.isfinite(wide) & (np.abs(wide) > largest**0.5))
 
 
+def _near_the_end(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
+    """Return which numbers overflow when they are added up."""
+    return np.asarray(np.isfinite(wide) & (np.abs(wide) > largest / 8))
+
+
 def _infinite(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
     return np.asarray(~np.isfinite(wide))
 
@@ -253,14 +275,26 @@ def _as(value: Any, like: Any) -> Any:
     return value
 
 
-def _disturbed(value: Any, like: Any, rng: np.random.Generator) -> Any:
+_SIGNS = (1, -1, 0, 0)  # of the first input's disturbance, the others' alternate; 0: at random, element by element
+
+
+def _disturbed(value: Any, like: Any, rng: np.random.Generator, sign: int) -> Any:
     """Return floats with each element moved by one unit of rounding of the narrow type, up or down."""
     if not (isinstance(value, np.ndarray) and isinstance(like, np.ndarray) and like.dtype in _WIDE):
         return value
     step = float(ml_dtypes.finfo(like.dtype).eps)  # type: ignore[no-untyped-call]
-    signs = rng.integers(0, 2, size=value.shape) * 2 - 1
+    signs = np.asarray(sign if sign else rng.integers(0, 2, size=value.shape) * 2 - 1)
     with np.errstate(over="ignore", invalid="ignore"):
-        return (value * (1 + signs * step)).astype(value.dtype)
+        return np.asarray(value * (1 + signs * step), value.dtype)
+
+
+def _easy(value: Any) -> bool:
+    """Return whether floats are whole numbers so small that thousands of products of two add up exactly."""
+    if not isinstance(value, np.ndarray) or not is_float(value.dtype):
+        return True
+    bits = -math.log2(float(ml_dtypes.finfo(value.dtype).eps))  # type: ignore[no-untyped-call]
+    wide = value.astype(np.float64)
+    return bool(((np.abs(wide) <= 2 ** (bits / 4)) & (wide == np.round(wide))).all())
 
 
 def _same(wide: Mapping[str, Any], plain: Mapping[str, Any], names: Sequence[str]) -> bool:
@@ -336,12 +370,15 @@ class Bounds:
     def __init__(self, source: Source, limits: Limits) -> None:
         """Keep the model."""
         self._rounding = Rounding(source, limits)
+        self.coarse = 0
+        """On how many inputs nothing better was known."""
 
     def __call__(self, feeds: Feeds, outputs: Sequence[Any]) -> Sequence[Bound]:
         """Return the bound of each output."""
         try:
             return self._rounding.bounds(feeds, outputs)
         except RejectedError:
+            self.coarse += 1
             return [rounded(value) for value in outputs]
 
 

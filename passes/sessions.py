@@ -7,6 +7,7 @@ eats memory there is a rejection here.
 from __future__ import annotations
 
 import atexit
+import collections
 import contextlib
 import enum
 import functools
@@ -18,7 +19,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -255,47 +257,69 @@ class Limits:
 class Worker:
     """A child process in which onnxruntime runs. It is started when first asked, and again after it has ended."""
 
-    def __init__(self, limits: Limits) -> None:
-        """Keep the limits; nothing is started yet."""
-        self.limits = limits
-        self.starts = 0
-        """How often a process was started: what was opened in one is gone in the next."""
+    def __init__(self) -> None:
+        """Start nothing yet."""
+        self.start = (os.getpid(), 0)
+        """Which start of which process this is: what was opened in one is gone in the next."""
+        self._memory: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._replies: queue.SimpleQueue[tuple[str, Any] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._keys = itertools.count()
-        self._dropped: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
-        self._fed: dict[int, tuple[int, int, Feeds]] = {}
+        self._threads: tuple[threading.Thread, ...] = ()
+        self._requests: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
+        self._replies: _Replies = queue.SimpleQueue()
+        self._lock = threading.RLock()
+        self._numbers = itertools.count()
+        self._dropped: queue.SimpleQueue[tuple[int, tuple[int, int]]] = queue.SimpleQueue()
+        self._fed: dict[int, tuple[int, Feeds]] = {}
 
-    def open(self, model: str | bytes, folder: str | None, optimised: bool) -> tuple[int, int, tuple[str, ...]]:
-        """Open a model, and return its key, the start that the key belongs to, and the names of its outputs.
+    @contextlib.contextmanager
+    def use(self, memory: int | None) -> Iterator[None]:
+        """Have the process to oneself, with this limit of memory; where the use is broken off, it is ended.
+
+        What it would still have answered, the next one to use it would take for its own.
+
+        Raises:
+            RejectedError: onnxruntime does not start.
+        """
+        with self._lock:
+            try:
+                if self._process is not None and memory != self._memory:
+                    self.stop()
+                if self._process is None:
+                    self._begin(memory)
+                yield
+            except RejectedError:
+                raise
+            except BaseException:
+                self.stop()
+                raise
+
+    def open(self, model: str | bytes, folder: str | None, optimised: bool, timeout: float) -> tuple[int, list[str]]:
+        """Open a model, and return its key and the names of its outputs.
 
         Raises:
             RejectedError: onnxruntime does not load it.
         """
-        with self._lock:
-            key = next(self._keys)
-            outputs = self._ask(("open", key, model, folder, optimised))
-            return key, self.starts, tuple(outputs)
+        key = next(self._numbers)
+        return key, self._answer(self._send("open", key, model, folder, optimised), timeout)
 
-    def run(self, key: int, batch: Sequence[Feeds]) -> list[tuple[Any, ...] | RejectedError]:
+    def run(self, key: int, batch: Sequence[Feeds], timeout: float) -> list[tuple[Any, ...] | RejectedError]:
         """Return the outputs of an open model on each input, or why onnxruntime does not run it; one follows the other.
 
         After an input that ends the process comes none: the list is shorter then.
         """
         done: list[tuple[Any, ...] | RejectedError] = []
-        with self._lock:
-            sent = 0
-            while len(done) < len(batch):
-                while sent < min(len(batch), len(done) + _AHEAD):
-                    self._send(("run", key, *self._numbered(batch[sent])))
-                    sent += 1
-                try:
-                    done.append(tuple(self._answer(self.limits.timeout)))
-                except RejectedError as error:
-                    done.append(error)
-                    if not self.alive:
-                        break
+        sent: collections.deque[tuple[int, int]] = collections.deque()
+        waiting = collections.deque(batch)
+        while sent or waiting:
+            while waiting and len(sent) < _AHEAD and sum(size for _, size in sent) < _IN_FLIGHT:
+                number, feeds = self._numbered(waiting.popleft())
+                sent.append((self._send("run", key, number, feeds), _size(feeds or {})))
+            try:
+                done.append(tuple(self._answer(sent.popleft()[0], timeout)))
+            except RejectedError as error:
+                done.append(error)
+                if self._process is None:
+                    break
         return done
 
     def _numbered(self, feeds: Feeds) -> tuple[int | None, Feeds | None]:
@@ -303,45 +327,39 @@ class Worker:
 
         The same inputs go to both models, with graph optimisations off and on.
         """
-        if (known := self._fed.get(id(feeds))) and known[0] == self.starts and self.alive:
-            return known[1], None
-        arrays = [array for value in feeds.values() for array in (value if isinstance(value, list) else [value])]
-        if sum(getattr(array, "nbytes", 0) for array in arrays) < _LARGE:
+        if known := self._fed.get(id(feeds)):
+            return known[0], None
+        if _size(feeds) < _LARGE:
             return None, feeds
-        process = self._process or self._start()
-        assert process is self._process
         if len(self._fed) == _KEPT:
             oldest = next(iter(self._fed))
-            self._send(("forget", self._fed.pop(oldest)[1]))
-        number = next(self._keys)
-        self._fed[id(feeds)] = self.starts, number, feeds  # held, so that nothing else gets its id
+            self._send("forget", self._fed.pop(oldest)[0])
+        number = next(self._numbers)
+        self._fed[id(feeds)] = number, feeds  # held, so that nothing else gets its id
         return number, feeds
 
-    def drop(self, key: int, start: int) -> None:
+    def drop(self, key: int, start: tuple[int, int]) -> None:
         """Let go of an open model before the next request: a collected session may call this at any time."""
         self._dropped.put((key, start))
 
-    @property
-    def alive(self) -> bool:
-        """Whether there is a process."""
-        return self._process is not None
-
     def stop(self) -> None:
-        """End the process."""
+        """End the process. One that was forked off has none of its own, and leaves its parent's alone."""
         process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):
-                    if stream is not None:
-                        stream.close()
+        if process is None or self.start[0] != os.getpid():
+            return
+        process.kill()
+        self._requests.put(None)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE)
+        for thread in self._threads:  # each closes its end
+            thread.join(_PATIENCE)
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _begin(self, memory: int | None) -> None:
+        mark = f"opshift {uuid.uuid4()}"
         # -m and -c put the working directory first on the path, where a file next to a model may be called numpy.py.
         code = (
             f"import sys; sys.path[:] = {[entry for entry in sys.path if isinstance(entry, str)]!r}; "
-            f"from opshift.passes.child import main; main({self.limits.memory!r})"
+            f"from opshift.passes.child import main; main({memory!r}, {mark!r})"
         )
         try:
             process = subprocess.Popen(
@@ -352,65 +370,102 @@ class Worker:
             )
         except OSError as error:
             raise UsageError(f"No child process can be started to run models in: {error}.") from error
-        self._process = process
-        self._replies = queue.SimpleQueue()
-        self.starts += 1
-        threading.Thread(target=_collect, args=(process, self._replies), daemon=True).start()
-        self._answer(max(60.0, self.limits.timeout))  # it says when it is ready: importing does not count
-        return process
-
-    def _ask(self, request: tuple[Any, ...]) -> Any:
-        self._send(request)
-        return self._answer(self.limits.timeout)
-
-    def _send(self, request: tuple[Any, ...]) -> None:
-        process = self._process or self._start()
-        assert process.stdin is not None
+        self._process, self._memory = process, memory
+        self._requests, self._replies = queue.SimpleQueue(), queue.SimpleQueue()
+        self.start = (self.start[0], self.start[1] + 1)
+        self._fed.clear()
+        self._threads = (
+            threading.Thread(target=_collect, args=(process, mark.encode(), self._replies), daemon=True),
+            threading.Thread(target=_deliver, args=(process, self._requests, self._replies), daemon=True),
+        )
+        for thread in self._threads:
+            thread.start()
         try:
-            while not self._dropped.empty():
-                key, start = self._dropped.get()
-                if start == self.starts:
-                    pickle.dump(("close", key), process.stdin, protocol=5)
-            pickle.dump(request, process.stdin, protocol=5)
-            process.stdin.flush()
-        except OSError:
-            pass  # it has ended, which the answer tells
+            self._answer(None, _STARTING)
+        except RejectedError as error:
+            self.stop()
+            if memory is None or error.why is not Why.DEATH:
+                raise
+            text = f"onnxruntime does not start with {memory} bytes of memory, which is less than it needs: {error}"
+            raise RejectedError(text, Why.LIMIT) from error
 
-    def _answer(self, timeout: float) -> Any:
-        """Wait for the answer; raise for what is none."""
+    def _send(self, kind: str, *request: Any) -> int:
+        """Hand a request over to be sent, and return its number, which the answer has too."""
+        while not self._dropped.empty():
+            key, start = self._dropped.get()
+            if start == self.start:
+                self._requests.put((None, "close", key))
+        number = next(self._numbers)
+        self._requests.put((number, kind, *request))
+        return number
+
+    def _answer(self, number: int | None, timeout: float) -> Any:
+        """Wait for the answer to a request; raise for what is none."""
         try:
             reply = self._replies.get(timeout=timeout)
+            while isinstance(reply, tuple) and reply[0] not in (number, None):  # it is for one that was broken off
+                reply = self._replies.get(timeout=timeout)
         except queue.Empty:
             self.stop()
             raise RejectedError(f"onnxruntime did not finish within {timeout:g} s", Why.LIMIT) from None
-        except BaseException:
-            self.stop()  # interrupted: the answer would be taken for the next one's
-            raise
         if reply is None:
             assert self._process is not None
-            status = self._process.wait()
+            try:
+                died = _death(self._process.wait(_PATIENCE))
+            except subprocess.TimeoutExpired:
+                died = "the process in which onnxruntime runs answered what cannot be read"
             self.stop()
-            raise RejectedError(_death(status), Why.DEATH)
-        outcome, value = reply
+            raise RejectedError(died, Why.DEATH)
+        if isinstance(reply, Exception):
+            raise reply
+        _, outcome, value = reply
         if outcome == "memory":
             self.stop()  # onnxruntime keeps what it once had
-            limit = "" if self.limits.memory is None else f", of which it may take {self.limits.memory} bytes"
+            limit = "" if self._memory is None else f", of which it may take {self._memory} bytes"
             raise RejectedError(f"onnxruntime ran out of memory{limit}: {value}", Why.LIMIT)
         if outcome != "done":
             raise RejectedError(value, Why.MISSING_KERNEL if outcome == "missing kernel" else Why.REJECTED)
         return value
 
 
-def _collect(process: subprocess.Popen[bytes], replies: queue.SimpleQueue[tuple[str, Any] | None]) -> None:
-    """Hand on what a child answers, and None when it has ended."""
+_Replies = queue.SimpleQueue[tuple[int | None, str, Any] | Exception | None]
+
+
+def _collect(process: subprocess.Popen[bytes], mark: bytes, replies: _Replies) -> None:
+    """Hand on what a child answers, and None when it has ended.
+
+    The answers come after a line that nobody else writes: what Python prints before, in a sitecustomize.py, is none.
+    """
     assert process.stdout is not None
-    while True:
-        try:
-            reply = pickle.load(process.stdout)
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            replies.put(None)
-            return
-        replies.put(reply)
+    with process.stdout as stream, contextlib.suppress(Exception):  # bytes that are no pickle raise anything
+        for line in stream:
+            while line.rstrip() == mark:
+                replies.put(pickle.load(stream))
+    replies.put(None)
+
+
+def _deliver(
+    process: subprocess.Popen[bytes], requests: queue.SimpleQueue[tuple[Any, ...] | None], replies: _Replies
+) -> None:
+    """Send requests to a child: one that hangs, and reads no more, holds up nothing but this thread."""
+    assert process.stdin is not None
+    try:
+        while (request := requests.get()) is not None:
+            pickle.dump(request, process.stdin, protocol=5)
+            process.stdin.flush()
+    except OSError:
+        pass  # it has ended, which the answer tells
+    except Exception as error:  # what cannot be pickled may raise anything
+        replies.put(error)
+    finally:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+
+
+def _size(feeds: Feeds) -> int:
+    """Return about how many bytes inputs have."""
+    arrays = [array for value in feeds.values() for array in (value if isinstance(value, list) else [value])]
+    return sum(getattr(array, "nbytes", 0) for array in arrays)
 
 
 def _death(status: int) -> str:
@@ -422,14 +477,17 @@ def _death(status: int) -> str:
 
 
 _AHEAD = 16  # requests sent before their turn
+_IN_FLIGHT = 32 * 1024  # bytes of inputs from which on none is sent before its turn
 _LARGE = 4096  # bytes of inputs that are sent once only
 _KEPT = 64  # of which the child keeps so many
+_STARTING = 60.0  # seconds to start in: importing does not count for any model
+_PATIENCE = 5.0  # seconds in which a process that has ended, or was killed, is gone
 
 
 @functools.cache
-def _worker(limits: Limits, process: int) -> Worker:
-    """Return the child for these limits: one, used again by all that comes after. A forked process has its own."""
-    worker = Worker(limits)
+def _worker(process: int) -> Worker:
+    """Return the child of a process: one, used again by all that comes after. A forked process has its own."""
+    worker = Worker()
     atexit.register(worker.stop)
     return worker
 
@@ -449,8 +507,10 @@ class Session:
         runtime()
         self._source = source
         self._optimised = optimised
-        self._worker = _worker(limits, os.getpid())
-        self._open()
+        self._limits = limits
+        self._worker = _worker(os.getpid())
+        with self._worker.use(limits.memory):
+            self._open()
 
     def _open(self) -> None:
         source, folder = self._source, None
@@ -464,7 +524,9 @@ class Session:
                 raise RejectedError(f"the model is too large to hand over without a file: {error}") from error
             if source.directory is not None:
                 folder = str(source.directory.resolve())
-        self._key, self._start, self.outputs = self._worker.open(model, folder, self._optimised)
+        self._key, outputs = self._worker.open(model, folder, self._optimised, self._limits.timeout)
+        self._start = self._worker.start
+        self.outputs = tuple(outputs)
 
     def run(self, feeds: Feeds) -> tuple[Any, ...]:
         """Return the outputs in the model's order: arrays, or for sequences and maps lists and dicts of them.
@@ -482,14 +544,16 @@ class Session:
 
         After an input that ends the process, or has it ended, come no others: the list is shorter then.
         """
-        if self._start != self._worker.starts or not self._worker.alive:
-            self._open()
-        return self._worker.run(self._key, batch)
+        self._worker = _worker(os.getpid())  # it may have been opened before a fork
+        with self._worker.use(self._limits.memory):
+            if self._start != self._worker.start:
+                self._open()
+            return self._worker.run(self._key, batch, self._limits.timeout)
 
     def close(self) -> None:
         """Let go of it; it is opened again where it runs again."""
         self._worker.drop(self._key, self._start)
-        self._start = 0
+        self._start = (0, 0)
 
     def __del__(self) -> None:
         """Let go of it."""

@@ -12,6 +12,7 @@ import importlib.metadata
 import math
 import os
 import platform
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ from opshift.passes.outline import Outline, outline
 from opshift.passes.pairs import Pair, Progress, prove, route
 from opshift.passes.pardon import Pardon
 from opshift.passes.rounding import Bounds
-from opshift.passes.sessions import Feeds, Limits, RejectedError, Source, Why
+from opshift.passes.sessions import Feeds, Limits, RejectedError, Runner, Source, Why
 from opshift.passes.shapes import hints, repairer, sizes_of
 from opshift.passes.specs import Shape, Spec
 from opshift.passes.uses import Use, says
@@ -96,7 +97,8 @@ def verify(
     limits = Limits(memory=memory) if timeout is None else Limits(timeout, memory)
     before, after = sessions.read(original, original_dir), sessions.read(rewritten, rewritten_dir)
     report = progress or (lambda stage, done, total: None)
-    shown = _Shown(save_repro, _command(original, rewritten, seed, input_shapes, inputs))
+    options = _options(exact, semantics, timeout, memory)
+    shown = _Shown(save_repro, _command(original, rewritten, seed, input_shapes, inputs, options), options)
     checks = prove(pairs, seed=seed, semantics=semantics, limits=limits, progress=report, shown=shown)
     if not whole:
         check = Check("", "", Verdict.UNCHECKED, "only the rewritten nodes were compared, as was asked for", "", 0)
@@ -122,11 +124,14 @@ def _contested(model: onnx.ModelProto) -> frozenset[str]:
 
 
 def _command(
-    original: object, rewritten: object, seed: int, shapes: Mapping[str, tuple[int, ...]] | None, given: object
+    original: object,
+    rewritten: object,
+    seed: int,
+    shapes: Mapping[str, tuple[int, ...]] | None,
+    given: object,
+    options: Sequence[str],
 ) -> str:
     """Return the command that shows the difference of two files again; empty where one is no file."""
-    import shlex
-
     if isinstance(original, onnx.ModelProto) or isinstance(rewritten, onnx.ModelProto):
         return ""
     parts = ["opshift", "verify", os.fspath(original), os.fspath(rewritten), "--seed", str(seed)]  # type: ignore[call-overload]
@@ -134,7 +139,14 @@ def _command(
         parts += ["--input-shape", f"{name}:{','.join(map(str, shape))}"]
     if given is not None and not isinstance(given, Mapping):
         parts += ["--inputs", os.fspath(given)]  # type: ignore[call-overload]
-    return shlex.join(parts)
+    return shlex.join([*parts, *options])
+
+
+def _options(exact: bool, semantics: str, timeout: float | None, memory: int | None) -> list[str]:
+    """Return what else directs the comparison, as options of the command."""
+    asked = {"--semantics": semantics if semantics != "runtime" else None, "--timeout": timeout, "--memory": memory}
+    given = [part for name, value in asked.items() if value is not None for part in (name, f"{value}")]
+    return ["--exact"] * exact + given
 
 
 @dataclass
@@ -143,17 +155,23 @@ class _Shown:
 
     directory: str | os.PathLike[str] | None
     command: str
+    options: Sequence[str]
     written: bool = False
 
     def __call__(
-        self, original: Source | onnx.ModelProto, rewritten: Source | onnx.ModelProto, finding: Finding
+        self,
+        original: Source | onnx.ModelProto,
+        rewritten: Source | onnx.ModelProto,
+        finding: Finding,
+        exact: bool = False,
     ) -> str:
         """Return the command; write both models and the input if none were written."""
         if self.directory is None or self.written:
             return self.command
         sources = [one if isinstance(one, Source) else Source(one) for one in (original, rewritten)]
         self.written = True
-        return repro.write(Path(self.directory), sources[0], sources[1], finding)
+        options = ["--exact"] * (exact and "--exact" not in self.options) + list(self.options)
+        return repro.write(Path(self.directory), sources[0], sources[1], finding, options)
 
 
 @dataclass(frozen=True)
@@ -220,11 +238,17 @@ class _Whole:
         return route(source, self.limits, lean=self._lean)
 
     def _rival(self, source: Source, judge: Judge) -> tuple[Route, str]:
-        """Return how the rewritten model is run: as the original is, so that the same kernels and oracles compute."""
+        """Return how the rewritten model is run: as the original is, so that the same kernels and oracles compute.
+
+        Raises:
+            RejectedError: onnxruntime does not load it, or lacks a kernel where it had all for the original.
+        """
+        if isinstance(judge.route, Runner):
+            return route(source, self.limits, kernels=True, lean=self._lean)
         way, note = self._route(source)
-        if isinstance(judge.route, Interpreter) and not isinstance(way, Interpreter):
-            return Interpreter(source, self.limits, strict=False), note
-        return way, note
+        if isinstance(way, Interpreter):
+            return way, note
+        return Interpreter(source, self.limits, strict=False), note
 
     @functools.cached_property
     def _lean(self) -> bool:
@@ -256,7 +280,14 @@ class _Whole:
                 return told(Verdict.UNCHECKED, f"the rewritten model: {error}")
             return told(Verdict.DIFFERENT, f"onnxruntime does not load the rewritten model: {error}")
         self.progress("whole", 2 * count, 2 * count)
-        notes: tuple[str, ...] = (judge.note, note and f"the rewritten model's {note}", pardoned.note())
+        bounds = judge.bounds
+        departs = f"on {len(contest.near)} inputs or more floats depart by rounding" if contest.near else ""
+        coarse = bounds.coarse if isinstance(bounds, Bounds) else 0
+        estimated = f"on {coarse} of them rounding was estimated by 8 units of the largest value" if coarse else ""
+        lost = sorted(_optional(self.before.proto) - _optional(self.after.proto))
+        kept = f"{', '.join(lost)} had a default, and cannot be given any more" if lost else ""
+        told_of = note and f"the rewritten model's {note}"
+        notes: tuple[str, ...] = (judge.note, told_of, pardoned.note(), departs, estimated, kept)
         if finding is not None:
             reason, shown = self._explained(contest, finding, specs)
             return told(Verdict.DIFFERENT, sentence(reason, *notes), shown=shown)
@@ -272,6 +303,8 @@ class _Whole:
             look = find()
             if look.shown is not None:
                 return told(Verdict.DIFFERENT, sentence(look.said, *notes), shown=look.shown)
+            if look.undecided:
+                return told(Verdict.UNCHECKED, sentence(look.said, *notes))
             notes = (*notes, look.said)
         return told(Verdict.EQUAL, sentence(*notes, left_out))
 
@@ -365,13 +398,13 @@ class _Whole:
     def _parted(self, near: Sequence[Feeds]) -> _Look:
         """Look for a place where the two part by more than rounding, although the outputs differ by no more."""
         for feeds in near:
-            found = self._cut(feeds, optimised=False)
+            found = self._cut(feeds, optimised=False, decisions=True)
             if found is not None:
-                return self._told_cut(found, found[1].reason)
+                return self._told_cut(found, "the outputs differ by no more than rounding")
         return _Look("")
 
-    def _cut(self, feeds: Feeds, *, optimised: bool) -> tuple[Cut, Finding] | None:
-        """Return the first place where the two part on an input, and the difference there."""
+    def _cut(self, feeds: Feeds, *, optimised: bool, decisions: bool = False) -> tuple[Cut, Finding] | None:
+        """Return the first place where the two part on an input, and the difference there; see `partings`."""
         found: list[tuple[Cut, Finding]] = []
 
         def differs(cut: Cut) -> bool:
@@ -384,7 +417,7 @@ class _Whole:
             if optimised:
                 best = unoptimised_agree(*self._sides, feeds, differs)
                 return next((each for each in found if each[0] is best), None)
-            next(partings(*self._sides, feeds, differs), None)
+            next(partings(*self._sides, feeds, differs, decisions=decisions), None)
         except RejectedError:
             return None
         return found[0] if found else None
@@ -423,7 +456,7 @@ class _Whole:
             found, inputs.specs(place.original.proto.graph), _STEPS
         )
         example = found.counterexample(where, self.shown(place.original, place.rewritten, found))
-        return _Look(f"{reason}; the first value that differs is made by {where}", example)
+        return _Look(f"{reason}; the first value that differs is made by {where}: {found.reason}", example)
 
     def _branches(self, trials: Sequence[tuple[Feeds, Any]]) -> _Look:
         """Take every branch of an If that no input took by force, and compare."""
@@ -441,6 +474,10 @@ class _Whole:
             except RejectedError as error:
                 said.append(f"no input took {branch.name}, and by force: {error}")
                 continue
+            if finding is not None and not getattr(branch, "sure", True):
+                # The branches may have changed places with a condition that was turned around.
+                why = f"no input took {branch.name}, and taken by force the two differ: {finding.reason}"
+                return _Look(why, undecided=True)
             if finding is not None:
                 finding = contest.shrunk(finding, inputs.specs(self.before.proto.graph), _STEPS)
                 example = finding.counterexample(branch.name, self.shown(branch.original, branch.rewritten, finding))
@@ -456,6 +493,7 @@ class _Look:
 
     said: str
     shown: Counterexample | None = None
+    undecided: bool = False
 
 
 def _optional(model: onnx.ModelProto) -> frozenset[str]:

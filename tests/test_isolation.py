@@ -1,0 +1,365 @@
+"""What runs in a child process can neither hold up nor mislead who asked, and files that are given are not trusted."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import pickle
+import shlex
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.parser import parse_model
+
+from opshift.passes import branches, given, repro, sessions
+from opshift.passes.compare import Difference, Finding
+from opshift.passes.errors import UsageError
+from opshift.passes.inputs import specs
+from opshift.passes.sessions import Feeds, Limits, RejectedError, Session, Source, Why
+from opshift.passes.verify import verify
+
+ENDLESS = """g (float[n] x) => (float[n] y) <int64 turns = {4611686018427387904}> {
+    y = Loop(turns, , x) <body = b (int64 i, bool c, float[n] v) => (bool d, float[n] w) {
+        d = Identity(c) w = Identity(v) }> }"""
+MEMORY = itertools.count(2**40)
+
+
+def source(graph: str, ir_version: int = 8) -> Source:
+    return Source(parse_model(f'<ir_version: {ir_version}, opset_import: ["": 17]> {graph}'))
+
+
+def opened(graph: str = "g (float[n] x) => (float[n] y) { y = Relu(x) }", **limits: Any) -> Session:
+    return Session(source(graph), optimised=False, limits=Limits(**limits))
+
+
+def x(*values: float) -> dict[str, Any]:
+    return {"x": np.array(values, np.float32)}
+
+
+def within(seconds: float, call: Callable[[], Any]) -> Any:
+    """Return what a call returns; fail where it hangs."""
+    done: list[Any] = []
+    thread = threading.Thread(target=lambda: done.append(call()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert done, "it hangs, or raised"
+    return done[0]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """The processes that are started in a test."""
+    found: list[subprocess.Popen[bytes]] = []
+    genuine = subprocess.Popen
+
+    def start(*arguments: Any, **settings: Any) -> subprocess.Popen[bytes]:
+        found.append(genuine(*arguments, **settings))
+        return found[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    return found
+
+
+# --- time -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [1, 4, 20])
+def test_what_hangs_on_a_large_input_is_ended_in_time(batch: int) -> None:
+    session = opened(ENDLESS, timeout=0.5)
+    feeds = [{"x": np.full(200_000, number, np.float32)} for number in range(batch)]
+    (rejected,) = within(10, lambda: session.run_all(feeds))
+    assert rejected.why is Why.LIMIT
+    assert "within 0.5 s" in str(rejected)
+
+
+def test_a_child_that_reads_no_request_is_ended_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(sessions, "_STARTING", 0.5, raising=False)
+    rejected = within(10, lambda: sessions.attempt(lambda: opened(memory=next(MEMORY)).run(x(1))))
+    assert rejected.why is Why.LIMIT
+    assert [process.poll() is None for process in started] == [False]
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "print('hello')",
+        "import os; os.write(1, b'no line')",
+        "import os; os.write(1, bytes(range(256)) * 300)",
+        "import os; os.write(1, b'\\x80\\x05]q\\x00')",
+    ],
+)
+def test_what_python_prints_at_its_start_is_no_answer(
+    printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(printed)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (outputs,) = within(20, lambda: opened(memory=next(MEMORY)).run(x(-1, 2)))
+    assert outputs.tolist() == [0, 2]
+
+
+def test_a_child_whose_answers_are_lost_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os; os.dup2(2, 1)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(sessions, "_PATIENCE", 0.2, raising=False)
+    rejected = within(10, lambda: sessions.attempt(lambda: opened(memory=next(MEMORY)).run(x(1))))
+    assert isinstance(rejected, RejectedError)
+    assert [process.poll() is None for process in started] == [False]
+
+
+# --- whose answer it is ---------------------------------------------------------------------------------------------
+
+
+class Interrupting(dict[str, Any]):
+    """An input during which somebody presses Ctrl-C."""
+
+    def values(self) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_after_an_interrupt_no_older_answer_is_taken() -> None:
+    session = opened()
+    with pytest.raises(KeyboardInterrupt):
+        session.run_all([x(1), x(2), Interrupting()])
+    (outputs,) = session.run(x(9))
+    assert outputs.tolist() == [9]
+
+
+def test_an_answer_is_taken_by_its_number() -> None:
+    session = opened()
+    with session._worker.use(None):
+        session._worker._send("run", session._key, None, x(1))
+        (outputs,) = session.run(x(9))
+    assert outputs.tolist() == [9]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_has_a_child_of_its_own() -> None:
+    session = opened(timeout=3.0)
+    session.run(x(1))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writing, str(session.run(x(5))[0].tolist()).encode())
+            session._worker.stop()
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        assert answer.read() == "[5.0]"
+    os.waitpid(child, 0)
+    assert session.run(x(9))[0].tolist() == [9]
+
+
+# --- one child ------------------------------------------------------------------------------------------------------
+
+
+def test_one_child_serves_every_timeout(started: list[subprocess.Popen[bytes]]) -> None:
+    for timeout in range(10, 18):
+        opened(timeout=float(timeout)).run(x(1))
+    assert len(started) <= 1
+
+
+def test_another_limit_of_memory_ends_the_child_before(started: list[subprocess.Popen[bytes]]) -> None:
+    first, second = (opened(memory=next(MEMORY)) for _ in range(2))
+    assert [process.poll() is None for process in started] == [False, True]
+    assert [session.run(x(3))[0].tolist() for session in (first, second)] == [[3], [3]]
+    assert [process.poll() is None for process in started] == [False, False, False, True]
+    assert all(stream is not None and stream.closed for stream in (started[0].stdin, started[0].stdout))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux alone")
+def test_too_little_memory_to_start_is_said() -> None:
+    with pytest.raises(RejectedError, match="does not start with 1000 bytes of memory, which is less than it") as found:
+        opened(memory=1000)
+    assert found.value.why is Why.LIMIT
+
+
+def test_a_child_ends_when_nobody_can_ask_it_any_more() -> None:
+    code = "from opshift.passes.child import main; main(None, 'mark')"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdout:
+        model = source(ENDLESS).proto.SerializeToString()
+        assert [process.stdout.readline() for _ in range(2)] == [b"\n", b"mark\n"]
+        for request in ((1, "open", 1, model, None, False), (2, "run", 1, None, x(1))):
+            process.stdin.write(pickle.dumps(request))
+        process.stdin.flush()
+        assert [pickle.load(process.stdout) for _ in range(2)] == [(None, "done", None), (1, "done", ["y"])]
+        process.stdin.close()
+        assert process.wait(5) == 0
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["<U0", "|V0", "|S0"])
+def test_an_npz_of_countless_empty_elements_is_refused(dtype: str, tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": dtype, "fortran_order": False, "shape": (10**12,)})
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("x.npy", header.getvalue())
+    found = specs(source("g (string[n] x) => (string[n] y) { y = Identity(x) }").proto.graph)
+    with pytest.raises(UsageError, match="is said to have 1000000000000 bytes"):
+        given.read(tmp_path / "x.npz", found)
+
+
+def write(place: Path, *options: str) -> str:
+    before, after = (source(f"g (float[n] x) => (float[n] y) {{ y = {name}(x) }}") for name in ("Relu", "Abs"))
+    difference = Difference("y", np.zeros(1, np.float32), np.ones(1, np.float32), "1 instead of 0", (0,))
+    return repro.write(place, before, after, Finding(x(-1), difference, False), options)
+
+
+def test_the_command_of_a_repro_has_the_further_options(tmp_path: Path) -> None:
+    command = shlex.split(write(tmp_path / "new", "--exact", "--timeout", "5"))
+    assert command[-3:] == ["--exact", "--timeout", "5"]
+    assert command[:3] == ["opshift", "verify", str(tmp_path / "new" / "original.onnx")]
+
+
+@pytest.mark.parametrize("name", ["original.onnx", "rewritten.onnx", "test_data_set_0", "notes.txt"])
+def test_a_repro_overwrites_nothing(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError, match=f"it holds {name} already.* Name a directory that is new or empty"):
+        write(tmp_path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
+
+
+def test_a_repro_is_written_once(tmp_path: Path) -> None:
+    write(tmp_path)
+    with pytest.raises(UsageError, match="nothing is overwritten"):
+        write(tmp_path)
+
+
+# --- branches that no input takes -----------------------------------------------------------------------------------
+
+
+def choice(condition: str, then: str, otherwise: str, output: str = "y") -> str:
+    """An If whose branches each apply an operator to x, or are the text of one that gives `output` + "t" or "e"."""
+    bodies = [
+        text if "=" in text else f"{output}{at} = {text}(x)" for at, text in zip("te", (then, otherwise), strict=True)
+    ]
+    return (
+        f"{output} = If({condition}) <then_branch = a () => (float[n] {output}t) {{ {bodies[0]} }}, "
+        f"else_branch = b () => (float[n] {output}e) {{ {bodies[1]} }}>"
+    )
+
+
+def graph(body: str, constants: str = "") -> Source:
+    """A model whose conditions `rare` and `other` never hold."""
+    return source(
+        f"""g (float[n] x) => (float[n] y) <float many = {{1e30}}{constants}> {{
+            s = ReduceSum<keepdims = 0>(x) rare = Greater(s, many) t = Neg(s) other = Greater(t, many) {body} }}"""
+    )
+
+
+def untaken(before: Source, after: Source | None = None) -> list[branches.Branch]:
+    return list(branches.untaken(before, after or before, [x(1, -2)], Limits()))
+
+
+def on(one: Source | None, feeds: Feeds) -> list[float]:
+    assert one is not None
+    (outputs,) = Session(one, optimised=False).run(feeds)
+    return [float(value) for value in outputs]
+
+
+def test_a_branch_in_a_branch_is_reached() -> None:
+    nested = [graph(choice("rare", choice("other", name, "Abs", "yt"), "Identity")) for name in ("Neg", "Exp")]
+    found = untaken(*nested)
+    assert [one.name for one in found] == [
+        "the then branch of If at y",
+        "the then branch of If at yt",
+        "the else branch of If at yt",
+    ]
+    assert all(one.sure and one.runs for one in found)
+    assert [on(one.original, x(2)) for one in found] == [[2], [-2], [2]]
+    assert [on(one.rewritten, x(0)) for one in found] == [[0], [1], [0]]
+    report = verify(*(one.proto for one in nested))
+    assert "the then branch of If at yt, which no input took" in report.whole.reason
+
+
+def test_a_branch_in_a_branch_is_seen_where_its_conditions_are() -> None:
+    common = "c = Not(rare) d = Not(other)"
+    nested = graph(f"{common} {choice('c', choice('d', 'Neg', 'Abs', 'yt'), 'Exp')}")
+    assert [one.name for one in untaken(nested)] == ["the else branch of If at y", "the else branch of If at yt"]
+
+
+@pytest.mark.parametrize(
+    "looped",
+    [
+        "n = Loop(one,, x) <body = l (int64 i, bool c, float[n] v) => (bool k, float[n] w) { k = Identity(c) CHOICE }>",
+        "n = Scan<num_scan_inputs = 1, body = l (float v) => (float w) { CHOICE }>(x)",
+    ],
+)
+def test_a_branch_in_a_loop_is_said_not_to_be_seen(looped: str) -> None:
+    inner = """w = If(rare) <then_branch = a () => (float[n] p) { p = Neg(v) },
+                             else_branch = b () => (float[n] q) { q = Exp(v) }>"""
+    found = untaken(graph(f"{looped.replace('CHOICE', inner)} y = Abs(n)", ", int64 one = {1}"))
+    kind = "Loop" if "Loop" in looped else "Scan"
+    assert [one.name for one in found] == [
+        f"the {way} branch of If at w, inside of {kind}, where it was not seen to run" for way in ("then", "else")
+    ]
+    assert not any(one.runs for one in found)
+
+
+@pytest.mark.parametrize(
+    ("constants", "made"),
+    [(", bool c = {0}", ""), ("", "c = Constant<value = bool {0}>()")],
+)
+def test_dead_branches_are_left_out(constants: str, made: str) -> None:
+    one = graph(f"{made} {choice('c', choice('rare', 'Neg', 'Abs', 'yt'), 'Exp')}", constants)
+    assert untaken(one) == []
+
+
+def test_a_default_that_can_be_overridden_makes_no_branch_dead() -> None:
+    one = graph(choice("c", "Neg", "Exp"), ", bool c = {0}")
+    one.proto.graph.input.append(onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []))
+    assert [branch.name for branch in untaken(one)] == ["the then branch of If at y"]
+
+
+def test_branches_beyond_the_most_are_named() -> None:
+    many = "".join(f"{choice('rare', 'Neg', 'Exp', f'z{at}')} " for at in range(34))
+    found = untaken(graph(f"{many} y = Sum({', '.join(f'z{at}' for at in range(34))})"))
+    assert len(found) == 34
+    assert all(one.rewritten is not None for one in found[:32])
+    assert [(one.name, one.rewritten) for one in found[32:]] == [
+        (f"the then branch of If at z{at}, which was not taken by force, as 32 others were", None) for at in (32, 33)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rewritten", "sure"),
+    [
+        (choice("rare", "Neg", "Exp"), True),
+        (f"usual = Not(rare) {choice('usual', 'Exp', 'Neg')}", False),
+        (f"{choice('rare', 'Neg', 'Exp', 'z')} y = Identity(z)", False),
+    ],
+)
+def test_it_is_sure_only_of_the_same_condition_and_outputs(rewritten: str, sure: bool) -> None:
+    (found,) = untaken(graph(choice("rare", "Neg", "Exp")), graph(rewritten))
+    assert found.sure is sure
+
+
+def test_a_name_that_stands_for_another_condition_is_not_sure() -> None:
+    before = graph(choice("rare", "Neg", "Exp"))
+    turned = source(
+        f"""g (float[n] x) => (float[n] y) <float many = {{1e30}}> {{
+            s = ReduceSum<keepdims = 0>(x) rare = LessOrEqual(s, many) {choice("rare", "Exp", "Neg")} }}"""
+    )
+    (found,) = untaken(before, turned)
+    assert not found.sure
