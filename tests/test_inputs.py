@@ -652,15 +652,14 @@ def npz(folder: Path, **arrays: Any) -> Path:
 def test_an_npz_is_read(tmp_path: Path) -> None:
     brain = np.array([1.5, 2], ml_dtypes.bfloat16)
     path = npz(tmp_path, x=np.asfortranarray(single([[1, 2], [3, 4]])), s=np.array(["é", ""]), b=brain)
-    feeds: Mapping[str, Any]
-    (feeds,) = given.read(path, SPECS)
+    feeds: dict[str, Any] = dict(*given.read(path, SPECS))
     assert set(feeds) == {"x", "s", "b"}
     assert np.array_equal(feeds["x"], single([[1, 2], [3, 4]]))
     assert (feeds["s"].dtype, feeds["s"].tolist()) == (object, ["é", ""])
     assert (feeds["b"].dtype, feeds["b"].tolist()) == (brain.dtype, [1.5, 2])
     assert inputs.with_shapes(SPECS, given.shapes(feeds))[0].dims == (2, 2)
     swapped = npz(tmp_path, x=np.array([[1, 2]], ">f4"))
-    (feeds,) = given.read(swapped, SPECS)
+    feeds = dict(*given.read(swapped, SPECS))
     assert np.array_equal(feeds["x"], single([[1, 2]]))
 
 
