@@ -663,7 +663,7 @@ def _unchanged(
     node: onnx.NodeProto, seen: Node, after: Schema, fragment: Fragment, sources: Sequence[int | Constant | None]
 ) -> bool:
     """Whether a fragment is the node as it stands: the same operator, inputs and, as `after` has them, attributes."""
-    if len(fragment.nodes) != 1:
+    if len(fragment.nodes) != 1 or len(node.input) > after.raw.max_input:
         return False
     (leaf,) = fragment.nodes
     defaults = {name: default for name, (_, default) in after.attributes.items()}

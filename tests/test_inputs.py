@@ -652,14 +652,15 @@ def npz(folder: Path, **arrays: Any) -> Path:
 def test_an_npz_is_read(tmp_path: Path) -> None:
     brain = np.array([1.5, 2], ml_dtypes.bfloat16)
     path = npz(tmp_path, x=np.asfortranarray(single([[1, 2], [3, 4]])), s=np.array(["é", ""]), b=brain)
-    (feeds,) = given.read(path, SPECS)
+    feeds: dict[str, Any] = dict(*given.read(path, SPECS))
     assert set(feeds) == {"x", "s", "b"}
     assert np.array_equal(feeds["x"], single([[1, 2], [3, 4]]))
     assert (feeds["s"].dtype, feeds["s"].tolist()) == (object, ["é", ""])
     assert (feeds["b"].dtype, feeds["b"].tolist()) == (brain.dtype, [1.5, 2])
     assert inputs.with_shapes(SPECS, given.shapes(feeds))[0].dims == (2, 2)
     swapped = npz(tmp_path, x=np.array([[1, 2]], ">f4"))
-    assert np.array_equal(given.read(swapped, SPECS)[0]["x"], single([[1, 2]]))
+    feeds = dict(*given.read(swapped, SPECS))
+    assert np.array_equal(feeds["x"], single([[1, 2]]))
 
 
 def test_given_values_override_what_is_drawn() -> None:
@@ -796,7 +797,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         (back,) = given.read(path, inputs.specs(graph))
         assert list(back) == list(feeds)
         for name, value in feeds.items():
-            one, other = [value] if not isinstance(value, list) else value, back[name]
+            other: Any = back[name]
+            one: Any = [value] if not isinstance(value, list) else value
             other = [other] if not isinstance(other, list) else other
             assert len(one) == len(other)
             for wanted, found in zip(one, other, strict=True):
@@ -816,4 +818,5 @@ def test_several_sets_come_in_order(tmp_path: Path) -> None:
         folder.mkdir()
         tensor = numpy_helper.from_array(single([[number, 0]]))
         (folder / "input_0.pb").write_bytes(tensor.SerializeToString())
-    assert [int(feeds["x"][0, 0]) for feeds in given.read(tmp_path, SPECS)] == [0, 2, 10]
+    sets: list[Mapping[str, Any]] = list(given.read(tmp_path, SPECS))
+    assert [int(feeds["x"][0, 0]) for feeds in sets] == [0, 2, 10]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 from pathlib import Path
@@ -15,14 +16,34 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.cli.main import main
-from opshift.passes import sessions
-from opshift.passes.errors import UsageError
+from opshift.passes import convert, sessions
+from opshift.passes.errors import UsageError, VerificationError
 from opshift.passes.outcome import Verdict
+from opshift.passes.pairs import Pair, prove
 from opshift.passes.verify import verify
 
 
 def model(graph: str, opset: int = 13) -> onnx.ModelProto:
     return parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {graph}')
+
+
+NORMAL = "g (float[n,4] x, float[4] s) => (float[n,4] y) { y = LayerNormalization(x, s) }"
+
+
+def test_a_lowering_that_rounds_is_proven_within_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = opshift.convert(model(NORMAL, 17), opset=13).report
+    assert report is not None
+    assert [check.verdict for check in (*report.nodes, report.whole)] == [Verdict.EQUAL] * 2
+    pairs = convert._pair
+    monkeypatch.setattr(convert, "_pair", lambda *some: dataclasses.replace(pairs(*some), exact=True))
+    with pytest.raises(VerificationError, match="computes something else"):
+        opshift.convert(model(NORMAL, 17), opset=13)
+
+
+def test_more_than_rounding_is_a_difference() -> None:
+    other = NORMAL.replace("Normalization(", "Normalization<epsilon = 0.0001>(")
+    (check,) = prove([Pair("node", "LayerNormalization-17", model(NORMAL, 17), model(other, 17), exact=False)])
+    assert check.verdict is Verdict.DIFFERENT
 
 
 def layers(count: int, wrong: int = -1) -> onnx.ModelProto:

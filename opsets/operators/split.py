@@ -75,8 +75,16 @@ def _equal(what: Split, operands: Operands) -> Reason | None:
     return Reason("its parts are of equal size, and here the last may be smaller")
 
 
-def _equal_from_front(what: Split, operands: Operands) -> Reason | None:
-    return _equal(what, operands) or axis_not_negative(what, operands)
+def _told_or_equal(what: Split, operands: Operands) -> Reason | None:
+    sizes = operands[1].known if operands[1] else None
+    if sizes is not None and (sizes < 0).any():
+        # So it is of 5 elements in 4 parts; as an attribute that stops a model in which the node is never reached.
+        return Reason("the sizes of its parts are not negative")
+    return _equal(what, operands)
+
+
+def _from_front(what: Split, operands: Operands) -> Reason | None:
+    return _told_or_equal(what, operands) or axis_not_negative(what, operands)
 
 
 def _not_short(what: Split, operands: Operands) -> Reason | None:
@@ -177,8 +185,8 @@ OPERATOR = Operator(
     name="Split",
     meaning=Split,
     versions=(
-        Version(2, lift=_lift_equal, write=_write_equal, given=_equal_from_front),
-        Version(11, lift=_lift_equal, write=_write_equal, given=_equal),
+        Version(2, lift=_lift_equal, write=_write_equal, given=_from_front),
+        Version(11, lift=_lift_equal, write=_write_equal, given=_told_or_equal),
         Version(13, lift=_lift_equal, write=_write_equal, given=_equal),
         Version(18, lift=_lift, write=_write, given=_not_short),
     ),

@@ -55,7 +55,7 @@ def test_group_normalization_goes_by_its_body(x: Array, groups: int, attributes:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=8)
     rewritten = opshift.convert(model, opset=opset).rewritten
     ((found,),) = run(rewritten, [feeds])
-    wanted = grouped(*feeds.values(), groups, attributes.get("epsilon", 1e-5))
+    wanted = grouped(feeds["x"], feeds["scale"], feeds["bias"], groups, attributes.get("epsilon", 1e-5))
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
 
 

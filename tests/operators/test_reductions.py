@@ -140,10 +140,7 @@ def cumulative(least: int) -> tuple[Case, ...]:
         ),
         *(Case(f"empty, {how}", [CUBE[:, :0], np.array(1, np.int64)], how, known=(1,)) for how in HOW[:2]),
         Case("a vector", [CUBE[0, 0], np.array(0, np.int64)], known=(1,)),
-        *(
-            Case(f"computed axis {axis}", [CUBE, np.array(axis, np.int32)], Cumulative(1), least=10)
-            for axis in (0, 1, -1)
-        ),
+        *(Case(f"computed axis {axis}", [CUBE, np.array(axis, np.int32)], Cumulative(1)) for axis in (0, 1, -1)),
         Case("a computed axis of int64", [CUBE.astype(np.int64), np.array(1, np.int64)], least=least),
     )
 
