@@ -627,8 +627,17 @@ def _fault(node: Node, opset: int) -> str | None:
     if not node.domain and node.name in ("Hardmax", "ArgMax", "OneHot"):
         types = tuple(None if facts is None else TensorType(facts.dtype or 0, _numbers(facts)) for facts in node.inputs)
         return operator_fault(node.name, opset, node.attributes.get("axis"), types)
+    if _takes_others(node):
+        return None
     inferred = typed(node)
     return str(inferred) if isinstance(inferred, Reason) else None
+
+
+def _takes_others(node: Node) -> bool:
+    """Whether an input can be no tensor, so that nothing is known of it: a sequence, say."""
+    schema = schema_at(node.domain, node.name, node.since_version)
+    parameters = [] if schema is None else [schema.input(index) for index in range(len(node.inputs))]
+    return any(one is not None and not any(kind.startswith("tensor(") for kind in one.types) for one in parameters)
 
 
 def _numbers(facts: Facts) -> tuple[int | None, ...] | None:
