@@ -726,6 +726,8 @@ def _unchanged(
     places = tuple(sources[ref.operand] if isinstance(ref, Input) else -1 for ref in leaf.inputs)
     given = tuple(index if name else -1 for index, name in enumerate(node.input))
     straight = fragment.outputs == tuple(Output(0, index) for index in range(len(node.output)))
+    if len(given) > after.raw.max_input:
+        return False  # it names as left out what this version does not have
     same = places == given[: len(places)] and all(place == -1 for place in given[len(places) :])
     return (
         leaf.name == seen.name
