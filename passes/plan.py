@@ -373,7 +373,9 @@ class Planner:
                 reason = f"{seen.name}-{after.since_version} differs from it, and no conversion between them is known."
                 return Refusal(Code.UNKNOWN_OPERATOR, where, label, reason, "")
             if lost := row.lost(seen.attributes, len(seen.inputs), len(node.output)):
-                reason = f"{seen.name}-{after.since_version} has no {', '.join(lost)}."
+                gone = [what for what in lost if what.removeprefix("attribute ") not in after.attributes]
+                how = f"has no {', '.join(gone)}" if gone else f"differs in {', '.join(lost)}"
+                reason = f"{seen.name}-{after.since_version} {how}."
                 return Refusal(Code.NO_LOWERING, where, label, reason, "")
         open_parameters = {item.name for item in node.attribute if item.ref_attr_name} - set(seen.attributes)
         bounded = {*(row.new_attributes if row else ()), *(open_parameters - set(after.attributes))}
@@ -719,15 +721,13 @@ def _unchanged(
     node: onnx.NodeProto, seen: Node, after: Schema, fragment: Fragment, sources: Sequence[int | Constant | None]
 ) -> bool:
     """Whether a fragment is the node as it stands: the same operator, inputs and, as `after` has them, attributes."""
-    if len(fragment.nodes) != 1:
+    if len(fragment.nodes) != 1 or len(node.input) > after.raw.max_input:
         return False
     (leaf,) = fragment.nodes
     defaults = {name: default for name, (_, default) in after.attributes.items()}
     places = tuple(sources[ref.operand] if isinstance(ref, Input) else -1 for ref in leaf.inputs)
     given = tuple(index if name else -1 for index, name in enumerate(node.input))
     straight = fragment.outputs == tuple(Output(0, index) for index in range(len(node.output)))
-    if len(given) > after.raw.max_input:
-        return False  # it names as left out what this version does not have
     same = places == given[: len(places)] and all(place == -1 for place in given[len(places) :])
     return (
         leaf.name == seen.name
