@@ -10,14 +10,14 @@ from opshift.cli import options as shared
 from opshift.cli import output
 
 if TYPE_CHECKING:
-    from opshift.passes.inspect import Inspection
+    from opshift.passes.inspect import Inspection, Stop
     from opshift.passes.outcome import Refusal
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `opshift inspect`."""
     parser.add_argument("model", metavar="IN", help="the model to look into (.onnx or .onnxtxt)")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print every refusal, not the first of each opset")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print every refusal, of every opset")
     shared.add_output_options(parser)
 
 
@@ -47,21 +47,47 @@ def show(options: argparse.Namespace, found: Inspection) -> None:
         output.say(f"Other domains: {', '.join(others)}")
     output.table(("Operator", "Since", "Nodes"), operators)
     output.say(f"Can go to opset {ranges(found.reachable) or '(none)'}.")
-    alike: dict[tuple[Refusal, ...], list[int]] = {}
-    for opset, refusals in sorted(found.blocked.items()):
-        alike.setdefault(refusals, []).append(opset)
-    for refusals, opsets in alike.items():
-        show_blocked(opsets, refusals, verbose=options.verbose)
+    for stop in (found.down, found.up):
+        if stop is not None:
+            show_stop(stop)
+    show_blocked(found, verbose=options.verbose)
 
 
-def show_blocked(opsets: Sequence[int], refusals: Sequence[Refusal], *, verbose: bool) -> None:
-    """Print what stands in the way of some opsets."""
+def show_stop(stop: Stop) -> None:
+    """Print what stands in the way of the nearest opset, one line for each operator and reason."""
+    from opshift.cli.words import obstacle
+
+    output.say(f"In the way of opset {stop.opset}:")
+    for one in stop.obstacles:
+        output.say(obstacle(one))
+
+
+def show_blocked(found: Inspection, *, verbose: bool) -> None:
+    """Print which operators stand in the way of opsets further off; or every refusal, of every opset."""
     from opshift.cli.words import refusal
 
-    more = f", the first of {len(refusals)}" if len(refusals) > 1 and not verbose else ""
-    output.say(f"Cannot go to opset {ranges(opsets)}{more}:")
-    for one in refusals if verbose else refusals[:1]:
-        output.say(refusal(one))
+    nearest = {stop.opset for stop in (found.down, found.up) if stop is not None}
+    alike: dict[tuple[Refusal, ...] | str, list[int]] = {}
+    for opset, refusals in sorted(found.blocked.items()):
+        if verbose:
+            alike.setdefault(refusals, []).append(opset)
+        elif opset not in nearest:
+            alike.setdefault(operators_of(refusals), []).append(opset)
+    for what, opsets in alike.items():
+        if isinstance(what, str):
+            output.say(f"Nor to opset {ranges(opsets)}: {what}.")
+            continue
+        output.say(f"Cannot go to opset {ranges(opsets)}:")
+        for one in what:
+            output.say(refusal(one))
+
+
+def operators_of(refusals: Sequence[Refusal]) -> str:
+    """Return `3 x Einsum-12, 1 x Range-11`; what is refused but no node goes by its place."""
+    from collections import Counter
+
+    counts = Counter(one.operator or one.node for one in refusals)
+    return ", ".join(f"{nodes} x {operator}" for operator, nodes in counts.most_common())
 
 
 def ranges(opsets: Sequence[int]) -> str:

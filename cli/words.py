@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opshift.cli.output import one_line, plain
 from opshift.passes.outcome import Action, Check, Plan, Refusal, Report, Step, Verdict
+
+if TYPE_CHECKING:
+    from opshift.passes.inspect import Obstacle
 
 SHOWN = 5
 """How many differing nodes are printed; --json and --report have them all."""
@@ -22,6 +25,13 @@ def count(number: int, noun: str) -> str:
 def refusal(what: Refusal) -> str:
     """Return one refusal as a line."""
     return f"  {one_line(str(what))} [{what.code}]"
+
+
+def obstacle(what: Obstacle) -> str:
+    """Return what stands in the way of some nodes as a line, with the first of them."""
+    where = what.node if what.nodes == 1 else f"{what.node}, ..."
+    name = f"{what.nodes} x {what.operator} ({where})" if what.operator else what.node
+    return f"  {one_line(f'{name}: {what.reason} {what.hint}'.rstrip())} [{what.code}]"
 
 
 def step(what: Step) -> str:

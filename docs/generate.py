@@ -29,9 +29,11 @@ from typing import Any
 import onnx.defs
 
 from opshift.opsets.lowering import Lowering
+from opshift.opsets.no_conversion import NoConversion, no_conversions, why_absent
 from opshift.opsets.operator import Operator, Version, known_operators
 from opshift.opsets.same_meaning import Row, table
 from opshift.opsets.schema import NEWEST, OLDEST, schema_at
+from opshift.opsets.unfiled import has_body
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "operators.md"
@@ -84,6 +86,16 @@ named, with the code `absent-operator`.
 
 """
 
+IMPOSSIBLE = """\
+## What has no exact conversion
+
+Read and judged by hand, in `opsets/no_conversion.toml`. "Below" an opset the operator does not exist, and nothing
+older says the same to the last digit, or what would say it is not written. Between two versions the meanings differ.
+
+| Operator | Where | Why |
+|---|---|---|
+"""
+
 
 def operators_page() -> str:
     """Return the text of docs/operators.md."""
@@ -95,10 +107,20 @@ def operators_page() -> str:
     apart = {name: gaps for name in sorted(_names() - with_file) if (gaps := unjoined(name))}
     parts.append(REFUSED + "".join(f"| {name} | {', '.join(gaps)} |\n" for name, gaps in apart.items()))
     lowered = {operator.name for operator in known if operator.lowerings}
-    late = [(name, first) for name in sorted(_names() - lowered) if (first := _first(name)) > OLDEST]
+    lowered |= {name for name in _names() if has_body(name)}
+    listed = {name for name in no_conversions() if why_absent(name)}
+    late = [(name, first) for name in sorted(_names() - lowered - listed) if (first := _first(name)) > OLDEST]
     text = ABSENT.format(oldest=OLDEST) + ", ".join(f"{name} ({first})" for name, first in late) + ".\n"
-    parts[-1] += text
+    parts[-1] += text if late else ""
+    listed_lines = (impossible_line(item) for name in sorted(no_conversions()) for item in no_conversions()[name])
+    parts.append(IMPOSSIBLE + "".join(listed_lines))
     return "\n".join(parts)
+
+
+def impossible_line(item: NoConversion) -> str:
+    """Return what has no conversion as a row."""
+    where = f"below {item.below}" if item.versions is None else f"between {item.versions[0]} and {item.versions[1]}"
+    return f"| {item.operator} | {where} | {escape(item.reason)} |\n"
 
 
 def section(operator: Operator) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from opshift.opsets.target import Legality
 from opshift.passes.convert import Model
 from opshift.passes.describe import default_opset, graphs
 from opshift.passes.load import load
-from opshift.passes.outcome import Refusal
+from opshift.passes.outcome import Code, Refusal
 from opshift.passes.plan import Planner, too_old
 
 
@@ -29,10 +30,31 @@ class Use(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Obstacle:
+    """What stands in the way of nodes of one version of an operator, for one reason; `node` is the first of them."""
+
+    operator: str
+    nodes: int
+    node: str
+    code: Code
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The nearest opset that a model cannot go to, in one direction, and all that stands in the way."""
+
+    opset: int
+    obstacles: tuple[Obstacle, ...]
+
+
+@dataclass(frozen=True)
 class Inspection:
     """A model's opset, ir_version and operators.
 
-    `reachable` are the opsets that it can go to; `blocked` says of each other one what is in the way.
+    `reachable` are the opsets that it can go to; `blocked` says of each other one what is in the way, node by node.
+    `down` and `up` sum that up for the nearest ones, where there are any.
     """
 
     opset: int
@@ -42,6 +64,8 @@ class Inspection:
     operators: tuple[Use, ...]
     reachable: tuple[int, ...]
     blocked: dict[int, tuple[Refusal, ...]]
+    down: Stop | None
+    up: Stop | None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers."""
@@ -57,7 +81,7 @@ def inspect(model: Model) -> Inspection:
     hardmaxaxes.register()
     loaded = load(model).model
     own = default_opset(loaded.opset_import) or 1
-    blocked = {opset: refusals for opset in range(OLDEST, NEWEST + 1) if (refusals := _in_the_way(loaded, own, opset))}
+    blocked = _blocked(loaded, own)
     return Inspection(
         opset=own,
         ir_version=loaded.ir_version,
@@ -66,14 +90,40 @@ def inspect(model: Model) -> Inspection:
         operators=_operators(loaded, own),
         reachable=tuple(opset for opset in range(OLDEST, NEWEST + 1) if opset not in blocked),
         blocked=blocked,
+        down=_stop(max((opset for opset in blocked if opset < own), default=None), blocked),
+        up=_stop(min((opset for opset in blocked if opset > own), default=None), blocked),
     )
 
 
-def _in_the_way(model: onnx.ModelProto, own: int, opset: int) -> tuple[Refusal, ...]:
+def _blocked(model: onnx.ModelProto, own: int) -> dict[int, tuple[Refusal, ...]]:
+    """Plan for every opset; what is known of the values is inferred once."""
+    opsets = range(OLDEST, NEWEST + 1)
     if own < OLDEST:
-        return (too_old(own, "it is written in"),)
-    planner = Planner(model, Legality(opset), "runtime", frozenset(), runnable=False)
-    return planner.run().plan.refusals
+        return dict.fromkeys(opsets, (too_old(own, "it is written in"),))
+    first = Planner(model, Legality(own), "runtime", frozenset(), runnable=False)
+    found = {}
+    for opset in opsets:
+        planner = Planner(model, Legality(opset), "runtime", frozenset(), runnable=False, alike=first)
+        if refusals := planner.run().plan.refusals:
+            found[opset] = refusals
+    return found
+
+
+def _stop(opset: int | None, blocked: Mapping[int, Sequence[Refusal]]) -> Stop | None:
+    return None if opset is None else Stop(opset, obstacles(blocked[opset]))
+
+
+def obstacles(refusals: Sequence[Refusal]) -> tuple[Obstacle, ...]:
+    """Count the nodes that are refused for the same reason; the most frequent first."""
+    alike: dict[tuple[str, Code, str, str], list[str]] = {}
+    for refusal in refusals:
+        key = refusal.operator, refusal.code, refusal.reason, refusal.hint
+        alike.setdefault(key, []).append(refusal.node)
+    found = [
+        Obstacle(operator, len(nodes), nodes[0], code, reason, hint)
+        for (operator, code, reason, hint), nodes in alike.items()
+    ]
+    return tuple(sorted(found, key=lambda obstacle: -obstacle.nodes))
 
 
 def _operators(model: onnx.ModelProto, own: int) -> tuple[Use, ...]:

@@ -121,8 +121,14 @@ class Planner:
         *,
         runnable: bool,
         progress: Callable[[str, int, int], None] | None = None,
+        alike: Planner | None = None,
+        hinting: bool = True,
     ) -> None:
-        """Plan for a target; `runnable` prefers what the installed onnxruntime has kernels for."""
+        """Plan for a target; `runnable` prefers what the installed onnxruntime has kernels for.
+
+        `alike` has planned the same model for another target: what it knows of the values is not inferred again.
+        `hinting` looks for the opsets at which refused nodes could be said.
+        """
         self.progress = progress
         self.model = model
         self.source = default_opset(model.opset_import) or 1
@@ -135,7 +141,11 @@ class Planner:
         self.refusals: list[Refusal] = []
         self.kept = 0
         self.copies: dict[FunctionKey, list[tuple[Any, FunctionPlan]]] = {}
+        self._alike = alike
         self._scope: Scope | None = None
+        self._hinting = hinting
+        self._others: dict[int, Planner] = {}
+        self._hints: dict[tuple[Code, str, str], str] = {}
         self._still: dict[tuple[str, str, int], bool] = {}
         self._uncalled = False
         self._generic: dict[FunctionKey, FunctionPlan | None] = {}
@@ -144,7 +154,7 @@ class Planner:
     def scope(self) -> Scope:
         """What is known of the main graph's values; inferred when first asked for."""
         if self._scope is None:
-            self._scope = describe(self.model)
+            self._scope = self._alike.scope if self._alike else describe(self.model)
         return self._scope
 
     def run(self) -> Planned:
@@ -207,9 +217,13 @@ class Planner:
             if self.progress and path == "main" and index % 256 == 0:
                 self.progress("plan", index, len(graph.node))
             where = f"{path}/{node_name(node, index)}"
+            refused = len(self.refusals)
             change = self._node(node, where, opset, scope, bound)
             if change is not None:
                 plan.changes[index] = change
+            if self._hinting and (node.domain, node.op_type, node.overload) not in self.functions:
+                for place in range(refused, len(self.refusals)):
+                    self.refusals[place] = self._hinted(self.refusals[place], node, opset, scope, bound)
             if isinstance(graph, onnx.GraphProto) and (facts := self._untold(node, opset, scope)):
                 plan.notes[node.output[0]] = facts
             for attribute, inner in subgraphs(node):
@@ -217,6 +231,45 @@ class Planner:
                 found = self._graph(inner, f"{where}.{attribute}", opset, inside, bound)  # type: ignore[arg-type]
                 plan.inner[index, attribute] = found
         return plan
+
+    def _hinted(
+        self, refusal: Refusal, node: onnx.NodeProto, opset: int, scope: Scope | None, bound: Mapping[str, Any] | None
+    ) -> Refusal:
+        """Add to a refusal the nearest opset at which the node can be said, where another opset helps at all."""
+        key = refusal.code, refusal.operator, refusal.reason
+        if key not in self._hints:
+            self._hints[key] = self._hint(refusal, node, opset, scope, bound)
+        return dataclasses.replace(refusal, hint=self._hints[key])
+
+    def _hint(
+        self, refusal: Refusal, node: onnx.NodeProto, opset: int, scope: Scope | None, bound: Mapping[str, Any] | None
+    ) -> str:
+        if "opset" in refusal.hint:
+            return refusal.hint
+        down = self.legality.opset < opset
+        between = range(self.legality.opset + 1, opset + 1) if down else range(self.legality.opset - 1, opset - 1, -1)
+        found = next((other for other in between if self._goes(node, other, opset, scope, bound)), None)
+        if found is None:
+            if not refusal.hint and node.op_type in self.legality.decompose:
+                return f"Leave {node.op_type} where it is: it is not to be decomposed."
+            return refusal.hint
+        take = f"ake opset {found} or {'newer' if down else 'older'}, if the runtime allows."
+        return f"{refusal.hint.removesuffix('.')}, or t{take}" if refusal.hint else f"T{take}"
+
+    def _goes(
+        self, node: onnx.NodeProto, other: int, opset: int, scope: Scope | None, bound: Mapping[str, Any] | None
+    ) -> bool:
+        """Whether one node can be said at another opset."""
+        if other not in self._others:
+            legality = dataclasses.replace(self.legality, opset=other)
+            plain = self.plain
+            self._others[other] = Planner(
+                self.model, legality, plain.semantics, plain.allow, runnable=False, alike=self, hinting=False
+            )
+        planner = self._others[other]
+        before = len(planner.refusals)
+        planner._node(node, "", opset, planner.scope if scope is None else scope, bound)
+        return len(planner.refusals) == before
 
     def _untold(self, node: onnx.NodeProto, opset: int, scope: Scope | None) -> Facts | None:
         """Return the type of a value of which only newer versions tell the shape.
@@ -310,24 +363,20 @@ class Planner:
         if before is None:
             return Refusal(Code.UNKNOWN_OPERATOR, where, seen.name, f"opset {opset} has no {seen.name}.", "")
         if after is None:
-            up_to = self.legality.opset > opset
-            hint = (
-                f"Take an opset {'below' if up_to else 'from'} {self.legality.opset if up_to else before.since_version}"
-            )
-            hint += "." if up_to else " on, if the runtime allows."
             known = why_absent(seen.name)
             known = f"there is no other way to say it: {known}" if known else "no lowering of it is known"
             reason = f"opset {self.legality.opset} has no {seen.name}, and {known}."
-            return Refusal(Code.ABSENT_OPERATOR, where, label, reason, hint)
+            return Refusal(Code.ABSENT_OPERATOR, where, label, reason, "")
         row = same_meaning(seen.name, before.since_version, after.since_version)
         if before.since_version != after.since_version:
-            hint = f"Take an opset that has {label}, if the runtime allows."
             if row is None:
                 reason = f"{seen.name}-{after.since_version} differs from it, and no conversion between them is known."
-                return Refusal(Code.UNKNOWN_OPERATOR, where, label, reason, hint)
+                return Refusal(Code.UNKNOWN_OPERATOR, where, label, reason, "")
             if lost := row.lost(seen.attributes, len(seen.inputs), len(node.output)):
-                reason = f"{seen.name}-{after.since_version} has no {', '.join(lost)}."
-                return Refusal(Code.NO_LOWERING, where, label, reason, hint)
+                gone = [what for what in lost if what.removeprefix("attribute ") not in after.attributes]
+                how = f"has no {', '.join(gone)}" if gone else f"differs in {', '.join(lost)}"
+                reason = f"{seen.name}-{after.since_version} {how}."
+                return Refusal(Code.NO_LOWERING, where, label, reason, "")
         open_parameters = {item.name for item in node.attribute if item.ref_attr_name} - set(seen.attributes)
         bounded = {*(row.new_attributes if row else ()), *(open_parameters - set(after.attributes))}
         if vague := sorted(open_parameters & bounded):
@@ -580,8 +629,17 @@ def _fault(node: Node, opset: int) -> str | None:
     if not node.domain and node.name in ("Hardmax", "ArgMax", "OneHot"):
         types = tuple(None if facts is None else TensorType(facts.dtype or 0, _numbers(facts)) for facts in node.inputs)
         return operator_fault(node.name, opset, node.attributes.get("axis"), types)
+    if _takes_others(node):
+        return None
     inferred = typed(node)
     return str(inferred) if isinstance(inferred, Reason) else None
+
+
+def _takes_others(node: Node) -> bool:
+    """Whether an input can be no tensor, so that nothing is known of it: a sequence, say."""
+    schema = schema_at(node.domain, node.name, node.since_version)
+    parameters = [] if schema is None else [schema.input(index) for index in range(len(node.inputs))]
+    return any(one is not None and not any(kind.startswith("tensor(") for kind in one.types) for one in parameters)
 
 
 def _numbers(facts: Facts) -> tuple[int | None, ...] | None:
@@ -689,7 +747,7 @@ def _refusal(failure: Failure) -> tuple[Code, str, str]:
     if failure.narrowing:
         return Code.NARROWING, reason, f"Allow it with --allow {failure.narrowing}."
     if failure.absent:
-        return Code.ABSENT_OPERATOR, reason, "Take an opset that has the operator, if the runtime allows."
+        return Code.ABSENT_OPERATOR, reason, ""
     return Code.NO_LOWERING, reason, ""
 
 

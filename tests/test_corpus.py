@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import onnx
 import pytest
-from corpus_models import CORPUS, SKLEARN, TORCH, Built
+from corpus_models import CORPUS, SILERO, SKLEARN, TORCH, Built
 from running import OPSETS, differences, nodes_of, operators_of, opset_of, run, version_at
 
 import opshift
@@ -18,7 +18,7 @@ import opshift
 pytestmark = pytest.mark.corpus
 
 THREE = ("Hardmax", "ArgMax", "OneHot")
-WITHOUT_ANY = {"sklearn-logistic-13", "piper-nakdimon"}
+WITHOUT_ANY = {"sklearn-logistic-13", "piper-nakdimon", "magika", *(f"silero-{name}" for name in SILERO)}
 # Of arithmetic that is said in another way, relative to the largest value. Whole numbers must be the same.
 TOLERANCE = 1e-5
 

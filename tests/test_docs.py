@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 from onnx import defs
 
+from opshift.opsets.no_conversion import no_conversions
 from opshift.opsets.operator import known_operators
 from opshift.passes.outcome import Code
 
@@ -49,6 +50,15 @@ def test_operators_page_has_every_operator_and_lowering() -> None:
         for lowering in operator.lowerings:
             assert f"| `{lowering.name}`" in page
             assert lowering.summary
+
+
+def test_what_has_no_conversion_is_printed_with_its_reason() -> None:
+    page = generator().operators_page()
+    _, _, printed = page.partition("## What has no exact conversion\n")
+    for name, entries in no_conversions().items():
+        for entry in entries:
+            where = f"below {entry.below}" if entry.versions is None else "between {} and {}".format(*entry.versions)
+            assert f"| {name} | {where} | {entry.reason} |\n" in printed
 
 
 def test_reasons_are_read_off_the_source() -> None:
