@@ -474,7 +474,7 @@ class _Whole:
             except RejectedError as error:
                 said.append(f"no input took {branch.name}, and by force: {error}")
                 continue
-            if finding is not None and not getattr(branch, "sure", True):
+            if finding is not None and not branch.sure:
                 # The branches may have changed places with a condition that was turned around.
                 why = f"no input took {branch.name}, and taken by force the two differ: {finding.reason}"
                 return _Look(why, undecided=True)
