@@ -28,8 +28,6 @@ UNDONE = {
     "EyeLike below 9",
     "GatherElements below 11",
     "GatherND below 11",
-    "GridSample 16 20",
-    "GridSample below 16",
     "GroupNormalization 18 21",
     "MatMulInteger below 10",
     "Mod below 10",

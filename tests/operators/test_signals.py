@@ -28,28 +28,30 @@ class TestGridSample(Table):
     tolerance = 1e-4
     cases = (
         *(
-            Case(f"{mode} {padding} {corners}", image(3, 4), GridSample(mode, padding, corners), least=16)
+            Case(f"{mode} {padding} {corners}", image(3, 4), GridSample(mode, padding, corners), symbolic=16)
             for mode in MODES
             for padding in PADDINGS
             for corners in (0, 1)
         ),
-        Case("one pixel", image(1, 1), GridSample("nearest", "border", 0), least=16),
-        Case("volume", image(2, 3, 4), GridSample(), least=20),
-        Case("volume, nearest", image(2, 3, 4), GridSample("nearest", "border", 1), least=20),
+        Case("one pixel", image(1, 1), GridSample("nearest", "border", 0), symbolic=16),
+        Case("volume", image(2, 3, 4), GridSample(), symbolic=20),
+        Case("volume, nearest", image(2, 3, 4), GridSample("nearest", "border", 1), symbolic=20),
+        Case("one pixel, reflected", image(1, 2), GridSample("linear", "reflection", 1), symbolic=16),
+        Case("far out", [image(3, 4)[0], 40 * image(3, 4)[1]], GridSample("cubic", "reflection", 0), symbolic=16),
     )
     refusals = (
         Refused(
-            '<ir_version: 9, opset_import: ["": 20]> g (float[1,1,2,2,2] x, float[1,2,2,2,3] g) '
+            '<ir_version: 9, opset_import: ["": 20]> g (float[1,1,d,h,w] x, float[1,2,2,2,3] g) '
             "=> (float[1,1,2,2,2] y) { y = GridSample (x, g) }",
-            Code.NO_LOWERING,
+            Code.MISSING_FACT,
             "rank 4 only",
             {"opset": 16},
         ),
         Refused(
-            '<ir_version: 9, opset_import: ["": 20]> g (float[1,1,2,2] x, float[1,2,2,2] g) '
+            '<ir_version: 9, opset_import: ["": 20]> g (float[1,1,h,w] x, float[1,2,2,2] g) '
             "=> (float[1,1,2,2] y) { y = GridSample (x, g) }",
-            Code.ABSENT_OPERATOR,
-            "no GridSample",
+            Code.MISSING_FACT,
+            "the size of the image is unknown",
             {"opset": 15},
         ),
     )
