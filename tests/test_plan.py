@@ -226,7 +226,9 @@ def test_refusal(refused: Refused) -> None:
 def test_what_no_row_joins_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (passes_plan, unfiled):
         monkeypatch.setattr(module, "same_meaning", lambda *versions: None)
-    (refusal,) = opshift.plan(model("g (float[2] x) => (float[2] y) { y = Tanh (x) }", opset=20, ir=9), opset=12).refusals
+    (refusal,) = opshift.plan(
+        model("g (float[2] x) => (float[2] y) { y = Tanh (x) }", opset=20, ir=9), opset=12
+    ).refusals
     assert refusal.code == Code.UNKNOWN_OPERATOR
     assert "Tanh-6 differs from it" in str(refusal)
 

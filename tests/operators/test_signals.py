@@ -1,4 +1,4 @@
-"""GridSample and DFT: their versions say the same in other words, over arithmetic within a bound."""
+"""AffineGrid, GridSample and DFT: their versions say the same in other words, over arithmetic within a bound."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from operators.harness import F64, Array, Case, Code, Refused, Table
-from opshift.opsets.operators import dft, gridsample
+from opshift.opsets.operators import affinegrid, dft, gridsample
+from opshift.opsets.operators.affinegrid import AffineGrid
 from opshift.opsets.operators.dft import DFT
 from opshift.opsets.operators.gridsample import GridSample
 
@@ -87,5 +88,33 @@ class TestDFT(Table):
             Code.MISSING_FACT,
             "computed at run time",
             {"opset": 17},
+        ),
+    )
+
+
+def affine(*size: int, dtype: Any = np.float32) -> list[Array]:
+    rank = len(size) - 2
+    return [RNG.standard_normal((size[0], rank, rank + 1)).astype(dtype), np.array(size, np.int64)]
+
+
+class TestAffineGrid(Table):
+    operator = affinegrid.OPERATOR
+    tolerance = 1e-5
+    cases = (
+        Case("image", affine(2, 3, 4, 5), symbolic=20),
+        Case("image, corners", affine(2, 3, 4, 5), AffineGrid(1), symbolic=20),
+        Case("one row, corners", affine(1, 1, 1, 3), AffineGrid(1), symbolic=20),
+        Case("size known", affine(2, 1, 3, 2), known=(1,)),
+        Case("volume", affine(1, 3, 4, 5, 2), symbolic=20),
+        Case("volume, corners", affine(2, 3, 4, 5, 2), AffineGrid(1), symbolic=20),
+        Case("double", affine(2, 1, 3, 3, dtype=F64), symbolic=20),
+    )
+    refusals = (
+        Refused(
+            '<ir_version: 9, opset_import: ["": 20]> g (float[n,a,b] t, int64[k] s) => (float[n,h,w,a] y) '
+            "{ y = AffineGrid (t, s) }",
+            Code.MISSING_FACT,
+            "two or of three dimensions is unknown",
+            {"opset": 16},
         ),
     )
