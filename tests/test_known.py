@@ -19,8 +19,6 @@ UNDONE = {
     "BitwiseOr below 18",
     "BitwiseXor below 18",
     "Clip 6 11",
-    "DFT 17 20",
-    "DFT below 17",
     "DequantizeLinear below 10",
     "Dropout 10 12",
     "Dropout 13 22",
