@@ -49,7 +49,7 @@ class Windows:
         """Count the elements of each window, with those of the padding or without."""
         places = self.places()
         low, high = (-self.before, self.size + self.after) if padding else (0, self.size)
-        return ((low <= places) & (places < high)).sum(axis=1)
+        return np.asarray(((low <= places) & (places < high)).sum(axis=1))
 
 
 def windows(what: Any, sizes: Sequence[int]) -> tuple[Windows, ...]:

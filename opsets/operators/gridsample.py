@@ -139,7 +139,7 @@ def _mixes(meaning: GridSample, operands: Operands) -> Reason | None:
     return Reason("it takes the nearest pixel") if meaning.mode == "nearest" else _static(meaning, operands)
 
 
-def _pixels(meaning: GridSample, size: int) -> list[int | None]:
+def _pixels(meaning: GridSample, size: int) -> Sequence[int | None]:
     """Return what pixel each position is, from 0 to a period, after which all comes again; None for one outside."""
     if meaning.padding_mode == "reflection":
         inside = list(range(size))
