@@ -173,9 +173,9 @@ REFUSED = {
         "the element type of X is unknown",
     ),
     "a graph in the body": (
-        '<ir_version: 8, opset_import: ["":20]> g (float[N,2,3] x, int64[4] s) => (float[N,H,W,2] y) '
-        "{ y = AffineGrid(x, s) }",
-        19,
+        '<ir_version: 8, opset_import: ["":27]> g (float[1,2,4] q, float[1,2,4] k, float[1,2,4] v) => (float[1,2,4] y) '
+        '{ y, s = LinearAttention <q_num_heads = 1, kv_num_heads = 1, update_rule = "linear"> (q, k, v) }',
+        26,
         Code.ABSENT_OPERATOR,
         "graphs inside",
     ),

@@ -1,0 +1,164 @@
+"""AveragePool: averages of windows. ceil_mode came with 10, dilations with 19; 22 ignores windows that start late."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.axes import first
+from opshift.opsets.facts import Tensor
+from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.windows import (
+    as_pads,
+    explicit,
+    lift_all,
+    normal,
+    overhangs,
+    pads_of,
+    same_pads,
+    sizes_of,
+    told,
+    unsaid,
+    windows,
+)
+
+
+@dataclass(frozen=True)
+class AveragePool:
+    """The windows along each axis behind the first two, and whether padding counts as elements."""
+
+    kernel_shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    pads: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    auto_pad: str = "NOTSET"
+    ceil_mode: int = 0
+    count_include_pad: int = 0
+
+
+def oracle(what: AveragePool, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """AveragePool-22: a window is "divided by the number of elements (exclude pad when ... is zero)"."""
+    what, _ = normal(what, (None,))
+    sizes = x.shape[2:]
+    if what.auto_pad != "NOTSET":
+        what = dataclasses.replace(what, auto_pad="NOTSET", pads=same_pads(what, sizes))
+    y = x.astype(np.float64)
+    for axis, along in enumerate(windows(what, sizes), 2):
+        places = along.places()
+        inside = ((places >= 0) & (places < along.size)).reshape(*places.shape, *[1] * (x.ndim - axis - 1))
+        taken = np.take(y, places.clip(0, along.size - 1), axis=axis)
+        number = along.elements(what.count_include_pad).reshape(-1, *[1] * (x.ndim - axis - 1))
+        y = np.where(inside, taken, 0).sum(axis=axis + 1) / number
+    return y.astype(x.dtype)
+
+
+# --- what a version says ------------------------------------------------------------------------------------------
+
+
+def _write(since: int, what: AveragePool, operands: Operands) -> Mapping[str, Any] | Reason:
+    if since < 19 and set(what.dilations) - {1}:
+        return Reason("it has no dilations")
+    if since < 10 and what.ceil_mode:
+        return Reason("it has no ceil_mode")
+    return unsaid(what, operands, since >= 22) or told(what)
+
+
+# --- lowerings ----------------------------------------------------------------------------------------------------
+
+
+def _overhangs(what: AveragePool, operands: Operands) -> Reason | None:
+    if what.count_include_pad and any(what.pads):
+        return Reason("padding counts, and what is behind it does not")
+    return overhangs(what, operands)
+
+
+@lowering(18, given=_overhangs, bind=as_pads)
+def by_pads(x, pads: Sequence[int]):
+    """Pad for the windows that end behind the input; that padding does not count."""
+    return meaning.Same(x, pads=pads, ceil_mode=0, count_include_pad=0)
+
+
+def _counts(what: AveragePool, operands: Operands) -> Reason | None:
+    if not (what.ceil_mode and what.count_include_pad and any(what.pads)):
+        return Reason("it has no ceil_mode, or padding does not count")
+    if set(what.dilations) - {1}:
+        return Reason("it has dilations")
+    return explicit(what, operands)
+
+
+def _in_front(what: AveragePool, operands: Operands) -> Mapping[str, Any]:
+    rank = len(what.kernel_shape)
+    found = windows(what, sizes_of(operands) or ())
+    behind = tuple(max(along.reach - along.after, 0) for along in found)
+    return {"around": (0, 0, *what.pads[:rank], 0, 0, *what.pads[rank:]), "pads": (*[0] * rank, *behind)}
+
+
+@lowering(18, given=_counts, bind=_in_front)
+def padded(x, around: Sequence[int], pads: Sequence[int]):
+    """Pad with zeros first, which count, then for the windows that end behind them, which does not."""
+    return meaning.Same(op.Pad(x, around), pads=pads, ceil_mode=0, count_include_pad=0)
+
+
+def _dilated(what: AveragePool, operands: Operands) -> Reason | None:
+    if set(what.dilations) <= {1}:
+        return Reason("it has no dilations")
+    dtype = first(operands).dtype
+    if dtype != TensorProto.FLOAT:
+        return Reason("it is not of float", missing=dtype is None)
+    return explicit(what, operands)
+
+
+def _sums(what: AveragePool, operands: Operands) -> Mapping[str, Any]:
+    sizes = sizes_of(operands) or ()
+    found = windows(what, sizes)
+    numbers = functools.reduce(np.multiply.outer, [along.elements(what.count_include_pad) for along in found])
+    pads = pads_of(what, operands)
+    return {
+        "one": (-1, 1, *sizes),
+        "ones": Tensor(np.ones((1, 1, *what.kernel_shape), np.float32)),
+        "numbers": Tensor(np.asarray(numbers, np.float32)),
+        "counts": tuple(along.count for along in found),
+        "pads": pads,
+        "strides": what.strides,
+        "dilations": what.dilations,
+    }
+
+
+@lowering(18, given=_dilated, bind=_sums, rounds=True)
+def by_convolution(
+    x,
+    one: Sequence[int],
+    ones: Sequence[int],
+    numbers: Sequence[int],
+    counts: Sequence[int],
+    pads: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+):
+    """Add up each window, channel by channel, with a kernel of ones; divide by the number of its elements."""
+    sums = op.Conv(op.Reshape(x, one), ones, pads=pads, strides=strides, dilations=dilations)
+    return op.Reshape(op.Div(sums, numbers), op.Concat(op.Slice(op.Shape(x), [0], [2]), counts, axis=0))
+
+
+OPERATOR = Operator(
+    name="AveragePool",
+    meaning=AveragePool,
+    versions=(
+        *(
+            Version(since, lift=functools.partial(lift_all, AveragePool), write=functools.partial(_write, since))
+            for since in (7, 10, 11, 19)
+        ),
+        Version(22, write=functools.partial(_write, 22)),
+    ),
+    operands=("X",),
+    oracle=oracle,
+    normal=normal,
+    lowerings=(by_pads, padded, by_convolution),
+)

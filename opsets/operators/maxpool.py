@@ -1,0 +1,94 @@
+"""MaxPool: the largest of windows. Indices came with 8, ceil_mode and dilations with 10; 22 ignores late windows."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.carriers import ORDERED
+from opshift.opsets.lowering import Reason, lowering, meaning
+from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.windows import as_pads, lift_all, normal, overhangs, same_pads, told, unsaid, windows
+
+_Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    """The windows along each axis behind the first two, and whether indices count along the first axis first."""
+
+    kernel_shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    pads: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    auto_pad: str = "NOTSET"
+    ceil_mode: int = 0
+    storage_order: int = 0
+
+
+def oracle(what: MaxPool, x: _Array) -> tuple[_Array, _Array]:
+    """MaxPool-22: "The indices are computed as flatten 1-D tensor, and the indices do not consider padding"."""
+    what, _ = normal(what, (None,))
+    sizes = x.shape[2:]
+    if what.auto_pad != "NOTSET":
+        what = dataclasses.replace(what, auto_pad="NOTSET", pads=same_pads(what, sizes))
+    size = int(np.prod(sizes))
+    image = np.arange(size).reshape(sizes, order="F" if what.storage_order else "C")
+    places = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * len(sizes)) * size + image
+    inside = np.ones(x.shape, bool)
+    values = x
+    for axis, along in enumerate(windows(what, sizes)):
+        at = along.places()
+        index = at.clip(0, along.size - 1)
+        # Windows stand where the axis was; their elements go to the end.
+        values, places, inside = (
+            np.moveaxis(np.take(some, index, axis=2 + axis), 3 + axis, -1) for some in (values, places, inside)
+        )
+        there = (at >= 0) & (at < along.size)
+        inside = inside & there.reshape(len(at), *[1] * (inside.ndim - axis - 4), -1)
+    flat = (*values.shape[: x.ndim], -1)
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    chosen = np.where(inside, values, x.dtype.type(lowest)).reshape(flat)
+    most = chosen.argmax(axis=-1)[..., None]
+    y, indices = (np.take_along_axis(some.reshape(flat), most, -1)[..., 0] for some in (values, places))
+    return y, indices
+
+
+def _write(since: int, what: MaxPool, operands: Operands) -> Mapping[str, Any] | Reason:
+    if since < 10 and set(what.dilations) - {1}:
+        return Reason("it has no dilations")
+    if since < 10 and what.ceil_mode:
+        return Reason("it has no ceil_mode")
+    if since < 8 and what.storage_order:
+        return Reason("it has no storage_order")
+    return unsaid(what, operands, since >= 22) or told(what)
+
+
+@lowering(18, given=overhangs, bind=as_pads)
+def by_pads(x, pads: Sequence[int]):
+    """Pad for the windows that end behind the input; padding is never the largest."""
+    y, indices = meaning.Same(x, pads=pads, ceil_mode=0)
+    return y, indices
+
+
+OPERATOR = Operator(
+    name="MaxPool",
+    meaning=MaxPool,
+    versions=(
+        *(
+            Version(since, lift=functools.partial(lift_all, MaxPool), write=functools.partial(_write, since))
+            for since in (1, 8, 10, 11, 12)
+        ),
+        Version(22, write=functools.partial(_write, 22)),
+    ),
+    operands=("X",),
+    oracle=oracle,
+    normal=normal,
+    carriers=ORDERED,
+    lowerings=(by_pads,),
+)

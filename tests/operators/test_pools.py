@@ -1,0 +1,121 @@
+"""AveragePool and MaxPool: pads, ceil_mode and dilations, alone and together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from operators.harness import Array, Case, Code, Refused, Table
+from opshift.opsets.operators import averagepool, maxpool
+from opshift.opsets.operators.averagepool import AveragePool
+from opshift.opsets.operators.maxpool import MaxPool
+
+RNG = np.random.default_rng(0)
+
+
+def pixels(*shape: int, dtype: Any = np.float32) -> list[Array]:
+    return [RNG.standard_normal(shape).astype(dtype)]
+
+
+class TestAveragePool(Table):
+    operator = averagepool.OPERATOR
+    tolerance = 1e-5
+    cases = (
+        Case("plain", pixels(1, 2, 5, 6), AveragePool((2, 3))),
+        Case("one axis", pixels(2, 3, 7), AveragePool((3,), strides=(2,), pads=(1, 1))),
+        Case("padding counts", pixels(1, 2, 5, 5), AveragePool((3, 3), pads=(1, 0, 2, 1), count_include_pad=1)),
+        Case("ceil", pixels(1, 1, 4, 4), AveragePool((3, 3), strides=(2, 2), ceil_mode=1), symbolic=22),
+        Case(
+            "ceil, padding counts",
+            pixels(1, 1, 6, 7),
+            AveragePool((3, 2), strides=(2, 2), pads=(1, 1, 0, 0), ceil_mode=1, count_include_pad=1),
+            symbolic=22,
+        ),
+        Case(
+            "late window",
+            pixels(1, 3, 2, 2),
+            AveragePool((3, 3), strides=(3, 3), pads=(1, 1, 1, 1), ceil_mode=1, count_include_pad=1),
+            symbolic=22,
+        ),
+        Case("same, upper", pixels(1, 2, 5, 8), AveragePool((3, 2), strides=(2, 3), auto_pad="SAME_UPPER")),
+        Case("same, lower", pixels(1, 2, 5, 8), AveragePool((2, 4), strides=(1, 2), auto_pad="SAME_LOWER")),
+        Case("valid", pixels(1, 2, 5, 8), AveragePool((2, 4), auto_pad="VALID")),
+        Case("dilated", pixels(2, 2, 7, 7), AveragePool((2, 2), dilations=(2, 3)), symbolic=19),
+        Case(
+            "dilated, ceil, padding counts",
+            pixels(1, 2, 6, 6),
+            AveragePool((2, 2), (2, 2), (1, 1, 1, 1), (2, 2), ceil_mode=1, count_include_pad=1),
+            symbolic=22,
+        ),
+        Case(
+            "dilated, ceil",
+            pixels(1, 2, 6, 7, 5),
+            AveragePool((2, 2, 3), (2, 3, 1), (1, 0, 1, 0, 1, 1), (2, 2, 2), ceil_mode=1),
+            symbolic=22,
+        ),
+    )
+    refusals = (
+        Refused(
+            '<ir_version: 9, opset_import: ["": 19]> g (float[1,1,h,w] x) => (float[1,1,i,j] y) '
+            "{ y = AveragePool <kernel_shape = [2, 2], dilations = [2, 2]> (x) }",
+            Code.MISSING_FACT,
+            "it has no dilations",
+            {"opset": 18},
+        ),
+        Refused(
+            '<ir_version: 9, opset_import: ["": 22]> g (float[1,1,6,6] x) => (float[1,1,i,j] y) '
+            '{ y = AveragePool <kernel_shape = [3, 3], strides = [2, 2], auto_pad = "VALID", ceil_mode = 1> (x) }',
+            Code.NO_LOWERING,
+            "it has auto_pad",
+            {"opset": 9},
+        ),
+    )
+
+
+class TestMaxPool(Table):
+    operator = maxpool.OPERATOR
+    unrun: ClassVar[Mapping[int, str]] = {1: "no case without Indices"}
+    cases = (
+        Case("plain", pixels(2, 2, 5, 6), MaxPool((2, 3)), least=8),
+        Case("one axis", pixels(2, 3, 7), MaxPool((3,), strides=(2,), pads=(1, 1)), least=8),
+        Case("volume", pixels(1, 2, 4, 5, 3), MaxPool((2, 2, 2), strides=(2, 1, 1)), least=8),
+        Case("columns first", pixels(2, 2, 5, 6), MaxPool((2, 3), storage_order=1), least=8),
+        Case("ceil", pixels(1, 2, 4, 4), MaxPool((3, 3), strides=(2, 2), ceil_mode=1), least=8, symbolic=22),
+        Case(
+            "ceil, pads",
+            pixels(1, 2, 6, 7),
+            MaxPool((3, 2), strides=(2, 2), pads=(1, 1, 0, 0), ceil_mode=1),
+            least=8,
+            symbolic=22,
+        ),
+        Case(
+            "late window",
+            pixels(1, 2, 2, 2),
+            MaxPool((3, 3), strides=(3, 3), pads=(1, 1, 1, 1), ceil_mode=1),
+            least=8,
+            symbolic=22,
+        ),
+        Case("same, upper", pixels(1, 2, 5, 8), MaxPool((3, 2), strides=(2, 3), auto_pad="SAME_UPPER"), least=8),
+        Case("same, lower", pixels(1, 2, 5, 8), MaxPool((2, 4), strides=(1, 2), auto_pad="SAME_LOWER"), least=8),
+        Case("valid", pixels(1, 2, 5, 8), MaxPool((2, 4), auto_pad="VALID"), least=8),
+        Case("dilated", pixels(2, 2, 7, 7), MaxPool((2, 2), dilations=(2, 3)), least=10),
+        Case(
+            "dilated, ceil",
+            pixels(1, 2, 6, 7, 5),
+            MaxPool((2, 2, 3), (2, 3, 1), (1, 0, 1, 0, 1, 1), (2, 2, 2), ceil_mode=1),
+            least=10,
+            symbolic=22,
+        ),
+        Case("bytes", [RNG.integers(-128, 128, (1, 2, 5, 5)).astype(np.int8)], MaxPool((2, 2)), least=8),
+    )
+    refusals = (
+        Refused(
+            '<ir_version: 9, opset_import: ["": 12]> g (float[1,1,6,6] x) => (float[1,1,4,4] y) '
+            "{ y = MaxPool <kernel_shape = [2, 2], dilations = [2, 2]> (x) }",
+            Code.NO_LOWERING,
+            "it has no dilations",
+            {"opset": 9},
+        ),
+    )
