@@ -94,6 +94,8 @@ def verify(
     if semantics not in ("runtime", "spec"):
         raise UsageError(f"There are the semantics runtime and spec, not {semantics}.")
     sessions.runtime()
+    if save_repro is not None:
+        repro.refuse_used(Path(save_repro))
     limits = Limits(memory=memory) if timeout is None else Limits(timeout, memory)
     before, after = sessions.read(original, original_dir), sessions.read(rewritten, rewritten_dir)
     report = progress or (lambda stage, done, total: None)
@@ -482,8 +484,8 @@ class _Whole:
                 finding = contest.shrunk(finding, inputs.specs(self.before.proto.graph), _STEPS)
                 example = finding.counterexample(branch.name, self.shown(branch.original, branch.rewritten, finding))
                 return _Look(f"{branch.name}, which no input took and was taken by force: {finding.reason}", example)
-            equal = "taken by force it is equal" if accepted else "none can by force"
-            said.append(f"no input took {branch.name}; {equal}")
+            equal = "taken by force it is equal" if branch.runs else "no difference was seen by force"
+            said.append(f"no input took {branch.name}; {equal if accepted else 'none can by force'}")
         return _Look(sentence(*said))
 
 

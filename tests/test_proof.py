@@ -257,3 +257,85 @@ def test_nodes_are_proven_without_the_weights(tmp_path: Path) -> None:
     assert [check.verdict for check in report.nodes] == [Verdict.EQUAL]
     assert (report.whole.verdict, report.whole.inputs) == (Verdict.UNCHECKED, 0)
     assert "only the rewritten nodes were compared" in report.whole.reason
+
+
+# --- what is forgiven, and what is not ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "i = ArgMax<axis = 0>(x)",
+        "v, i = TopK(x, k)",
+        "i = Cast<to = 3>(x)",
+        "h = Hardmax<axis = 0>(x) i = Cast<to = 3>(h)",
+    ],
+)
+def test_an_output_beside_something_undefined_counts(beside: str) -> None:
+    text = f"g (float[n] x) => (float[n] y, i) <int64[1] k = {{1}}, float zero = {{0}}> {{ {beside} CHANGE }}"
+    nan_lost = text.replace("CHANGE", "q = IsNaN(x) y = Where(q, zero, x)")
+    assert verify(model(text.replace("CHANGE", "y = Identity(x)")), model(nan_lost)).verdict is Verdict.DIFFERENT
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("y = PRelu(x, s)", "r = Relu(x) d = Sub(x, r) q = Mul(d, s) y = Add(r, q)"),
+        ("y = Tanh(x)", "t = Tanh(x) g = Greater(x, large) y = Where(g, nan, t)"),
+        ("y = Add(x, s)", "t = Add(x, s) g = Greater(x, large) y = Where(g, nan, t)"),
+        ("y = Softplus(x)", "t = Softplus(x) i = IsInf(t) n = Neg(t) y = Where(i, n, t)"),
+        ("y = Softmax<axis = 0>(x)", "t = Softmax<axis = 0>(x) n = IsNaN(t) z = Sub(s, s) y = Where(n, z, t)"),
+    ],
+)
+def test_infinities_and_nan_count_where_no_order_decides_them(before: str, after: str) -> None:
+    head = "g (float[n] x) => (float[n] y) <float[1] s = {0.25}, float large = {1e30}, float nan = {nan}>"
+    assert verify(model(f"{head} {{ {before} }}", 16), model(f"{head} {{ {after} }}", 16)).verdict is Verdict.DIFFERENT
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "float16"])
+@pytest.mark.parametrize("seed", range(4))
+def test_sums_in_another_order_are_equal(kind: str, seed: int) -> None:
+    head = f"g ({kind}[n] a, {kind}[n] b, {kind}[n] c) => ({kind}[n] y)"
+    one, other = (
+        model(f"{head} {{ {body} }}") for body in ("s = Add(a, b) y = Add(s, c)", "s = Add(b, c) y = Add(a, s)")
+    )
+    assert verify(one, other, seed=seed).verdict is Verdict.EQUAL
+
+
+def test_a_factor_may_move_while_names_stay() -> None:
+    """The scale of an attention goes to the queries; q4 is then another value under the same name."""
+    head = "g (float[n,4,8] q, float[n,4,8] k) => (float[n,4,4] y) <float scale = {0.35}>"
+    before = (
+        f"{head} {{ t = Transpose<perm = [0, 2, 1]>(k) q4 = MatMul(q, t) s = Mul(q4, scale) y = Softmax<axis = 2>(s) }}"
+    )
+    after = (
+        f"{head} {{ t = Transpose<perm = [0, 2, 1]>(k) p = Mul(q, scale) q4 = MatMul(p, t) y = Softmax<axis = 2>(q4) }}"
+    )
+    whole = verify(model(before), model(after)).whole
+    assert whole.verdict is Verdict.EQUAL
+    assert "depart by rounding" in whole.reason
+    assert "estimated" not in whole.reason
+
+
+def test_a_default_that_cannot_be_given_any_more_is_said() -> None:
+    text = "g (float[n] x) => (float[n] y) <float w = {2}> { y = Mul(x, w) }"
+    before, after = model(text), model(text)
+    before.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, []))
+    whole = verify(before, after).whole
+    assert "w had a default, and cannot be given any more" in whole.reason
+
+
+def test_the_command_has_what_directed_the_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "g (float[n] a, float[n] b, float[n] c) => (float[n] y) { BODY }"
+    onnx.save(model(text.replace("BODY", "s = Add(a, b) y = Add(s, c)")), "a.onnx")
+    onnx.save(model(text.replace("BODY", "s = Add(b, c) y = Add(a, s)")), "b.onnx")
+    assert main(["verify", "a.onnx", "b.onnx"]) == 0
+    capsys.readouterr()
+    assert main(["verify", "a.onnx", "b.onnx", "--exact", "--save-repro", "r"]) == 1
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "shown by: " in line)
+    command = shlex.split(line.partition("shown by: ")[2])
+    assert "--exact" in command
+    assert main(command[1:]) == 1
