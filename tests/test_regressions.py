@@ -107,11 +107,11 @@ def test_is_converted_and_equal(case: str) -> None:
 
 REFUSED: dict[str, tuple[str, dict[str, Any], type[opshift.OpshiftError], str]] = {
     "an attribute that a call gives and a version lacks": (
-        FUNCTIONS.format(opset=10)
+        FUNCTIONS.format(opset=18)
         + "g (float[1,1,4] x) => (float[1,1,2] y) { y = l.f<cm=1>(x) } "
-        + BODY.format(opset=10)
-        + "f <cm> (x) => (y) { y = MaxPool<kernel_shape=[2], ceil_mode:int=@cm>(x) }",
-        {"opset": 8},
+        + BODY.format(opset=18)
+        + "f <cm> (x) => (y) { y = LpPool<kernel_shape=[2], ceil_mode:int=@cm>(x) }",
+        {"opset": 17},
         opshift.UnsupportedError,
         "ceil_mode",
     ),
