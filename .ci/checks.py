@@ -17,7 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
-LEAST = 9000
+LEAST = 14000
 """Tests that must have passed. Raise it as tests are added: it is here to notice files that are no longer collected."""
 SKIPS = 12
 """Tests that may be skipped: what a platform or a newer onnxruntime does not offer. Each is printed with its reason."""

@@ -237,6 +237,7 @@ class Trials:
         return max((_elements(value) for feeds, _ in self.accepted for value in feeds.values()), default=0)
 
 
+_FIRST = 8  # shapes that are tried with other values where none is accepted
 _FATAL = 3  # inputs that end onnxruntime, after which no more are tried
 
 
@@ -286,13 +287,19 @@ def trials(
 
     def fitted() -> Iterator[Shapes]:
         """Yield the shapes that are accepted, with an input of each already found."""
+        first: list[Shapes] = []
         for shape in shapes:
+            first += [shape] * (len(first) < _FIRST)
             if any(attempt(shape, turn) for turn in dict.fromkeys((len(fitting), 0, 1, 2)[: 2 if repair else 4])):
                 yield shape
             elif spent() or (repair and len(rejections) > budget.rejections // (2 if fitting else 5)):
                 break
         if repair:
             yield from repair(lambda shape: not spent() and attempt(shape, len(fitting)), tuple(fitting))
+        if repair and not fitting:
+            # It may be the values that are rejected, and not the shapes.
+            turns = itertools.product(range(2, 8 * draft.turns()), first)
+            yield from itertools.islice((shape for turn, shape in turns if not spent() and attempt(shape, turn)), 1)
 
     for shape in fitted() if not spent() else ():
         fitting.append(shape)
@@ -315,4 +322,4 @@ def whole_budget(weights: int, specs: Sequence[Spec], nodes: int) -> Budget:
     static = sum(math.prod(dim if isinstance(dim, int) else 2 for dim in spec.dims or ()) for spec in specs)
     cost = 1 + weights + 64 * static + 100_000 * nodes
     count = min(160, max(3, 1_000_000_000 // cost))
-    return Budget(shapes=min(10, count), inputs=count, elements=2**24, rejections=200)
+    return Budget(shapes=min(10, count), inputs=count, elements=2**24, rejections=max(200, 4 * count))
