@@ -2,7 +2,7 @@
 
 A subject is one lowering at the top, derived for one target. Each of its mutants, a small change of one node or one
 constant of what it writes, must be found different by `prove`. The survivors are listed with the reason why they are
-right all the same.
+right all the same, and apart from them those that are wrong and not found yet.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,8 @@ OPERATORS = {(operator.domain, operator.name): operator for operator in known_op
 class Subject:
     """One lowering of an operator, for a meaning and operands (`float[n,3]`, `float` of unknown rank, or a constant).
 
-    It is derived for an opset, without the operator itself unless `keep`.
+    It is derived for an opset, without the operator itself unless `keep`; `used` tells its outputs. `tamed`
+    makes inputs that the proof can judge, where the operator does not do so itself.
     """
 
     operator: str
@@ -47,6 +48,8 @@ class Subject:
     operands: tuple[str | np.ndarray[Any, Any] | None, ...]
     opset: int = 13
     keep: bool = False
+    used: tuple[bool, ...] = (True,)
+    tamed: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None
 
     def __str__(self) -> str:
         operands = ",".join(item if isinstance(item, str) else "-" if item is None else "#" for item in self.operands)
@@ -82,9 +85,10 @@ def pair_of(subject: Subject) -> Pair:
     """Return the subject's node and its replacement, as `convert` hands them to the proof."""
     operator = OPERATORS["", subject.operator]
     meaning = operator.meaning(**subject.meaning)
-    fields = {item.name: getattr(meaning, item.name) for item in dataclasses.fields(meaning)}
+    every = {item.name: getattr(meaning, item.name) for item in dataclasses.fields(meaning)}
+    fields = {name: value for name, value in every.items() if value is not None}
     operands = tuple(facts(operand) for operand in subject.operands)
-    spelled = Node(SPELLING, operator.name, 1, fields, operands, (True,))
+    spelled = Node(SPELLING, operator.name, 1, fields, operands, subject.used)
     whole = lift(only(operator, lowering_of(subject)), spelled, "runtime")
     assert isinstance(whole, Lifted)
     gone = frozenset[str]() if subject.keep else frozenset({operator.name})
@@ -95,24 +99,36 @@ def pair_of(subject: Subject) -> Pair:
     original, rewritten = alone(Replace(found, operand_sources(whole), seen, whole, "node"), source, subject.opset)
     if seen is spelled:
         del original.graph.node[0].attribute[:], rewritten.opset_import[1:]
+    outputs = original.graph.node[0].output
+
+    def oracle(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+        results = operator.oracle(whole.meaning, *arrays(original, whole, feeds))
+        return dict(zip(outputs, results if isinstance(results, tuple) else (results,), strict=False))
+
     return Pair(
         node=str(subject),
         operator=operator.name,
         original=original,
         rewritten=rewritten,
-        oracle=lambda feeds: {"y0": operator.oracle(whole.meaning, *arrays(original, whole, feeds))},
-        hostile=operator.hostile,
+        oracle=oracle,
+        hostile=subject.tamed or operator.hostile,
         exclude_nan="nan" in found.narrows or not operator.nan_defined(whole.meaning, whole.operands),
+        finite="finite-inputs" in found.narrows,
+        exact=not found.rounds,
     )
 
 
 def native(whole: Lifted) -> tuple[Node, int] | None:
     """Return the node itself at the newest opset that can say it, if onnxruntime understands it the same way."""
-    for opset in (26, 12, 10):
+    given = [None if facts is None else index for index, facts in enumerate(whole.operands)]
+    while given[-1] is None:
+        given.pop()
+    for opset in (26, 12, 10, 8):
         written = write_native(whole, opset)
-        if isinstance(written, Reason) or written.inputs != tuple(range(len(whole.operands))):
+        if isinstance(written, Reason) or written.inputs != tuple(given):
             continue
-        node = Node("", whole.operator.name, written.since_version, written.attributes, whole.operands, whole.used)
+        inputs = whole.operands[: len(given)]
+        node = Node("", whole.operator.name, written.since_version, written.attributes, inputs, whole.used)
         back = lift(whole.operator, node, "runtime")
         if Legality(opset).why_not(node) is None and isinstance(back, Lifted) and back.meaning == whole.meaning:
             return node, opset
@@ -163,7 +179,7 @@ def mutants(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto]]:
 def changes(node: NodeProto) -> Iterator[tuple[str, list[NodeProto]]]:
     """Yield nodes to write instead of a node."""
     for place, attribute in enumerate(node.attribute):
-        if attribute.name in ("axis", "axes", "perm", "keepdims", "select_last_index"):
+        if attribute.name in ("axis", "axes", "perm", "epsilon", *SWITCHES, *STEPPED):
             for what, value in numbers(attribute):
                 mutant = copy.deepcopy(node)
                 mutant.attribute[place].CopyFrom(helper.make_attribute(attribute.name, value))
@@ -184,11 +200,22 @@ def changes(node: NodeProto) -> Iterator[tuple[str, list[NodeProto]]]:
         yield "dropped", [helper.make_node("Identity", node.input, node.output)]
 
 
+SWITCHES = ("keepdims", "select_last_index", "largest", "ceil_mode", "count_include_pad", "align_corners")
+STEPPED = ("pads", "strides", "dilations", "kernel_shape")
+"""Lists of which the first and the last number are changed, each by itself."""
+
+
 def numbers(attribute: onnx.AttributeProto) -> Iterator[tuple[str, Any]]:
     """Yield other values for an attribute."""
     value = helper.get_attribute_value(attribute)
-    if attribute.name in ("keepdims", "select_last_index"):
+    if attribute.name in SWITCHES:
         yield str(1 - value), 1 - value
+    elif attribute.name == "epsilon":
+        yield str(value + 1), value + 1
+    elif attribute.name in STEPPED:
+        for place in sorted({0, len(value) - 1}):
+            longer = [item + (index == place) for index, item in enumerate(value)]
+            yield str(longer), longer
     elif attribute.name == "perm":
         turned = [*value[1:], value[0]]
         yield str(turned), turned
@@ -215,6 +242,23 @@ def off_by_one(array: np.ndarray[Any, Any]) -> Iterator[tuple[str, np.ndarray[An
 ROWS, MASK = {"axes": (1,)}, np.array([False, True])
 HOT = {"axis": -1, "negative": "wrap", "fraction": "truncate"}
 OFF = {"axis": 1, "negative": "off", "fraction": "off"}
+TWO = (True, True)
+
+
+def near_image(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Have a grid in and around the image, and pixels that are small integers.
+
+    Where a grid says -inf, or overflows, onnxruntime 1.31.1 takes a pixel at the edge, and the lowering zero, as the
+    text has it: the proof of a GridSample alone says that they differ.
+    """
+    steps = {"X": (1, 9), "grid": (8, 14)}
+    return {name: rng.integers(-most, most + 1, feeds[name].shape) / by for name, (by, most) in steps.items()}
+
+
+CEILED = {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0), "ceil_mode": 1}
+DILATED = {"kernel_shape": (2,), "dilations": (3,), "pads": (1, 2)}
+COUNTED = {"count_include_pad": 1}
+MIRRORED = {"padding_mode": "reflection", "align_corners": 1}
 SUBJECTS = (
     Subject("Hardmax", "permuted", ROWS, ("float[2,3,4]",), keep=True),
     Subject("Hardmax", "flattened", {"axes": (1, 2)}, ("float[2,3,n]",), keep=True),
@@ -330,11 +374,67 @@ SUBJECTS = (
     Subject("Trilu", "masked", {}, ("float[2,n]", "int64[]"), opset=18),
     Subject("Trilu", "masked", {"upper": 0}, ("int64[3,4]", "int64[]"), opset=9),
     Subject("GatherElements", "numbered", {"axis": 1}, ("float[4,3]", "int64[4,3]"), opset=18),
+    Subject("AffineGrid", "of_images", {}, ("float[2,2,3]", "int64[4]"), opset=18),
+    Subject("AffineGrid", "of_images", {"align_corners": 1}, ("float[2,2,3]", ints(2, 1, 3, 4)), opset=18),
+    Subject("AffineGrid", "of_images", {"align_corners": 1}, ("float[2,2,3]", "int64[4]"), opset=18),
+    Subject("AffineGrid", "of_volumes", {}, ("float[2,3,4]", ints(2, 1, 2, 3, 4)), opset=18),
+    Subject("AffineGrid", "of_volumes", {"align_corners": 1}, ("float[2,3,4]", "int64[5]"), opset=18),
+    Subject("AveragePool", "by_pads", CEILED, ("float[1,2,5]",), opset=18, keep=True),
+    Subject("AveragePool", "padded", {**CEILED, **COUNTED}, ("float[1,2,5]",), opset=18, keep=True),
+    Subject("AveragePool", "by_convolution", DILATED, ("float[1,2,7]",), opset=18),
+    Subject("AveragePool", "by_convolution", {**DILATED, **COUNTED}, ("float[n,2,7]",), opset=18),
+    Subject("MaxPool", "by_pads", CEILED, ("float[1,2,5]",), opset=9, keep=True, used=TWO),
+    Subject("BatchNormalization", "flattened", {"spatial": 0}, ("float[2,3,4]", *["float[3,4]"] * 4), keep=True),
+    Subject("BatchNormalization", "in_one_type", {}, ("float16[2,3,4]", *["float[3]"] * 4), keep=True),
+    Subject(
+        "BatchNormalization",
+        "measured",
+        {"training_mode": 1, "running": 1},
+        ("float[4,3,2]", *["float[3]"] * 4),
+        used=(True, True, True),
+        keep=True,
+    ),
+    Subject("BatchNormalization", "computed", {}, ("float[2,3,4]", *["float[3]"] * 4)),
+    Subject("LayerNormalization", "shifted", {}, ("float[2,3,4]", "float[4]", "float[4]"), opset=18),
+    Subject("LayerNormalization", "computed", {"axis": 1}, ("float[2,3,4]", "float[3,4]", None), used=(True,) * 3),
+    Subject("DFT", "by_matrix", {}, ("float[2,3,2]", None, np.array(1)), opset=18),
+    Subject("DFT", "by_matrix", {"onesided": 1}, ("float[2,3,1]", np.array(5), np.array(1)), opset=18),
+    Subject("DFT", "by_matrix", {"inverse": 1}, ("float[2,4,2]", None, np.array(1)), opset=18),
+    Subject("DFT", "cut", {}, ("float[2,5,2]", np.array(3), np.array(1)), opset=18),
+    *(
+        Subject(
+            "GridSample",
+            "nearest" if mode == "nearest" else "weighed",
+            {"mode": mode, **more},
+            of,
+            opset,
+            tamed=near_image,
+        )
+        for mode, more, of, opset in (
+            ("nearest", {}, ("float[2,2,3,4]", "float[2,2,3,2]"), 13),
+            ("nearest", MIRRORED, ("float[2,2,3,4]", "float[2,2,3,2]"), 18),
+            ("linear", {}, ("float[2,2,3,4]", "float[2,2,3,2]"), 13),
+            ("cubic", {}, ("float[2,2,3,4]", "float[2,2,3,2]"), 18),
+        )
+    ),
+    Subject("Split", "sized", {"num_outputs": 3}, ("float[5,2]", None), used=(True,) * 3, keep=True),
+    Subject("Split", "sized", {"axis": 1, "num_outputs": 2}, ("float[2,5]", None), used=TWO, keep=True),
+    Subject("Split", "measured", {"num_outputs": 2}, ("float[n,5]", None), used=TWO, keep=True),
+    Subject("Split", "measured", {"axis": -1, "num_outputs": 2}, ("float[2,n]", None), used=TWO, keep=True),
+    Subject("Split", "whole", {}, ("float[2,5]", None)),
+    Subject("Split", "cut", {"axis": 1, "num_outputs": 2}, ("float[2,5]", ints(2, 3)), used=TWO),
+    Subject("Split", "cut", {"num_outputs": 3}, ("float[6]", "int64[3]"), used=(True,) * 3),
+    Subject("Dropout", "copied", {}, ("float[2,3]", None, None), used=TWO),
+    Subject("Dropout", "copied", {"mask": "zeros"}, ("float[2,3]", None, None), used=TWO),
+    Subject("Dropout", "copied", {"mask": "zeros of data"}, ("float[n,3]", None, None), used=TWO),
+    Subject(
+        "TopK", "of_negatives", {"axis": 1, "largest": 0}, ("float[2,5]", "int64[1]"), opset=10, keep=True, used=TWO
+    ),
+    Subject("TopK", "counted", {"axis": 1}, ("float[2,5,3]", "int64[1]"), opset=10, keep=True, used=TWO),
+    Subject("TopK", "counted", {"axis": 0}, ("int32[5]", ints(3)), opset=10, keep=True, used=TWO),
 )
 
 NOT_MUTATED = {
-    **dict.fromkeys(("Split", "Dropout", "TopK"), "several outputs, and a subject has one"),
-    **dict.fromkeys(("BatchNormalization", "LayerNormalization"), "rounds otherwise"),
     **dict.fromkeys(("Resize", "Upsample"), "moves attributes and constants about: the table of cases is the test"),
 }
 """Operators whose lowerings have no subject, and why."""
@@ -451,8 +551,67 @@ SURVIVORS = (
     ("Pad.(with_zero|joined)", r"node/Concat_\d: inputs turned", "there is nothing before the first element"),
     ("Expand.repeated", "node/Concat_1: inputs turned", "the shape has as many axes as it needs"),
     ("Trilu.from_main", "node/Sub_1: is Add", "the main diagonal is number zero"),
+    ("AffineGrid", r"node/Gather(_\d)?: axis=-1", "the size is a vector, whose axis -1 is axis 0"),
+    (r"AffineGrid.of_images\(\)", "node/Sub_[45]: is Add", "the corners are the outer edge: zero is taken away"),
+    (r"AffineGrid.*align_corners=1", r"node/Add(_\d)?: is Sub", "the corners are centers: the shift is zero"),
+    ("AffineGrid", r"constant of node/Slice\+node/Slice_1: .*", "the size has nothing behind the last axis"),
+    ("AffineGrid", "constant of node/Concat_2: element 0 is 0, not -1", "0 copies what -1 infers, the number of maps"),
+    (
+        "(AveragePool|MaxPool).by_pads|AveragePool.padded",
+        r"node(/AveragePool)?: pads=\[[01], 2\]",
+        "padding does not count, and one more element makes no further window: they stand two apart",
+    ),
+    ("BatchNormalization.measured", "node/Sub: inputs turned", "the distance is squared"),
+    ("TopK", "node/Greater_1: (is Less|inputs turned)", "what is larger comes before in any case"),
+    ("TopK", "node/And: is Or", "no NaN is fed: the lowering is allowed only without"),
+    (
+        "TopK",
+        r"constant of node/(Less|Greater)_\d\+\S*: .*",
+        "every number is below 2 or above -1, or below 1 or above 0",
+    ),
+    ("TopK", r"node/(Squeeze: axes=\[-1\]|TopK: axis=-1)", "of a vector, axis -1 is axis 0"),
+    ("TopK", "node/Concat: inputs turned", "the larger of zero and a length, in either order"),
+    (
+        "TopK",
+        r"constant of node/And(_2)?: element 0 is True, not False",
+        "if element 0 misses its rank, the index there is a sum of none, which is 0; elsewhere it adds 0",
+    ),
+    ("GridSample", "node/Gather: axis=-1", "the rows of pixels are a vector, whose axis -1 is axis 0"),
+    (
+        r"GridSample.*mode=(nearest|linear|cubic)\)",
+        r"constant of node/(Less\+node/Where: element \d is [78]\.0, .*|Greater\+node/Where_1: .*)",
+        "a place is outside, one pixel farther or nearer, and so are all pixels around it",
+    ),
+    ("GridSample", r"constant of node/Gather: element \d+ is -1099511627775, .*", "it stays below zero"),
+    ("GridSample.*reflection", "node/Sub: is Add", "the corners are centers: the shift is zero"),
+    ("GridSample.*reflection", "node/Sub: inputs turned", "the image is mirrored at zero"),
+    ("GridSample.*reflection", r"constant of node/(Max|Concat): .*", "nothing is outside, where the pixel of zeros is"),
+    ("GridSample.weighed", "node/Sub_1: inputs turned", "of the distance the sign is dropped"),
+    ("GridSample.weighed", r"node/Split(_1)?: axis=-1", "of a vector, axis -1 is axis 0"),
+    (r"GridSample.weighed\(mode=linear", r"node/Add_[2567]: is Sub", "a line has no squares: zero is added"),
+    (r"GridSample.weighed\(mode=linear", "constant of node/Split_1: .*", "no pixel that counts is farther than 1"),
+    (r"GridSample.weighed\(mode=cubic", "node/Add_3: is Sub", "the curve is level at its top: zero is added"),
 )
 """Subject, mutant and why it computes the same; each is a regular expression."""
+
+GAPS = (
+    (
+        "AffineGrid.of_images.*int64",
+        "constant of node/Gather: element 0 is 3, not 2",
+        "no size is drawn whose height is not its width",
+    ),
+    (
+        "AffineGrid.*align_corners=1.*int64",
+        r"node/Sub_[45678]: inputs turned",
+        "no size is drawn of more than two pixels",
+    ),
+    (
+        "GridSample.*reflection",
+        r"constant of node/(Less|Greater)\S*: .*",
+        "no grid is drawn that is 2^22 pixels away",
+    ),
+)
+"""Subject, mutant and why the proof overlooks it, though it computes something else."""
 
 
 def caught(pair: Pair, model: onnx.ModelProto) -> bool:
@@ -471,7 +630,7 @@ def test_every_mutant_is_caught(subject: Subject) -> None:
 
 
 def is_listed(subject: Subject, what: str) -> bool:
-    return any(re.match(who, str(subject)) and re.fullmatch(mutant, what) for who, mutant, _ in SURVIVORS)
+    return any(re.match(who, str(subject)) and re.fullmatch(mutant, what) for who, mutant, _ in (*SURVIVORS, *GAPS))
 
 
 def test_every_lowering_is_mutated() -> None:
@@ -485,7 +644,7 @@ def test_every_lowering_is_mutated() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize(("who", "mutant"), [entry[:2] for entry in SURVIVORS], ids=lambda text: text)
+@pytest.mark.parametrize(("who", "mutant"), [entry[:2] for entry in (*SURVIVORS, *GAPS)], ids=lambda text: text)
 def test_no_survivor_is_listed_in_vain(who: str, mutant: str) -> None:
     for subject in SUBJECTS:
         if re.match(who, str(subject)):
