@@ -40,6 +40,12 @@ def _noop(what: Reduction, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_noop)
+def left_alone(data, axes):
+    """Take the input as it is, also -0.0: it "performs the Identity op" (ReduceSum-13)."""
+    return op.Identity(data)
+
+
+@lowering(18, given=_noop)
 def along_a_new_axis(data, axes):
     """Reduce along a new axis of length 1, which leaves what is not the reduction: ReduceL1 is Abs then."""
     return meaning.Itself(op.Unsqueeze(data, [0]), [0], keepdims=0)
@@ -122,6 +128,10 @@ def squeezed(
     return op.Reshape(y, kept, allowzero=allowzero)
 
 
+_LEAVE_ONE_ALONE = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
+"""What they make of one element is that element."""
+
+
 def reduction(
     name: str, versions: tuple[int, ...], function: Callable[..., Any], *, in_any_order: bool = False
 ) -> Operator:
@@ -147,5 +157,9 @@ def reduction(
         oracle=oracle,
         normal=_normal,
         # Of an input of another shape kernels take the elements in another order.
-        lowerings=(dataclasses.replace(apart, rounds=not in_any_order), squeezed, along_a_new_axis),
+        lowerings=(
+            dataclasses.replace(apart, rounds=not in_any_order),
+            squeezed,
+            left_alone if name in _LEAVE_ONE_ALONE else along_a_new_axis,
+        ),
     )
