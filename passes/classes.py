@@ -9,17 +9,31 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from opshift.passes.moods import limits
 from opshift.passes.shapes import sizes_of, symbols
-from opshift.passes.specs import Array, Spec, Value, arrays, np_dtype
+from opshift.passes.specs import Array, Shape, Spec, Value, arrays, np_dtype
 
 _SHORT = 2**12  # elements: of a larger array no more than the beginning of its longest axis is looked at
 
 
-def classes(feeds: Mapping[str, Value]) -> frozenset[str]:
-    """Return the classes that an input of a model belongs to, in the words of `NAMES`."""
-    return frozenset(name for value in feeds.values() for name in _of_value(value))
+def classes(trials: Sequence[Mapping[str, Value]]) -> list[frozenset[str]]:
+    """Return the classes that each input of a model belongs to, in the words of `NAMES`."""
+    found: list[set[str]] = [set() for _ in trials]
+    alike: dict[tuple[np.dtype[Any], Shape], tuple[list[int], list[Array]]] = {}
+    for number, feeds in enumerate(trials):
+        for value in feeds.values():
+            found[number].update(_of_value(value))
+            for array in map(_beginning, arrays(value)):
+                numbers, stacked = alike.setdefault((array.dtype, array.shape), ([], []))
+                numbers.append(number)
+                stacked.append(array)
+    for (dtype, _), (numbers, stacked) in alike.items():
+        for name, held in _of_arrays(dtype, np.stack(stacked)):
+            for number in np.asarray(numbers)[held]:
+                found[number].add(name)
+    return [frozenset(names) for names in found]
 
 
 def applicable(specs: Iterable[Spec]) -> tuple[str, ...]:
@@ -30,7 +44,7 @@ def applicable(specs: Iterable[Spec]) -> tuple[str, ...]:
 
 def counted(trials: Sequence[Mapping[str, Value]], specs: Iterable[Spec]) -> dict[str, int]:
     """Return how many inputs belong to each class that can occur; 0 for one to which none does."""
-    found = Counter(name for feeds in trials for name in classes(feeds))
+    found = Counter(name for names in classes(trials) for name in names)
     possible = applicable(specs)
     return {name: found[name] for name in NAMES if name in possible or found[name]}
 
@@ -56,12 +70,34 @@ def seen(specs: Sequence[Spec], trials: Iterable[Mapping[str, Value]]) -> dict[s
 
 # --- arrays ---------------------------------------------------------------------------------------------------------
 
+_Held = npt.NDArray[np.bool_]
+_Test = Callable[[Array], _Held]
+"""Tells of arrays of one shape, stacked along a first axis, which belong to a class."""
 
-def _rows(array: Array) -> Iterator[Array]:
-    """Yield an array, for each axis that has two elements or more, with that axis last."""
-    for axis, length in enumerate(array.shape):
-        if length > 1 and array.size:
-            yield np.moveaxis(array, axis, -1)
+
+def _some(elements: Any) -> _Held:
+    """Return in which arrays some element is marked."""
+    marked: _Held = np.asarray(elements)
+    return np.asarray(marked.any(axis=tuple(range(1, marked.ndim))))
+
+
+def _every(array: Array, held: bool) -> _Held:
+    return np.full(len(array), held)
+
+
+def _rows(stacked: Array) -> Iterator[Array]:
+    """Yield the arrays, for each axis that has two elements or more, with that axis last."""
+    for axis, length in enumerate(stacked.shape[1:], 1):
+        if length > 1 and stacked.size:
+            yield np.moveaxis(stacked, axis, -1)
+
+
+def _in_rows(stacked: Array, test: Callable[[Array], Any]) -> _Held:
+    """Return which arrays have a row, along some axis, that passes a test."""
+    held = _every(stacked, False)
+    for rows in _rows(stacked):
+        held |= _some(test(rows))
+    return held
 
 
 def _beginning(array: Array) -> Array:
@@ -73,73 +109,58 @@ def _beginning(array: Array) -> Array:
     return array[(slice(None),) * longest + (slice(kept),)]
 
 
-def _tied(array: Array) -> bool:
-    """Return whether some row has its largest or its least element twice, and something else besides."""
-    for rows in _rows(array):
-        for end in (np.max(rows, -1, keepdims=True), np.min(rows, -1, keepdims=True)):
-            count = np.sum(rows == end, -1)
-            if np.any((count > 1) & (count < rows.shape[-1])):
-                return True
-    return False
+def _twice(rows: Array) -> _Held:
+    """Return which rows have their largest or their least element twice, and something else besides."""
+    ends = (np.max(rows, -1, keepdims=True), np.min(rows, -1, keepdims=True))
+    most, least = (np.sum(rows == end, -1) for end in ends)
+    return np.asarray(((most > 1) & (most < rows.shape[-1])) | ((least > 1) & (least < rows.shape[-1])))
 
 
-def _even(array: Array) -> bool:
-    return any(bool(np.any(np.all(rows == rows[..., :1], -1))) for rows in _rows(array))
-
-
-def _lowest(array: Array) -> bool:
-    return any(bool(np.any(np.all(rows == -np.inf, -1))) for rows in _rows(array))
-
-
-def _outside(array: Array, bound: int) -> bool:
-    """Return whether integers reach a bound, on either side."""
+def _outside(array: Array, bound: int) -> _Held:
+    """Return which integers reach a bound, on either side."""
     least, most = limits(array.dtype) or (0, 0)
-    above = most >= bound and np.any(array >= array.dtype.type(bound))
-    return bool(above or (least <= -bound and np.any(array <= array.dtype.type(-bound))))
+    above = array >= array.dtype.type(bound) if most >= bound else np.zeros(array.shape, np.bool_)
+    return above | (array <= array.dtype.type(-bound)) if least <= -bound else above
 
 
-def _ends(array: Array) -> bool:
-    """Return whether integers have the least or the largest value of their type, 0 aside."""
-    ends = [array.dtype.type(end) for end in limits(array.dtype) or () if end]
-    return any(bool(np.any(array == end)) for end in ends)
+def _ends(array: Array) -> _Held:
+    """Return which integers are the least or the largest of their type, 0 aside."""
+    found = np.zeros(array.shape, np.bool_)
+    for end in limits(array.dtype) or ():
+        found |= (array == array.dtype.type(end)) & (end != 0)
+    return found
 
 
-def _extreme(array: Array) -> bool:
-    return bool(np.any(np.abs(array) == ml_dtypes.finfo(array.dtype).max))  # type: ignore[no-untyped-call]
-
-
-def _subnormal(array: Array) -> bool:
+def _subnormal(array: Array) -> _Held:
     least = ml_dtypes.finfo(array.dtype).smallest_normal  # type: ignore[no-untyped-call]
     with np.errstate(invalid="ignore"):
-        return bool(np.any((array != 0) & (np.abs(array) < least)))
+        return np.asarray((array != 0) & (np.abs(array) < least))
 
-
-_Test = Callable[[Array], bool]
 
 _EVERY: dict[str, _Test] = {
-    "size 1": lambda array: 1 in array.shape,
-    "empty": lambda array: not array.size,
-    "rows of one value": _even,
+    "size 1": lambda array: _every(array, 1 in array.shape[1:]),
+    "empty": lambda array: _every(array, not array.size),
+    "rows of one value": lambda array: _in_rows(array, lambda rows: np.all(rows == rows[..., :1], -1)),
 }
-_ORDERED: dict[str, _Test] = {"ties": _tied}
+_ORDERED: dict[str, _Test] = {"ties": lambda array: _in_rows(array, _twice)}
 _FLOATS: dict[str, _Test] = {
-    "all -inf rows": _lowest,
-    "+inf": lambda array: bool(np.any(array == np.inf)),
-    "-inf": lambda array: bool(np.any(array == -np.inf)),
-    "NaN": lambda array: bool(np.any(np.isnan(array))),
-    "-0.0": lambda array: bool(np.any((array == 0) & np.signbit(array))),
-    "subnormal": _subnormal,
-    "extremes": _extreme,
+    "all -inf rows": lambda array: _in_rows(array, lambda rows: np.all(rows == -np.inf, -1)),
+    "+inf": lambda array: _some(array == np.inf),
+    "-inf": lambda array: _some(array == -np.inf),
+    "NaN": lambda array: _some(np.isnan(array)),
+    "-0.0": lambda array: _some((array == 0) & np.signbit(array)),
+    "subnormal": lambda array: _some(_subnormal(array)),
+    "extremes": lambda array: _some(np.abs(array) == ml_dtypes.finfo(array.dtype).max),  # type: ignore[no-untyped-call]
 }
 _INTEGERS: dict[str, _Test] = {
-    "extremes": _ends,
-    "negative integers": lambda array: bool(np.any(array < array.dtype.type(0))),
-    "beyond 2^31": lambda array: _outside(array, 2**31),
-    "beyond 2^53": lambda array: _outside(array, 2**53),
+    "extremes": lambda array: _some(_ends(array)),
+    "negative integers": lambda array: _some(array < array.dtype.type(0)),
+    "beyond 2^31": lambda array: _some(_outside(array, 2**31)),
+    "beyond 2^53": lambda array: _some(_outside(array, 2**53)),
 }
 _STRINGS: dict[str, _Test] = {
-    "empty string": lambda array: any(word == "" for word in array.flat),
-    "non-ASCII": lambda array: any(not word.isascii() for word in array.flat),
+    "empty string": lambda array: _some(array == ""),
+    "non-ASCII": lambda array: _some(np.frompyfunc(lambda word: not word.isascii(), 1, 1)(array).astype(np.bool_)),
 }
 NAMES: tuple[str, ...] = tuple(
     dict.fromkeys((*_ORDERED, *_EVERY, *_FLOATS, *_INTEGERS, *_STRINGS, "empty sequence", "absent"))
@@ -179,16 +200,19 @@ def _holds(dtype: np.dtype[Any], name: str) -> bool:
 
 
 def _of_value(value: Value) -> Iterator[str]:
+    """Yield the classes of a value that is no array."""
     if value is None:
         yield "absent"
     elif isinstance(value, list) and not value:
         yield "empty sequence"
-    for array in map(_beginning, arrays(value)):
-        # Compared as wider numbers, of which every one of these has its own.
-        wide = array.astype(np.float32) if array.dtype.kind == "V" and limits(array.dtype) is None else array
-        for name, test in _tests(array.dtype).items():
-            if test(wide if name in _PLAIN else array):
-                yield name
+
+
+def _of_arrays(dtype: np.dtype[Any], stacked: Array) -> Iterator[tuple[str, _Held]]:
+    """Yield each class with the arrays that belong to it."""
+    # Compared as wider numbers, of which every one of these has its own.
+    wide = stacked.astype(np.float32) if dtype.kind == "V" and limits(dtype) is None else stacked
+    for name, test in _tests(dtype).items():
+        yield name, test(wide if name in _PLAIN else stacked)
 
 
 _PLAIN = frozenset({*_ORDERED, *_EVERY, *_FLOATS}) - {"subnormal", "extremes"}

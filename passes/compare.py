@@ -64,6 +64,10 @@ class Judge:
         """Return the outputs with graph optimisations off."""
         return self.route.run(feeds, False)
 
+    def plain_all(self, batch: Sequence[Feeds]) -> list[Outputs | RejectedError]:
+        """Return what `plain` would for each; after one that ends onnxruntime come no others."""
+        return self.route.run_all(batch, False)
+
     def optimised(self, feeds: Sequence[Feeds], plain: Sequence[Outputs]) -> list[Outputs]:
         """Return the outputs with optimisations on; where that does not run, the plain ones stand for them."""
         if True not in self.route.modes:
@@ -140,21 +144,49 @@ class Contest:
         Raises:
             RejectedError: onnxruntime does not load the rewritten model, or it goes beyond the limits.
         """
-        feeds = [feeds for feeds, _ in trials]
-        plain = [outputs for _, outputs in trials]
-        wanted = {False: plain, True: self.judge.optimised(feeds, plain)}
-        if self.judge.lean:
-            self.judge.route.close()
         for optimised in self.rewritten.modes:
-            done = 0
-            while done < len(feeds):
-                results = self.rewritten.run_all(feeds[done:], optimised)
-                for result in results:
-                    progress()
-                    found = self._counting(feeds[done], plain[done], wanted[True][done], result, optimised)
-                    if found is not None:
-                        return Finding(feeds[done], found, optimised)
-                    done += 1
+            if self.judge.lean:
+                self.judge.route.close()
+            results = self._results([feeds for feeds, _ in trials], optimised, progress)
+            if self.judge.lean:
+                self.rewritten.close()
+            found = self._first(trials, results, optimised)
+            if found is not None:
+                return found
+        return None
+
+    def _results(
+        self, feeds: Sequence[Feeds], optimised: bool, progress: Callable[[], None]
+    ) -> list[Outputs | RejectedError]:
+        """Return what the rewritten model gives on each input; after one that takes too long, nothing."""
+        results: list[Outputs | RejectedError] = []
+        while len(results) < len(feeds):
+            for result in self.rewritten.run_all(feeds[len(results) :], optimised):
+                progress()
+                results.append(result)
+            if isinstance(results[-1], RejectedError) and results[-1].why is Why.LIMIT:
+                break
+        return results
+
+    def _first(
+        self,
+        trials: Sequence[tuple[Feeds, Outputs]],
+        results: Sequence[Outputs | RejectedError],
+        optimised: bool,
+    ) -> Finding | None:
+        """Return the first difference. What equals the plain outputs is right, whatever optimisations make of those."""
+        apart = [
+            (feeds, plain, result)
+            for (feeds, plain), result in zip(trials, results, strict=False)
+            if isinstance(result, RejectedError) or any(map(mismatch, plain, result))
+        ]
+        best = [plain for _, plain, _ in apart]
+        if optimised:
+            best = self.judge.optimised([feeds for feeds, _, _ in apart], best)
+        for (feeds, plain, result), expected in zip(apart, best, strict=True):
+            found = self._counting(feeds, plain, expected, result, optimised)
+            if found is not None:
+                return Finding(feeds, found, optimised)
         return None
 
     def on(self, feeds: Feeds, optimised: bool) -> Difference | None:

@@ -239,6 +239,7 @@ class Trials:
 
 _FIRST = 8  # shapes that are tried with other values where none is accepted
 _FATAL = 3  # inputs that end onnxruntime, after which no more are tried
+_AT_ONCE = 32  # inputs that are drawn while others run
 
 
 def _elements(value: Value) -> int:
@@ -248,7 +249,7 @@ def _elements(value: Value) -> int:
 def trials(
     draft: Draft,
     values: Values,
-    plain: Callable[[Feeds], Outputs],
+    plain: Callable[[Sequence[Feeds]], Sequence[Outputs | RejectedError]],
     shapes: Iterable[Shapes],
     long: Iterable[Shapes],
     budget: Budget,
@@ -265,21 +266,29 @@ def trials(
     fatal: list[str] = []
     elements = 0
 
-    def once(shape: Shapes, turn: int | str) -> bool:
+    def run(batch: Sequence[tuple[Shapes, int | str]]) -> list[bool]:
+        """Return which of some tries are accepted; after one that ends onnxruntime come no others."""
         nonlocal elements
-        feeds = values(shape, turn)
-        try:
-            found.append((feeds, plain(feeds)))
-        except RejectedError as error:
-            rejections.append(str(error))
-            if error.why in (Why.DEATH, Why.LIMIT):
-                fatal.append(str(error))
-            return False
-        elements += sum(_elements(value) for value in feeds.values())
-        return True
+        drawn = [values(shape, turn) for shape, turn in batch]
+        results = plain(drawn)
+        for feeds, result in zip(drawn, results, strict=False):
+            if isinstance(result, RejectedError):
+                rejections.append(str(result))
+                fatal.extend([str(result)] * (result.why in (Why.DEATH, Why.LIMIT)))
+            else:
+                found.append((feeds, result))
+                elements += sum(_elements(value) for value in feeds.values())
+        return [not isinstance(result, RejectedError) for result in results]
 
-    def attempt(shape: Shapes, turn: int | str) -> bool:
-        return once(shape, turn) or (draft.gentle and isinstance(turn, int) and once(shape, -1 - turn))
+    def attempt(*batch: tuple[Shapes, int | str]) -> bool:
+        """Try these, and what is rejected once more with gentler values; return whether any was accepted."""
+        accepted = run(batch)
+        again = [
+            (shape, -1 - turn)
+            for (shape, turn), done in zip(batch, accepted, strict=False)
+            if not done and draft.gentle and isinstance(turn, int)
+        ]
+        return any([*accepted, *(run(again) if again else ())])
 
     def spent() -> bool:
         over = len(found) >= budget.inputs or elements >= budget.elements
@@ -290,29 +299,35 @@ def trials(
         first: list[Shapes] = []
         for shape in shapes:
             first += [shape] * (len(first) < _FIRST)
-            if any(attempt(shape, turn) for turn in dict.fromkeys((len(fitting), 0, 1, 2)[: 2 if repair else 4])):
+            if any(attempt((shape, turn)) for turn in dict.fromkeys((len(fitting), 0, 1, 2)[: 2 if repair else 4])):
                 yield shape
             elif spent() or (repair and len(rejections) > budget.rejections // (2 if fitting else 5)):
                 break
         if repair:
-            yield from repair(lambda shape: not spent() and attempt(shape, len(fitting)), tuple(fitting))
+            yield from repair(lambda shape: not spent() and attempt((shape, len(fitting))), tuple(fitting))
         if repair and not fitting:
             # It may be the values that are rejected, and not the shapes.
             turns = itertools.product(range(2, 8 * draft.turns()), first)
-            yield from itertools.islice((shape for turn, shape in turns if not spent() and attempt(shape, turn)), 1)
+            yield from itertools.islice((shape for turn, shape in turns if not spent() and attempt((shape, turn))), 1)
 
     for shape in fitted() if not spent() else ():
         fitting.append(shape)
         if len(fitting) == budget.shapes or spent():
             break
-    for turn, (position, shape) in itertools.product(range(1, 4 * draft.turns()), enumerate(fitting)):
-        if spent():
+    further = (
+        (shape, turn + position)
+        for turn, (position, shape) in itertools.product(range(1, 4 * draft.turns()), enumerate(fitting))
+    )
+    largest = max((sum(map(math.prod, shape.values())) for shape in fitting), default=0)
+    while not spent():
+        room = min(_AT_ONCE, budget.inputs - len(found), (budget.elements - elements) // max(1, largest))
+        batch = list(itertools.islice(further, max(1, room)))
+        if not batch:
             break
-        attempt(shape, turn + position)
+        attempt(*batch)
     for shape in long if fitting else ():
         if len(rejections) < budget.rejections and fits(draft.specs, shape):
-            attempt(shape, "peak")
-            attempt(shape, "dip")
+            attempt((shape, "peak"), (shape, "dip"))
     rejection = (fatal or rejections or ["no shape was found"])[-1]
     return Trials(tuple(found), len(found) + len(rejections), rejection, tuple(fatal))
 

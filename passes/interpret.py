@@ -244,7 +244,8 @@ class Interpreter:
                 lifted = lift(operator, seen, self._semantics)
                 if not isinstance(lifted, Lifted):
                     raise RejectedError(f"{label}: {lifted}")
-                results = lifted.operator.oracle(lifted.meaning, *_operands(lifted, inputs))
+                with np.errstate(all="ignore"):
+                    results = lifted.operator.oracle(lifted.meaning, *_operands(lifted, inputs))
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:
                 raise RejectedError(f"{type(error).__name__}: {error}") from error
             listed = results if isinstance(results, tuple) else (results,)

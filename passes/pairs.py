@@ -126,7 +126,7 @@ class Proof:
                     equal.append(check)
                 if len(equal) == _TYPES:
                     break
-        except UntestableError as error:
+        except (UntestableError, RejectedError) as error:
             failure = str(error)
         if not equal:
             return Check(pair.node, pair.operator, Verdict.UNCHECKED, "; ".join(unserved) or failure, "", 0)
@@ -172,7 +172,7 @@ class Proof:
         trials = inputs.trials(
             draft,
             values,
-            judge.plain,
+            judge.plain_all,
             inputs.sizes(draft.specs, whole=False),
             () if again else inputs.long_sizes(draft.specs),
             Budget(shapes=100, inputs=50 if again else 100, elements=400_000, rejections=2000),
@@ -181,7 +181,7 @@ class Proof:
             # Patterns of sizes alone find no depth of one element beside two values.
             known = hints(outline(pair.original))
             search = Budget(shapes=20, inputs=50, elements=400_000, rejections=500)
-            trials = inputs.trials(draft, values, judge.plain, (), (), search, repairer(draft.specs, known))
+            trials = inputs.trials(draft, values, judge.plain_all, (), (), search, repairer(draft.specs, known))
         count = len(trials.accepted)
         if not count:
             return check(Verdict.UNCHECKED, f"the original ran on none of {trials.tried} inputs: {trials.rejection}")
@@ -270,7 +270,8 @@ class _Asked:
     def run(self, feeds: Feeds, optimised: bool) -> Outputs:
         """Return the node's meaning in numpy."""
         try:
-            result = self._oracle({**self._constants, **feeds})
+            with np.errstate(all="ignore"):
+                result = self._oracle({**self._constants, **feeds})
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise RejectedError(f"{type(error).__name__}: {error}") from error
         return tuple(np.asarray(result[output]) for output in self._outputs)

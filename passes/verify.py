@@ -372,7 +372,7 @@ class _Whole:
             budget = dataclasses.replace(budget, shapes=1, inputs=1, rejections=1)
             candidates = [given.shapes(fixed)]
         drawn = inputs.overridden(values, fixed)
-        return inputs.trials(draft, drawn, judge.plain, candidates, (), budget, repairer(draft.specs, known))
+        return inputs.trials(draft, drawn, judge.plain_all, candidates, (), budget, repairer(draft.specs, known))
 
     def _draft(self, specs: Sequence[Spec]) -> Draft:
         wanted, found = inputs.uses(self._outline), inputs.uses(self.after.proto)

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from opshift.opsets.facts import SMALL, Facts, constant
+from opshift.opsets.facts import SMALL, Facts, Tensor, constant, partly
 from opshift.opsets.lowering import Lowering, Reason, lowering, op
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, lift, operator_for
 from opshift.opsets.target import Legality, Limit, Target
 from opshift.passes import derive
 from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output
+from opshift.passes.infer import infer
 
 MATRIX = Facts(TensorProto.FLOAT, ("n", 3))
 KNOWN = Facts(TensorProto.FLOAT, (2, 3))
@@ -252,3 +253,9 @@ def test_a_reason_is_text_that_may_miss_a_fact() -> None:
     assert Reason("so") == "so"
     assert not Reason("so").missing
     assert Reason("so", missing=True).missing
+
+
+def test_the_one_symbol_of_a_shape_is_known_in_part() -> None:
+    """The size of a dimension that has a name alone is no string."""
+    inferred = infer(Node("", "Gather", 13, {"axis": 0}, (partly(["n", 3]), constant(np.array(0))), (True,)))
+    assert inferred == (Facts(TensorProto.INT64, (), Tensor(np.array("n", object))),)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -187,10 +187,8 @@ def test_a_rejected_negative_index_is_followed_by_one_that_is_not() -> None:
     draft = Draft(inputs.specs(found.graph), inputs.steering(found), Allowed(whole=True), uses(found))
     rng = np.random.default_rng(0)
 
-    def plain(feeds: Mapping[str, Any]) -> tuple[Any, ...]:
-        if (feeds["x"] < 0).any():
-            raise RejectedError("negative")
-        return ()
+    def plain(batch: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...] | RejectedError]:
+        return [RejectedError("negative") if (feeds["x"] < 0).any() else () for feeds in batch]
 
     def values(shape: shapes.Shapes, turn: int | str) -> Mapping[str, Any]:
         return draft.peaks(rng, shape, turn) if isinstance(turn, str) else draft.feeds(rng, shape, turn)
@@ -444,10 +442,8 @@ def test_trials_go_on_to_what_repair_finds() -> None:
     draft = Draft(specs, frozenset(), Allowed(whole=True), uses(found))
     rng = np.random.default_rng(0)
 
-    def plain(feeds: Mapping[str, Any]) -> tuple[Any, ...]:
-        if feeds["x"].size % 20 or not feeds["x"].size:
-            raise RejectedError("no")
-        return ()
+    def plain(batch: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...] | RejectedError]:
+        return [RejectedError("no") if feeds["x"].size % 20 or not feeds["x"].size else () for feeds in batch]
 
     known = shapes.hints(outline(found))
     trials = inputs.trials(
@@ -598,7 +594,7 @@ def single(values: Any) -> Any:
     ],
 )
 def test_classes_of_an_input(value: Any, found: set[str]) -> None:
-    assert classes.classes({"x": value}) == found
+    assert classes.classes([{"x": value}]) == [found]
 
 
 def test_classes_that_can_occur() -> None:

@@ -86,8 +86,10 @@ def of_images(theta, size, corners: int, one: Sequence[int], two: Sequence[int],
     xs = op.Expand(op.Reshape(x, [1, -1, 1]), shape)
     ys = op.Expand(op.Reshape(y, [-1, 1, 1]), shape)
     columns = op.Concat(xs, ys, op.Expand(one, shape), axis=2)
-    places = op.MatMul(op.Reshape(columns, [-1, 3]), op.Transpose(theta, perm=[0, 2, 1]))
-    return op.Reshape(places, op.Concat([-1], op.Slice(size, [2], [4]), [2], axis=0))
+    # onnxruntime 1.31.1 multiplies no batch of matrices by none.
+    places = op.MatMul(op.Reshape(theta, [-1, 3]), op.Transpose(op.Reshape(columns, [-1, 3]), perm=[1, 0]))
+    batch = op.Slice(op.Shape(theta), [0], [1])
+    return op.Transpose(op.Reshape(places, op.Concat(batch, [2], op.Slice(size, [2], [4]), axis=0)), perm=[0, 2, 3, 1])
 
 
 @lowering(18, given=_volumes, bind=_scale, rounds=True)
@@ -110,8 +112,19 @@ def of_volumes(theta, size, corners: int, one: Sequence[int], two: Sequence[int]
     ys = op.Expand(op.Reshape(y, [1, -1, 1, 1]), shape)
     zs = op.Expand(op.Reshape(z, [-1, 1, 1, 1]), shape)
     columns = op.Concat(xs, ys, zs, op.Expand(one, shape), axis=3)
-    places = op.MatMul(op.Reshape(columns, [-1, 4]), op.Transpose(theta, perm=[0, 2, 1]))
-    return op.Reshape(places, op.Concat([-1], op.Slice(size, [2], [5]), [3], axis=0))
+    # onnxruntime 1.31.1 multiplies no batch of matrices by none.
+    places = op.MatMul(op.Reshape(theta, [-1, 4]), op.Transpose(op.Reshape(columns, [-1, 4]), perm=[1, 0]))
+    batch = op.Slice(op.Shape(theta), [0], [1])
+    return op.Transpose(
+        op.Reshape(places, op.Concat(batch, [3], op.Slice(size, [2], [5]), axis=0)), perm=[0, 2, 3, 4, 1]
+    )
+
+
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Make the sizes those of a few images or volumes that are no squares or cubes, as many as there are maps."""
+    theta, size = feeds["theta"], feeds["size"]
+    sides = rng.integers(1, 6, len(size) - 2)
+    return {**feeds, "size": np.array([len(theta), rng.integers(1, 3), *sides], size.dtype)}
 
 
 OPERATOR = Operator(
@@ -121,4 +134,5 @@ OPERATOR = Operator(
     operands=("theta", "size"),
     oracle=oracle,
     lowerings=(of_images, of_volumes),
+    hostile=hostile,
 )

@@ -185,7 +185,8 @@ def _tables(meaning: GridSample, operands: Operands) -> Mapping[str, Any]:
         "back": (0, rank + 1, *range(1, rank + 1)),
     }
     if meaning.mode == "nearest":
-        return bound
+        # Of an empty tensor onnxruntime 1.31.1 reduces no axis that is counted from the back.
+        return {**bound, "last": (rank + 1,)}
     near, far = _CURVES[meaning.mode]
     return {
         **bound,
@@ -219,13 +220,14 @@ def nearest(
     batch: Sequence[int],
     flat: Sequence[int],
     back: Sequence[int],
+    last: Sequence[int],
 ):
     """Look the nearest pixel up in a list of all, which a pixel of zeros begins: that is what lies outside."""
     place = op.Mul(op.Sub(op.Mul(op.Add(grid, 1.0), scale), shift), 0.5)
     limited = op.Where(op.Less(place, highest), place, highest)
     pixel = op.Round(op.Where(op.Greater(limited, lowest), limited, lowest))
     position = op.Sub(pixel, op.Mul(op.Floor(op.Div(pixel, period)), period))
-    row = op.ReduceSum(op.Gather(rows, op.Cast(op.Add(position, starts), to=7), axis=0), [-1], keepdims=0)
+    row = op.ReduceSum(op.Gather(rows, op.Cast(op.Add(position, starts), to=7), axis=0), last, keepdims=0)
     shape = op.Shape(x)
     count = op.Gather(shape, [0], axis=0)
     depth = op.Gather(shape, [1], axis=0)
@@ -284,6 +286,18 @@ def weighed(
     return op.Transpose(op.ReduceSum(op.Mul(values, weight), taps, keepdims=0), perm=back)
 
 
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Make the places those between -4 and 4 that are centers and borders of pixels, halves of them, and others.
+
+    Farther out floats hold no places between two pixels any more, and each runtime rounds as it likes.
+    """
+    x, grid = feeds["X"], feeds["grid"]
+    sides = np.array([max(side, 1) for side in x.shape[:1:-1]])
+    halves = rng.integers(-4 * sides, 4 * sides, grid.shape) / sides
+    places = np.where(rng.integers(4, size=grid.shape) > 0, halves, rng.uniform(-4, 4, grid.shape))
+    return {**feeds, "grid": places.astype(grid.dtype)}
+
+
 OPERATOR = Operator(
     name="GridSample",
     meaning=GridSample,
@@ -291,6 +305,7 @@ OPERATOR = Operator(
     operands=("X", "grid"),
     oracle=oracle,
     lowerings=(nearest, weighed),
+    hostile=hostile,
     # What a place that is no number shows, the text does not say.
     nan_defined=lambda meaning, operands: False,
 )
