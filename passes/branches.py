@@ -1,12 +1,13 @@
 """The branches of an If that no input took, taken by force: a rewrite may be wrong where inputs hardly ever lead.
 
-One inside of another If's branch is reached by taking that by force too.
+One inside of another If's branch is reached by taking that by force too. Loops that no input enters are named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -149,17 +150,24 @@ def _seen(conditionals: Sequence[_If], way: Sequence[tuple[int, str]], inside: s
 
 def _taken(source: Source, conditionals: Sequence[_If], feeds: Sequence[Feeds], limits: Limits) -> _Taken:
     """Return the conditions that are values of the main graph, on each input."""
+    names = dict.fromkeys(one.node.input[0] for one in conditionals if not one.inside)
+    values = _values(source, names, feeds, limits)
+    return {name: [None if one is None else bool(np.all(one)) for one in values[name]] for name in values}
+
+
+def _values(
+    source: Source, names: Iterable[str], feeds: Sequence[Feeds], limits: Limits
+) -> Mapping[str, Sequence[Any]]:
+    """Return those of these values that the main graph has, on each input; None where one is not known."""
     graph = source.proto.graph
-    wanted = dict.fromkeys(one.node.input[0] for one in conditionals if not one.inside)
-    defaults = _constants(graph)
-    fed = {value.name for value in graph.input}
-    found: dict[str, list[bool | None]] = {
-        name: [bool(np.all(one[name])) if name in one else defaults.get(name) for one in feeds]
-        for name in wanted
-        if name in fed or name in defaults
-    }
-    made = {name for node in graph.node for name in node.output}
-    shown = [name for name in wanted if name in made and name not in found]
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    fed, made = {value.name for value in graph.input}, {name for node in graph.node for name in node.output}
+    found: dict[str, Sequence[Any]] = {}
+    for name in names:
+        if name in fed or name in constants:
+            default = onnx.numpy_helper.to_array(constants[name]) if _small(constants.get(name)) else None
+            found[name] = [one.get(name, default) for one in feeds]
+    shown = [name for name in names if name in made]
     if not shown:
         return found
     proto = onnx.ModelProto()
@@ -172,9 +180,29 @@ def _taken(source: Source, conditionals: Sequence[_If], feeds: Sequence[Feeds], 
     except RejectedError:
         return found
     for index, name in enumerate(session.outputs):
-        values = [None if isinstance(row, RejectedError) else bool(np.all(row[index])) for row in rows]
-        found[name] = [*values, *[None] * (len(feeds) - len(rows))]
+        seen = [None if isinstance(row, RejectedError) else row[index] for row in rows]
+        found[name] = [*seen, *[None] * (len(feeds) - len(rows))]
     return found
+
+
+def _small(tensor: onnx.TensorProto | None) -> bool:
+    """Return whether a tensor is there, in the file itself, and one element."""
+    return tensor is not None and tensor.data_location != onnx.TensorProto.EXTERNAL and np.prod(tensor.dims) == 1
+
+
+def unentered(source: Source, feeds: Sequence[Feeds], limits: Limits) -> Iterator[str]:
+    """Yield the Loops of the main graph whose body no input was seen to enter, by name.
+
+    Loop-13: "the loop body is executed" for as long as `M`, the trip count, and `cond` allow; either may be left out.
+    """
+    loops = [node for node in source.proto.graph.node if node.op_type == "Loop" and node.domain in ("", "ai.onnx")]
+    names = dict.fromkeys(name for node in loops for name in node.input[:2] if name)
+    values = _values(source, names, feeds, limits) if loops else {}
+    for node in loops:
+        gates = [values.get(name, [None] * len(feeds)) for name in node.input[:2] if name]
+        each = zip(*gates, strict=True)
+        if gates and not any(all(gate is not None and np.all(np.asarray(gate) > 0) for gate in one) for one in each):
+            yield node.name or node.output[0]
 
 
 def _forced(source: Source, way: Sequence[tuple[int, str]]) -> Source:

@@ -461,7 +461,7 @@ class _Whole:
         return _Look(f"{reason}; the first value that differs is made by {where}: {found.reason}", example)
 
     def _branches(self, trials: Sequence[tuple[Feeds, Any]]) -> _Look:
-        """Take every branch of an If that no input took by force, and compare."""
+        """Take every branch of an If that no input took by force, and compare; name the Loops that none entered."""
         feeds = [feeds for feeds, _ in trials]
         said = []
         for branch in branches.untaken(self.before, self.after, feeds, self.limits):
@@ -486,7 +486,8 @@ class _Whole:
                 return _Look(f"{branch.name}, which no input took and was taken by force: {finding.reason}", example)
             equal = "taken by force it is equal" if branch.runs else "no difference was seen by force"
             said.append(f"no input took {branch.name}; {equal if accepted else 'none can by force'}")
-        return _Look(sentence(*said))
+        loops = branches.unentered(self.before, feeds, self.limits)
+        return _Look(sentence(*said, *(f"no input entered the body of the Loop at {name}" for name in loops)))
 
 
 @dataclass(frozen=True)

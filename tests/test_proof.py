@@ -199,6 +199,19 @@ def test_a_branch_that_no_input_takes_is_taken_by_force() -> None:
     assert "the then branch of If at y, which no input took and was taken by force" in whole.reason
 
 
+@pytest.mark.parametrize(
+    ("count", "named"),
+    [("q = Sub(n, n)", True), ("q = Add(n, one)", False), ("q = Identity(n)", False)],
+)
+def test_a_loop_that_no_input_enters_is_named(count: str, named: bool) -> None:
+    text = f"""g (int64 n, float[m] x) => (float[m] y) <int64 one = {{1}}, bool go = {{1}}> {{
+        {count} y = Loop(q, go, x) <body = b (int64 i, bool k, float[m] s) => (bool c, float[m] t) {{
+            c = Identity(k) t = Neg(s) }}> }}"""
+    whole = verify(model(text), model(text.replace("g (int64", "h (int64"))).whole
+    assert whole.verdict is Verdict.EQUAL, whole
+    assert ("no input entered the body of the Loop at y" in whole.reason) is named
+
+
 # --- who judged, and what was not tried -----------------------------------------------------------------------------
 
 
