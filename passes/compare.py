@@ -145,28 +145,21 @@ class Contest:
             RejectedError: onnxruntime does not load the rewritten model, or it goes beyond the limits.
         """
         for optimised in self.rewritten.modes:
-            if self.judge.lean:
-                self.judge.route.close()
-            results = self._results([feeds for feeds, _ in trials], optimised, progress)
-            if self.judge.lean:
-                self.rewritten.close()
-            found = self._first(trials, results, optimised)
-            if found is not None:
-                return found
+            rest = list(trials)
+            while rest:
+                if self.judge.lean:
+                    self.judge.route.close()
+                # They end after one that ends onnxruntime.
+                results = self.rewritten.run_all([feeds for feeds, _ in rest], optimised)
+                for _ in results:
+                    progress()
+                if self.judge.lean:
+                    self.rewritten.close()
+                found = self._first(rest, results, optimised)
+                if found is not None:
+                    return found
+                rest = rest[len(results) :]
         return None
-
-    def _results(
-        self, feeds: Sequence[Feeds], optimised: bool, progress: Callable[[], None]
-    ) -> list[Outputs | RejectedError]:
-        """Return what the rewritten model gives on each input; after one that takes too long, nothing."""
-        results: list[Outputs | RejectedError] = []
-        while len(results) < len(feeds):
-            for result in self.rewritten.run_all(feeds[len(results) :], optimised):
-                progress()
-                results.append(result)
-            if isinstance(results[-1], RejectedError) and results[-1].why is Why.LIMIT:
-                break
-        return results
 
     def _first(
         self,

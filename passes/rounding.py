@@ -143,7 +143,8 @@ class Rounding:
         for node, _ in self._nodes:
             read = [name for name in (*node.input, *outer_names(node)) if name]
             kinds = {node.op_type, *(inner.op_type for body in bodies(node) for inner in within(body))}
-            sums, adds = bool(kinds & _SUMS), bool(kinds & _ADDS)
+            again = node.op_type in ("Loop", "Scan")  # one addition after the other is a sum
+            sums, adds = bool(kinds & (_SUMS | _ADDS if again else _SUMS)), bool(kinds & _ADDS)
             large = _huge if sums or kinds & _MULTIPLY else _near_the_end if adds or kinds & _COMPOSED else None
             found = Bound(
                 huge=any(marks[name].huge or (large is not None and _has(plain[name], large)) for name in read),
@@ -225,14 +226,50 @@ def _data(node: onnx.NodeProto, model: onnx.ModelProto) -> frozenset[str]:
 
 
 def _widened(node: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a copy that makes the wide type where the node makes the narrow one; graphs inside stay as they are."""
+    """Return a copy that makes the wide type where the node makes the narrow one, in the graphs inside of it too."""
     wide = copy.deepcopy(node)
-    if any(True for _ in bodies(node)):
-        return wide
     for attribute in wide.attribute:
         if attribute.name in ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "softmax_precision"):
-            attribute.i = _WIDER.get(attribute.i, attribute.i)
+            attribute.i = _wider_type(attribute.i)
+    for body in bodies(wide):
+        for value in (*body.input, *body.output, *body.value_info):
+            _widen(value.type)
+        for tensor in body.initializer:
+            tensor.CopyFrom(_wide_tensor(tensor))
+        for inner in body.node:
+            inner.CopyFrom(_widened(inner))
+            for attribute in inner.attribute if inner.op_type in _GIVEN else ():
+                attribute.CopyFrom(_wide_constant(attribute))
     return wide
+
+
+def _wider_type(element: int) -> int:
+    return int(_WIDER.get(element, element))  # type: ignore[call-overload]
+
+
+def _widen(kind: onnx.TypeProto) -> None:
+    """Make a type the wide one, also of the elements of a sequence or an optional."""
+    which = kind.WhichOneof("value")
+    if which == "tensor_type":
+        kind.tensor_type.elem_type = _wider_type(kind.tensor_type.elem_type)
+    elif which in ("sequence_type", "optional_type"):
+        _widen(getattr(kind, which).elem_type)
+
+
+def _wide_tensor(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    if tensor.data_type not in _WIDER or tensor.data_location == TensorProto.EXTERNAL:
+        return tensor
+    return onnx.numpy_helper.from_array(_wider(onnx.numpy_helper.to_array(tensor)), tensor.name)
+
+
+def _wide_constant(attribute: onnx.AttributeProto) -> onnx.AttributeProto:
+    """Return the attribute `value` of a node that gives it as a wide tensor; those of a Constant are float alone."""
+    if attribute.name == "value":
+        return onnx.helper.make_attribute("value", _wide_tensor(attribute.t))
+    if attribute.name in ("value_float", "value_floats"):
+        value = np.asarray(onnx.helper.get_attribute_value(attribute), np.float32)
+        return onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(_wider(value)))
+    return attribute
 
 
 def _has(value: Any, what: Callable[[Array, float], npt.NDArray[np.bool_]]) -> bool:
@@ -288,7 +325,7 @@ def _disturbed(value: Any, like: Any, rng: np.random.Generator, sign: int) -> An
     signs = np.asarray(sign if sign else rng.integers(0, 2, size=value.shape) * 2 - 1)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         unit = np.maximum(np.abs(value) * float(info.eps), float(info.smallest_subnormal)) * np.sign(value)
-        return np.asarray(value + signs * unit, value.dtype)
+        return np.asarray(np.where(np.isfinite(value), value + signs * unit, value), value.dtype)
 
 
 def _easy(value: Any) -> bool:

@@ -212,6 +212,21 @@ def test_a_loop_that_no_input_enters_is_named(count: str, named: bool) -> None:
     assert ("no input entered the body of the Loop at y" in whole.reason) is named
 
 
+@pytest.mark.parametrize(("third", "verdict"), [("0.3333", Verdict.EQUAL), ("0.3334", Verdict.DIFFERENT)])
+def test_a_loop_may_be_a_sum_in_another_order(third: str, verdict: Verdict) -> None:
+    """What rounding does over 2,000 turns is seen in the wider type; so are sums of infinities."""
+    loop = """g (float[2000, m] x) => (float[m] y) <bool go = {1}, int64 turns = {2000}, int64[1] first = {0}> {
+        row = ReduceSum<keepdims = 0>(x, first) zero = Sub(row, row) y = Loop(turns, go, zero) <body = b
+        (int64 i, bool k, float[m] sum) => (bool c, float[m] t) {
+            c = Identity(k) r = Gather(x, i)
+            third = Constant<value = float {0.3333}>() q = Mul(r, third) t = Add(sum, q)
+        }> }"""
+    at_once = """g (float[2000, m] x) => (float[m] y) <float third = {THIRD}, int64[1] first = {0}> {
+        q = Mul(x, third) y = ReduceSum<keepdims = 0>(q, first) }"""
+    whole = verify(model(loop), model(at_once.replace("THIRD", third))).whole
+    assert whole.verdict is verdict, whole
+
+
 # --- who judged, and what was not tried -----------------------------------------------------------------------------
 
 
