@@ -60,6 +60,13 @@ def reductions(since: int) -> tuple[Case, ...]:
     )
 
 
+BOOLEANS = (
+    *(case(CUBE > 2, axes, keepdims) for axes in ((1,), (0, -1), None) for keepdims in (0, 1)),
+    case(CUBE > 2, (1,), known=False),
+    case(CUBE > 2, None, noop=1),
+)
+
+
 class TestReduceMax(Table):
     operator = reducemax.OPERATOR
     cases = (
@@ -67,13 +74,13 @@ class TestReduceMax(Table):
         case(arr([[-INF, -INF], [INF, 1]]), (1,)),
         case(CUBE.astype(np.int64), (1,)),
         case(CUBE.astype(np.int8), (1,), least=12),
-        case(CUBE > 2, (1,), least=20),
+        *BOOLEANS,
     )
 
 
 class TestReduceMin(Table):
     operator = reducemin.OPERATOR
-    cases = (*reductions(18), case(arr([[-INF, -INF], [INF, 1]]), (1,)), case(CUBE.astype(np.uint8), (1,), least=12))
+    cases = (*reductions(18), case(arr([[-INF, -INF], [INF, 1]]), (1,)), case(CUBE.astype(np.uint8), (1,), least=12), *BOOLEANS)
 
 
 class TestReduceProd(Table):
