@@ -344,6 +344,16 @@ SUBJECTS = (
     Subject("TensorScatter", "looked_up", {"mode": "circular"}, ("float[2,4,n]", "float[2,2,n]", "int64[2]")),
     Subject("Range", "nonzero", {}, (np.array(0, np.int64), "int64[]", np.array(1, np.int64))),
     Subject("Range", "folded", {}, (np.array(0, np.int64), "int64[]", np.array(1, np.int64)), opset=9),
+    Subject("Einsum", "summed", {"equation": "ijk->ki"}, ("float[2,3,4]",)),
+    Subject("Einsum", "diagonal", {"equation": "iji->ij"}, ("float[3,2,3]",)),
+    Subject("Einsum", "diagonal", {"equation": "iij->ij"}, ("float[n,n,2]",), opset=18),
+    Subject("Einsum", "apart", {"equation": "ijk,jl->il"}, ("float[2,3,4]", "float[3,2]"), keep=True),
+    Subject("Einsum", "multiplied", {"equation": "ij,kj->jki"}, ("float[2,3]", "float[4,3]")),
+    Subject("Einsum", "by_matrices", {"equation": "bij,bkj->ikb"}, ("float[2,3,4]", "float[2,5,4]")),
+    Subject("Einsum", "by_matrices", {"equation": "bij,bjkl->likb"}, ("float[b,3,n]", "float[b,n,5,2]"), opset=18),
+    Subject("Einsum", "two_by_two", {"equation": "ij,jk,kl->il"}, ("float[2,3]", "float[3,4]", "float[4,2]"), keep=True),
+    Subject("ReverseSequence", "looked_up", {}, ("float[4,3,2]", "int64[3]")),
+    Subject("ReverseSequence", "looked_up", {"batch_axis": 0, "time_axis": 1}, ("float[3,n]", "int64[3]")),
     Subject("Max", "chosen", {}, ("int64[2,3]", "int64[3]"), opset=11, keep=True),
     Subject("Min", "chosen", {}, ("int64[2,3]", "int64[3]"), opset=11, keep=True),
     Subject("Equal", "by_order", {}, ("float[2,3]", "float[3]")),
@@ -436,11 +446,9 @@ SUBJECTS = (
     Subject("Dropout", "copied", {}, ("float[2,3]", None, None), used=TWO),
     Subject("Dropout", "copied", {"mask": "zeros"}, ("float[2,3]", None, None), used=TWO),
     Subject("Dropout", "copied", {"mask": "zeros of data"}, ("float[n,3]", None, None), used=TWO),
-    Subject(
-        "TopK", "of_negatives", {"axis": 1, "largest": 0}, ("float[2,5]", "int64[1]"), opset=10, keep=True, used=TWO
-    ),
-    Subject("TopK", "counted", {"axis": 1}, ("float[2,5,3]", "int64[1]"), opset=10, keep=True, used=TWO),
-    Subject("TopK", "counted", {"axis": 0}, ("int32[5]", ints(3)), opset=10, keep=True, used=TWO),
+    Subject("TopK", "of_negatives", {"axis": 1, "largest": 0}, ("float[2,5]", "int64[1]"), used=TWO),
+    Subject("TopK", "counted", {"axis": 1}, ("float[2,5,3]", "int64[1]"), used=TWO),
+    Subject("TopK", "counted", {"axis": 0}, ("int32[5]", ints(3)), used=TWO),
 )
 
 NOT_MUTATED = {
@@ -571,18 +579,10 @@ SURVIVORS = (
         "padding does not count, and one more element makes no further window: they stand two apart",
     ),
     ("BatchNormalization.measured", "node/Sub: inputs turned", "the distance is squared"),
-    ("TopK", "node/Greater_1: (is Less|inputs turned)", "what is larger comes before in any case"),
-    ("TopK", "node/And: is Or", "no NaN is fed: the lowering is allowed only without"),
+    ("ReverseSequence", "node/Gather: axis=-1", "the shape is a vector, whose axis -1 is axis 0"),
     (
         "TopK",
-        r"constant of node/(Less|Greater)_\d\+\S*: .*",
-        "every number is below 2 or above -1, or below 1 or above 0",
-    ),
-    ("TopK", r"node/(Squeeze: axes=\[-1\]|TopK: axis=-1)", "of a vector, axis -1 is axis 0"),
-    ("TopK", "node/Concat: inputs turned", "the larger of zero and a length, in either order"),
-    (
-        "TopK",
-        r"constant of node/And(_2)?: element 0 is True, not False",
+        r"constant of node/And: element 0 is True, not False",
         "if element 0 misses its rank, the index there is a sum of none, which is 0; elsewhere it adds 0",
     ),
     ("GridSample", "node/Gather: axis=-1", "the rows of pixels are a vector, whose axis -1 is axis 0"),
