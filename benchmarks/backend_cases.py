@@ -35,7 +35,7 @@ from opshift.passes.errors import UnsupportedError, UsageError
 TARGETS = (26, 23, 18, 17, 13, 12, 11, 9)
 COLUMNS = ("right", "wrong", "broken", "refused", "crash", "unjudged")
 """What comes of a test. `wrong`: other numbers. `broken`: rejected by ONNX's checker, or not loaded by onnxruntime,
-which loads the original. `unjudged`: onnxruntime does not give the test's outputs for the original either."""
+which take the original. `unjudged`: onnxruntime does not give the test's outputs for the original either."""
 
 
 NO_KERNEL = "NOT_IMPLEMENTED"
@@ -81,10 +81,8 @@ def judge(case: Any, task: Task) -> tuple[str, tuple[str, ...]]:
             return "refused", (str(error).strip().splitlines()[0],)
         except Exception as error:
             return "crash", (f"{type(error).__name__}: {error}",)
-        try:
-            onnx.checker.check_model(model, full_check=True)
-        except Exception as error:
-            return "broken", (f"checker: {error}",)
+        if (fault := rejected(model)) and not rejected(case.model):
+            return "broken", (f"checker: {fault}",)
     try:
         found = differs(case, model)
     except CannotRunError as error:
@@ -94,6 +92,15 @@ def judge(case: Any, task: Task) -> tuple[str, tuple[str, ...]]:
             return "unloadable", (str(error),)
         return "broken", (f"{type(error).__name__}: {error}",)
     return ("wrong", (found,)) if found else ("right", ())
+
+
+def rejected(model: onnx.ModelProto) -> str:
+    """Return why ONNX's checker does not take a model; nothing if it does."""
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:
+        return str(error)
+    return ""
 
 
 def _serve(work: Sequence[Any], connection: Connection) -> None:

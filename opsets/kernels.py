@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import onnx
 from onnx import TensorProto
 
 from opshift.opsets.facts import type_name
@@ -94,12 +96,35 @@ def computes_wrongly(node: Node) -> str | None:
     return None
 
 
-def has_kernel(node: Node, schema: Schema) -> bool:
+@functools.cache
+def _inlined(name: str, opset: int) -> bool:
+    """Whether onnxruntime inlines the body of an operator at an opset: not if any operator in it has a newer version.
+
+    Seen of Swish in 1.31.1, which runs at 24 and not at 25, where Constant and CastLike changed.
+    """
+    schema = schema_at("", name, opset)
+    if schema is None or not schema.has_body:
+        return False
+    raw: Any = schema.raw
+    written = [version for version in raw.function_opset_versions if version <= opset]
+    if not written:
+        return bool(raw.has_context_dependent_function)
+    function = onnx.FunctionProto.FromString(raw.get_function_with_opset_version(max(written)))
+    pairs = [(schema_at("", item.op_type, max(written)), schema_at("", item.op_type, opset)) for item in function.node]
+    return all(then and now and then.since_version == now.since_version for then, now in pairs)
+
+
+def loses(name: str, source: int, target: int) -> bool:
+    """Whether onnxruntime has no kernel for an operator, inlines its body at one opset, and does not at another."""
+    return name not in _kernels() and _inlined(name, source) and not _inlined(name, target)
+
+
+def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
     """Whether onnxruntime runs this node; False where a type is unknown and the kernels ask for certain ones."""
-    if schema.has_body or node.name == "Constant":
-        return True
     # What is newer than the installed onnxruntime will run on the kernels that it has for the version before.
     newest = min(newest_opset() or NEWEST, NEWEST)
+    if node.name == "Constant" or _inlined(node.name, min(opset, newest)):
+        return True
     before = schema_at("", node.name, newest) if node.since_version > newest else None
     since_version = before.since_version if before else node.since_version
     bound: dict[str, int | None] = {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from opshift.opsets.axes import axes_operand, first, operand_not_negative, rank_known
 from opshift.opsets.lowering import Reason, lowering, meaning, op
@@ -128,6 +129,17 @@ def squeezed(
     return op.Reshape(y, kept, allowzero=allowzero)
 
 
+def _booleans(what: Reduction, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    return None if dtype == TensorProto.BOOL else Reason("the data is not bool", missing=dtype is None)
+
+
+@lowering(18, given=_booleans)
+def in_integers(data, axes):
+    """Reduce zeros and ones; of nothing comes the least or the greatest integer, which is not or is above zero."""
+    return op.Greater(meaning.Same(op.Cast(data, to=6), axes), 0)
+
+
 _LEAVE_ONE_ALONE = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
 """What they make of one element is that element."""
 
@@ -156,10 +168,12 @@ def reduction(
         operands=("data", "axes"),
         oracle=oracle,
         normal=_normal,
+        idle=lambda what, operands: name in _LEAVE_ONE_ALONE and _noop(what, operands) is None,
         # Of an input of another shape kernels take the elements in another order.
         lowerings=(
             dataclasses.replace(apart, rounds=not in_any_order),
             squeezed,
             left_alone if name in _LEAVE_ONE_ALONE else along_a_new_axis,
+            *((in_integers,) if in_any_order else ()),
         ),
     )

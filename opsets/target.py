@@ -249,7 +249,7 @@ class Legality:
             return Reason(f"{node.name}-{schema.since_version} has no attribute {unknown}")
         if self.target and (reason := _outside(self.target, node, schema)):
             return reason
-        if self.runnable and not has_kernel(node, schema):
+        if self.runnable and not has_kernel(node, schema, self.opset):
             types = [type_name(facts.dtype) for facts in node.inputs if facts is not None and facts.dtype]
             return Reason(f"onnxruntime has no kernel for {node.name}-{schema.since_version} of {', '.join(types)}")
         return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,13 @@ import numpy as np
 
 from opshift.opsets.axes import first
 from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Operands
+from opshift.opsets.operator import Operands, Version
 
 ALL = 2
-"""A ceil_mode that also has the windows that start in the padding on the right, as versions below 22 do."""
+"""A ceil_mode that also has the windows that start in the padding on the right, as the text below 22 does."""
+
+RUN = 3
+"""A ceil_mode of a version below 22 as onnxruntime 1.31.1 runs it: it ignores such windows, as 22 does."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def windows(what: Any, sizes: Sequence[int]) -> tuple[Windows, ...]:
         before, after = what.pads[axis], what.pads[axis + len(sizes)]
         steps = (size + before + after - span) / stride
         count = (math.ceil(steps) if what.ceil_mode else math.floor(steps)) + 1
-        if what.ceil_mode == 1 and (count - 1) * stride >= size + before:
+        if what.ceil_mode in (1, RUN) and (count - 1) * stride >= size + before:
             count -= 1
         found.append(Windows(size, what.kernel_shape[axis], stride, what.dilations[axis], before, after, max(count, 0)))
     return tuple(found)
@@ -101,9 +105,9 @@ def normal(what: Any, operands: Operands) -> tuple[Any, Operands]:
         what = dataclasses.replace(what, auto_pad="NOTSET", pads=same_pads(what, sizes))
     elif what.auto_pad == "NOTSET":
         what = dataclasses.replace(what, pads=what.pads or (0,) * 2 * rank)
-    if what.ceil_mode == ALL and sizes is not None and what.auto_pad == "NOTSET":
-        ignoring = dataclasses.replace(what, ceil_mode=1)
-        what = ignoring if windows(what, sizes) == windows(ignoring, sizes) else what
+    if what.ceil_mode in (ALL, RUN) and sizes is not None and what.auto_pad == "NOTSET":
+        every, ignoring = (dataclasses.replace(what, ceil_mode=mode) for mode in (ALL, 1))
+        what = ignoring if windows(every, sizes) == windows(ignoring, sizes) else what
     return what, operands
 
 
@@ -116,11 +120,17 @@ def told(what: Any) -> Mapping[str, Any]:
     return {name: value for name, value in said.items() if name not in ones | idle | none}
 
 
-def lift_all(make: Any, attributes: Mapping[str, Any]) -> Any:
-    """Make the meaning of a version that ignores no windows."""
-    fields = {field.name for field in dataclasses.fields(make)}
-    what = make(**{name: value for name, value in attributes.items() if name in fields and value is not None})
-    return dataclasses.replace(what, ceil_mode=ALL if what.ceil_mode else 0)
+def below_22(make: Any, since: int, write: Callable[[int, Any, Operands], Mapping[str, Any] | Reason]) -> Version:
+    """Return a version whose text ignores no windows."""
+
+    def lift(ceil_mode: int, attributes: Mapping[str, Any]) -> Any:
+        fields = {field.name for field in dataclasses.fields(make)}
+        what = make(**{name: value for name, value in attributes.items() if name in fields and value is not None})
+        return dataclasses.replace(what, ceil_mode=ceil_mode if what.ceil_mode else 0)
+
+    return Version(
+        since, functools.partial(lift, RUN), functools.partial(lift, ALL), functools.partial(write, since)
+    )
 
 
 def unsaid(what: Any, operands: Operands, ignores_late: bool) -> Reason | None:

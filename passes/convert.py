@@ -20,7 +20,7 @@ from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageErro
 from opshift.passes.load import Source, load
 from opshift.passes.lower import alone, lower
 from opshift.passes.outcome import Check, Code, Plan, Refusal, Report, Verdict
-from opshift.passes.plan import Planned, Planner, Replace, too_old
+from opshift.passes.plan import Planned, Planner, Replace, too_old, written_too_old
 from opshift.passes.restamp import least_ir_version, restamp
 
 if TYPE_CHECKING:
@@ -272,11 +272,8 @@ def _profile(target: str | os.PathLike[str] | Target | None) -> Target | None:
 
 def _planned(request: _Request, progress: Progress | None) -> Planned:
     own = default_opset(request.source.model.opset_import) or 1
-    old = [
-        too_old(opset, what)
-        for opset, what in ((own, "it is written in"), (request.legality.opset, "it is to go to"))
-        if opset < OLDEST
-    ]
+    old = [] if (refusal := written_too_old(request.source.model, own)) is None else [refusal]
+    old += [too_old(request.legality.opset, "it is to go to")] * (request.legality.opset < OLDEST)
     if old:
         return Planned(
             Plan(own, request.legality.opset, "", tuple(sorted(request.legality.decompose)), 0, (), tuple(old)), (), ()

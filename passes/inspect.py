@@ -17,7 +17,7 @@ from opshift.passes.convert import Model
 from opshift.passes.describe import default_opset, graphs
 from opshift.passes.load import load
 from opshift.passes.outcome import Code, Refusal
-from opshift.passes.plan import Planner, too_old
+from opshift.passes.plan import Planner, written_too_old
 
 
 class Use(NamedTuple):
@@ -98,8 +98,8 @@ def inspect(model: Model) -> Inspection:
 def _blocked(model: onnx.ModelProto, own: int) -> dict[int, tuple[Refusal, ...]]:
     """Plan for every opset; what is known of the values is inferred once."""
     opsets = range(OLDEST, NEWEST + 1)
-    if own < OLDEST:
-        return dict.fromkeys(opsets, (too_old(own, "it is written in"),))
+    if refusal := written_too_old(model, own):
+        return dict.fromkeys(opsets, (refusal,))
     first = Planner(model, Legality(own), "runtime", frozenset(), runnable=False)
     found = {}
     for opset in opsets:

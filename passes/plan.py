@@ -16,6 +16,7 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from opshift.opsets.facts import RARE, Facts, type_name, type_of_facts
+from opshift.opsets.kernels import loses
 from opshift.opsets.lowering import Reason
 from opshift.opsets.no_conversion import why_absent
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, freeze, operator_for
@@ -24,7 +25,7 @@ from opshift.opsets.schema import OLDEST, Schema, attribute_value, default_domai
 from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import has_body, operator_of
 from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, operand_sources
-from opshift.passes.describe import NOTHING, Scope, default_opset, describe, dtypes, subgraphs, view
+from opshift.passes.describe import NOTHING, Scope, default_opset, describe, dtypes, graphs, subgraphs, view
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import node_name
 from opshift.passes.infer import make_attribute, typed
@@ -333,16 +334,23 @@ class Planner:
                 and not (
                     self.strict is not self.plain and opset != self.legality.opset and _has_lowerings(node.op_type)
                 )
+                and not self._loses(node.op_type, opset)
             )
         return self._still[key]
+
+    def _loses(self, name: str, opset: int) -> bool:
+        """Whether onnxruntime runs an operator at the model's opset, and at the target's only what its body says."""
+        return self.strict is not self.plain and loses(name, opset, self.legality.opset)
 
     def _relabelled(
         self, node: onnx.NodeProto, seen: Node, where: str, opset: int, bound: Mapping[str, Any] | None
     ) -> Change | None:
         """Keep the node of an operator without a file, if the reviewed table lets it pass; else derive it."""
         found = self._relabelling(node, seen, where, opset)
+        operator = operator_of("", seen.name)
+        if operator and not isinstance(found, Refusal) and self._loses(seen.name, opset):
+            return self._rewritten(node, seen, operator, where, opset, bound)
         if isinstance(found, Refusal):
-            operator = operator_of("", seen.name)
             if operator is None or self.legality.why_not(seen) is None:
                 self.refusals.append(found)
                 return None
@@ -749,6 +757,16 @@ def _refusal(failure: Failure) -> tuple[Code, str, str]:
     if failure.absent:
         return Code.ABSENT_OPERATOR, reason, ""
     return Code.NO_LOWERING, reason, ""
+
+
+def written_too_old(model: onnx.ModelProto, own: int) -> Refusal | None:
+    """Refuse a model of an opset below the oldest, unless all its operators are at the version that the oldest has."""
+    if own >= OLDEST:
+        return None
+    named = {node.op_type for graph in graphs(model) for node in graph.node if not default_domain(node.domain)}
+    pairs = [(schema_at("", name, own), schema_at("", name, OLDEST)) for name in named]
+    alike = all(now and then and now.since_version == then.since_version for now, then in pairs)
+    return None if alike else too_old(own, "it is written in")
 
 
 def too_old(opset: int, what: str) -> Refusal:

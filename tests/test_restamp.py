@@ -143,7 +143,18 @@ def test_functions_import_the_opset_of_the_model() -> None:
 
 @pytest.mark.parametrize(("source", "request_", "words"), [(6, 13, "written in"), (13, 6, "go to"), (13, 1, "go to")])
 def test_below_opset_7_is_refused(source: int, request_: int, words: str) -> None:
-    (refusal,) = opshift.plan(model(source, ir_version=3), opset=request_).refusals
+    text = f'<ir_version: 3, opset_import: ["": {source}]> g (float[2] x) => (float[2] y) {{ y = Add (x, x) }}'
+    (refusal,) = opshift.plan(parse_model(text), opset=request_).refusals
     assert refusal.code is Code.OPSET_TOO_OLD
     assert words in refusal.reason
     assert "below 7" in refusal.reason
+
+
+@pytest.mark.parametrize("target", [7, 13, 26])
+def test_an_older_model_goes_if_opset_7_has_the_same_versions(target: int) -> None:
+    text = '<ir_version: 3, opset_import: ["": 1]> g (bool[2] x) => (bool[2] y) { y = Not (x) }'
+    result = converted(parse_model(text), opset=target)
+    assert imports(result) == {"": target}
+    assert [node.op_type for node in result.graph.node] == ["Not"]
+    (refusal,) = opshift.plan(parse_model(text.replace("Not (x)", "And (x, x)")), opset=target).refusals
+    assert refusal.code is Code.OPSET_TOO_OLD

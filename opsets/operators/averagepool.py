@@ -17,8 +17,8 @@ from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.windows import (
     as_pads,
+    below_22,
     explicit,
-    lift_all,
     normal,
     overhangs,
     pads_of,
@@ -151,10 +151,7 @@ OPERATOR = Operator(
     name="AveragePool",
     meaning=AveragePool,
     versions=(
-        *(
-            Version(since, lift=functools.partial(lift_all, AveragePool), write=functools.partial(_write, since))
-            for since in (7, 10, 11, 19)
-        ),
+        *(below_22(AveragePool, since, _write) for since in (7, 10, 11, 19)),
         Version(22, write=functools.partial(_write, 22)),
     ),
     operands=("X",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from opshift.opsets.axes import first
 from opshift.opsets.carriers import MOVED
@@ -26,8 +27,24 @@ def by_order(a, b):
     return op.And(same, numbers)
 
 
+def _strings(meaning: Plain, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    return None if dtype == TensorProto.STRING else Reason("the inputs are not strings", missing=dtype is None)
+
+
+@lowering(18, given=_strings)
+def by_number(a, b):
+    """Number the different strings of both, and compare their numbers."""
+    every = op.Concat(op.Reshape(a, [-1]), op.Reshape(b, [-1]), axis=0)
+    _, _, number, _ = op.Unique(every, sorted=0)
+    count = op.Reshape(op.Size(a), [1])
+    one = op.Reshape(op.Slice(number, [0], count), op.Shape(a), allowzero=1)
+    other = op.Reshape(op.Slice(number, count, [2147483647]), op.Shape(b), allowzero=1)
+    return op.Equal(one, other)
+
+
 def _equal(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     return np.equal(a, b).astype(bool)
 
 
-OPERATOR = plain("Equal", (7, 11, 13, 19), ("A", "B"), _equal, (by_order,), carriers=MOVED)
+OPERATOR = plain("Equal", (7, 11, 13, 19), ("A", "B"), _equal, (by_order, by_number), carriers=MOVED)

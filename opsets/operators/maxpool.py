@@ -13,7 +13,7 @@ import numpy as np
 from opshift.opsets.carriers import ORDERED
 from opshift.opsets.lowering import Reason, lowering, meaning
 from opshift.opsets.operator import Operands, Operator, Version
-from opshift.opsets.windows import as_pads, lift_all, normal, overhangs, same_pads, told, unsaid, windows
+from opshift.opsets.windows import as_pads, below_22, normal, overhangs, same_pads, told, unsaid, windows
 
 _Array = np.ndarray[Any, Any]
 
@@ -80,10 +80,7 @@ OPERATOR = Operator(
     name="MaxPool",
     meaning=MaxPool,
     versions=(
-        *(
-            Version(since, lift=functools.partial(lift_all, MaxPool), write=functools.partial(_write, since))
-            for since in (1, 8, 10, 11, 12)
-        ),
+        *(below_22(MaxPool, since, _write) for since in (1, 8, 10, 11, 12)),
         Version(22, write=functools.partial(_write, 22)),
     ),
     operands=("X",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.facts import Dim, Facts, Tensor
-from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
 
@@ -25,21 +26,32 @@ BLOCK = 4096
 """How many numbers the block of `folded` holds; it reaches the square of that."""
 
 
+HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+
 def oracle(
-    meaning: Range, start: np.ndarray[Any, Any], limit: np.ndarray[Any, Any], delta: np.ndarray[Any, Any]
-) -> Any:
-    """Range-11: "number_of_elements = max( ceil( (limit - start) / delta ) , 0 )"."""
-    return np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
+    what: Range, start: np.ndarray[Any, Any], limit: np.ndarray[Any, Any], delta: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """Range-11: "number_of_elements = max( ceil( (limit - start) / delta ) , 0 )", each "start + (i * delta)"."""
+    half = start.dtype.name in ("float16", "bfloat16") and what.stash_type == TensorProto.FLOAT
+    wide = np.dtype(np.float32) if half else start.dtype
+    origin, end, step = (array.astype(wide) for array in (start, limit, delta))
+    if wide.kind in "iu":
+        count = -((end.item() - origin.item()) // -step.item())
+    else:
+        count = math.ceil(float(end - origin) / float(step))
+    # Scalars that are arrays would make numpy add in a wider type.
+    numbers = np.arange(max(count, 0)).astype(wide) * step.reshape(1) + origin.reshape(1)
+    return numbers.astype(start.dtype)
 
 
-def normal(meaning: Range, operands: Operands) -> tuple[Range, Operands]:
+def normal(what: Range, operands: Operands) -> tuple[Range, Operands]:
     """Drop stash_type where it "has no effect" (Range-27)."""
     dtype = (operands[0] or Facts()).dtype
-    halves = (None, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-    return (meaning if dtype in halves else Range()), operands
+    return (what if dtype in (None, *HALVES) else Range()), operands
 
 
-def shape(meaning: Range, operands: Operands) -> tuple[Dim, ...]:
+def shape(what: Range, operands: Operands) -> tuple[Dim, ...]:
     """One dimension; that of a count from 0 by 1 is the limit."""
     start, limit, delta = (facts or Facts() for facts in operands)
     counting = _is(start, 0) and _is(delta, 1)
@@ -53,37 +65,57 @@ def _is(facts: Facts | None, number: int) -> bool:
     return facts is not None and facts.known is not None and facts.known.item() == number
 
 
-def _count(meaning: Range, operands: Operands) -> Reason | None:
+def _count(what: Range, operands: Operands) -> Reason | None:
     if not (_is(operands[0], 0) and _is(operands[2], 1)):
         return Reason("it does not count from 0 by 1")
     dtype = (operands[1] or Facts()).dtype
     return None if dtype == TensorProto.INT64 else Reason("the numbers are not int64")
 
 
-def _steps(meaning: Range, operands: Operands) -> Reason | None:
-    if _is(operands[0], 0) and _is(operands[2], 1) and (operands[1] or Facts()).dtype == TensorProto.INT64:
+def _halves(what: Range, operands: Operands) -> Reason | None:
+    if (operands[0] or Facts()).dtype not in HALVES:
+        return Reason("the numbers are not float16 or bfloat16")
+    return None if what.stash_type == TensorProto.FLOAT else Reason("they are not counted in float")
+
+
+@lowering(13, given=_halves, bind=lambda what, operands: {"like": (operands[0] or Facts()).dtype})
+def in_float(start, limit, delta, like: int):
+    """Count in float, "with the output cast back to the original type" (Range-27)."""
+    numbers = meaning.Itself(op.Cast(start, to=1), op.Cast(limit, to=1), op.Cast(delta, to=1))
+    return op.Cast(numbers, to=like)
+
+
+WIDE = {
+    **dict.fromkeys((TensorProto.INT16, TensorProto.INT32, TensorProto.INT64), TensorProto.INT64),
+    **{dtype: dtype for dtype in (TensorProto.FLOAT, TensorProto.DOUBLE)},
+}
+"""The type in which numbers are computed, by their own."""
+
+
+def _steps(what: Range, operands: Operands) -> Reason | None:
+    dtype = (operands[1] or Facts()).dtype
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    if _is(operands[0], 0) and _is(operands[2], 1) and dtype == TensorProto.INT64:
         return Reason("it counts from 0 by 1 already")
-    if operands[2] is None or operands[2].known is None or operands[2].known.item() == 0:
-        return Reason("the step is computed at run time, or zero", missing=True)
-    if operands[2].dtype not in (TensorProto.INT64, TensorProto.INT32):
-        return Reason("the numbers are neither int32 nor int64")
-    return None
+    return None if dtype in WIDE else Reason("the numbers are counted in float")
 
 
-def _rounding(meaning: Range, operands: Operands) -> Mapping[str, Any]:
-    delta = operands[2]
-    up = 0 if delta is None or delta.known is None else int(delta.known.item()) - (1 if delta.known.item() > 0 else -1)
-    return {"up": up, "like": delta.dtype if delta else None}
+def _types(what: Range, operands: Operands) -> Mapping[str, Any]:
+    dtype = (operands[1] or Facts()).dtype or 0
+    return {"like": dtype, "wide": WIDE[dtype]}
 
 
-@lowering(13, given=_steps, bind=_rounding)
-def counted(start, limit, delta, up: int, like: int):
+# onnxruntime 1.31.1 adds the step again and again, and so rounds more often than the text does. How many numbers there
+# are it finds by a division of doubles, of integers too.
+@lowering(13, given=_steps, bind=_types, rounds=True)
+def counted(start, limit, delta, wide: int, like: int):
     """Count from 0 by 1, then scale and shift."""
-    step = op.Cast(delta, to=7)
-    origin = op.Cast(start, to=7)
-    count = (op.Cast(limit, to=7) - origin + up) / step
-    above = op.Cast(op.Greater(op.Cast(count, to=11), 0.0), to=7)
-    return op.Cast(origin + step * op.Range(0, count * above, 1), to=like)
+    step = op.Cast(delta, to=wide)
+    origin = op.Cast(start, to=wide)
+    length = op.Cast(op.Cast(limit, to=wide) - origin, to=11)
+    count = op.Cast(op.Ceil(length / op.Cast(delta, to=11)), to=7)
+    return op.Cast(op.Cast(op.Range(0, count, 1), to=wide) * step + origin, to=like)
 
 
 @lowering(13, given=_count)
@@ -93,14 +125,14 @@ def nonzero(start, limit, delta):
     return op.Reshape(op.NonZero(op.Expand([1], count)), [-1])
 
 
-def _short(meaning: Range, operands: Operands) -> Reason | None:
+def _short(what: Range, operands: Operands) -> Reason | None:
     limit = operands[1].known if operands[1] else None
     if limit is not None and limit.item() > BLOCK**2:
         return Reason(f"it counts beyond {BLOCK**2}")
-    return _count(meaning, operands)
+    return _count(what, operands)
 
 
-@lowering(13, given=_short, bind=lambda meaning, operands: {"row": Tensor(np.arange(BLOCK, dtype=np.int64))})
+@lowering(13, given=_short, bind=lambda what, operands: {"row": Tensor(np.arange(BLOCK, dtype=np.int64))})
 def folded(start, limit, delta, row: Sequence[int]):
     """Sum a column of multiples of 4096 and a row of 0 to 4095; both, and the sum, are cut to length by Reshape.
 
@@ -141,5 +173,5 @@ OPERATOR = Operator(
     operands=("start", "limit", "delta"),
     oracle=oracle,
     shape=shape,
-    lowerings=(counted, nonzero, folded),
+    lowerings=(in_float, counted, nonzero, folded),
 )

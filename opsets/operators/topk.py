@@ -10,7 +10,7 @@ import numpy as np
 
 from opshift.opsets.axes import first, one_axis
 from opshift.opsets.carriers import ORDERED
-from opshift.opsets.facts import FLOATS, INTEGERS, Tensor, constant
+from opshift.opsets.facts import FLOATS, INTEGERS, constant
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
@@ -77,7 +77,7 @@ def of_negatives(x, k):
 
 
 MOST = 512
-"""The longest row whose elements are all compared with each other."""
+"""The longest row known whose elements are all compared with each other."""
 
 
 def _countable(what: TopK, operands: Operands) -> Reason | None:
@@ -85,21 +85,19 @@ def _countable(what: TopK, operands: Operands) -> Reason | None:
     if not (what.largest and what.sorted) or what.ties == "any":
         return Reason("it gives the largest elements, sorted, and of equal ones the first")
     length = x.dim(what.axis)
-    if x.dtype is None or x.rank is None or not isinstance(length, int):
-        return Reason("the element type, the rank or the length of the axis is unknown", missing=True)
-    return None if length <= MOST else Reason(f"the axis is longer than {MOST}")
+    if x.dtype is None or x.rank is None:
+        return Reason("the element type or the rank is unknown", missing=True)
+    return Reason(f"the axis is longer than {MOST}") if isinstance(length, int) and length > MOST else None
 
 
 def _around(what: TopK, operands: Operands) -> Mapping[str, Any]:
-    x = first(operands)
-    length, behind = x.dim(what.axis), (x.rank or 0) - what.axis - 1
-    places = np.arange(length if isinstance(length, int) else 0)
-    shape = (places.size, *[1] * behind)
+    behind = (first(operands).rank or 0) - what.axis - 1
     return {
+        "axis": what.axis,
         "at": (what.axis,),
         "after": (what.axis + 1,),
-        "sooner": Tensor((places < places[:, None]).reshape(places.size, *shape)),
-        "places": Tensor(places.astype(np.float32).reshape(shape)),
+        "behind": tuple(range(1, 1 + behind)),
+        "behind_pairs": tuple(range(2, 2 + behind)),
         "along": (-1, 1, *[1] * behind),
     }
 
@@ -119,23 +117,31 @@ def _unless_any(what: TopK, operands: Operands) -> frozenset[str]:
 def counted(
     x,
     k,
+    axis: int,
     at: Sequence[int],
     after: Sequence[int],
-    sooner: Sequence[int],
-    places: Sequence[int],
+    behind: Sequence[int],
+    behind_pairs: Sequence[int],
     along: Sequence[int],
 ):
     """Count for each element those before it: larger ones, and equal ones with a lower index."""
+    place = op.Cast(op.Range(0, op.Squeeze(op.Gather(op.Shape(x), at, axis=0), [0]), 1), to=1)
+    sooner = op.Unsqueeze(op.Less(op.Unsqueeze(place, [0]), op.Unsqueeze(place, [1])), behind_pairs)
     one = op.Unsqueeze(x, after)
     other = op.Unsqueeze(x, at)
     before = op.Or(op.Greater(other, one), op.And(op.Equal(other, one), sooner))
     rank = op.Cast(op.ReduceSum(op.Cast(before, to=1), after, keepdims=0), to=7)
     wanted = op.Reshape(op.Range(0, op.Squeeze(k, [0]), 1), along)
     hit = op.Cast(op.Equal(op.Unsqueeze(rank, at), wanted), to=1)
-    index = op.Cast(op.ReduceSum(hit * places, after, keepdims=0), to=7)
-    # Which of equal values is taken does not show in the values.
-    values, _ = meaning.Same(x, k, ties="any")
-    return values, index
+    index = op.Cast(op.ReduceSum(hit * op.Unsqueeze(place, behind), after, keepdims=0), to=7)
+    return meaning.GatherElements(x, index, axis=axis), index
+
+
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """As many as the shortest axis has, or fewer, whichever the axis is."""
+    if "K" not in feeds or not feeds["K"].flags.writeable:
+        return feeds
+    return {**feeds, "K": np.full_like(feeds["K"], rng.integers(0, min(feeds["X"].shape, default=0) + 1))}
 
 
 OPERATOR = Operator(
@@ -150,6 +156,7 @@ OPERATOR = Operator(
     operands=("X", "K"),
     oracle=oracle,
     normal=normal,
+    hostile=hostile,
     lowerings=(of_negatives, counted),
     carriers=ORDERED,
     weight=4.0,

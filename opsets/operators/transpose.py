@@ -28,5 +28,6 @@ OPERATOR = Operator(
     versions=tuple(Version(since) for since in (1, 13, 21, 23, 24, 25)),
     operands=("data",),
     oracle=oracle,
+    idle=lambda meaning, operands: meaning.perm is not None and list(meaning.perm) == sorted(meaning.perm),
     weight=3.0,
 )

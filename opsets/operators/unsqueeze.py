@@ -41,5 +41,6 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=axes_operand(1, growth=lambda count: count),
     moves_data=True,
+    idle=lambda meaning, operands: operands[1] is not None and operands[1].size == 0,
     lowerings=(reshaped,),
 )

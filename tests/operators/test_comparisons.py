@@ -63,7 +63,9 @@ class TestEqual(Table):
     cases = (
         *ordered({}),
         Case("bool", grid(np.array([True, False]))),
-        Case("string", grid(text("a", "b", "")), least=19),
+        Case("string", grid(text("a", "b", "")), least=11),
+        Case("string, shapes", [text("a", "b", "b"), np.array("b", object)], least=11),
+        Case("string, empty", [text().reshape(0, 3), text("a", "b", "b")], symbolic=11),
     )
 
 

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
+from onnx.parser import parse_model
+from running import run, same
 
-from operators.harness import Array, Case, Code, Refused, Table
+import opshift
+from operators.harness import Array, Case, Code, Refused, Table, arr, converted
 from opshift.opsets.operators import averagepool, maxpool
 from opshift.opsets.operators.averagepool import AveragePool
 from opshift.opsets.operators.maxpool import MaxPool
@@ -119,3 +123,20 @@ class TestMaxPool(Table):
             {"opset": 9},
         ),
     )
+
+
+@pytest.mark.parametrize("operator", ["AveragePool", "MaxPool"])
+@pytest.mark.parametrize("size", ["2", "n"])
+def test_late_windows_go_up_as_they_run(operator: str, size: str) -> None:
+    model = parse_model(
+        f'<ir_version: 8, opset_import: ["": 21]> g (float[1,1,{size}] x) => (float[1,1,m] y) '
+        f"{{ y = {operator} <kernel_shape = [3], strides = [3], pads = [1, 1], ceil_mode = 1> (x) }}"
+    )
+    feeds = {"x": arr([[[3, 5]]])}
+    there = converted(model, opset=22)
+    assert [node.op_type for node in there.graph.node] == [operator]
+    assert run(model, [feeds])[0][0].shape == (1, 1, 1)
+    assert same(run(model, [feeds])[0][0], run(there, [feeds])[0][0])
+    assert converted(converted(model, opset=11), opset=21).graph.node[0].attribute == model.graph.node[0].attribute
+    (refusal,) = opshift.plan(model, opset=22, semantics="spec").refusals
+    assert "windows may start in the padding on the right" in refusal.reason

@@ -60,6 +60,13 @@ def reductions(since: int) -> tuple[Case, ...]:
     )
 
 
+BOOLEANS = (
+    *(case(CUBE > 2, axes, keepdims) for axes in ((1,), (0, -1), None) for keepdims in (0, 1)),
+    case(CUBE > 2, (1,), known=False),
+    case(CUBE > 2, None, noop=1),
+)
+
+
 class TestReduceMax(Table):
     operator = reducemax.OPERATOR
     cases = (
@@ -67,13 +74,13 @@ class TestReduceMax(Table):
         case(arr([[-INF, -INF], [INF, 1]]), (1,)),
         case(CUBE.astype(np.int64), (1,)),
         case(CUBE.astype(np.int8), (1,), least=12),
-        case(CUBE > 2, (1,), least=20),
+        *BOOLEANS,
     )
 
 
 class TestReduceMin(Table):
     operator = reducemin.OPERATOR
-    cases = (*reductions(18), case(arr([[-INF, -INF], [INF, 1]]), (1,)), case(CUBE.astype(np.uint8), (1,), least=12))
+    cases = (*reductions(18), case(arr([[-INF, -INF], [INF, 1]]), (1,)), case(CUBE.astype(np.uint8), (1,), least=12), *BOOLEANS)
 
 
 class TestReduceProd(Table):
@@ -173,25 +180,22 @@ class TestTopK(Table):
                 f"axis {axis}, k {k}, largest {largest}",
                 [TIES, np.array([k], np.int64)],
                 TopK(axis, largest),
-                least=10,
-                symbolic=11,
             )
             for axis in (0, 1, -1)
             for k in (1, 3)
             for largest in (0, 1)
         ),
-        Case("k is known", [TIES, np.array([2], np.int64)], TopK(), known=(1,), symbolic=11),
-        Case("none", [TIES, np.array([0], np.int64)], TopK(), least=10, symbolic=11),
-        Case("k is known, axis in front", [TIES, np.array([2], np.int64)], TopK(0), known=(1,), symbolic=11),
-        Case("k is known, smallest", [TIES, np.array([3], np.int64)], TopK(1, 0), known=(1,), symbolic=11),
-        Case("int64", [TIES[:2].astype(np.int64), np.array([2], np.int64)], TopK(), least=11),
+        Case("k is known", [TIES, np.array([2], np.int64)], TopK(), known=(1,)),
+        Case("none", [TIES, np.array([0], np.int64)], TopK()),
+        Case("k is known, axis in front", [TIES, np.array([2], np.int64)], TopK(0), known=(1,)),
+        Case("k is known, smallest", [TIES, np.array([3], np.int64)], TopK(1, 0), known=(1,)),
+        Case("int64", [TIES[:2].astype(np.int64), np.array([2], np.int64)], TopK()),
         *(
             Case(
                 f"{dtype.__name__}, largest {largest}",
                 [ROWS.astype(dtype), K],
                 TopK(-1, largest),
                 known=(1,),
-                symbolic=11,
             )
             for dtype in (F64, F16, np.int8, np.int32, np.uint8)
             for largest in (0, 1)

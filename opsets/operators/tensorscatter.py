@@ -1,0 +1,104 @@
+"""TensorScatter: write an update into a cache, for each sample from a place of its own on. Since version 24."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import first, one_axis, rank_known
+from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class TensorScatter:
+    """The axis of the sequence, and whether what does not fit behind goes to the front (`circular`)."""
+
+    axis: int = -2
+    mode: str = "linear"
+
+
+_Array = np.ndarray[Any, Any]
+
+
+def oracle(what: TensorScatter, past: _Array, update: _Array, write_indices: _Array | None = None) -> _Array:
+    """TensorScatter-24: "cache_sequence_idx = write_indices[batch_idx] + sequence_idx", modulo the length if circular.
+
+    Raises `ValueError` for an update that does not fit.
+    """
+    axis = what.axis % past.ndim
+    length, count = past.shape[axis], update.shape[axis]
+    present = past.copy()
+    if not axis or count > length:
+        raise ValueError("the axis is not that of the batch, and the update is no longer than the cache")
+    for prefix in np.ndindex(*past.shape[:axis]):
+        start = 0 if write_indices is None else int(write_indices[prefix[0]])
+        if what.mode == "linear" and not 0 <= start <= length - count:
+            raise ValueError("mode linear requires write_indices + sequence_length <= max_sequence_length")
+        for place in range(count):
+            present[(*prefix, (start + place) % length)] = update[(*prefix, place)]
+    return present
+
+
+def _from_start(what: TensorScatter, operands: Operands) -> Reason | None:
+    return None if operands[2] is None else Reason("the places to write to are given")
+
+
+@lowering(18, given=_from_start)
+def from_start(past, update, write_indices):
+    """Give the places: "assumed to be all zeros if not provided"."""
+    return meaning.Same(past, update, op.Expand([0], op.Shape(past, start=0, end=1)))
+
+
+def _given(what: TensorScatter, operands: Operands) -> Reason | None:
+    return Reason("the places to write to are left out") if operands[2] is None else rank_known(what, operands)
+
+
+def _around(what: TensorScatter, operands: Operands) -> Mapping[str, Any]:
+    rank = first(operands).rank or 0
+    return {
+        "axis": what.axis,
+        "at": (what.axis,),
+        "behind": tuple(range(1, rank)),
+        "along": tuple(axis for axis in range(rank) if axis != what.axis),
+    }
+
+
+# A linear write ends within the cache, so that it is a circular one too.
+@lowering(18, given=_given, bind=_around)
+def looked_up(
+    past, update, write_indices, axis: int, at: Sequence[int], behind: Sequence[int], along: Sequence[int]
+):
+    """Put the update behind the cache, and look each element up in one of the two."""
+    length = op.Gather(op.Shape(past), at, axis=0)
+    count = op.Gather(op.Shape(update), at, axis=0)
+    place = op.Unsqueeze(op.Range(0, op.Squeeze(length, [0]), 1), along)
+    since = meaning.Mod(place - op.Unsqueeze(write_indices, behind), length)
+    index = meaning.Where(op.Less(since, count), since + length, place)
+    both = op.Concat(past, update, axis=axis)
+    return meaning.GatherElements(both, op.Expand(index, op.Shape(past)), axis=axis)
+
+
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Places that the shorter of cache and update leaves room for, whichever the axis is."""
+    if "write_indices" not in feeds or not feeds["write_indices"].flags.writeable:
+        return feeds
+    past, update = feeds["past_cache"].shape, feeds["update"].shape
+    room = max((one - other for one, other in zip(past, update, strict=False)), default=0)
+    places = rng.integers(0, max(room, 0) + 1, feeds["write_indices"].shape)
+    return {**feeds, "write_indices": places.astype(np.int64)}
+
+
+OPERATOR = Operator(
+    name="TensorScatter",
+    meaning=TensorScatter,
+    versions=(Version(24),),
+    operands=("past_cache", "update", "write_indices"),
+    oracle=oracle,
+    normal=one_axis,
+    hostile=hostile,
+    lowerings=(from_start, looked_up),
+)
