@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print all profiles, or one in full."""
-    from opshift.opsets.target import ProfileError, builtin_targets, load_target
+    from opshift.opsets.profiles import ProfileError, builtin_targets, load_target
 
     if options.target is not None:
         shared.check_target(options.target)
