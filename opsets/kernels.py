@@ -146,7 +146,7 @@ def profile() -> str:
     has = {name: found for name, found in spans.items() if any(kernels is not None for _, kernels in found)}
     without = [name for name, found in spans.items() if found and name not in has]
     lines = [
-        f"# onnxruntime {onnxruntime.__version__}, CPU: what it loads, and its kernel table, as the installed wheel tells.",
+        f"# onnxruntime {onnxruntime.__version__}, CPU: what it loads, and its kernels, as the installed wheel tells.",
         "# An operator that ONNX says by a function of others needs no kernel. float16 goes through kernels for float.",
         'name = "onnxruntime"',
         f"opset = [{OLDEST}, {newest}]",

@@ -280,7 +280,7 @@ class _Reader:
             near = _near(name, known)
             has = f"; it has {', '.join(sorted(known))}" if not near and known else ""
             self._wrong(f"{schemas[-1].name} has no attribute {name!r}{near}{has}", "attributes", name)
-        if not isinstance(values, list) or not values:
+        if not isinstance(values, list):
             self._wrong(f"{name} has a list of the values that the runtime takes", "attributes", name)
         for value in values:
             if not any(_fits(value, kind) for kind in kinds):
@@ -313,7 +313,8 @@ class _Reader:
 
 def _near(word: str, known: Collection[str]) -> str:
     folded = {name.casefold(): name for name in known}
-    near = difflib.get_close_matches(word.casefold(), folded, 1)
+    near = difflib.get_close_matches(word.casefold(), folded)
+    near.sort(key=lambda name: name[:1] != word[:1].casefold())
     return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 

@@ -16,6 +16,7 @@ from opshift.opsets.schema import NEWEST, OLDEST, Schema, schema_at
 @dataclass(frozen=True)
 class Limit:
     """A runtime has the operator, but only so. `dtypes` is by the schema's input names, as are `constant_inputs`.
+    An attribute with no values at all must be left out.
 
     With `never` it is as if the runtime did not have it: it loads the operator and computes it wrongly, say. `opset`
     says at which opsets the limit holds.
@@ -58,6 +59,10 @@ class Limit:
         ):
             return Reason(f"it does not take {types}{note}", None in types.values())
         for name, values in self.attributes.items():
+            if not values and name not in node.attributes:
+                continue
+            if not values:
+                return Reason(f"it takes no {name}{note}")
             value = node.attributes.get(name, schema.attributes.get(name, (False, None))[1])
             if value not in values:
                 return Reason(f"it takes {name} {', '.join(map(str, values))}, not {value}{note}")

@@ -27,7 +27,7 @@ from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, O
 from opshift.passes.describe import NOTHING, Scope, default_opset, describe, dtypes, subgraphs, view
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import node_name
-from opshift.passes.infer import make_attribute, typed
+from opshift.passes.infer import infer, make_attribute, typed
 from opshift.passes.load import TensorType, operator_fault
 from opshift.passes.outcome import Action, Code, Plan, Refusal, Step
 
@@ -363,8 +363,8 @@ class Planner:
         if domain == SPELLING and (operator is None or operator.domain != SPELLING):
             raise InvalidModelError(f"{node.op_type} at {where}: the domain opshift has HardmaxAxes only.")
         if operator is None:
-            return self._relabelled(node, seen, where, opset, bound)
-        return self._rewritten(node, seen, operator, where, opset, bound)
+            return self._relabelled(node, seen, where, opset, bound, scope)
+        return self._rewritten(node, seen, operator, where, opset, bound, None, scope)
 
     def _stays(self, node: onnx.NodeProto, opset: int) -> bool:
         """Whether a node is legal whatever is known of it: same version, nothing that the target asks of it."""
@@ -392,7 +392,13 @@ class Planner:
         return self._still[key]
 
     def _relabelled(
-        self, node: onnx.NodeProto, seen: Node, where: str, opset: int, bound: Mapping[str, Any] | None
+        self,
+        node: onnx.NodeProto,
+        seen: Node,
+        where: str,
+        opset: int,
+        bound: Mapping[str, Any] | None,
+        scope: Scope | None,
     ) -> Change | None:
         """Keep the node of an operator without a file, if the reviewed table lets it pass; else derive it."""
         found = self._relabelling(node, seen, where, opset)
@@ -401,7 +407,7 @@ class Planner:
             if operator is None or self.legality.why_not(seen) is None:
                 self.refusals.append(found)
                 return None
-            return self._rewritten(node, seen, operator, where, opset, bound, otherwise=found)
+            return self._rewritten(node, seen, operator, where, opset, bound, found, scope)
         after = schema_at("", seen.name, self.legality.opset)
         if after is None or after.since_version == seen.since_version:
             self.kept += 1
@@ -461,6 +467,7 @@ class Planner:
         opset: int,
         bound: Mapping[str, Any] | None,
         otherwise: Refusal | None = None,
+        scope: Scope | None = None,
     ) -> Replace | None:
         """Derive a node; `otherwise` is why it cannot be kept, told where ONNX has no body for the operator either."""
         label = f"{seen.name}-{seen.since_version}"
@@ -475,6 +482,12 @@ class Planner:
         if fault := _fault(seen, opset):
             raise InvalidModelError(f"{label} at {where}: {fault}.")
         derived = self._derived(node, seen, where, bound, kept=why is None)
+        if why is not None and self.legality.target and (folded := self._folded(seen, derived)):
+            derived = folded
+            values = self.scope if scope is None else scope
+            for name, ref in zip(node.output, folded[1].outputs, strict=True):
+                if name and isinstance(ref, Constant):
+                    values.note(name, Facts(ref.dtype, ref.value.array.shape, ref.value))
         if derived is None:
             self.kept += 1
             return None
@@ -509,6 +522,21 @@ class Planner:
             )
         )
         return Replace(found, sources, seen, lifted, where)
+
+    def _folded(self, seen: Node, derived: tuple[Lifted, Fragment] | Failure | None) -> tuple[Lifted, Fragment] | None:
+        """Return constants in the place of a node that the target does not have as it is, where they are known."""
+        if isinstance(derived, tuple) and not derived[1].lowerings:
+            return None
+        lifted, inferred = self.plain.lift(seen), infer(seen)
+        if isinstance(lifted, Reason) or isinstance(inferred, Reason):
+            return None
+        refs = [
+            Constant(facts.value, facts.dtype) if facts.known is not None and facts.value and facts.dtype else None
+            for facts in inferred
+        ]
+        if any(used and ref is None for used, ref in zip(seen.used, refs, strict=True)):
+            return None
+        return lifted, Fragment((), tuple(refs), ("folded",), 0.0)
 
     def _derived(
         self, node: onnx.NodeProto, seen: Node, where: str, bound: Mapping[str, Any] | None, *, kept: bool
@@ -714,6 +742,9 @@ class _Lazy:
 
     def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
         return self._scope().enter(node, attribute)
+
+    def note(self, name: str, facts: Facts) -> None:
+        self._scope().note(name, facts)
 
 
 def _fault(node: Node, opset: int) -> str | None:
