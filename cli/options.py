@@ -237,7 +237,7 @@ def check_operators(asked: Iterable[str]) -> None:
 
 def check_target(asked: str) -> None:
     """Raise for what is neither a built-in profile nor a file."""
-    from opshift.opsets.target import builtin_targets
+    from opshift.opsets.profiles import builtin_targets
 
     built_in = builtin_targets()
     if asked not in built_in and not os.path.exists(asked):  # noqa: PTH110 (Path.exists raises for an overlong name)

@@ -18,25 +18,52 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target", metavar="NAME|FILE", nargs="?", help="print this profile as TOML, to start an own one from"
     )
+    parser.add_argument(
+        "--probe",
+        action="store_true",
+        help="open one-node models in the installed onnxruntime, and tell where its profile is mistaken",
+    )
     shared.add_output_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print all profiles, or one in full."""
-    from opshift.opsets.target import ProfileError, builtin_targets, load_target
+    from opshift.opsets.profiles import ASKED, ProfileError, builtin_targets, load_target
 
     if options.target is not None:
         shared.check_target(options.target)
+    if options.probe and options.target != ASKED:
+        raise UsageError(f"--probe asks the installed onnxruntime: `opshift targets {ASKED} --probe`.")
     try:
         chosen = [load_target(name) for name in ([options.target] if options.target is not None else builtin_targets())]
     except ProfileError as error:
         raise UsageError(f"{error}.") from error
+    if options.probe:
+        return probed(chosen[0], as_json=options.json)
     if options.json:
         output.print_json({"status": 0, "command": "targets", "targets": [describe(target) for target in chosen]})
     elif options.target is not None:
         output.write_result(chosen[0].to_toml())
     else:
         show(chosen)
+    return 0
+
+
+def probed(target: Target, *, as_json: bool) -> int:
+    """Print where onnxruntime opens what the profile does not list, or does not open what it does."""
+    from opshift.passes.probe import probe
+
+    found = probe(target)
+    if as_json:
+        facts = {"confirmed": found.confirmed, "denied": found.denied, "untold": found.untold}
+        output.print_json({"status": 0, "command": "targets", "target": target.name, "probe": facts})
+        return 0
+    for line in found.denied:
+        output.say(line)
+    output.say(
+        f"opset {target.opset[1]}: {found.confirmed} nodes open, or lack a kernel, as the profile says; "
+        f"{len(found.denied)} do not; {found.untold} were rejected for other reasons."
+    )
     return 0
 
 

@@ -74,12 +74,14 @@ class Facts:
     """What is known of one value.
 
     `dtype` is a TensorProto.DataType, `shape` a tuple of dimensions (None: not even the rank is known), `value` the
-    elements where they are constant, wholly or (for integers) partly.
+    elements where they are constant, wholly or (for integers) partly. With `unread` they are constant, but too many to
+    be looked into.
     """
 
     dtype: int | None = None
     shape: tuple[Dim, ...] | None = None
     value: Tensor | None = None
+    unread: bool = False
 
     @property
     def rank(self) -> int | None:
@@ -92,6 +94,11 @@ class Facts:
         if self.value is None or (self.value.array.dtype == object and self.dtype != TensorProto.STRING):
             return None
         return self.value.array
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all elements are constant."""
+        return self.unread or self.known is not None
 
     @property
     def size(self) -> int | None:
@@ -145,7 +152,7 @@ def facts_of_tensor(tensor: onnx.TensorProto) -> Facts:
     shape = tuple(tensor.dims)
     count = math.prod(shape)
     if tensor.data_location == TensorProto.EXTERNAL or count * 8 > SMALL:
-        return Facts(tensor.data_type, shape)
+        return Facts(tensor.data_type, shape, unread=True)
     return Facts(tensor.data_type, shape, Tensor(array_of(tensor)))
 
 

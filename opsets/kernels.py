@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from onnx import TensorProto
 
 from opshift.opsets.facts import type_name
 from opshift.opsets.operator import Node
-from opshift.opsets.schema import NEWEST, Schema, schema_at
+from opshift.opsets.schema import NEWEST, OLDEST, Schema, schema_at
 
 OPEN_END = 2**31 - 1
 
@@ -43,13 +44,9 @@ def _kernels() -> Mapping[str, tuple[Kernel, ...]]:
     return {name: tuple(kernels) for name, kernels in found.items()}
 
 
-@functools.cache
-def newest_opset() -> int | None:
-    """Return the newest opset that the installed onnxruntime loads; None where there is no onnxruntime."""
-    try:
-        import onnxruntime
-    except ImportError:
-        return None
+def _loads(opset: int, ir_version: int) -> bool:
+    """Whether the installed onnxruntime loads a model of one node."""
+    import onnxruntime
     from onnx import helper
 
     # 1.31.1 has kernels for opset 27 and loads 26: only a session tells. The model is one node, 1 ms.
@@ -62,14 +59,28 @@ def newest_opset() -> int | None:
         [value("x", TensorProto.BOOL, [1])],
         [value("y", TensorProto.BOOL, [1])],
     )
-    for opset in range(NEWEST, 0, -1):
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-        try:
-            onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        except Exception:  # onnxruntime raises classes of its own, one for each status
-            continue
-        return opset
-    return None
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception:  # onnxruntime raises classes of its own, one for each status
+        return False
+    return True
+
+
+@functools.cache
+def newest_opset() -> int | None:
+    """Return the newest opset that the installed onnxruntime loads; None where there is no onnxruntime."""
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        return None
+    return next((opset for opset in range(NEWEST, 0, -1) if _loads(opset, 8)), None)
+
+
+@functools.cache
+def newest_ir_version() -> int:
+    """Return the newest ir_version that the installed onnxruntime loads."""
+    return next((version for version in range(int(onnx.IR_VERSION), 7, -1) if _loads(7, version)), 7)
 
 
 def _carried(dtype: int) -> frozenset[str]:
@@ -141,3 +152,110 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
         )
         for kernel in _kernels().get(node.name, ())
     )
+
+
+# --- all of it, as a profile ------------------------------------------------------------------------------------------
+
+Types = Mapping[str, frozenset[str]]
+"""The element types that an input may have, by its name; an input that may have all is not named."""
+
+
+def profile() -> str:
+    """Return what the installed onnxruntime runs on the CPU, as a profile in TOML: its kernel table, by opset."""
+    import onnxruntime
+
+    newest = newest_opset() or OLDEST
+    names = sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain})
+    spans = {name: _spans(name, newest) for name in names}
+    has = {name: found for name, found in spans.items() if any(kernels is not None for _, kernels in found)}
+    without = [name for name, found in spans.items() if found and name not in has]
+    lines = [
+        f"# onnxruntime {onnxruntime.__version__}, CPU: what it loads, and its kernels, as the installed wheel tells.",
+        "# An operator that ONNX says by a function of others needs no kernel. float16 goes through kernels for float.",
+        'name = "onnxruntime"',
+        f"opset = [{OLDEST}, {newest}]",
+        f"ir_version = [3, {newest_ir_version()}]",
+        f"without = [{_quoted(without)}]",
+    ]
+    for name, found in has.items():
+        for (low, high), kernels in found:
+            if kernels != ({},):
+                lines += _limit(name, (low, high), kernels, whole=len(found) == 1)
+    return "\n".join(lines) + "\n"
+
+
+def _spans(name: str, newest: int) -> list[tuple[tuple[int, int], tuple[Types, ...] | None]]:
+    """Return spans of opsets with what the kernels take there: alternatives, or None where there are no kernels."""
+    found: list[tuple[tuple[int, int], tuple[Types, ...] | None]] = []
+    for opset in range(OLDEST, newest + 1):
+        schema = schema_at("", name, opset)
+        if schema is None:
+            continue
+        taken = _taken(schema)
+        if found and found[-1][1] == taken and found[-1][0][1] == opset - 1:
+            found[-1] = (found[-1][0][0], opset), taken
+        else:
+            found.append(((opset, opset), taken))
+    return found
+
+
+def _taken(schema: Schema) -> tuple[Types, ...] | None:
+    if schema.has_body or schema.name == "Constant":
+        return ({},)
+    kernels = [kernel for kernel in _kernels().get(schema.name, ()) if kernel.serves(schema.since_version)]
+    alternatives: list[dict[str, frozenset[str]]] = []
+    for kernel in kernels:
+        types: dict[str, frozenset[str]] = {}
+        first = {parameter.type_variable: parameter for parameter in reversed(schema.inputs)}
+        for variable, parameter in sorted(first.items(), key=lambda item: schema.inputs.index(item[1])):
+            served = kernel.types.get(variable)
+            if served is None or any(not name.startswith("tensor(") for name in parameter.types):
+                continue
+            if "tensor(float)" in served:
+                served |= {"tensor(float16)"}
+            if not parameter.types <= served:
+                types[parameter.name] = served & parameter.types
+        alternatives.append(types)
+    return tuple(_joined(alternatives)) if alternatives else None
+
+
+def _joined(alternatives: list[dict[str, frozenset[str]]]) -> list[dict[str, frozenset[str]]]:
+    """Join alternatives that differ in the types of one input."""
+    joined: list[dict[str, frozenset[str]]] = []
+    for one in alternatives:
+        for other in joined:
+            differing = [name for name in other if other[name] != one.get(name)]
+            if one.keys() == other.keys() and len(differing) <= 1:
+                other.update({name: other[name] | one[name] for name in differing})
+                break
+        else:
+            joined.append(dict(one))
+    return joined if len(joined) == len(alternatives) else _joined(joined)
+
+
+def _limit(name: str, span: tuple[int, int], kernels: tuple[Types, ...] | None, *, whole: bool) -> list[str]:
+    lines = ["", "[[limits]]", f'operator = "{name}"']
+    if not whole:
+        lines.append(f"opset = [{span[0]}, {span[1]}]")
+    if kernels is None:
+        return [*lines, "never = true", 'reason = "there is no kernel"']
+    if len(kernels) == 1:
+        inputs = (f"{key} = [{_quoted(_names(types))}]" for key, types in kernels[0].items())
+        lines.append(f"dtypes = {{ {', '.join(inputs)} }}")
+    else:
+        lines.append("combinations = [")
+        for types in kernels:
+            for row in itertools.product(*(_names(one) for one in types.values())):
+                inputs = (f'{key} = "{dtype}"' for key, dtype in zip(types, row, strict=True))
+                lines.append(f"    {{ {', '.join(inputs)} }},")
+        lines.append("]")
+    return [*lines, 'reason = "there are kernels for no other types"']
+
+
+def _names(types: frozenset[str]) -> list[str]:
+    """Return `float` for `tensor(float)`."""
+    return sorted(name.removeprefix("tensor(").removesuffix(")") for name in types)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

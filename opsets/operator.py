@@ -105,6 +105,8 @@ class Operator:
     """Whether the output is the first operand as it is."""
     shape: Callable[[Any, Operands], tuple[Dim, ...] | None] | None = None
     """The first output's dimensions, where onnx infers none: from partly known shapes, or from unknown ranks."""
+    dtype: Callable[[Any], int] | None = None
+    """The first output's element type, where a lowering may ask for another than the schema says."""
     hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Changes drafted inputs, by operand name, into ones that this operator is likely to get wrong."""
     nan_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.resources
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from opshift.opsets.facts import type_name
@@ -19,7 +15,12 @@ from opshift.opsets.schema import NEWEST, OLDEST, Schema, schema_at
 
 @dataclass(frozen=True)
 class Limit:
-    """A runtime has the operator, but only so. `dtypes` is by the schema's input names, as are `constant_inputs`."""
+    """A runtime has the operator, but only so. `dtypes` is by the schema's input names, as are `constant_inputs`.
+    An attribute with no values at all must be left out.
+
+    With `never` it is as if the runtime did not have it: it loads the operator and computes it wrongly, say. `opset`
+    says at which opsets the limit holds.
+    """
 
     operator: str
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -28,10 +29,18 @@ class Limit:
     constant_inputs: tuple[str, ...] = ()
     static: bool = False
     max_rank: int | None = None
+    never: bool = False
+    opset: tuple[int, int] | None = None
     reason: str = ""
+
+    def holds(self, opset: int) -> bool:
+        """Whether the limit is one at this opset."""
+        return self.opset is None or self.opset[0] <= opset <= self.opset[1]
 
     def why_not(self, node: Node, schema: Schema) -> Reason | None:
         """Say why the runtime does not take this node, or that a fact is missing to tell."""
+        if self.never:
+            return Reason(self.reason or "not so that it can be used")
         inputs = {
             parameter.name: facts
             for index, facts in enumerate(node.inputs)
@@ -46,15 +55,19 @@ class Limit:
                     types[name] is None,
                 )
         if self.combinations and not any(
-            all(types.get(name) == want for name, want in one.items()) for one in self.combinations
+            all(types.get(name, want) == want for name, want in one.items()) for one in self.combinations
         ):
             return Reason(f"it does not take {types}{note}", None in types.values())
         for name, values in self.attributes.items():
+            if not values and name not in node.attributes:
+                continue
+            if not values:
+                return Reason(f"it takes no {name}{note}")
             value = node.attributes.get(name, schema.attributes.get(name, (False, None))[1])
             if value not in values:
                 return Reason(f"it takes {name} {', '.join(map(str, values))}, not {value}{note}")
         for name in self.constant_inputs:
-            if name in inputs and inputs[name].known is None:
+            if name in inputs and not inputs[name].is_constant:
                 return Reason(f"it needs a constant {name}{note}", missing=True)
         for name, facts in inputs.items():
             if self.static and (facts.shape is None or not all(isinstance(dim, int) for dim in facts.shape)):
@@ -77,131 +90,13 @@ class Target:
     source: str = ""
     """The TOML text that it was read from."""
 
+    def has(self, operator: str) -> bool:
+        """Whether the runtime has an operator of the default domain, be it with limits."""
+        return operator not in self.without and (self.operators is None or operator in self.operators)
+
     def to_toml(self) -> str:
         """Return the profile as it was written."""
         return self.source
-
-
-_KEYS: Mapping[str, type | tuple[type, ...]] = {
-    "name": str,
-    "opset": list,
-    "ir_version": list,
-    "operators": list,
-    "without": list,
-    "limits": list,
-}
-_LIMIT_KEYS: Mapping[str, type | tuple[type, ...]] = {
-    "operator": str,
-    "dtypes": dict,
-    "combinations": list,
-    "attributes": dict,
-    "constant_inputs": list,
-    "static": bool,
-    "max_rank": int,
-    "reason": str,
-}
-
-
-class ProfileError(ValueError):
-    """A profile that cannot be read; the text says where and what was meant."""
-
-
-def _check_keys(table: Mapping[str, Any], keys: Mapping[str, type | tuple[type, ...]], where: str) -> None:
-    import difflib
-
-    for key, value in table.items():
-        if key not in keys:
-            near = difflib.get_close_matches(key, keys, 1)
-            raise ProfileError(f"{where}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-        if not isinstance(value, keys[key]):
-            raise ProfileError(f"{where}: {key} has the wrong type, {type(value).__name__}")
-
-
-def _range(table: Mapping[str, Any], key: str, where: str) -> tuple[int, int] | None:
-    value = table.get(key)
-    if value is None:
-        return None
-    if len(value) != 2 or not all(isinstance(item, int) for item in value) or value[0] > value[1]:
-        raise ProfileError(f"{where}: {key} is a pair [lowest, highest], not {value}")
-    return value[0], value[1]
-
-
-def _known_operator(name: str, where: str) -> str:
-    if schema_at("", name, NEWEST) is None and not any(schema_at("", name, opset) for opset in range(OLDEST, NEWEST)):
-        import difflib
-
-        import onnx
-
-        near = difflib.get_close_matches(name, {item.name for item in onnx.defs.get_all_schemas()}, 1)
-        raise ProfileError(f"{where}: no operator is called {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
-    return name
-
-
-def parse_target(text: str, where: str) -> Target:
-    """Read a profile from TOML text; `where` is named in errors."""
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ProfileError(f"{where}: not valid TOML: {error}") from error
-    _check_keys(table, _KEYS, where)
-    if "name" not in table:
-        raise ProfileError(f"{where}: a profile needs a name")
-    limits = []
-    for number, item in enumerate(table.get("limits", []), 1):
-        here = f"{where}, limit {number}"
-        _check_keys(item, _LIMIT_KEYS, here)
-        if "operator" not in item:
-            raise ProfileError(f"{here}: needs an operator")
-        _known_operator(item["operator"], here)
-        limits.append(
-            Limit(
-                operator=item["operator"],
-                dtypes={name: tuple(types) for name, types in item.get("dtypes", {}).items()},
-                combinations=tuple(item.get("combinations", ())),
-                attributes={name: tuple(values) for name, values in item.get("attributes", {}).items()},
-                constant_inputs=tuple(item.get("constant_inputs", ())),
-                static=item.get("static", False),
-                max_rank=item.get("max_rank"),
-                reason=item.get("reason", ""),
-            )
-        )
-    operators = table.get("operators")
-    opset = _range(table, "opset", where) or (OLDEST, NEWEST)
-    if opset[0] > NEWEST or opset[1] < OLDEST:
-        raise ProfileError(f"{where}: opsets {opset[0]} to {opset[1]} are outside of {OLDEST} to {NEWEST}")
-    return Target(
-        name=table["name"],
-        opset=(max(opset[0], OLDEST), min(opset[1], NEWEST)),
-        ir_version=_range(table, "ir_version", where),
-        operators=None if operators is None else frozenset(_known_operator(name, where) for name in operators),
-        without=frozenset(_known_operator(name, where) for name in table.get("without", [])),
-        limits=tuple(limits),
-        source=text,
-    )
-
-
-@functools.cache
-def builtin_targets() -> tuple[str, ...]:
-    """Return the names of the profiles that come with opshift."""
-    folder = importlib.resources.files("opshift.opsets").joinpath("targets")
-    return tuple(sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")))
-
-
-def load_target(name: str) -> Target:
-    """Return a built-in profile by its name, or read one from a TOML file.
-
-    Raises `ProfileError` where neither exists or the file is wrong.
-    """
-    if name in builtin_targets():
-        file = importlib.resources.files("opshift.opsets").joinpath("targets", f"{name}.toml")
-        return parse_target(file.read_text(encoding="utf-8"), f"built-in profile {name}")
-    path = Path(name)
-    try:
-        return parse_target(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(
-            f"{name} is neither a built-in profile ({', '.join(builtin_targets())}) nor a readable file ({error})"
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -247,7 +142,7 @@ class Legality:
         unknown = next((name for name in node.attributes if name not in schema.attributes), None)
         if unknown:
             return Reason(f"{node.name}-{schema.since_version} has no attribute {unknown}")
-        if self.target and (reason := _outside(self.target, node, schema)):
+        if self.target and (reason := _outside(self.target, node, schema, self.opset)):
             return reason
         if self.runnable and not has_kernel(node, schema, self.opset):
             types = [type_name(facts.dtype) for facts in node.inputs if facts is not None and facts.dtype]
@@ -255,12 +150,12 @@ class Legality:
         return None
 
 
-def _outside(target: Target, node: Node, schema: Schema) -> Reason | None:
-    # A list of operators that a runtime computes rarely names Constant, which is how a model holds data.
-    listed = target.operators is None or node.name in target.operators or node.name == "Constant"
-    if node.name in target.without or not listed:
+def _outside(target: Target, node: Node, schema: Schema, opset: int) -> Reason | None:
+    if not target.has(node.name):
         return Reason(f"{target.name} does not have {node.name}")
     for limit in target.limits:
-        if limit.operator == node.name and (reason := limit.why_not(node, schema)):
+        if limit.operator != node.name or not limit.holds(opset):
+            continue
+        if reason := limit.why_not(node, schema):
             return Reason(f"{target.name} has {node.name}, but {reason}", reason.missing)
     return None

@@ -12,8 +12,9 @@ import onnx
 
 from opshift.opsets import kernels
 from opshift.opsets.operators import hardmaxaxes
+from opshift.opsets.profiles import ProfileError, load_target
 from opshift.opsets.schema import NEWEST, OLDEST, schema_at
-from opshift.opsets.target import Legality, ProfileError, Target, load_target
+from opshift.opsets.target import Legality, Target
 from opshift.opsets.unfiled import Worded
 from opshift.passes.describe import default_opset
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError

@@ -86,6 +86,8 @@ class Failure:
     narrowing: str = ""
     busy: bool = False
     """Leaned on a meaning that is being derived already, so that it says nothing about other places."""
+    beside: bool = False
+    """It does not apply, whatever the target has."""
     absent: bool = False
     """The target's opset does not have the operator."""
 
@@ -97,7 +99,8 @@ class Deriver:
         """Derive for this target; `allow` holds the narrowings that the user accepts."""
         self.legality = legality
         self.semantics = semantics
-        self.allow = allow
+        # Inputs that hold neither infinities nor NaN hold no NaN.
+        self.allow = allow | {"nan"} if "finite-inputs" in allow else allow
         self._memo: dict[Any, Fragment | Failure] = {}
 
     def lift(self, node: Node) -> Lifted | Reason:
@@ -172,7 +175,9 @@ class Deriver:
             if best:
                 return best
         nearest = min(
-            failures, key=lambda failure: (not failure.missing, not failure.narrowing, failure.busy), default=None
+            failures,
+            key=lambda failure: (not failure.missing, not failure.narrowing, failure.beside, failure.busy),
+            default=None,
         )
         return Failure(
             f"{native.reason}; {nearest.reason}" if nearest else native.reason,
@@ -185,7 +190,7 @@ class Deriver:
     def _by(self, way: Body | _Wide | Reason, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
         """Derive a meaning in this way, unless it holds for fewer inputs than the user accepts."""
         if isinstance(way, Reason):
-            return Failure(way, way.missing)
+            return Failure(way, way.missing, beside=True)
         if isinstance(way, _Wide):
             found = self._around(way, stack)
         elif refused := way.narrows - self.allow:

@@ -23,7 +23,7 @@ INLINED = 200_000
 class Scope:
     """The facts of the values that one graph can see; those of the graphs around it are in `outer`."""
 
-    own: Mapping[str, Facts | None]
+    own: dict[str, Facts | None]
     outer: Scope | None = None
     inner: Mapping[tuple[str, str], Scope] = field(default_factory=dict)
 
@@ -35,6 +35,10 @@ class Scope:
                 return scope.own[name]
             scope = scope.outer
         return Facts()
+
+    def note(self, name: str, facts: Facts) -> None:
+        """Note what has been found out about a value of this graph."""
+        self.own[name] = facts
 
     def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
         """Return the scope of a subgraph."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,6 +28,9 @@ from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Node, Outputs, lift, operator_for
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.schema import NEWEST, Schema, schema_at
+
+POSITIONS = 8 * 2**20
+"""Bytes of the longest Range that is folded."""
 
 
 def make_node(
@@ -122,6 +126,8 @@ def _typed(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
         lifted = lift(operator, node, "runtime")
         if not isinstance(lifted, Reason):
             inferred[0] = _refined(inferred[0], operator.shape(lifted.meaning, lifted.operands))
+    if operator is not None and operator.dtype is not None and node.domain == SPELLING:
+        inferred[0] = dataclasses.replace(inferred[0], dtype=operator.dtype(operator.meaning(**node.attributes)))
     return tuple(inferred)
 
 
@@ -165,7 +171,10 @@ def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
     partly_known = [index for index, facts in enumerate(node.inputs) if facts is not None and facts.known is None]
     if partly_known and not (operator.moves_data and partly_known[-1] < moved):
         return None
-    if len(outputs) != 1 or outputs[0].size is None or outputs[0].size * 8 > SMALL or outputs[0].dtype is None:
+    if len(outputs) != 1 or outputs[0].size is None or outputs[0].dtype is None:
+        return None
+    most = _most(node)
+    if outputs[0].size * 8 > most:
         return None
     lifted = lift(operator, node, "runtime")
     if isinstance(lifted, Reason):
@@ -177,13 +186,29 @@ def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
             computed = operator.oracle(lifted.meaning, *arrays)
         except Exception:
             return None  # these constants are none that the operator takes, which onnx's inference need not notice
+<<<<<<< HEAD
     # An operator of several outputs may have one of them here. A symbol on its own is no string.
     result = np.asarray(computed[0] if isinstance(computed, tuple) else computed, object if partly_known else None)
     if result.nbytes > SMALL:
+=======
+    # An operator of several outputs may have one of them here.
+    result = np.asarray(computed[0] if isinstance(computed, tuple) else computed)
+    if result.nbytes > most:
+>>>>>>> profiles
         return None
     if result.dtype == object and outputs[0].dtype != TensorProto.STRING:
         return (partly(result, outputs[0].dtype),)
     return (constant(result, outputs[0].dtype),)
+
+
+def _most(node: Node) -> int:
+    """How many bytes a folded result may have: more than SMALL only for positions, and what is made of them alone.
+
+    A runtime that has no Range holds them as a constant, as large as an axis is long.
+    """
+    if node.name == "Range":
+        return POSITIONS
+    return max(SMALL, *(0 if facts is None or facts.known is None else facts.known.size * 8 for facts in node.inputs))
 
 
 def _fold_by_facts(node: Node) -> tuple[Facts, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -117,6 +118,9 @@ def lower(model: onnx.ModelProto, planned: Planned) -> None:
     names = Names(model)
     read_before = _read(model)
     opset = planned.plan.target_opset
+    if planned.initializers:
+        # Before 4, an initializer is an input that has a default.
+        model.ir_version = max(model.ir_version, 4)
     initializers = Constants(names, nodes=planned.constants)
     in_graphs = initializers if model.ir_version >= 4 else ConstantNodes(names, opset)
     mains: list[onnx.GraphProto] = [model.graph]
@@ -196,6 +200,7 @@ def _lower_graph(
         for attribute, inner in subgraphs(node):
             _lower_graph(inner, plan.inner[index, attribute], names, constants, marked)
     replacements: dict[int, list[NodeProto]] = {}
+    renamed: dict[str, str] = {}
     for index, change in plan.changes.items():
         node = graph.node[index]
         if isinstance(change, Call):
@@ -211,9 +216,25 @@ def _lower_graph(
             del node.attribute[:]
             node.attribute.extend(kept)
         else:
-            replacements[index] = list(splice(node, index, change, names, constants, marked))
+            replacements[index] = list(splice(node, index, change, names, constants, marked, renamed))
     if replacements:
         _replace(graph, replacements)
+    if renamed:
+        _rename(graph, renamed)
+        for index in range(len(graph.value_info) - 1, -1, -1):
+            if graph.value_info[index].name in renamed:
+                del graph.value_info[index]
+
+
+def _rename(graph: onnx.GraphProto | onnx.FunctionProto, renamed: Mapping[str, str]) -> None:
+    """Let the nodes of a graph, and of all graphs inside, read other values."""
+    for node in graph.node:
+        for place, name in enumerate(node.input):
+            while name in renamed:
+                name = renamed[name]
+            node.input[place] = name
+        for _, inner in subgraphs(node):
+            _rename(inner, renamed)
 
 
 def _replace(graph: onnx.GraphProto | onnx.FunctionProto, replacements: Mapping[int, list[NodeProto]]) -> None:
@@ -246,9 +267,18 @@ def _carry(node: NodeProto, names: Names, constants: Constants, before: list[Nod
 
 
 def splice(
-    node: NodeProto, index: int, change: Replace, names: Names, constants: Constants, marked: bool
+    node: NodeProto,
+    index: int,
+    change: Replace,
+    names: Names,
+    constants: Constants,
+    marked: bool,
+    renamed: dict[str, str],
 ) -> Iterator[NodeProto]:
-    """Yield the nodes of a fragment with the inputs and outputs of the node that they replace."""
+    """Yield the nodes of a fragment with the inputs and outputs of the node that they replace.
+
+    Outputs that no node writes are put into `renamed`, with the names of what they are.
+    """
     base = node.name or next((name for name in node.output if name), f"{node.op_type}_{index}")
     fragment = change.fragment
     before: list[NodeProto] = []
@@ -273,7 +303,10 @@ def splice(
         outputs = [values[Output(place, position)] for position in range(leaf.outputs)]
         made.append(make_node(leaf.name, "", inputs, outputs, leaf.attributes))
         made[-1].name = node.name if single else names.new(f"{base}/{leaf.name}")
-    for name, ref in zip(node.output, fragment.outputs, strict=True):
+    for place, (name, ref) in enumerate(zip(node.output, fragment.outputs, strict=True)):
+        if place in change.renamed:
+            renamed[name] = name_of(ref)
+            continue
         if name and isinstance(ref, Constant):
             made.append(constants.output(ref, name, before))
         elif name and name_of(ref) != name:
@@ -324,7 +357,9 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
     node.name = "node"
     rewritten = _model(target, seen, inputs, outputs)
     constants = Constants(Names(original))
-    rewritten.graph.node.extend(splice(node, 0, change, Names(original), constants, marked=False))
+    # Alone, a value that is the output must have its name.
+    change = dataclasses.replace(change, renamed=())
+    rewritten.graph.node.extend(splice(node, 0, change, Names(original), constants, False, {}))
     rewritten.graph.initializer.extend(constants.made)
     return original, rewritten
 

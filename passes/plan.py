@@ -24,11 +24,11 @@ from opshift.opsets.same_meaning import same_meaning
 from opshift.opsets.schema import OLDEST, Schema, attribute_value, default_domain, schema_at
 from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import has_body, operator_of
-from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, operand_sources
+from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, Ref, operand_sources
 from opshift.passes.describe import NOTHING, Scope, default_opset, describe, dtypes, graphs, subgraphs, view
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import node_name
-from opshift.passes.infer import make_attribute, typed
+from opshift.passes.infer import infer, make_attribute, typed
 from opshift.passes.load import TensorType, operator_fault
 from opshift.passes.outcome import Action, Code, Plan, Refusal, Step
 
@@ -40,13 +40,17 @@ FunctionKey = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Replace:
-    """Write a fragment in the place of a node; `sources` says what each operand of the fragment is."""
+    """Write a fragment in the place of a node; `sources` says what each operand of the fragment is.
+
+    Outputs that are `renamed` are written by no node: who reads them reads what they are instead.
+    """
 
     fragment: Fragment
     sources: tuple[int | Constant | None, ...]
     seen: Node
     lifted: Lifted
     where: str
+    renamed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,8 @@ class Planned:
     functions: tuple[FunctionPlan, ...]
     constants: bool = False
     """Whether a Constant of any type may stand on the target."""
+    initializers: bool = True
+    """Whether constants can be initializers only, whatever the ir_version."""
 
 
 class Planner:
@@ -185,7 +191,13 @@ class Planner:
             refusals=tuple(dict.fromkeys(self.refusals)),
         )
         unique = {(made.key, made.name): made for made in (*as_they_are, *copies)}
-        return Planned(plan, tuple(graphs), tuple(unique.values()), self._has_constants())
+        only = not self._has("Constant")
+        return Planned(plan, tuple(graphs), tuple(unique.values()), self._has_constants(), only)
+
+    def _has(self, operator: str) -> bool:
+        """Whether the target has an operator of the default domain, be it with limits."""
+        target = self.legality.target
+        return operator not in self.legality.decompose and (target is None or target.has(operator))
 
     def _has_constants(self) -> bool:
         """Below 9 a Constant is a float."""
@@ -220,6 +232,8 @@ class Planner:
             where = f"{path}/{node_name(node, index)}"
             refused = len(self.refusals)
             change = self._node(node, where, opset, scope, bound)
+            if isinstance(change, Replace) and not (self._has("Identity") and self._has("Constant")):
+                change = self._closed(change, node, graph)
             if change is not None:
                 plan.changes[index] = change
             if self._hinting and (node.domain, node.op_type, node.overload) not in self.functions:
@@ -232,6 +246,47 @@ class Planner:
                 found = self._graph(inner, f"{where}.{attribute}", opset, inside, bound)  # type: ignore[arg-type]
                 plan.inner[index, attribute] = found
         return plan
+
+    def _closed(
+        self, change: Replace, node: onnx.NodeProto, graph: onnx.GraphProto | onnx.FunctionProto
+    ) -> Replace | None:
+        """Do without the Identity or Constant that gives an output its name, on a target that does not have them.
+
+        Where only nodes read the output, they read what it is instead; else the Identity is lowered like any node.
+        """
+        fragment = change.fragment
+        nodes, outputs, renamed = list(fragment.nodes), list(fragment.outputs), []
+        for place, (name, ref) in enumerate(zip(node.output, fragment.outputs, strict=True)):
+            own = isinstance(ref, Output) and ref not in fragment.outputs[:place]
+            if not name or own or (isinstance(ref, Constant) and self._has_constants()):
+                continue
+            facts: Facts | None = Facts()
+            if isinstance(ref, Constant):
+                facts = Facts(ref.dtype, ref.value.array.shape)
+            elif isinstance(ref, Input):
+                facts = change.lifted.operands[ref.operand]
+            found = self._named(facts)
+            if isinstance(found, Fragment) and not found.lowerings:
+                continue
+            if name not in _given_out(graph):
+                renamed.append(place)
+            elif isinstance(found, Failure):
+                self._refuse(Code.NO_LOWERING, change.where, change.seen.name, f"{found.reason}.", "")
+                return None
+            else:
+                nodes += [
+                    dataclasses.replace(leaf, inputs=_behind(leaf.inputs, len(nodes), ref)) for leaf in found.nodes
+                ]
+                outputs[place] = Output(len(nodes) - 1, 0)
+        closed = dataclasses.replace(fragment, nodes=tuple(nodes), outputs=tuple(outputs))
+        return dataclasses.replace(change, fragment=closed, renamed=tuple(renamed))
+
+    def _named(self, facts: Facts | None) -> Fragment | Failure:
+        """Derive the node that gives a value another name."""
+        schema = schema_at("", "Identity", self.legality.opset)
+        node = Node("", "Identity", schema.since_version if schema else 1, {}, (facts,), (True,))
+        lifted = self.plain.lift(node)
+        return Failure(lifted) if isinstance(lifted, Reason) else self.plain.derive(lifted)
 
     def _hinted(
         self, refusal: Refusal, node: onnx.NodeProto, opset: int, scope: Scope | None, bound: Mapping[str, Any] | None
@@ -309,8 +364,8 @@ class Planner:
         if domain == SPELLING and (operator is None or operator.domain != SPELLING):
             raise InvalidModelError(f"{node.op_type} at {where}: the domain opshift has HardmaxAxes only.")
         if operator is None:
-            return self._relabelled(node, seen, where, opset, bound)
-        return self._rewritten(node, seen, operator, where, opset, bound)
+            return self._relabelled(node, seen, where, opset, bound, scope)
+        return self._rewritten(node, seen, operator, where, opset, bound, None, scope)
 
     def _stays(self, node: onnx.NodeProto, opset: int) -> bool:
         """Whether a node is legal whatever is known of it: same version, nothing that the target asks of it."""
@@ -343,7 +398,13 @@ class Planner:
         return self.strict is not self.plain and loses(name, opset, self.legality.opset)
 
     def _relabelled(
-        self, node: onnx.NodeProto, seen: Node, where: str, opset: int, bound: Mapping[str, Any] | None
+        self,
+        node: onnx.NodeProto,
+        seen: Node,
+        where: str,
+        opset: int,
+        bound: Mapping[str, Any] | None,
+        scope: Scope | None,
     ) -> Change | None:
         """Keep the node of an operator without a file, if the reviewed table lets it pass; else derive it."""
         found = self._relabelling(node, seen, where, opset)
@@ -354,7 +415,7 @@ class Planner:
             if operator is None or self.legality.why_not(seen) is None:
                 self.refusals.append(found)
                 return None
-            return self._rewritten(node, seen, operator, where, opset, bound, otherwise=found)
+            return self._rewritten(node, seen, operator, where, opset, bound, found, scope)
         after = schema_at("", seen.name, self.legality.opset)
         if after is None or after.since_version == seen.since_version:
             self.kept += 1
@@ -396,6 +457,8 @@ class Planner:
         kept = {name: value for name, value in seen.attributes.items() if name not in drop}
         renewed = dataclasses.replace(seen, since_version=after.since_version, attributes=kept)
         carry = seen.name == "Loop" and after.since_version == 1 and len(node.input) == 2
+        if carry and not self._has("Identity"):
+            return Refusal(Code.NO_LOWERING, where, label, "Loop-1 carries a value by Identity.", "")
         if carry:
             renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))
         if illegal := self.legality.why_not(renewed) or _output_type(renewed, after):
@@ -412,6 +475,7 @@ class Planner:
         opset: int,
         bound: Mapping[str, Any] | None,
         otherwise: Refusal | None = None,
+        scope: Scope | None = None,
     ) -> Replace | None:
         """Derive a node; `otherwise` is why it cannot be kept, told where ONNX has no body for the operator either."""
         label = f"{seen.name}-{seen.since_version}"
@@ -426,6 +490,12 @@ class Planner:
         if fault := _fault(seen, opset):
             raise InvalidModelError(f"{label} at {where}: {fault}.")
         derived = self._derived(node, seen, where, bound, kept=why is None)
+        if why is not None and self.legality.target and (folded := self._folded(seen, derived)):
+            derived = folded
+            values = self.scope if scope is None else scope
+            for name, ref in zip(node.output, folded[1].outputs, strict=True):
+                if name and isinstance(ref, Constant):
+                    values.note(name, Facts(ref.dtype, ref.value.array.shape, ref.value))
         if derived is None:
             self.kept += 1
             return None
@@ -461,6 +531,21 @@ class Planner:
         )
         return Replace(found, sources, seen, lifted, where)
 
+    def _folded(self, seen: Node, derived: tuple[Lifted, Fragment] | Failure | None) -> tuple[Lifted, Fragment] | None:
+        """Return constants in the place of a node that the target does not have as it is, where they are known."""
+        if isinstance(derived, tuple) and not derived[1].lowerings:
+            return None
+        lifted, inferred = self.plain.lift(seen), infer(seen)
+        if isinstance(lifted, Reason) or isinstance(inferred, Reason):
+            return None
+        refs = [
+            Constant(facts.value, facts.dtype) if facts.known is not None and facts.value and facts.dtype else None
+            for facts in inferred
+        ]
+        if any(used and ref is None for used, ref in zip(seen.used, refs, strict=True)):
+            return None
+        return lifted, Fragment((), tuple(refs), ("folded",), 0.0)
+
     def _derived(
         self, node: onnx.NodeProto, seen: Node, where: str, bound: Mapping[str, Any] | None, *, kept: bool
     ) -> tuple[Lifted, Fragment] | Failure | None:
@@ -473,6 +558,9 @@ class Planner:
             if lifted.invalid:
                 raise InvalidModelError(f"{seen.name}-{seen.since_version} at {where}: {lifted}.")
             return Failure(lifted, lifted.missing)
+        idle = lifted.operator.idle
+        if not kept and not self._has("Identity") and idle and idle(lifted.meaning, lifted.operands):
+            return lifted, Fragment((), (Input(0),), ("left_out",), 0.0)
         if not lifted.operator.lowerings and not has_body(lifted.operator.name):
             # What has no other way to be said stays as it is, also where onnxruntime has no kernel for its types.
             found = self.plain.derive(lifted)
@@ -508,9 +596,21 @@ class Planner:
         opset = self.legality.opset
         if TensorProto.BFLOAT16 in dtypes and opset < 13:
             return f"opset {opset} has no operator that takes bfloat16.", "Take opset 13 or newer."
-        # Below 9 a function makes its constants by Cast of floats.
+        # Functions have no initializers; below 9 they make constants by Cast of floats, of 64-bit integers in halves.
+        inside = where.startswith("function ")
+        wide = dtypes & {TensorProto.INT64, TensorProto.UINT64}
+        needed = ("Constant", "Cast", "Mul", "Add") if wide and opset < 9 else ("Constant", "Cast")[: 2 - (opset >= 9)]
+        lacking = next((name for name in needed if not self._has(name)), None)
+        if dtypes and inside and lacking:
+            return (
+                f"a function needs {lacking} for a constant, and the target does not have it.",
+                "Inline the function.",
+            )
+        target = self.legality.target
+        if dtypes and not self._has("Constant") and target and target.ir_version and target.ir_version[1] < 4:
+            return "constants are initializers only from ir_version 4 on, and the target has no Constant.", ""
         uncastable = dtypes & {TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128}
-        if uncastable and opset < 9 and (where.startswith("function ") or self.model.ir_version < 4):
+        if uncastable and opset < 9 and (inside or self.model.ir_version < 4):
             kind = type_name(min(uncastable))
             reason = f"a function, or a model of ir_version 3, at opset {opset} cannot hold a constant of type {kind}."
             return reason, "Inline the function, or take opset 9 or newer."
@@ -598,6 +698,26 @@ class Planner:
         return self._generic[key]
 
 
+def _given_out(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
+    """Return the names that must stay what they are: outputs, also of graphs inside, and values that notes speak of."""
+    if isinstance(graph, onnx.FunctionProto):
+        names = set(graph.output)
+    else:
+        names = {value.name for value in graph.output}
+        for note in graph.quantization_annotation:
+            names.add(note.tensor_name)
+            names.update(entry.value for entry in note.quant_parameter_tensor_names)
+    return frozenset(names).union(*(_given_out(inner) for node in graph.node for _, inner in subgraphs(node)))
+
+
+def _behind(inputs: Sequence[Ref], base: int, ref: Ref) -> tuple[Ref, ...]:
+    """Move the inputs of a node that follows `base` others, and whose operand is `ref`."""
+    return tuple(
+        Output(one.node + base, one.place) if isinstance(one, Output) else ref if isinstance(one, Input) else one
+        for one in inputs
+    )
+
+
 def _same_work(one: GraphPlan, other: GraphPlan) -> bool:
     """Whether two plans write the same into the same graph, whatever they were made for."""
 
@@ -630,6 +750,9 @@ class _Lazy:
 
     def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
         return self._scope().enter(node, attribute)
+
+    def note(self, name: str, facts: Facts) -> None:
+        self._scope().note(name, facts)
 
 
 def _fault(node: Node, opset: int) -> str | None:

@@ -111,28 +111,14 @@ def name() -> str:
     return f"onnxruntime {runtime().__version__}"
 
 
-def _probe(ir_version: int) -> bool:
-    """Return whether onnxruntime loads a model of one Relu with this ir_version."""
-    value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
-    result = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
-    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "probe", [value], [result])
-    imports = [onnx.helper.make_opsetid("", 7)]
-    try:
-        Session(Source(onnx.helper.make_model(graph, opset_imports=imports, ir_version=ir_version)), optimised=False)
-    except RejectedError:
-        return False
-    return True
-
-
 def newest_opset() -> int:
     """Return the newest opset of the default domain that the installed onnxruntime loads."""
     return kernels.newest_opset() or 7
 
 
-@functools.cache
 def newest_ir_version() -> int:
     """Return the newest ir_version that the installed onnxruntime loads."""
-    return next((version for version in range(int(onnx.IR_VERSION), 7, -1) if _probe(version)), 7)
+    return kernels.newest_ir_version()
 
 
 def _nodes(graphs: Iterable[onnx.GraphProto | onnx.FunctionProto]) -> Iterable[onnx.NodeProto]:

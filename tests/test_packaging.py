@@ -136,7 +136,7 @@ def test_wheel_has_what_the_package_reads() -> None:
     for name in (
         "opshift/py.typed",
         "opshift/opsets/same_meaning.toml",
-        "opshift/opsets/targets/onnxruntime.toml",
+        "opshift/opsets/targets/opencv-4.toml",
         "opshift/opsets/operators/hardmax.py",
         "opshift/opsets/operators/argmax.py",
         "opshift/opsets/operators/onehot.py",

@@ -14,7 +14,7 @@ from running import nodes_of, run
 import opshift
 import opshift.passes.plan as passes_plan
 from opshift.opsets import unfiled
-from opshift.opsets.target import Limit, ProfileError, Target, parse_target
+from opshift.opsets.target import Limit, Target
 from opshift.passes.errors import UnsupportedError, UsageError
 from opshift.passes.outcome import Action, Code
 
@@ -369,49 +369,3 @@ def test_what_a_profile_does_not_take_is_lowered(limit: Limit | None, word: str)
 def test_what_a_profile_takes_is_kept() -> None:
     limit = Limit("ArgMax", dtypes={"data": ("float",)}, attributes={"axis": (1,)}, max_rank=2, static=True)
     assert opshift.plan(model(ARGMAX), target=Target("mine", (13, 13), limits=(limit,))).nothing_to_do
-
-
-PROFILES = {
-    "not TOML": ("name = ", "not valid TOML"),
-    "no name": ("opset = [7, 13]", "needs a name"),
-    "a key that is not": ('name = "m"\noperatos = ["Add"]', "did you mean 'operators'"),
-    "a wrong type": ('name = "m"\noperators = "Add"', "wrong type, str"),
-    "an operator that is not": ('name = "m"\noperators = ["Ad"]', "no operator is called 'Ad'"),
-    "a missing operator that is not": ('name = "m"\nwithout = ["OneHott"]', "did you mean OneHot"),
-    "half a range": ('name = "m"\nopset = [7]', "is a pair"),
-    "a range backwards": ('name = "m"\nopset = [13, 7]', "is a pair"),
-    "opsets nobody has": ('name = "m"\nopset = [1, 5]', "outside of 7 to"),
-    "a limit without operator": ('name = "m"\n[[limits]]\nmax_rank = 4', "needs an operator"),
-    "a limit's key": ('name = "m"\n[[limits]]\noperator = "Add"\nmaxrank = 4', "did you mean 'max_rank'"),
-}
-
-
-@pytest.mark.parametrize(("text", "words"), PROFILES.values(), ids=list(PROFILES))
-def test_profiles_with_mistakes(text: str, words: str) -> None:
-    with pytest.raises(ProfileError, match=words) as caught:
-        parse_target(text, "mine.toml")
-    assert str(caught.value).startswith("mine.toml")
-
-
-def test_a_profile_says_all_that_it_can() -> None:
-    target = parse_target(
-        """name = "m"
-        opset = [9, 99]
-        ir_version = [3, 8]
-        operators = ["Add", "ArgMax"]
-        without = ["Add"]
-        [[limits]]
-        operator = "ArgMax"
-        dtypes = { data = ["float"] }
-        attributes = { keepdims = [1] }
-        constant_inputs = []
-        static = true
-        max_rank = 4
-        reason = "seen" """,
-        "m.toml",
-    )
-    assert target.opset == (9, 28)
-    assert target.ir_version == (3, 8)
-    assert set(target.operators or ()) == {"Add", "ArgMax"}
-    assert target.without == {"Add"}
-    assert target.limits == (Limit("ArgMax", {"data": ("float",)}, (), {"keepdims": (1,)}, (), True, 4, "seen"),)

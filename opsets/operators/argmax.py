@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from opshift.opsets.axes import END, axis_not_negative, first, one_axis, rank_known, rank_unknown
-from opshift.opsets.facts import FLOATS
-from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.facts import FLOATS, INTEGERS, Tensor
+from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.rows import ranked_axes
 
 
 @dataclass(frozen=True)
 class ArgMax:
-    """Which axis, whether it stays with length 1, and which of equal maxima counts."""
+    """Which axis, whether it stays with length 1, and which of equal maxima counts.
+
+    With `nan` `any`, any index will do where a NaN is among the elements. `dtype` is the element type of the index; who
+    asks for another than int64 knows that it holds the index.
+    """
 
     axis: int = 0
     keepdims: int = 1
     select_last_index: int = 0
+    nan: str = "kept"
+    dtype: int = TensorProto.INT64
+
+
+def normal(meaning: ArgMax, operands: Operands) -> tuple[ArgMax, Operands]:
+    """Count the axis from the front where the rank is known; integers are no NaN."""
+    meaning, operands = one_axis(meaning, operands)
+    return (replace(meaning, nan="kept") if first(operands).dtype in INTEGERS else meaning), operands
+
+
+def _write(since: int) -> Callable[[ArgMax, Operands], Mapping[str, Any] | Reason]:
+    def write(meaning: ArgMax, operands: Operands) -> Mapping[str, Any] | Reason:
+        if meaning.dtype != TensorProto.INT64:
+            return Reason("its index is int64")
+        if meaning.select_last_index and since < 12:
+            return Reason("it has no select_last_index=1")
+        said = {"axis": meaning.axis, "keepdims": meaning.keepdims, "select_last_index": meaning.select_last_index}
+        return {name: value for name, value in said.items() if value != getattr(ArgMax, name)}
+
+    return write
 
 
 def oracle(meaning: ArgMax, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -44,7 +68,8 @@ def oracle(meaning: ArgMax, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     else:
         last = x.shape[-1] - 1 - x[..., ::-1].argmax(axis=-1)
     index = last if meaning.select_last_index else x.argmax(axis=-1)
-    return (np.expand_dims(index, meaning.axis) if meaning.keepdims else index).astype(np.int64)
+    index = np.expand_dims(index, meaning.axis) if meaning.keepdims else index
+    return index.astype(helper.tensor_dtype_to_np_dtype(meaning.dtype))
 
 
 # --- to an element type that primitives take ----------------------------------------------------------------------
@@ -68,18 +93,10 @@ def _narrow(meaning: ArgMax, operands: Operands) -> Reason | None:
     return None if dtype in _WIDER else Reason("no wider type is needed, or none is wide enough")
 
 
-def _same(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
-    return {"axis": meaning.axis, "keepdims": meaning.keepdims, "last": meaning.select_last_index}
-
-
-@lowering(
-    18,
-    given=_narrow,
-    bind=lambda meaning, operands: {**_same(meaning, operands), "to": _WIDER[first(operands).dtype or 0]},
-)
-def widened(data, axis: int, keepdims: int, last: int, to: int):
+@lowering(18, given=_narrow, bind=lambda meaning, operands: {"to": _WIDER[first(operands).dtype or 0]})
+def widened(data, to: int):
     """Cast to a wider type, which keeps the order."""
-    return op.ArgMax(op.Cast(data, to=to), axis=axis, keepdims=keepdims, select_last_index=last)
+    return meaning.Same(op.Cast(data, to=to))
 
 
 def _wide_integer(meaning: ArgMax, operands: Operands) -> Reason | None:
@@ -90,11 +107,11 @@ def _wide_integer(meaning: ArgMax, operands: Operands) -> Reason | None:
 def _halves(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
     # A negative int64 that stands for a uint64 is above all that are not negative.
     lift = 2.0**32 if first(operands).dtype == TensorProto.UINT64 else 0.0
-    return {**_same(meaning, operands), "lift": lift, "axes": (meaning.axis,)}
+    return {"lift": lift, "axes": (meaning.axis,)}
 
 
 @lowering(18, given=_wide_integer, bind=_halves)
-def by_halves(data, axis: int, keepdims: int, last: int, lift: float, axes: Sequence[int]):
+def by_halves(data, lift: float, axes: Sequence[int]):
     """Compare 64-bit integers by their upper half, then by their lower half, each exact as a double."""
     # Cast-13: "when OOR, discard higher-order bits and reinterpret (with respect to two's complement representation)".
     x = op.Cast(data, to=7)
@@ -106,20 +123,30 @@ def by_halves(data, axis: int, keepdims: int, last: int, lift: float, axes: Sequ
     high = high + negative * op.Cast(lift, to=11)
     leads = op.Cast(op.Equal(high, op.ReduceMax(high, axes, keepdims=1)), to=11)
     # lower + 2^33 is positive, so that what does not lead, at zero, is below all that does.
-    return op.ArgMax(leads * (lower + 8589934592.0), axis=axis, keepdims=keepdims, select_last_index=last)
+    return meaning.Same(leads * (lower + 8589934592.0), nan="any")
 
 
-# --- the shape ----------------------------------------------------------------------------------------------------
+# --- the shape, and the type of the index -------------------------------------------------------------------------
+
+
+def _not_int64(meaning: ArgMax, operands: Operands) -> Reason | None:
+    return Reason("the index is int64") if meaning.dtype == TensorProto.INT64 else None
+
+
+@lowering(18, given=_not_int64, bind=lambda meaning, operands: {"to": meaning.dtype})
+def index_cast(data, to: int):
+    """Find the index as int64, and cast it."""
+    return op.Cast(meaning.Same(data, dtype=7), to=to)
 
 
 def _dropped(meaning: ArgMax, operands: Operands) -> Reason | None:
     return Reason("the axis is kept") if meaning.keepdims else None
 
 
-@lowering(18, given=_dropped, bind=lambda meaning, operands: {**_same(meaning, operands), "axes": (meaning.axis,)})
-def squeezed(data, axis: int, last: int, axes: Sequence[int]):
+@lowering(18, given=_dropped, bind=lambda meaning, operands: {"axes": (meaning.axis,)})
+def squeezed(data, axes: Sequence[int]):
     """Keep the axis, then drop it."""
-    return op.Squeeze(op.ArgMax(data, axis=axis, keepdims=1, select_last_index=last), axes)
+    return op.Squeeze(meaning.Same(data, keepdims=1), axes)
 
 
 def _around(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
@@ -128,7 +155,6 @@ def _around(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
     return {
         **bound,
         "axis": bound["axes"][0],
-        "last": meaning.select_last_index,
         "before": (meaning.axis,),
         "after": (after,),
         "kept": (1,) * meaning.keepdims,
@@ -143,7 +169,6 @@ def ranked(
     fronts: Sequence[int],
     behinds: Sequence[int],
     axis: int,
-    last: int,
     before: Sequence[int],
     after: Sequence[int],
     kept: Sequence[int],
@@ -154,7 +179,7 @@ def ranked(
     tail = op.Reshape(op.Slice(shape, behind, [2147483647]), behinds, allowzero=1)
     rest = op.ReduceProd(op.Slice(shape, front, behind), keepdims=1)
     x = op.Reshape(data, op.Concat(head, rest, tail, axis=0), allowzero=1)
-    index = op.ArgMax(x, axis=axis, keepdims=1, select_last_index=last)
+    index = meaning.Same(x, axis=axis, keepdims=1)
     reduced = op.Concat(op.Slice(shape, [0], before), kept, op.Slice(shape, after, [2147483647]), axis=0)
     return op.Reshape(index, reduced, allowzero=1)
 
@@ -169,8 +194,10 @@ def _kept(meaning: ArgMax, operands: Operands) -> Reason | None:
 def _first_kept(meaning: ArgMax, operands: Operands) -> Reason | None:
     if meaning.select_last_index:
         return Reason("TopK gives the first of equal elements")
-    if _vector(meaning, operands) and first(operands).dtype in FLOATS:
+    if _vector(meaning, operands) and _may_be_nan(meaning, operands):
         return Reason("of a vector the first NaN is wanted, which TopK passes over")
+    if meaning.dtype != TensorProto.INT64:
+        return Reason("TopK gives the index as int64")
     return _kept(meaning, operands)
 
 
@@ -178,7 +205,11 @@ def _vector(meaning: ArgMax, operands: Operands) -> bool:
     return first(operands).rank == 1 and not meaning.select_last_index
 
 
-@lowering(18, given=_first_kept, bind=_same)
+def _may_be_nan(meaning: ArgMax, operands: Operands) -> bool:
+    return meaning.nan == "kept" and first(operands).dtype in FLOATS
+
+
+@lowering(18, given=_first_kept, bind=lambda meaning, operands: {"axis": meaning.axis})
 def topk(data, axis: int):
     """Take the first of the top one; TopK-11: "the element with the lower index will appear first"."""
     _, index = op.TopK(data, [1], axis=axis)
@@ -186,8 +217,6 @@ def topk(data, axis: int):
 
 
 def _scored(meaning: ArgMax, operands: Operands) -> Reason | None:
-    if reason := _kept(meaning, operands):
-        return reason
     dtype = first(operands).dtype
     if dtype is None:
         return Reason("the element type is unknown", missing=True)
@@ -196,9 +225,9 @@ def _scored(meaning: ArgMax, operands: Operands) -> Reason | None:
     return rank_known(meaning, operands) if meaning.axis >= 0 else None
 
 
-def _unless_integral(meaning: ArgMax, operands: Operands) -> frozenset[str]:
+def _nan(meaning: ArgMax, operands: Operands) -> frozenset[str]:
     # onnxruntime's ReduceMax may or may not skip a NaN, depending on where it stands (seen in 1.31.1).
-    return frozenset({"nan"}) if first(operands).dtype in FLOATS else frozenset()
+    return frozenset({"nan"}) if _may_be_nan(meaning, operands) else frozenset()
 
 
 def _first_scored(meaning: ArgMax, operands: Operands) -> Reason | None:
@@ -212,49 +241,200 @@ def _last_scored(meaning: ArgMax, operands: Operands) -> Reason | None:
 def _along(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
     axis, rank = meaning.axis, first(operands).rank
     behind = -axis - 1 if axis < 0 or rank is None else rank - axis - 1
-    return {"axis": axis, "end": None if axis == -1 else axis + 1, "along": (-1, *[1] * behind), "axes": (axis,)}
+    return {
+        "axis": axis,
+        "end": None if axis == -1 else axis + 1,
+        "along": (-1, *[1] * behind),
+        "axes": (axis,),
+        "keep": meaning.keepdims,
+        "like": counter(meaning, operands),
+        "to": meaning.dtype,
+    }
 
 
-@lowering(18, given=_first_scored, bind=_along, narrows=_unless_integral)
-def first_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int]):
-    """Number the positions from the end, keep the numbers of the maxima, take the largest."""
-    hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
-    length = op.Shape(data, start=axis, end=end)
-    countdown = op.Reshape(op.Cast(op.Sub(length, op.Range(0, op.Squeeze(length, [0]), 1)), to=6), along)
-    score = op.ReduceMax(op.Mul(op.Cast(hit, to=6), countdown), axes, keepdims=1)
-    return op.Sub(length, op.Cast(score, to=7))
+def counter(meaning: ArgMax, operands: Operands) -> int:
+    """Return the element type to count positions in: what is asked for, else float where it holds them all."""
+    if meaning.dtype in (TensorProto.FLOAT, TensorProto.INT32):
+        return meaning.dtype
+    length = first(operands).dim(meaning.axis)
+    return TensorProto.FLOAT if isinstance(length, int) and length <= 2**24 else TensorProto.INT32
 
 
-@lowering(18, given=_last_scored, bind=_along, narrows=_unless_integral)
-def last_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int]):
-    """Number the positions from one, keep the numbers of the maxima, take the largest."""
+@lowering(18, given=_first_scored, bind=_along, narrows=_nan)
+def first_place(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
+    """Put the length of the axis where no maximum is, and take the smallest of the positions."""
     hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
-    count = op.Reshape(op.Cast(op.Range(0, length, 1) + 1, to=6), along)
-    score = op.ReduceMax(op.Mul(op.Cast(hit, to=6), count), axes, keepdims=1)
-    return op.Sub(op.Cast(score, to=7), 1)
+    positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
+    return op.Cast(op.ReduceMin(op.Where(hit, positions, op.Cast(length, to=like)), axes, keepdims=keep), to=to)
+
+
+@lowering(18, given=_last_scored, bind=_along, narrows=_nan)
+def last_place(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
+    """Put -1 where no maximum is, and take the largest of the positions."""
+    hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
+    length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
+    positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
+    return op.Cast(op.ReduceMax(op.Where(hit, positions, op.Cast(-1, to=like)), axes, keepdims=keep), to=to)
+
+
+@lowering(18, given=_first_scored, bind=_along, narrows=_nan)
+def first_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
+    """Number the positions from the end, keep the numbers of the maxima, take the largest."""
+    hit = op.Cast(op.Equal(data, op.ReduceMax(data, axes, keepdims=1)), to=like)
+    length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
+    countdown = op.Reshape(op.Cast(op.Sub(length, op.Range(0, length, 1)), to=like), along)
+    score = op.ReduceMax(op.Mul(hit, countdown), axes, keepdims=keep)
+    return op.Cast(op.Sub(op.Cast(length, to=like), score), to=to)
+
+
+@lowering(18, given=_last_scored, bind=_along, narrows=_nan)
+def last_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
+    """Number the positions from one, keep the numbers of the maxima, take the largest."""
+    hit = op.Cast(op.Equal(data, op.ReduceMax(data, axes, keepdims=1)), to=like)
+    length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
+    count = op.Reshape(op.Cast(op.Range(0, length, 1) + 1, to=like), along)
+    score = op.ReduceMax(op.Mul(hit, count), axes, keepdims=keep)
+    return op.Cast(op.Sub(score, op.Cast(1, to=like)), to=to)
+
+
+# Equal-7 takes no floats.
+@lowering(18, given=_first_scored, bind=_along, narrows=_nan)
+def first_place_below(
+    data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
+):
+    """Put the length of the axis where something is below the maximum, and take the smallest of the positions."""
+    below = op.Less(data, op.ReduceMax(data, axes, keepdims=1))
+    length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
+    positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
+    return op.Cast(op.ReduceMin(op.Where(below, op.Cast(length, to=like), positions), axes, keepdims=keep), to=to)
+
+
+@lowering(18, given=_last_scored, bind=_along, narrows=_nan)
+def last_place_below(
+    data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
+):
+    """Put -1 where something is below the maximum, and take the largest of the positions."""
+    below = op.Less(data, op.ReduceMax(data, axes, keepdims=1))
+    length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
+    positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
+    return op.Cast(op.ReduceMax(op.Where(below, op.Cast(-1, to=like), positions), axes, keepdims=keep), to=to)
+
+
+@lowering(18, given=_first_scored, bind=_along, narrows=_nan)
+def first_score_below(
+    data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
+):
+    """Add the length of the axis to the positions of what is below the maximum, and take the smallest."""
+    below = op.Cast(op.Less(data, op.ReduceMax(data, axes, keepdims=1)), to=like)
+    length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
+    countdown = op.Reshape(op.Cast(op.Sub(length, op.Range(0, length, 1)), to=like), along)
+    score = op.ReduceMax(op.Sub(countdown, op.Mul(below, op.Cast(length, to=like))), axes, keepdims=keep)
+    return op.Cast(op.Sub(op.Cast(length, to=like), score), to=to)
+
+
+@lowering(18, given=_last_scored, bind=_along, narrows=_nan)
+def last_score_below(
+    data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
+):
+    """Take the length of the axis off the positions of what is below the maximum, and take the largest."""
+    below = op.Cast(op.Less(data, op.ReduceMax(data, axes, keepdims=1)), to=like)
+    length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
+    positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
+    score = op.Sub(positions, op.Mul(below, op.Cast(length, to=like)))
+    return op.Cast(op.ReduceMax(score, axes, keepdims=keep), to=to)
+
+
+# --- the search without comparisons -------------------------------------------------------------------------------
+
+
+def _signed(meaning: ArgMax, operands: Operands) -> Reason | None:
+    facts = first(operands)
+    if facts.dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        return Reason("the input is neither float nor double")
+    length = facts.dim(meaning.axis)
+    if not isinstance(length, int):
+        return Reason("the length of the axis is unknown", missing=True)
+    return Reason("the axis is longer than float counts") if length > 2**24 else None
+
+
+def _first_signed(meaning: ArgMax, operands: Operands) -> Reason | None:
+    return Reason("the last maximum is wanted") if meaning.select_last_index else _signed(meaning, operands)
+
+
+def _last_signed(meaning: ArgMax, operands: Operands) -> Reason | None:
+    return _signed(meaning, operands) if meaning.select_last_index else Reason("the first maximum is wanted")
+
+
+def _finite(meaning: ArgMax, operands: Operands) -> frozenset[str]:
+    # The difference of two equal infinities is NaN.
+    return frozenset({"finite-inputs"})
+
+
+def _numbered(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
+    length = first(operands).dim(meaning.axis)
+    wide = first(operands).dtype == TensorProto.DOUBLE
+    bound = _along(meaning, operands)
+    numbers = np.arange(1, (length if isinstance(length, int) else 0) + 1).astype(np.float64 if wide else np.float32)
+    count = numbers.reshape(bound["along"])
+    return {
+        **bound,
+        "like": first(operands).dtype,
+        "count": Tensor(count),
+        "countdown": Tensor(np.flip(count).copy()),
+        "length": float(len(numbers)),
+    }
+
+
+@lowering(18, given=_first_signed, bind=_numbered, narrows=_finite)
+def first_sign(data, axes: Sequence[int], keep: int, like: int, to: int, countdown: Sequence[int], length: float):
+    """Make of the sign of what is missing to the maximum a number that is 1 or 0, and score the positions by it."""
+    hit = op.Sign(op.Sub(data, op.ReduceMax(data, axes, keepdims=1))) + op.Cast(1.0, to=like)
+    score = op.ReduceMax(hit * countdown, axes, keepdims=keep)
+    return op.Cast(op.Sub(op.Cast(length, to=like), score), to=to)
+
+
+@lowering(18, given=_last_signed, bind=_numbered, narrows=_finite)
+def last_sign(data, axes: Sequence[int], keep: int, like: int, to: int, count: Sequence[int]):
+    """Do the same with the positions numbered from one."""
+    hit = op.Sign(op.Sub(data, op.ReduceMax(data, axes, keepdims=1))) + op.Cast(1.0, to=like)
+    score = op.ReduceMax(hit * count, axes, keepdims=keep)
+    return op.Cast(op.Sub(score, op.Cast(1.0, to=like)), to=to)
+
+
+# --- NaN ----------------------------------------------------------------------------------------------------------
 
 
 def _may_hold_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
-    if reason := _kept(meaning, operands):
-        return reason
+    if meaning.nan == "any":
+        return Reason("what is NaN does not matter")
     if first(operands).dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return Reason("the input is neither float nor double")
     return None
 
 
+def _may_seek_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if not _vector(meaning, operands):
+        return Reason("the input is no vector")
+    return _kept(meaning, operands) or _may_hold_nan(meaning, operands)
+
+
 def _may_skip_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
     if _vector(meaning, operands):
         return Reason("of a vector the first NaN is wanted")
-    return _may_hold_nan(meaning, operands)
+    return _kept(meaning, operands) or _may_hold_nan(meaning, operands)
 
 
-def _may_seek_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
-    return _may_hold_nan(meaning, operands) if _vector(meaning, operands) else Reason("the input is no vector")
+def _may_lower_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if meaning.select_last_index:
+        return Reason("the last of -inf is not the last of NaN and -inf")
+    if _vector(meaning, operands):
+        return Reason("of a vector the first NaN is wanted")
+    return _may_hold_nan(meaning, operands) or rank_known(meaning, operands)
 
 
 def _lead(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
-    return {"axis": meaning.axis, "axes": (meaning.axis,), "last": meaning.select_last_index}
+    return {"axis": meaning.axis, "axes": (meaning.axis,)}
 
 
 @lowering(18, given=_may_seek_nan, bind=_lead)
@@ -263,28 +443,75 @@ def nan_sought(data, axis: int, axes: Sequence[int]):
     nan = op.Cast(op.IsNaN(data), to=6)
     none = op.Sub(op.Cast([1], to=6), op.ReduceMax(nan, axes, keepdims=1))
     hit = op.Cast(op.Equal(data, op.ReduceMax(data, axes, keepdims=1)), to=6)
-    return op.ArgMax(nan + none * hit, axis=axis, keepdims=1)
+    return meaning.Same(nan + none * hit, nan="kept")
 
 
-@lowering(18, given=_may_skip_nan, bind=_lead)
-def nan_skipped(data, axis: int, axes: Sequence[int], last: int):
+@lowering(18, given=_may_skip_nan, bind=lambda meaning, operands: {**_lead(meaning, operands), "to": meaning.dtype})
+def nan_skipped(data, axis: int, axes: Sequence[int], to: int):
     """Mark the maxima among what is not NaN, search the marks, and let a NaN in front win, as onnxruntime does."""
     nan = op.IsNaN(data)
     hit = op.Equal(data, op.ReduceMax(op.Where(nan, op.CastLike(-1e999, data), data), axes, keepdims=1))
-    index = op.ArgMax(op.Cast(hit, to=6), axis=axis, keepdims=1, select_last_index=last)
+    index = meaning.Same(op.Cast(hit, to=6))
     # Gather and not Slice, whose inference at 10 keeps the name of a symbolic dimension: onnxruntime believes it.
-    leading = op.Gather(op.Cast(nan, to=7), [0], axis=axis)
-    return op.Mul(index, op.Sub(1, leading))
+    leading = op.Gather(op.Cast(nan, to=to), [0], axis=axis)
+    return op.Mul(index, op.Sub(op.Cast(1, to=to), leading))
+
+
+@lowering(18, given=_may_lower_nan, bind=_along)
+def nan_lowered(data, axis: int, end: int, along: Sequence[int]):
+    """Take a NaN for -inf, and for inf where it is in front, where it wins in onnxruntime."""
+    length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
+    front = op.Equal(op.Reshape(op.Cast(op.Range(0, length, 1), to=6), along), op.Cast(0, to=6))
+    stands = op.Where(front, op.CastLike(1e999, data), op.CastLike(-1e999, data))
+    return meaning.Same(op.Where(op.IsNaN(data), stands, data), nan="any")
+
+
+@lowering(18, given=_may_lower_nan, bind=_along)
+def unequal_lowered(data, axis: int, end: int, along: Sequence[int]):
+    """Do the same with what is not equal to itself."""
+    length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
+    front = op.Equal(op.Reshape(op.Cast(op.Range(0, length, 1), to=6), along), op.Cast(0, to=6))
+    stands = op.Where(front, op.CastLike(1e999, data), op.CastLike(-1e999, data))
+    return meaning.Same(op.Where(op.Equal(data, data), data, stands), nan="any")
 
 
 OPERATOR = Operator(
     name="ArgMax",
     meaning=ArgMax,
-    versions=(Version(1, given=axis_not_negative), Version(11), Version(12), Version(13)),
+    versions=(
+        Version(1, write=_write(1), given=axis_not_negative),
+        Version(11, write=_write(11)),
+        Version(12, write=_write(12)),
+        Version(13, write=_write(13)),
+    ),
     operands=("data",),
     oracle=oracle,
-    normal=one_axis,
-    lowerings=(widened, by_halves, squeezed, ranked, topk, first_score, last_score, nan_sought, nan_skipped),
+    normal=normal,
+    lowerings=(
+        widened,
+        by_halves,
+        squeezed,
+        ranked,
+        index_cast,
+        topk,
+        first_place,
+        last_place,
+        first_score,
+        last_score,
+        first_place_below,
+        last_place_below,
+        first_score_below,
+        last_score_below,
+        first_sign,
+        last_sign,
+        nan_sought,
+        nan_skipped,
+        nan_lowered,
+        unequal_lowered,
+    ),
+    dtype=lambda meaning: meaning.dtype,
     # Whether the input is a vector decides which NaN is wanted.
-    nan_defined=lambda meaning, operands: first(operands).rank is not None or meaning.select_last_index == 1,
+    nan_defined=lambda meaning, operands: (
+        meaning.nan == "kept" and (first(operands).rank is not None or meaning.select_last_index == 1)
+    ),
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from opshift.opsets.axes import first, rank_known
+from opshift.opsets.facts import Tensor
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator
 from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
@@ -46,14 +48,6 @@ def _one_axis(rows: Rows, operands: Operands) -> Reason | None:
     return Reason("the element type is unknown", missing=True) if facts.dtype is None else None
 
 
-def _iota(rows: Rows, operands: Operands) -> Mapping[str, Any]:
-    (axis,) = rows.axes
-    facts = first(operands)
-    behind = -axis - 1 if axis < 0 else len(facts.shape or ()) - axis - 1
-    end = None if axis == -1 else axis + 1
-    return {"axis": axis, "end": end, "along": (-1, *[1] * behind), "to": facts.dtype}
-
-
 def _filled(rows: Rows, operands: Operands) -> Reason | None:
     if reason := _one_axis(rows, operands):
         return reason
@@ -61,24 +55,85 @@ def _filled(rows: Rows, operands: Operands) -> Reason | None:
     return None if isinstance(dim, int) and dim > 0 else Reason("a row may be empty, which ArgMax does not take")
 
 
-# A target that has Hardmax should keep it: two Transposes go before this.
-@lowering(18, given=_filled, bind=_iota, cost=5)
-def argmax_equal(x, axis: int, end: int, along: Sequence[int], to: int):
+def _at_most(longest: int) -> Callable[[Rows, Operands], Reason | None]:
+    def given(rows: Rows, operands: Operands) -> Reason | None:
+        if reason := _filled(rows, operands):
+            return reason
+        dim = first(operands).dim(rows.axes[0])
+        return Reason(f"a row has more than {longest} elements") if isinstance(dim, int) and dim > longest else None
+
+    return given
+
+
+def _positions(like: int) -> Callable[[Rows, Operands], Mapping[str, Any]]:
+    def bind(rows: Rows, operands: Operands) -> Mapping[str, Any]:
+        (axis,) = rows.axes
+        facts = first(operands)
+        behind = -axis - 1 if axis < 0 else len(facts.shape or ()) - axis - 1
+        end = None if axis == -1 else axis + 1
+        return {"axis": axis, "end": end, "along": (-1, *[1] * behind), "like": like, "to": facts.dtype}
+
+    return bind
+
+
+# NaN in a Hardmax has no result that could be kept, so that any index will do where one is.
+@lowering(18, given=_filled, bind=_positions(TensorProto.INT32))
+def index_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
     """Compare the positions of a row with the index of its first maximum."""
-    index = op.Cast(op.ArgMax(x, axis=axis, keepdims=1), to=6)
+    index = meaning.ArgMax(x, axis=axis, nan="any", dtype=like)
     length = op.Squeeze(op.Shape(x, start=axis, end=end), [0])
-    positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=6), along)
+    positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
     return op.Cast(op.Equal(positions, index), to=to)
 
 
-@lowering(18, given=_one_axis, bind=_iota, cost=6)
-def topk_equal(x, axis: int, end: int, along: Sequence[int], to: int):
+index_equal_float = replace(
+    index_equal, name="index_equal_float", given=_at_most(2**24), bind=_positions(TensorProto.FLOAT)
+)
+index_equal_uint8 = replace(
+    index_equal, name="index_equal_uint8", given=_at_most(2**8), bind=_positions(TensorProto.UINT8)
+)
+
+
+@lowering(18, given=_at_most(2**24), bind=_positions(TensorProto.FLOAT))
+def index_relu(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
+    """Take the distance of each position from the index of the first maximum away from one, and what is below zero."""
+    index = meaning.ArgMax(x, axis=axis, nan="any", dtype=like)
+    length = op.Squeeze(op.Shape(x, start=axis, end=end), [0])
+    away = op.Sub(op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along), index)
+    return op.Cast(op.Relu(op.Sub(op.Sub(1.0, op.Relu(away)), op.Relu(op.Sub(0.0, away)))), to=to)
+
+
+def _signed(rows: Rows, operands: Operands) -> Reason | None:
+    if first(operands).dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        return _one_axis(rows, operands) or Reason("the input is neither float nor double")
+    return _at_most(2**24)(rows, operands)
+
+
+def _countdown(rows: Rows, operands: Operands) -> Mapping[str, Any]:
+    bound = _positions(0)(rows, operands)
+    length = first(operands).dim(rows.axes[0])
+    numbers = np.arange(length if isinstance(length, int) else 0, 0, -1, dtype=np.float64).reshape(bound["along"])
+    wide = bound["to"] == TensorProto.DOUBLE
+    return {"axes": rows.axes, "like": bound["to"], "countdown": Tensor(numbers if wide else numbers.astype(np.float32))}
+
+
+@lowering(18, given=_signed, bind=_countdown, narrows=lambda rows, operands: frozenset({"finite-inputs"}))
+def sign_relu(x, axes: Sequence[int], like: int, countdown: Sequence[int]):
+    """Score the positions by the sign of what is missing to the maximum: one is what reaches the best score."""
+    one = op.Cast(1.0, to=like)
+    # The difference of two infinities is NaN.
+    score = (op.Sign(op.Sub(x, op.ReduceMax(x, axes, keepdims=1))) + one) * countdown
+    return op.Relu(op.Sub(score, op.ReduceMax(score, axes, keepdims=1)) + one)
+
+
+@lowering(18, given=_one_axis, bind=_positions(TensorProto.INT32), cost=2)
+def topk_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
     """Compare the positions of a row with the index of its top one; of none, where the row is empty."""
     length = op.Shape(x, start=axis, end=end)
     # As a boolean a length is zero or one.
     _, top = op.TopK(x, op.Cast(op.Cast(length, to=9), to=7), axis=axis)
-    positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(length, [0]), 1), to=6), along)
-    return op.Cast(op.Equal(positions, op.Cast(top, to=6)), to=to)
+    positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(length, [0]), 1), to=like), along)
+    return op.Cast(op.Equal(positions, op.Cast(top, to=like)), to=to)
 
 
 def _known_rank(rows: Rows, operands: Operands) -> Reason | None:
@@ -89,16 +144,31 @@ def _one_more(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     rank = first(operands).rank or 0
     pads = [0] * (2 * rank)
     pads[rank + rows.axes[0]] = 1
-    return {**_iota(rows, operands), "pads": tuple(pads)}
+    return {**_positions(TensorProto.INT32)(rows, operands), "pads": tuple(pads)}
 
 
-@lowering(18, given=_known_rank, bind=_one_more, cost=6)
-def padded_argmax_equal(x, axis: int, end: int, along: Sequence[int], to: int, pads: Sequence[int]):
+@lowering(18, given=_known_rank, bind=_one_more, cost=2)
+def padded_index_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int, pads: Sequence[int]):
     """Put -inf behind each row, so that none is empty, before searching its first maximum."""
-    index = op.Cast(op.ArgMax(op.Pad(x, pads, op.CastLike(-1e999, x)), axis=axis, keepdims=1), to=6)
+    index = meaning.ArgMax(op.Pad(x, pads, op.CastLike(-1e999, x)), axis=axis, nan="any", dtype=like)
     length = op.Squeeze(op.Shape(x, start=axis, end=end), [0])
-    positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=6), along)
+    positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
     return op.Cast(op.Equal(positions, index), to=to)
+
+
+def _zeros(rows: Rows, operands: Operands) -> Mapping[str, Any]:
+    facts = first(operands)
+    zero = np.zeros(1, helper.tensor_dtype_to_np_dtype(facts.dtype or TensorProto.FLOAT))
+    return {"axis": rows.axes[0], "zero": Tensor(zero), "one": Tensor(zero + 1)}
+
+
+# Where a row may be empty, there is nowhere to put a one.
+@lowering(18, given=_filled, bind=_zeros)
+def index_scatter(x, axis: int, zero: Sequence[int], one: Sequence[int]):
+    """Put a one where the first maximum is, into zeros."""
+    index = meaning.ArgMax(x, axis=axis, nan="any")
+    ones = op.Expand(one, op.Shape(index))
+    return op.ScatterElements(op.Expand(zero, op.Shape(x)), index, ones, axis=axis)
 
 
 OPERATOR = Operator(
@@ -109,7 +179,18 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     fault=fault,
-    lowerings=(*LOWERINGS, through_float, argmax_equal, topk_equal, padded_argmax_equal),
+    lowerings=(
+        *LOWERINGS,
+        through_float,
+        index_equal,
+        index_equal_float,
+        index_equal_uint8,
+        index_relu,
+        index_scatter,
+        sign_relu,
+        topk_equal,
+        padded_index_equal,
+    ),
     # Which element onnxruntime 1.31.1 picks in a row with a NaN depends on its place in the vector registers.
     nan_defined=lambda rows, operands: False,
 )

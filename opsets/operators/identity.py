@@ -1,13 +1,53 @@
 """Identity: the input."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnx import TensorProto
+
+from opshift.opsets.axes import first
 from opshift.opsets.carriers import MOVED
-from opshift.opsets.plain import plain
+from opshift.opsets.facts import FLOATS, INTEGERS
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands
+from opshift.opsets.plain import Plain, plain
+
+
+def _has_axes(meaning: Plain, operands: Operands) -> Reason | None:
+    rank = first(operands).rank
+    return None if rank else Reason("there is no axis, or none is known", missing=rank is None)
+
+
+def _copied(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
+    return {"zeros": (0,) * (first(operands).rank or 0)}
+
+
+# For targets without Identity.
+@lowering(13, given=_has_axes, bind=_copied)
+def reshaped(x, zeros: Sequence[int]):
+    """Reshape to the dimensions it has; Reshape-5: a 0 copies the dimension of the input."""
+    return op.Reshape(x, zeros)
+
+
+def _number(meaning: Plain, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    if dtype in (FLOATS | INTEGERS) - {TensorProto.BFLOAT16}:
+        return None
+    return Reason("the input is not of numbers", missing=dtype is None)
+
+
+@lowering(13, given=_number, bind=lambda meaning, operands: {"to": first(operands).dtype})
+def times_one(x, to: int):
+    """Multiply by one, which keeps every number as it is, -0.0 too."""
+    return op.Mul(x, op.Cast(1.0, to=to))
+
 
 OPERATOR = plain(
     "Identity",
     (1, 13, 14, 16, 19, 21, 23, 24, 25),
     ("input",),
     lambda x: x,
+    (reshaped, times_one),
     moves_data=True,
     carriers=MOVED,
     idle=lambda meaning, operands: True,

@@ -20,7 +20,8 @@ class OneHot:
     """Where the new axis goes, and what indices mean that are negative or not whole.
 
     `negative` is `wrap` (from -depth on they count from the back), `off` (they point nowhere) or `absent` (there are
-    none). `fraction` is `truncate` (indices are cast to int64) or `off` (what is not whole points nowhere).
+    none). `fraction` is `truncate` (indices are cast to int64), `off` (what is not whole points nowhere) or `absent`
+    (floats that are whole and finite).
     """
 
     axis: int = -1
@@ -106,7 +107,7 @@ def oracle(
 
 
 def _fields(what: OneHot, operands: Operands) -> Mapping[str, Any]:
-    return {"axis": what.axis, "negative": what.negative, "fraction": what.fraction, "like": first(operands).dtype}
+    return {"like": first(operands).dtype}
 
 
 def _typed(what: OneHot, operands: Operands) -> Reason | None:
@@ -126,12 +127,11 @@ def _may_wrap(what: OneHot, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_may_wrap, bind=_fields)
-def wrapped(indices, depth, values, axis: int, fraction: str, like: int):
+def wrapped(indices, depth, values, like: int):
     """Add depth to negative indices."""
-    # As a double an index has its sign, and Less takes doubles at any opset.
-    below = op.Cast(op.Less(op.Cast(indices, to=11), 0.0), to=like)
+    below = op.Cast(op.Less(indices, op.Cast(0, to=like)), to=like)
     whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
-    return meaning.OneHot(indices + whole * below, depth, values, axis=axis, negative="off", fraction=fraction)
+    return meaning.Same(indices + whole * below, depth, values, negative="off")
 
 
 def _may_be_below(what: OneHot, operands: Operands) -> Reason | None:
@@ -139,13 +139,11 @@ def _may_be_below(what: OneHot, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_may_be_below, bind=_fields)
-def raised(indices, depth, values, axis: int, fraction: str, like: int):
+def raised(indices, depth, values, like: int):
     """Replace negative indices, which point nowhere, by depth, which does so at every version."""
-    below = op.Less(op.Cast(indices, to=11), 0.0)
+    below = op.Less(indices, op.Cast(0, to=like))
     whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
-    return meaning.OneHot(
-        op.Where(below, whole, indices), depth, values, axis=axis, negative="absent", fraction=fraction
-    )
+    return meaning.Same(op.Where(below, whole, indices), depth, values, negative="absent")
 
 
 def _not_int64(what: OneHot, operands: Operands) -> Reason | None:
@@ -162,15 +160,34 @@ def _not_int64(what: OneHot, operands: Operands) -> Reason | None:
 
 def _as_int64(what: OneHot, operands: Operands) -> Mapping[str, Any]:
     unsigned = first(operands).dtype == TensorProto.UINT64
-    return {"axis": what.axis, "negative": "off" if unsigned else what.negative}
+    return {"negative": "off" if unsigned else what.negative}
 
 
 @lowering(18, given=_not_int64, bind=_as_int64)
-def as_int64(indices, depth, values, axis: int, negative: str):
+def as_int64(indices, depth, values, negative: str):
     """Cast indices and depth to int64, as the text does: "the values will be casted to int64 before use"."""
-    return meaning.OneHot(
-        op.Cast(indices, to=7), op.Cast(depth, to=7), values, axis=axis, negative=negative, fraction="truncate"
-    )
+    return meaning.Same(op.Cast(indices, to=7), op.Cast(depth, to=7), values, negative=negative, fraction="truncate")
+
+
+def _depth(operands: Operands) -> int | None:
+    known = None if operands[1] is None else operands[1].known
+    return None if known is None or known.size != 1 else int(known.item())
+
+
+def _countable(what: OneHot, operands: Operands) -> Reason | None:
+    if first(operands).dtype not in INTEGERS:
+        return _typed(what, operands) or Reason("the indices are not integers")
+    depth = _depth(operands)
+    if depth is None:
+        return Reason("depth is computed at run time", missing=True)
+    return None if 0 < depth < 2**24 else Reason("float does not count to depth")
+
+
+# What float rounds is beyond 2^24, and stays there.
+@lowering(18, given=_countable)
+def counted_in_float(indices, depth, values):
+    """Cast indices to float, which tells apart all that are in range."""
+    return meaning.Same(op.Cast(indices, to=1), depth, values, fraction="absent")
 
 
 def _half(what: OneHot, operands: Operands) -> Reason | None:
@@ -179,10 +196,10 @@ def _half(what: OneHot, operands: Operands) -> Reason | None:
     return Reason("the indices are not float16")
 
 
-@lowering(18, given=_half, bind=_fields)
-def as_float(indices, depth, values, axis: int, negative: str, fraction: str):
+@lowering(18, given=_half)
+def as_float(indices, depth, values):
     """Cast float16 indices to float, which holds each of their values."""
-    return meaning.OneHot(op.Cast(indices, to=1), depth, values, axis=axis, negative=negative, fraction=fraction)
+    return meaning.Same(op.Cast(indices, to=1), depth, values)
 
 
 def _half_values(what: OneHot, operands: Operands) -> Reason | None:
@@ -190,11 +207,10 @@ def _half_values(what: OneHot, operands: Operands) -> Reason | None:
     return None if dtype == TensorProto.BFLOAT16 else Reason("off and on are not bfloat16")
 
 
-@lowering(18, given=_half_values, bind=_fields)
-def values_as_float(indices, depth, values, axis: int, negative: str, fraction: str):
+@lowering(18, given=_half_values)
+def values_as_float(indices, depth, values):
     """Choose between off and on as float, which holds each bfloat16."""
-    wide = op.Cast(values, to=1)
-    return op.Cast(meaning.OneHot(indices, depth, wide, axis=axis, negative=negative, fraction=fraction), to=16)
+    return op.Cast(meaning.Same(indices, depth, op.Cast(values, to=1)), to=16)
 
 
 # --- on and off -----------------------------------------------------------------------------------------------------
@@ -214,29 +230,69 @@ def _two_values(what: OneHot, operands: Operands) -> Reason | None:
     return Reason("off and on are false and true already") if _is_mask(operands) else None
 
 
-def _zero_and_one(what: OneHot, operands: Operands) -> Reason | None:
+def _is_zero_and_one(operands: Operands) -> bool:
     values = _constants(operands)
-    facts = operands[2] or Facts()
-    castable = FLOATS | SIGNED | UNSIGNED
-    if (
-        values is None
-        or facts.dtype not in castable
-        or values.tolist() != [0, 1]
-        or np.signbit(values.astype(np.float64)).any()
-    ):
-        return Reason("off and on are not the constants 0 and 1")
-    return None
+    numbers = (operands[2] or Facts()).dtype in FLOATS | SIGNED | UNSIGNED
+    return (
+        values is not None
+        and numbers
+        and values.tolist() == [0, 1]
+        and not np.signbit(values.astype(np.float64)).any()
+    )
 
 
-@lowering(
-    18,
-    given=_zero_and_one,
-    bind=lambda what, operands: {**_fields(what, operands), "to": (operands[2] or Facts()).dtype},
-)
-def cast_mask(indices, depth, values, axis: int, negative: str, fraction: str, to: int):
+def _zero_and_one(what: OneHot, operands: Operands) -> Reason | None:
+    return None if _is_zero_and_one(operands) else Reason("off and on are not the constants 0 and 1")
+
+
+def _numbers(what: OneHot, operands: Operands) -> Mapping[str, Any]:
+    return {"to": (operands[2] or Facts()).dtype}
+
+
+@lowering(18, given=_zero_and_one, bind=_numbers)
+def cast_mask(indices, depth, values, to: int):
     """Cast a mask, where off and on are 0 and 1."""
-    mask = op.Cast([0, 1], to=9)
-    return op.Cast(meaning.OneHot(indices, depth, mask, axis=axis, negative=negative, fraction=fraction), to=to)
+    return op.Cast(meaning.Same(indices, depth, op.Cast([0, 1], to=9)), to=to)
+
+
+def _line(what: OneHot, operands: Operands) -> Reason | None:
+    values = _constants(operands)
+    if values is None or (operands[2] or Facts()).dtype not in (*FLOATS, *INTEGERS):
+        return Reason("off and on are not constant numbers")
+    if _is_zero_and_one(operands):
+        return Reason("off and on are 0 and 1 already")
+    off, on = values
+    with np.errstate(all="ignore"):
+        reached = off + (on - off)
+        exact = bool(np.isfinite(np.float64(reached)) and np.isfinite(np.float64(on - off)) and reached == on)
+    # Zero times a negative number is -0.0, which the sum with off hides: 0.0, or off.
+    signed = any(number == 0 and np.signbit(np.float64(number)) for number in (off, on))
+    return None if exact and not signed else Reason("off plus the difference is not on, bit for bit")
+
+
+@lowering(18, given=_line, bind=_numbers)
+def scaled(indices, depth, values, to: int):
+    """Multiply zeros and ones by the difference of on and off, and add off."""
+    on, off = op.Gather(values, [1]), op.Gather(values, [0])
+    return meaning.Same(indices, depth, op.Cast([0, 1], to=to)) * op.Sub(on, off) + off
+
+
+def _two_products(what: OneHot, operands: Operands) -> Reason | None:
+    values = _constants(operands)
+    if values is None or (operands[2] or Facts()).dtype not in FLOATS:
+        return Reason("off and on are not constant floats")
+    if _is_zero_and_one(operands):
+        return Reason("off and on are 0 and 1 already")
+    wide = values.astype(np.float64)
+    negative_zero = (wide == 0) & np.signbit(wide)
+    return Reason("off or on is infinite, NaN or -0.0") if (negative_zero | ~np.isfinite(wide)).any() else None
+
+
+@lowering(18, given=_two_products, bind=_numbers)
+def blended(indices, depth, values, to: int):
+    """Multiply zeros and ones by on, and what is missing to one by off, and add both."""
+    hot = meaning.Same(indices, depth, op.Cast([0, 1], to=to))
+    return hot * op.Gather(values, [1]) + op.Sub(op.Cast(1, to=to), hot) * op.Gather(values, [0])
 
 
 def _no_negative_zero(what: OneHot, operands: Operands) -> Reason | None:
@@ -255,67 +311,124 @@ def _no_negative_zero(what: OneHot, operands: Operands) -> Reason | None:
     return None
 
 
-@lowering(18, given=_no_negative_zero, bind=_fields)
-def where_mask(indices, depth, values, axis: int, negative: str, fraction: str):
+@lowering(18, given=_no_negative_zero)
+def where_mask(indices, depth, values):
     """Choose between off and on by a mask."""
-    mask = op.Cast([0, 1], to=9)
-    hit = meaning.OneHot(indices, depth, mask, axis=axis, negative=negative, fraction=fraction)
+    hit = meaning.Same(indices, depth, op.Cast([0, 1], to=9))
     return op.Where(hit, op.Gather(values, [1]), op.Gather(values, [0]))
 
 
 # Written at 10 for its Gather, whose indices need no guard here: none is negative.
-@lowering(10, given=_two_values, bind=_fields, cost=5)
-def gather_mask(indices, depth, values, axis: int, negative: str, fraction: str):
+@lowering(10, given=_two_values, cost=5)
+def gather_mask(indices, depth, values):
     """Look off and on up by a mask, which any element type can."""
-    mask = op.Cast([0, 1], to=9)
-    hit = meaning.OneHot(indices, depth, mask, axis=axis, negative=negative, fraction=fraction)
+    hit = meaning.Same(indices, depth, op.Cast([0, 1], to=9))
     return op.Gather(values, op.Cast(hit, to=6), axis=0)
+
+
+# --- two masks for indices that wrap ----------------------------------------------------------------------------------
+
+
+def _two_sums(what: OneHot, operands: Operands) -> Reason | None:
+    return _may_wrap(what, operands) or _zero_and_one(what, operands)
+
+
+@lowering(18, given=_two_sums, bind=_fields)
+def added(indices, depth, values, like: int):
+    """Add the ones of the indices, and those of the indices plus depth."""
+    whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
+    front = meaning.Same(indices, depth, values, negative="off")
+    return front + meaning.Same(indices + whole, depth, values, negative="off")
+
+
+def _two_masks(what: OneHot, operands: Operands) -> Reason | None:
+    return _may_wrap(what, operands) or (None if _is_mask(operands) else Reason("off and on are not false and true"))
+
+
+@lowering(18, given=_two_masks, bind=_fields)
+def either(indices, depth, values, like: int):
+    """Point where the indices do, or the indices plus depth."""
+    whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
+    front = meaning.Same(indices, depth, values, negative="off")
+    return op.Or(front, meaning.Same(indices + whole, depth, values, negative="off"))
 
 
 # --- the mask -------------------------------------------------------------------------------------------------------
 
 
-def _mask_of(what: OneHot, operands: Operands) -> Reason | None:
-    if not _is_mask(operands):
-        return Reason("off and on are not the constants false and true")
+def _comparable(what: OneHot, operands: Operands) -> Reason | None:
     if what.negative == "wrap":
         return Reason("negative indices wrap")
     if what.axis >= 0 and first(operands).rank is None:
         return Reason("the rank of the indices is unknown", missing=True)
-    return _typed(what, operands)
+    dtype = first(operands).dtype
+    if dtype in (TensorProto.INT32, TensorProto.INT64):
+        return None
+    if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE) and what.fraction != "truncate":
+        return None
+    return _typed(what, operands) or Reason("the indices are to be cast first")
 
 
-def _whole_mask(what: OneHot, operands: Operands) -> Reason | None:
-    if reason := _mask_of(what, operands):
-        return reason
-    return None if first(operands).dtype == TensorProto.INT64 else Reason("the indices are not int64")
-
-
-def _fraction_mask(what: OneHot, operands: Operands) -> Reason | None:
-    if reason := _mask_of(what, operands):
-        return reason
-    fits = what.fraction == "off" and first(operands).dtype in (TensorProto.FLOAT, TensorProto.DOUBLE)
-    return None if fits else Reason("the indices are neither float nor double")
+def _mask_of(what: OneHot, operands: Operands) -> Reason | None:
+    return _comparable(what, operands) if _is_mask(operands) else Reason("off and on are not false and true")
 
 
 def _beside(what: OneHot, operands: Operands) -> Mapping[str, Any]:
     rank = first(operands).rank
     behind = -what.axis - 1 if rank is None else rank - resolve(what.axis, rank + 1)
-    return {"axes": (what.axis,), "along": (-1, *[1] * behind), "like": first(operands).dtype}
+    to = (operands[2] or Facts()).dtype
+    return {"axes": (what.axis,), "along": (-1, *[1] * behind), "like": first(operands).dtype, "to": to}
 
 
-@lowering(18, given=_whole_mask, bind=_beside)
-def equal_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int]):
+@lowering(18, given=_mask_of, bind=_beside)
+def equal_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int):
     """Compare each index with the positions 0 to depth-1."""
-    positions = op.Reshape(op.Range(0, op.Squeeze(op.Cast(depth, to=7)), 1), along)
-    return op.Equal(op.Unsqueeze(indices, axes), positions)
-
-
-@lowering(18, given=_fraction_mask, bind=_beside)
-def equal_iota_float(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int):
-    """Compare each index, as the float it is, with the positions 0 to depth-1."""
     positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(op.Cast(depth, to=7)), 1), to=like), along)
     return op.Equal(op.Unsqueeze(indices, axes), positions)
+
+
+def _arithmetic(what: OneHot, operands: Operands) -> Reason | None:
+    if first(operands).dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        return _typed(what, operands) or Reason("the indices are neither float nor double")
+    return _comparable(what, operands) or _zero_and_one(what, operands)
+
+
+def _whole(what: OneHot, operands: Operands) -> Reason | None:
+    return _arithmetic(what, operands) if what.fraction == "absent" else Reason("the indices may have fractions")
+
+
+@lowering(18, given=_whole, bind=_beside)
+def relu_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int, to: int):
+    """Take the distance of each position from the index away from one, and what is below zero."""
+    positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(op.Cast(depth, to=7)), 1), to=like), along)
+    away = op.Sub(op.Unsqueeze(indices, axes), positions)
+    near = op.Sub(op.Sub(op.Cast(1, to=like), op.Relu(away)), op.Relu(op.Sub(op.Cast(0, to=like), away)))
+    return op.Cast(op.Relu(near), to=to)
+
+
+def _fractions(what: OneHot, operands: Operands) -> frozenset[str]:
+    return frozenset() if what.fraction == "absent" else frozenset({"nan"})
+
+
+@lowering(18, given=_arithmetic, bind=_beside, narrows=_fractions)
+def sign_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int, to: int):
+    """Take the square of the sign of the distance of each position from the index away from one."""
+    positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(op.Cast(depth, to=7)), 1), to=like), along)
+    sign = op.Sign(op.Sub(op.Unsqueeze(indices, axes), positions))
+    return op.Cast(op.Sub(op.Cast(1, to=like), sign * sign), to=to)
+
+
+# --- put into off ---------------------------------------------------------------------------------------------------
+
+
+def _placed(what: OneHot, operands: Operands) -> Reason | None:
+    if what.negative != "wrap":
+        return Reason("ScatterElements takes negative indices, which are not to wrap")
+    if first(operands).dtype != TensorProto.INT64:
+        return _typed(what, operands) or Reason("the indices are not int64")
+    if what.axis >= 0 and first(operands).rank is None:
+        return Reason("the rank of the indices is unknown", missing=True)
+    return None
 
 
 def _from_front(what: OneHot, operands: Operands) -> Reason | None:
@@ -327,30 +440,15 @@ def _from_front(what: OneHot, operands: Operands) -> Reason | None:
 @lowering(
     18,
     given=_from_front,
-    bind=lambda what, operands: {
-        **_fields(what, operands),
-        "front": (what.axis,),
-        "fronts": (what.axis,),
-        "end": (END,),
-    },
+    bind=lambda what, operands: {"front": (what.axis,), "fronts": (what.axis,), "end": (END,)},
 )
-def ranked(
-    indices,
-    depth,
-    values,
-    axis: int,
-    negative: str,
-    fraction: str,
-    front: Sequence[int],
-    fronts: Sequence[int],
-    end: Sequence[int],
-):
+def ranked(indices, depth, values, front: Sequence[int], fronts: Sequence[int], end: Sequence[int]):
     """Give indices of unknown rank a known one, by merging the axes behind the new one."""
     shape = op.Shape(indices)
     before = op.Reshape(op.Slice(shape, [0], front), fronts, allowzero=1)
     after = op.Slice(shape, front, end)
     merged = op.Reshape(indices, op.Concat(before, op.ReduceProd(after, keepdims=1), axis=0), allowzero=1)
-    y = meaning.OneHot(merged, depth, values, axis=axis, negative=negative, fraction=fraction)
+    y = meaning.Same(merged, depth, values)
     count = op.Reshape(op.Cast(depth, to=7), [1])
     return op.Reshape(y, op.Concat(before, count, after, axis=0), allowzero=1)
 
@@ -395,14 +493,20 @@ OPERATOR = Operator(
     lowerings=(
         wrapped,
         raised,
+        counted_in_float,
         as_int64,
         as_float,
         values_as_float,
         cast_mask,
+        scaled,
+        blended,
         where_mask,
         gather_mask,
+        added,
+        either,
         equal_iota,
-        equal_iota_float,
+        relu_iota,
+        sign_iota,
         ranked,
     ),
 )
