@@ -186,15 +186,9 @@ def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
             computed = operator.oracle(lifted.meaning, *arrays)
         except Exception:
             return None  # these constants are none that the operator takes, which onnx's inference need not notice
-<<<<<<< HEAD
     # An operator of several outputs may have one of them here. A symbol on its own is no string.
     result = np.asarray(computed[0] if isinstance(computed, tuple) else computed, object if partly_known else None)
-    if result.nbytes > SMALL:
-=======
-    # An operator of several outputs may have one of them here.
-    result = np.asarray(computed[0] if isinstance(computed, tuple) else computed)
     if result.nbytes > most:
->>>>>>> profiles
         return None
     if result.dtype == object and outputs[0].dtype != TensorProto.STRING:
         return (partly(result, outputs[0].dtype),)
