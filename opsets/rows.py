@@ -6,7 +6,6 @@ Since 13 a row lies along one axis. Before, all axes from `axis` on form one row
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -249,8 +248,3 @@ def ranked_from_both_ends(
 
 
 LOWERINGS = (permuted, flattened, ranked, ranked_from_both_ends)
-
-# A row that lies otherwise is added up otherwise: of float16, 1,000 elements along axis 0 and along the last axis
-# differ by one unit (onnxruntime 1.31.1, Softmax-13).
-SUMMING = tuple(dataclasses.replace(each, rounds=True) for each in LOWERINGS)
-"""The same for operators that add up the elements of a row."""

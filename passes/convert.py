@@ -22,7 +22,7 @@ from opshift.passes.load import Source, load
 from opshift.passes.lower import alone, lower
 from opshift.passes.outcome import Check, Code, Plan, Refusal, Report, Verdict
 from opshift.passes.plan import Planned, Planner, Replace, too_old, written_too_old
-from opshift.passes.restamp import least_ir_version, restamp
+from opshift.passes.restamp import restamp
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -157,8 +157,8 @@ def convert(
         rewritten = onnx.ModelProto()
         rewritten.CopyFrom(source.model)
         lower(rewritten, planned)
-        restamp(rewritten, request.legality.opset, ir_version)
-        _fits(rewritten, ir_version, request.legality.target)
+        least = restamp(rewritten, request.legality.opset, ir_version)
+        _fits(rewritten, least, ir_version, request.legality.target)
         _settled(request, rewritten)
     report = None
     if verify:
@@ -192,9 +192,8 @@ def _settled(request: _Request, rewritten: onnx.ModelProto) -> None:
         raise AssertionError(f"the result is not on the target: {again.steps[0]}")
 
 
-def _fits(model: onnx.ModelProto, ir_version: int | None, target: Target | None) -> None:
-    """Bring the ir_version into the target's range; refuse where the model cannot do with what is asked for."""
-    least = least_ir_version(model)
+def _fits(model: onnx.ModelProto, least: int, ir_version: int | None, target: Target | None) -> None:
+    """Bring the ir_version into the target's range; refuse where the model, at `least` so, cannot do with it."""
     if target and target.ir_version and ir_version is None:
         low, high = target.ir_version
         model.ir_version = ir_version = min(max(model.ir_version, low), high)
@@ -328,7 +327,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
         hostile=operator.hostile,
         exclude_nan=not operator.nan_defined(meaning, operands) or "nan" in change.fragment.narrows,
         finite="finite-inputs" in change.fragment.narrows,
-        exact=not change.fragment.rounds,
+        exact=not (change.fragment.rounds or operator.sums),
     )
 
 

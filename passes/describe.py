@@ -48,6 +48,9 @@ class Scope:
 NOTHING = Scope({})
 
 
+_GRAPHS = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS})
+
+
 def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
     """Yield the subgraphs of a node, by the name of their attribute; those of a list are numbered."""
     for attribute in node.attribute:
@@ -67,7 +70,11 @@ def graphs(owner: onnx.ModelProto | onnx.FunctionProto) -> Iterator[onnx.GraphPr
     while waiting:
         graph = waiting.pop()
         yield graph
-        waiting.extend(inner for node in graph.node for _, inner in subgraphs(node))
+        for node in graph.node:
+            for attribute in node.attribute:
+                # Asked for its type first: most nodes of a large model have no graph in them.
+                if attribute.type in _GRAPHS:
+                    waiting.extend((attribute.g,) if attribute.type == AttributeProto.GRAPH else attribute.graphs)
 
 
 def dtypes(model: onnx.ModelProto) -> Iterator[int]:
@@ -173,8 +180,12 @@ def expanded(model: onnx.ModelProto) -> int:
 
 def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, Facts | None], opset: int) -> Scope:
     own: dict[str, Facts | None] = {}
+    known: dict[bytes, Facts] = {}  # a large model has few types
     for value in (*graph.value_info, *graph.output, *graph.input):
-        own[value.name] = facts_of_type(value.type)
+        kind = value.type.SerializeToString(deterministic=True)
+        if kind not in known:
+            known[kind] = facts_of_type(value.type)
+        own[value.name] = known[kind]
     own.update(constants)
     inner: dict[tuple[str, str], Scope] = {}
     scope = Scope(own, outer, inner)

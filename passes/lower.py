@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -116,7 +116,7 @@ class ConstantNodes(Constants):
 def lower(model: onnx.ModelProto, planned: Planned) -> None:
     """Rewrite a model in place, as planned; opset imports are `restamp`'s."""
     names = Names(model)
-    read_before = _read(model)
+    read_before = _read_by_changed(model, planned)
     opset = planned.plan.target_opset
     if planned.initializers:
         # Before 4, an initializer is an input that has a default.
@@ -130,8 +130,8 @@ def lower(model: onnx.ModelProto, planned: Planned) -> None:
     for graph, plan in zip(mains, planned.graphs, strict=True):
         _lower_graph(graph, plan, names, in_graphs, marked)
     _lower_functions(model, planned.functions, names, ConstantNodes(names, opset), marked)
+    _drop_unread(model, read_before)
     model.graph.initializer.extend(initializers.made)
-    _drop_unread(model.graph, read_before - _read(model))
 
 
 def _read(model: onnx.ModelProto) -> set[str]:
@@ -151,16 +151,38 @@ def _read(model: onnx.ModelProto) -> set[str]:
     return names
 
 
-def _drop_unread(graph: onnx.GraphProto, unread: set[str]) -> None:
-    """Drop constants that the rewriting has made idle: axes that are an attribute now, a shape that was known."""
-    unread = unread - {value.name for value in graph.input}
-    for index in range(len(graph.initializer) - 1, -1, -1):
-        if graph.initializer[index].name in unread:
+def _read_by_changed(model: onnx.ModelProto, planned: Planned) -> set[str]:
+    """Return the names that the nodes of the main graph read which are to be replaced, and those in its graphs."""
+    names: set[str] = set()
+    waiting: list[tuple[onnx.GraphProto, GraphPlan]] = [(model.graph, planned.graphs[0])]
+    while waiting:
+        graph, plan = waiting.pop()
+        for index in plan.changes:
+            names.update(graph.node[index].input)
+        for (index, attribute), inside in plan.inner.items():
+            waiting.append((next(found for name, found in subgraphs(graph.node[index]) if name == attribute), inside))
+    return names
+
+
+def _drop_unread(model: onnx.ModelProto, names: Set[str]) -> None:
+    """Drop those constants of the main graph that rewriting has made idle: axes that are an attribute now, a shape."""
+    graph = model.graph
+    names = names - {value.name for value in graph.input}
+    held = [index for index, tensor in enumerate(graph.initializer) if tensor.name in names]
+    made = [index for index, node in enumerate(graph.node) if _is_constant(node) and not names.isdisjoint(node.output)]
+    if not held and not made:
+        return
+    read = _read(model)
+    for index in reversed(held):
+        if graph.initializer[index].name not in read:
             del graph.initializer[index]
-    for index in range(len(graph.node) - 1, -1, -1):
-        node = graph.node[index]
-        if node.op_type == "Constant" and not node.domain and set(node.output) <= unread:
+    for index in reversed(made):
+        if read.isdisjoint(graph.node[index].output):
             del graph.node[index]
+
+
+def _is_constant(node: NodeProto) -> bool:
+    return node.op_type == "Constant" and not node.domain
 
 
 def _lower_functions(
@@ -196,9 +218,9 @@ def _lower_graph(
         for name, facts in plan.notes.items():
             if name not in noted:
                 graph.value_info.add(name=name).type.CopyFrom(type_of_facts(facts))
-    for index, node in enumerate(graph.node):
-        for attribute, inner in subgraphs(node):
-            _lower_graph(inner, plan.inner[index, attribute], names, constants, marked)
+    for (index, attribute), inside in plan.inner.items():
+        inner = next(found for name, found in subgraphs(graph.node[index]) if name == attribute)
+        _lower_graph(inner, inside, names, constants, marked)
     replacements: dict[int, list[NodeProto]] = {}
     renamed: dict[str, str] = {}
     for index, change in plan.changes.items():

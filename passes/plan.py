@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +73,24 @@ class Call:
 
 
 Change = Replace | Relabel | Carry | Call
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of a node, and of every other that is the same but for its place and its names."""
+
+    change: Change | None
+    steps: tuple[Step, ...]
+    kept: int
+
+    def at(self, where: str) -> tuple[Change | None, list[Step]]:
+        """Return the change and the steps at another place."""
+        change = dataclasses.replace(self.change, where=where) if isinstance(self.change, Replace) else self.change
+        steps = (
+            Step(one.action, where, one.operator, one.since_version, one.why, one.lowerings, one.becomes, one.narrows)
+            for one in self.steps
+        )
+        return change, list(steps)
 
 
 @dataclass
@@ -154,6 +172,7 @@ class Planner:
         self._others: dict[int, Planner] = {}
         self._hints: dict[tuple[Code, str, str], str] = {}
         self._still: dict[tuple[str, str, int], bool] = {}
+        self._decisions: dict[Hashable, Decision] = {}
         self._uncalled = False
         self._generic: dict[FunctionKey, FunctionPlan | None] = {}
 
@@ -352,6 +371,41 @@ class Planner:
         if not domain and self._stays(node, opset):
             self.kept += 1
             return None
+        alike = self._alike_to(node, where, opset, scope)
+        if alike is None:
+            return self._decided(node, where, opset, scope, bound)
+        if alike in self._decisions:
+            decision = self._decisions[alike]
+            change, added = decision.at(where)
+            self.steps += added
+            self.kept += decision.kept
+            return change
+        steps, refusals, kept = len(self.steps), len(self.refusals), self.kept
+        change = self._decided(node, where, opset, scope, bound)
+        if len(self.refusals) == refusals and not _is_folded(change):
+            self._decisions[alike] = Decision(change, tuple(self.steps[steps:]), self.kept - kept)
+        return change
+
+    def _alike_to(self, node: onnx.NodeProto, where: str, opset: int, scope: Scope | None) -> Hashable | None:
+        """Return all that decides what becomes of a node; None where that is more than the node and its inputs."""
+        attributes = []
+        for attribute in node.attribute:
+            if attribute.ref_attr_name or attribute.type in _LARGE:
+                return None
+            attributes.append(attribute.SerializeToString(deterministic=True))
+        values = self.scope if scope is None else scope
+        inputs = tuple([values[name] if name else None for name in node.input])
+        if any(facts is not None and facts.dtype is None for facts in inputs):
+            return None
+        used = tuple(map(bool, node.output))
+        inside = where.startswith("function "), self._uncalled
+        return node.domain, node.op_type, opset, tuple(attributes), inputs, used, inside
+
+    def _decided(
+        self, node: onnx.NodeProto, where: str, opset: int, scope: Scope | None, bound: Mapping[str, Any] | None
+    ) -> Change | None:
+        """Decide what becomes of a node that does not stay as it is whatever is known of it."""
+        domain = default_domain(node.domain)
         seen = _bind(view(node, self.scope if scope is None else scope, opset), node, bound)
         if self.legality.opset < 13 and any(facts and facts.dtype == TensorProto.BFLOAT16 for facts in seen.inputs):
             label = f"{seen.name}-{seen.since_version}"
@@ -716,6 +770,15 @@ def _behind(inputs: Sequence[Ref], base: int, ref: Ref) -> tuple[Ref, ...]:
         Output(one.node + base, one.place) if isinstance(one, Output) else ref if isinstance(one, Input) else one
         for one in inputs
     )
+
+
+_LARGE = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS, AttributeProto.TENSOR, AttributeProto.SPARSE_TENSOR})
+"""Types of attributes that are graphs, or may be as large as weights."""
+
+
+def _is_folded(change: Change | None) -> bool:
+    """Whether a node becomes a constant, of which the scope has been told."""
+    return isinstance(change, Replace) and change.fragment.lowerings == ("folded",)
 
 
 def _same_work(one: GraphPlan, other: GraphPlan) -> bool:

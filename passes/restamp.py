@@ -21,8 +21,10 @@ _TYPES = {
 """The ir_version that brought an element type, from the comments on versions in onnx.proto."""
 
 
-def restamp(model: onnx.ModelProto, opset: int, ir_version: int | None = None) -> None:
+def restamp(model: onnx.ModelProto, opset: int, ir_version: int | None = None) -> int:
     """Set the opset of the default domain everywhere, drop the domain `opshift`, and set a fitting ir_version.
+
+    Returns the lowest ir_version that the result can have.
 
     On the way down the ir_version goes to the lowest that the opset and the model's contents need, since who needs an
     old opset has an old runtime; on the way up it rises only if it must.
@@ -46,6 +48,7 @@ def restamp(model: onnx.ModelProto, opset: int, ir_version: int | None = None) -
     elif opset < before:
         model.ir_version = min(model.ir_version, least)
     model.ir_version = max(model.ir_version, least)
+    return least
 
 
 def least_ir_version(model: onnx.ModelProto) -> int:
@@ -70,10 +73,11 @@ def least_ir_version(model: onnx.ModelProto) -> int:
     if model.graph.metadata_props or any(item.metadata_props or item.value_info for item in model.functions):
         needs.append(METADATA)
     for graph in graphs(model):
-        if any(node.metadata_props or node.overload for node in graph.node):
-            needs.append(METADATA)
-        if any(node.device_configurations for node in graph.node):
-            needs.append(11)
+        for node in graph.node:
+            if node.device_configurations:
+                needs.append(11)
+            elif node.metadata_props or node.overload:
+                needs.append(METADATA)
     used = {TensorProto.DataType.Name(dtype) for dtype in dtypes(model)}
     needs += [version for version, names in _TYPES.items() if used & set(names)]
     return max(needs)

@@ -114,7 +114,7 @@ def pair_of(subject: Subject) -> Pair:
         hostile=subject.tamed or operator.hostile,
         exclude_nan="nan" in found.narrows or not operator.nan_defined(whole.meaning, whole.operands),
         finite="finite-inputs" in found.narrows,
-        exact=not found.rounds,
+        exact=not (found.rounds or operator.sums),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.operator import Operator
-from opshift.opsets.rows import SUMMING, VERSIONS, Rows, fault, from_rows, in_rows, normal
+from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
 
 
 def oracle(rows: Rows, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -25,5 +25,6 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     fault=fault,
-    lowerings=SUMMING,
+    lowerings=LOWERINGS,
+    sums=True,
 )
