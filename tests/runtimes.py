@@ -73,19 +73,12 @@ def _mnn(model: onnx.ModelProto, feeds: Arrays) -> dict[str, Array]:
         if not target.exists():
             raise RefusedError("mnnconvert writes nothing")
         module = MNN.nn.load_module_from_file(str(target), inputs, outputs)
-        given = []
-        for name in inputs:
-            variable = MNN.expr.const(feeds[name], list(feeds[name].shape), MNN.expr.NCHW, _mnn_type(feeds[name]))
-            given.append(variable)
+        kinds = {"float32": MNN.expr.float, "int32": MNN.expr.int, "uint8": MNN.expr.uint8}
+        # 64-bit integers are int32 to it, also as inputs.
+        arrays = [feeds[name].astype(np.int32) if feeds[name].dtype == np.int64 else feeds[name] for name in inputs]
+        given = [MNN.expr.const(one, list(one.shape), MNN.expr.NCHW, kinds[one.dtype.name]) for one in arrays]
         found = [MNN.expr.convert(one, MNN.expr.NCHW) for one in module.forward(given)]
         return {name: np.array(one.read()) for name, one in zip(outputs, found, strict=True)}
-
-
-def _mnn_type(array: Array) -> Any:
-    import MNN
-
-    kinds = {"float32": MNN.expr.float, "int32": MNN.expr.int, "uint8": MNN.expr.uint8, "int64": MNN.expr.int64}
-    return kinds[array.dtype.name]
 
 
 def _ncnn(model: onnx.ModelProto, feeds: Arrays) -> dict[str, Array]:
