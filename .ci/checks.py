@@ -1,7 +1,8 @@
 """Run all checks: ruff, mypy --strict and the tests; end with what was counted.
 
-It needs a plain (not editable) installation of opshift with the extra `corpus`. A skipped test is not a success: the
-corpus may not be skipped, and fewer tests than `LEAST`, or more skips than `SKIPS`, are a failure.
+It needs a plain (not editable) installation of opshift with the extras `corpus` and `runtimes`, and installs two
+packages more. A skipped test is not a success: neither corpus nor runtimes may be skipped, and fewer tests than `LEAST`,
+fewer in real runtimes than `IN_RUNTIMES`, or more skips than `SKIPS`, are a failure.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 LEAST = 14000
 """Tests that must have passed. Raise it as tests are added: it is here to notice files that are no longer collected."""
+IN_RUNTIMES = 86
+"""Tests of test_runtimes.py that must have passed: all of them."""
+BARE = ("ncnn==1.0.20261020", "pnnx==20261020")
+"""Packages installed without what they ask for: opencv-python, which gets in the way of the headless one, and torch."""
 SKIPS = 12
 """Tests that may be skipped: what a platform or a newer onnxruntime does not offer. Each is printed with its reason."""
 SCRIPTS = (("tests", "fixtures", "benchmarks", ".ci"), ("docs",))
@@ -28,6 +33,7 @@ SCRIPTS = (("tests", "fixtures", "benchmarks", ".ci"), ("docs",))
 def main() -> int:
     """Run every check, also after a failure, and return 1 if any failed."""
     results = [
+        run("ncnn and pnnx", "pip", "install", "--quiet", "--no-deps", *BARE),
         run("ruff check", "ruff", "check", "."),
         run("ruff format", "ruff", "format", "--check", "."),
         run("mypy, the package", "mypy", "--strict", "-p", "opshift"),
@@ -42,7 +48,7 @@ def run(name: str, module: str, *arguments: str) -> tuple[bool, str]:
     """Run a module of this environment in the project's folder; return whether it passed, and a line about it."""
     print(f"\n== {name}", flush=True)
     begun = time.monotonic()
-    environment = {**os.environ, "OPSHIFT_CORPUS": "1"}
+    environment = {**os.environ, "OPSHIFT_CORPUS": "1", "OPSHIFT_RUNTIMES": "1"}
     status = subprocess.run([sys.executable, "-m", module, *arguments], cwd=ROOT, env=environment, check=False)
     return status.returncode == 0, f"{name}, {time.monotonic() - begun:.0f} s"
 
@@ -57,7 +63,10 @@ def tests() -> tuple[bool, str]:
         cases = [(_file(case), _outcome(case)) for case in ElementTree.parse(results).iter("testcase")]
     outcomes = Counter(outcome for _, outcome in cases)
     print("\n" + "\n".join(_by_file(cases)))
-    faults = list(_too_few(outcomes))
+    faults = [
+        *_too_few(outcomes),
+        *([f"{IN_RUNTIMES} must pass in runtimes, not {in_runtimes}"] * (in_runtimes < IN_RUNTIMES)),
+    ]
     counted = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
     return passed and not faults, "; ".join([f"{line}: {counted}", *faults])
 
@@ -89,9 +98,11 @@ def _by_file(cases: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield f"{file:32}{here['passed']:6} passed{', ' if others else ''}{others}"
 
 
-def _too_few(outcomes: Counter[str]) -> Iterator[str]:
+def _too_few(outcomes: Counter[str], in_runtimes: int) -> Iterator[str]:
     if outcomes["passed"] < LEAST:
         yield f"at least {LEAST} must pass"
+    if in_runtimes < IN_RUNTIMES:
+        yield f"{IN_RUNTIMES} must pass in real runtimes, not {in_runtimes}"
     if outcomes["skipped"] > SKIPS:
         yield f"at most {SKIPS} may be skipped"
 

@@ -106,18 +106,19 @@ def _ncnn(model: onnx.ModelProto, feeds: Arrays) -> dict[str, Array]:
         script = Path(folder, "m_ncnn.py").read_text()
         extractor = net.create_extractor()
         for place, name in enumerate(inputs):
-            # pnnx drops the axis of a batch of one, and says so in the script that it writes.
-            batch = re.search(rf"in{place}\.squeeze\((\d+)\)", script)
-            array = feeds[name].squeeze(int(batch[1])) if batch else feeds[name]
-            if extractor.input(f"in{place}", ncnn.Mat(np.ascontiguousarray(array)).clone()):
+            # Which axis is that of a batch, pnnx says in the script that it writes.
+            batch = re.search(rf"in{place}\.numpy\(\), batch_index=(\d+)", script)
+            array = np.ascontiguousarray(feeds[name])
+            value = ncnn.Mat(array, batch_index=int(batch[1])) if batch else ncnn.Mat(array)
+            if extractor.input(f"in{place}", value.clone()):
                 raise RefusedError(f"ncnn takes no input {name}")
         found = {}
         for place, name in enumerate(outputs):
             status, value = extractor.extract(f"out{place}")
             if status:
                 raise RefusedError(f"ncnn gives no output {name}")
-            batch = re.search(rf"out{place}.*\.unsqueeze\((\d+)\)", script)
-            found[name] = np.expand_dims(np.array(value), int(batch[1])) if batch else np.array(value)
+            batch = re.search(rf"out{place}\.numpy\(batch_index=(\d+)", script)
+            found[name] = np.array(value.numpy(batch_index=int(batch[1])) if batch else value)
         return found
 
 

@@ -150,7 +150,7 @@ def test_metadata(wheel: zipfile.ZipFile) -> None:
     found = metadata(wheel)
     assert found["License-Expression"] == "Apache-2.0"
     assert found["Requires-Python"] == ">=3.11"
-    assert set(found.get_all("Provides-Extra", [])) == {"verify", "dev", "corpus"}
+    assert set(found.get_all("Provides-Extra", [])) == {"verify", "dev", "corpus", "runtimes"}
     needed = [line for line in found.get_all("Requires-Dist", []) if "extra" not in line]
     assert not any(line.startswith("onnxruntime") for line in needed), "it comes with the extra `verify`"
     assert "# opshift" in str(found.get_payload())

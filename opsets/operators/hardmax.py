@@ -114,7 +114,11 @@ def _countdown(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     length = first(operands).dim(rows.axes[0])
     numbers = np.arange(length if isinstance(length, int) else 0, 0, -1, dtype=np.float64).reshape(bound["along"])
     wide = bound["to"] == TensorProto.DOUBLE
-    return {"axes": rows.axes, "like": bound["to"], "countdown": Tensor(numbers if wide else numbers.astype(np.float32))}
+    return {
+        "axes": rows.axes,
+        "like": bound["to"],
+        "countdown": Tensor(numbers if wide else numbers.astype(np.float32)),
+    }
 
 
 @lowering(18, given=_signed, bind=_countdown, narrows=lambda rows, operands: frozenset({"finite-inputs"}))

@@ -234,10 +234,7 @@ def _is_zero_and_one(operands: Operands) -> bool:
     values = _constants(operands)
     numbers = (operands[2] or Facts()).dtype in FLOATS | SIGNED | UNSIGNED
     return (
-        values is not None
-        and numbers
-        and values.tolist() == [0, 1]
-        and not np.signbit(values.astype(np.float64)).any()
+        values is not None and numbers and values.tolist() == [0, 1] and not np.signbit(values.astype(np.float64)).any()
     )
 
 
