@@ -120,7 +120,9 @@ def tried(name: str, pattern: str, most: int, opset: int) -> Iterator[tuple[str,
             seen[operator] += 1
             forms = [(model, feeds), held(model, feeds), without_bools(model, feeds)]
             arrays = [np.asarray(one) for one in wanted]
-            found = [(outcome(runtime, *form, arrays), legal(form[0], target, opset)) for form in forms if form]
+            found = [
+                (outcome(runtime, one, given, arrays), legal(one, target, opset)) for one, given in filter(None, forms)
+            ]
             result, listed = min(found, key=lambda one: (OUTCOMES.index(one[0]), not one[1]))
             yield operator, case.name, result, listed
     runtime.close()
@@ -166,7 +168,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit 1 where a profile does not fit")
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
     options = parser.parse_args()
-    outcomes, wrong = {}, []
+    outcomes, wrong = {}, list[str]()
     for name in options.runtimes:
         print(f"{name} {version(name)}")
         rows = outcomes[name] = sorted(

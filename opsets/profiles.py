@@ -320,8 +320,8 @@ def _near(word: str, known: Collection[str]) -> str:
 
 def _fits(value: Any, kind: Any) -> bool:
     """Whether a TOML value can be that of an attribute of this type."""
-    one = {AttributeProto.INT: int, AttributeProto.FLOAT: float, AttributeProto.STRING: str}
-    many = {AttributeProto.INTS: int, AttributeProto.FLOATS: float, AttributeProto.STRINGS: str}
+    one: dict[int, type] = {AttributeProto.INT: int, AttributeProto.FLOAT: float, AttributeProto.STRING: str}
+    many: dict[int, type] = {AttributeProto.INTS: int, AttributeProto.FLOATS: float, AttributeProto.STRINGS: str}
     number = int(kind.value)
     if number in many:
         return isinstance(value, list) and all(_is(item, many[number]) for item in value)

@@ -81,7 +81,7 @@ def _one(schema: Schema, dtype: int, opset: int, target: Target) -> tuple[onnx.M
     for parameter in inputs:
         allowed = _tensors(parameter.types)
         bound.setdefault(parameter.type_variable, next((one for one in _USUAL if one in allowed), allowed[0]))
-    attributes = {
+    attributes: dict[str, Any] = {
         name: dtype if name == "to" else _VALUES[attribute.type]
         for name, attribute in schema.raw.attributes.items()
         if attribute.required and attribute.type in _VALUES

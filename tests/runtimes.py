@@ -92,7 +92,7 @@ def _ncnn(model: onnx.ModelProto, feeds: Arrays) -> dict[str, Array]:
         shapes = ",".join(
             f"[{','.join(map(str, feeds[name].shape))}]{kinds.get(feeds[name].dtype.name, '?')}" for name in inputs
         )
-        command = [_pnnx(), source, f"inputshape={shapes}", "fp16=0"]
+        command = [_pnnx(), str(source), f"inputshape={shapes}", "fp16=0"]
         done = subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=False)
         written = Path(folder, "m.ncnn.param")
         if done.returncode or not written.exists():

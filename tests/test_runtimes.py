@@ -211,7 +211,8 @@ def scores() -> onnx.ModelProto:
         path = Path(folder, "m.onnx")
         names: dict[str, Any] = {"input_names": ["x"], "output_names": ["scores"]}
         torch.onnx.export(head.eval(), (torch.zeros(1, 3, 16, 12),), path, dynamo=False, opset_version=13, **names)
-        return onnx.load(path)
+        model: onnx.ModelProto = onnx.load(path)
+    return model
 
 
 ENDS: Mapping[str, tuple[list[onnx.NodeProto], list[int]]] = {
