@@ -191,7 +191,7 @@ def _spans(name: str, newest: int) -> list[tuple[tuple[int, int], tuple[Types, .
         schema = schema_at("", name, opset)
         if schema is None:
             continue
-        taken = _taken(schema)
+        taken = _taken(schema, opset)
         if found and found[-1][1] == taken and found[-1][0][1] == opset - 1:
             found[-1] = (found[-1][0][0], opset), taken
         else:
@@ -199,8 +199,8 @@ def _spans(name: str, newest: int) -> list[tuple[tuple[int, int], tuple[Types, .
     return found
 
 
-def _taken(schema: Schema) -> tuple[Types, ...] | None:
-    if schema.has_body or schema.name == "Constant":
+def _taken(schema: Schema, opset: int) -> tuple[Types, ...] | None:
+    if schema.name == "Constant" or _inlined(schema.name, opset):
         return ({},)
     kernels = [kernel for kernel in _kernels().get(schema.name, ()) if kernel.serves(schema.since_version)]
     alternatives: list[dict[str, frozenset[str]]] = []

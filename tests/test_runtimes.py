@@ -230,7 +230,7 @@ ENDS: Mapping[str, tuple[list[onnx.NodeProto], list[int]]] = {
 
 def segmenter(end: str) -> onnx.ModelProto:
     """The scores, and what an application makes of them."""
-    model = onnx.ModelProto.FromString(scores().SerializeToString())
+    model: onnx.ModelProto = onnx.ModelProto.FromString(scores().SerializeToString())
     nodes, shape = ENDS[end]
     model.graph.node.extend(nodes)
     model.graph.initializer.append(helper.make_tensor("depth", onnx.TensorProto.INT64, [], [5]))

@@ -251,7 +251,7 @@ def test_the_profile_of_onnxruntime_is_its_kernel_table() -> None:
                 attributes = {key: None for key, (required, _) in schema.attributes.items() if required}
                 node = Node("", name, schema.since_version, attributes, facts, (True,))
                 reason = legality.why_not(node)
-                assert (reason is None) == kernels.has_kernel(node, schema), (name, opset, bound, reason)
+                assert (reason is None) == kernels.has_kernel(node, schema, opset), (name, opset, bound, reason)
                 asked += 1
     assert asked > 20_000
 
