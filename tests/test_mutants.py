@@ -369,6 +369,8 @@ SUBJECTS = (
     Subject("Shape", "sliced", {"start": 1, "end": 3}, ("float[n,m,k]",), keep=True),
     Subject("Squeeze", "reshaped", {}, ("float", ints(-2)), opset=18),
     Subject("Unsqueeze", "reshaped", {}, ("float", ints(-2)), opset=18),
+    Subject("Identity", "reshaped", {}, ("float[2,3]",)),
+    Subject("Identity", "times_one", {}, ("float[n]",)),
     Subject("Expand", "tiled", {}, ("float[1]", "int64[2]")),
     Subject("CastLike", "cast", {}, ("float[3]", "int32[1]")),
     Subject("ConstantOfShape", "expanded", {"value": Tensor(ints(3))}, ("int64[2]",)),
