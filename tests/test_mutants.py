@@ -317,7 +317,9 @@ SUBJECTS = (
     Subject("OneHot", "equal_below", {**OFF, "negative": "only"}, ("int64[2,3]", np.array(4), MASK)),
     Subject("OneHot", "shifted", {**OFF, "negative": "only"}, ("int64[2,3]", "int64[]", "float[2]")),
     Subject("OneHot", "counted_in_float", HOT, ("int64[4]", np.array(5), "float[2]")),
-    Subject("OneHot", "relu_iota", {**HOT, "negative": "off", "fraction": "absent"}, ("float[4]", np.array(5), ints(0, 1))),
+    Subject(
+        "OneHot", "relu_iota", {**HOT, "negative": "off", "fraction": "absent"}, ("float[4]", np.array(5), ints(0, 1))
+    ),
     Subject("OneHot", "sign_iota", OFF, ("float[2,3]", np.array(5), ints(0, 1))),
     Subject("OneHot", "added", HOT, ("int64[4]", np.array(5), ints(0, 1))),
     Subject("OneHot", "either", HOT, ("int64[4]", np.array(5), MASK)),
@@ -508,7 +510,7 @@ SURVIVORS = (
     ),
     ("OneHot.scattered", r"node/Gather\S*: axis=-1", "values is a vector, whose axis -1 is axis 0"),
     (r"OneHot.scattered\(axis=-1", "node/Concat: inputs turned", "the last of the three parts is empty"),
-    ("queeze.reshaped_to_known", "constant of node: element 0 is 0, not -1", "0 copies what -1 infers"),
+    ("(Squeeze|Unsqueeze).reshaped_to_known", "constant of node: element 0 is 0, not -1", "0 copies what -1 infers"),
     ("ArgMax.nan_sought", r"\S+: axe?i?s=.*-1.*", "of a vector, axis -1 is axis 0"),
     ("ArgMax.first_score.* 9", r"node/Squeeze: axes=\[-1\]", "of a vector, axis -1 is axis 0"),
     ("OneHot.gather_mask", "node/Gather: axis=-1", "values is a vector, whose axis -1 is axis 0"),

@@ -20,8 +20,8 @@ class OneHot:
     """Where the new axis goes, and what indices mean that are negative or not whole.
 
     `negative` is `wrap` (from -depth on they count from the back), `off` (they point nowhere), `only` (they count from
-    the back, and the others point nowhere) or `absent` (there are none). `fraction` is `truncate` (indices are cast to int64), `off` (what is not whole points nowhere) or `absent`
-    (floats that are whole and finite).
+    the back, and the others point nowhere) or `absent` (there are none). `fraction` is `truncate` (indices are cast to
+    int64), `off` (what is not whole points nowhere) or `absent` (floats that are whole and finite).
     """
 
     axis: int = -1
@@ -239,10 +239,7 @@ def _is_zero_and_one(operands: Operands) -> bool:
     values = _constants(operands)
     numbers = (operands[2] or Facts()).dtype in FLOATS | SIGNED | UNSIGNED
     return (
-        values is not None
-        and numbers
-        and values.tolist() == [0, 1]
-        and not np.signbit(values.astype(np.float64)).any()
+        values is not None and numbers and values.tolist() == [0, 1] and not np.signbit(values.astype(np.float64)).any()
     )
 
 

@@ -64,9 +64,17 @@ class TestArgMax(Table):
         ),
         *(Case(f"bfloat16, last {last}", [DEEP.astype(BF16)], ArgMax(1, 1, last), least=13) for last in (0, 1)),
         *(
-            Case(f"as {dtype}, axis {axis}, keepdims {keep}, last {last}", [array], ArgMax(axis, keep, last, "any", dtype))
+            Case(
+                f"as {dtype}, axis {axis}, keepdims {keep}, last {last}",
+                [array],
+                ArgMax(axis, keep, last, "any", dtype),
+            )
             for dtype, axis, keep, last, array in itertools.product(
-                (TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT8), (0, -1), (0, 1), (0, 1), (FEW, FEW.astype(F64))
+                (TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT8),
+                (0, -1),
+                (0, 1),
+                (0, 1),
+                (FEW, FEW.astype(F64)),
             )
         ),
         *(
