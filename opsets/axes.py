@@ -101,6 +101,18 @@ def product(dims: tuple[Dim, ...]) -> Dim:
     return math.prod(known) if len(known) == len(factors) else None
 
 
+def fixed(dims: tuple[Dim, ...] | None) -> tuple[int, ...] | None:
+    """Return a constant that Reshape takes for this shape, with -1 for a dimension that is not known.
+
+    None where more than one is not known, or another is zero, so that it cannot be told.
+    """
+    if dims is None:
+        return None
+    numbers = tuple(dim if isinstance(dim, int) else -1 for dim in dims)
+    unknown = numbers.count(-1)
+    return None if unknown > 1 or 0 in numbers else numbers
+
+
 def first(operands: Operands) -> Facts:
     """Return the first operand, which every operator of a row or a reduction has."""
     return operands[0] or Facts()

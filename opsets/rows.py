@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import END, first, rank_known, rank_unknown
+from opshift.opsets.axes import END, first, fixed, product, rank_known, rank_unknown
 from opshift.opsets.facts import FLOATS, type_name
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Version
@@ -154,6 +154,28 @@ def flattened(x, axis: int):
     return op.Reshape(rows, op.Shape(x), allowzero=1)
 
 
+def _matrix(rows: Rows, operands: Operands) -> tuple[int, ...] | None:
+    dims, axis = first(operands).shape or (), trailing(rows, operands)
+    return None if axis is None else fixed((product(dims[:axis]), product(dims[axis:])))
+
+
+def _merged(rows: Rows, operands: Operands) -> Reason | None:
+    if reason := _several_last(rows, operands) or rank_known(rows, operands):
+        return reason
+    known = fixed(first(operands).shape) and _matrix(rows, operands)
+    return None if known else Reason("more than one dimension is unknown", missing=True)
+
+
+@lowering(
+    18,
+    given=_merged,
+    bind=lambda rows, operands: {"matrix": _matrix(rows, operands), "shape": fixed(first(operands).shape)},
+)
+def merged(x, matrix: Sequence[int], shape: Sequence[int]):
+    """Merge the axes of a row into one, and restore the shape, of which all but one dimension are known."""
+    return op.Reshape(meaning.Itself(op.Reshape(x, matrix), axes=[1]), shape)
+
+
 def _one_end(rows: Rows, operands: Operands) -> Reason | None:
     if rows.onward or _both_ends(rows):
         return Reason("the axes are not counted from one end")
@@ -247,4 +269,4 @@ def ranked_from_both_ends(
     return op.Reshape(y, shape, allowzero=1)
 
 
-LOWERINGS = (permuted, flattened, ranked, ranked_from_both_ends)
+LOWERINGS = (permuted, flattened, merged, ranked, ranked_from_both_ends)

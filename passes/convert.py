@@ -325,7 +325,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
         # An operator without a file has no oracle: onnxruntime is the judge, or nobody.
         oracle=None if isinstance(meaning, Worded) else oracle,
         hostile=operator.hostile,
-        exclude_nan=not operator.nan_defined(meaning, operands) or "nan" in change.fragment.narrows,
+        exclude_nan=not operator.nan_defined(meaning, operands) or bool(change.fragment.narrows),
         finite="finite-inputs" in change.fragment.narrows,
         exact=not (change.fragment.rounds or operator.sums),
     )

@@ -29,6 +29,9 @@ from opshift.passes.infer import infer, typed
 DEPTH = 24
 """Lowerings within lowerings; the deepest that occurs is half of that."""
 
+NARROWINGS = ("nan", "finite-inputs")
+"""Kinds of inputs that a lowering may leave out; the second holds the first."""
+
 
 class Input(NamedTuple):
     """The operand of the node that is replaced."""
@@ -102,6 +105,7 @@ class Deriver:
         # Inputs that hold neither infinities nor NaN hold no NaN.
         self.allow = allow | {"nan"} if "finite-inputs" in allow else allow
         self._memo: dict[Any, Fragment | Failure] = {}
+        self._freer: dict[str, Deriver] = {}
 
     def lift(self, node: Node) -> Lifted | Reason:
         """Return the meaning of a node, or why it has none that is known."""
@@ -123,9 +127,22 @@ class Deriver:
         found = self._native(lifted, nested=bool(stack))
         if isinstance(found, Failure):
             found = self._cheapest(lifted, (*stack, key), found)
+        if isinstance(found, Failure) and found.narrowing and not stack:
+            found = dataclasses.replace(found, narrowing=self._enough(lifted))
         if isinstance(found, Fragment) or not found.busy:
             self._memo[key] = found
         return found
+
+    def _enough(self, lifted: Lifted) -> str:
+        """Return the narrowing with which there is a derivation, the empty string where none is enough."""
+        for narrowing in NARROWINGS:
+            if narrowing not in self.allow:
+                freer = self._freer.setdefault(
+                    narrowing, Deriver(self.legality, self.semantics, self.allow | {narrowing})
+                )
+                if isinstance(freer.derive(lifted), Fragment):
+                    return narrowing
+        return ""
 
     def _native(self, lifted: Lifted, *, nested: bool) -> Fragment | Failure:
         operator = lifted.operator

@@ -63,9 +63,10 @@ def test_what_has_no_conversion_is_printed_with_its_reason() -> None:
 
 def test_reasons_are_read_off_the_source() -> None:
     generate = generator()
-    argmax = next(operator for operator in known_operators() if operator.name == "ArgMax")
-    (old,) = (version for version in argmax.versions if version.since == 1)
-    assert "select_last_index is not 0" in list(generate.version_limits(argmax, old))
+    operators = {operator.name: operator for operator in known_operators()}
+    argmin, argmax = operators["ArgMin"], operators["ArgMax"]
+    (old,) = (version for version in argmin.versions if version.since == 1)
+    assert "select_last_index is not 0" in list(generate.version_limits(argmin, old))
     squeezed = next(lowering for lowering in argmax.lowerings if lowering.name == "squeezed")
     assert list(generate.reasons(squeezed.given)) == ["the axis is kept"]
 

@@ -475,6 +475,43 @@ def unequal_lowered(data, axis: int, end: int, along: Sequence[int]):
     return meaning.Same(op.Where(op.Equal(data, data), data, stands), nan="any")
 
 
+def _may_part_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
+    return _last_scored(meaning, operands) or _may_hold_nan(meaning, operands)
+
+
+@lowering(18, given=_may_part_nan, bind=_along)
+def last_number(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
+    """Put a position at the last maximum of what is equal to itself, and where a NaN is in front, one behind all."""
+    length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
+    positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
+    beyond, nowhere, front = op.Cast(length, to=like), op.Cast(-1, to=like), op.Cast(0, to=like)
+    number = op.Equal(data, data)
+    most = op.ReduceMax(op.Where(number, data, op.CastLike(-1e999, data)), axes, keepdims=1)
+    found = op.Where(op.Equal(data, most), positions, nowhere)
+    leads = op.Where(op.Equal(positions, front), beyond, nowhere)
+    place = op.ReduceMax(op.Where(number, found, leads), axes, keepdims=keep)
+    return op.Cast(op.Where(op.Equal(place, beyond), front, place), to=to)
+
+
+def _mirrored(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if not meaning.select_last_index:
+        return Reason("the first maximum is wanted")
+    return rank_known(meaning, operands) if meaning.axis >= 0 else None
+
+
+@lowering(18, given=_mirrored, bind=_along, narrows=_nan)
+def mirrored(data, axis: int, end: int, keep: int, to: int):
+    """Turn the axis around, and count the first maximum from the end."""
+    last = op.Sub(op.Squeeze(op.Shape(data, start=axis, end=end), [0]), 1)
+    back = op.Gather(data, op.Sub(last, op.Range(0, op.Add(last, 1), 1)), axis=axis)
+    return op.Sub(op.Cast(last, to=to), meaning.Same(back, select_last_index=0, nan="any"))
+
+
+def nan_defined(meaning: ArgMax, operands: Operands) -> bool:
+    """Whether the input is a vector decides which NaN is wanted."""
+    return meaning.nan == "kept" and (first(operands).rank is not None or meaning.select_last_index == 1)
+
+
 OPERATOR = Operator(
     name="ArgMax",
     meaning=ArgMax,
@@ -508,10 +545,9 @@ OPERATOR = Operator(
         nan_skipped,
         nan_lowered,
         unequal_lowered,
+        last_number,
+        mirrored,
     ),
     dtype=lambda meaning: meaning.dtype,
-    # Whether the input is a vector decides which NaN is wanted.
-    nan_defined=lambda meaning, operands: (
-        meaning.nan == "kept" and (first(operands).rank is not None or meaning.select_last_index == 1)
-    ),
+    nan_defined=nan_defined,
 )

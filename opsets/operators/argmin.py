@@ -83,5 +83,7 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=one_axis,
     lowerings=(of_negatives, of_complements),
-    nan_defined=argmax.OPERATOR.nan_defined,
+    nan_defined=lambda what, operands: argmax.nan_defined(
+        argmax.ArgMax(what.axis, what.keepdims, what.select_last_index), operands
+    ),
 )

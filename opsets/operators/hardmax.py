@@ -77,7 +77,8 @@ def _positions(like: int) -> Callable[[Rows, Operands], Mapping[str, Any]]:
 
 
 # NaN in a Hardmax has no result that could be kept, so that any index will do where one is.
-@lowering(18, given=_filled, bind=_positions(TensorProto.INT32))
+# A target that has Hardmax should keep it: two Transposes go before this.
+@lowering(18, given=_filled, bind=_positions(TensorProto.INT32), cost=3)
 def index_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
     """Compare the positions of a row with the index of its first maximum."""
     index = meaning.ArgMax(x, axis=axis, nan="any", dtype=like)
@@ -94,7 +95,7 @@ index_equal_uint8 = replace(
 )
 
 
-@lowering(18, given=_at_most(2**24), bind=_positions(TensorProto.FLOAT))
+@lowering(18, given=_at_most(2**24), bind=_positions(TensorProto.FLOAT), cost=3)
 def index_relu(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
     """Take the distance of each position from the index of the first maximum away from one, and what is below zero."""
     index = meaning.ArgMax(x, axis=axis, nan="any", dtype=like)
@@ -130,7 +131,7 @@ def sign_relu(x, axes: Sequence[int], like: int, countdown: Sequence[int]):
     return op.Relu(op.Sub(score, op.ReduceMax(score, axes, keepdims=1)) + one)
 
 
-@lowering(18, given=_one_axis, bind=_positions(TensorProto.INT32), cost=2)
+@lowering(18, given=_one_axis, bind=_positions(TensorProto.INT32), cost=5)
 def topk_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
     """Compare the positions of a row with the index of its top one; of none, where the row is empty."""
     length = op.Shape(x, start=axis, end=end)
@@ -151,7 +152,7 @@ def _one_more(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     return {**_positions(TensorProto.INT32)(rows, operands), "pads": tuple(pads)}
 
 
-@lowering(18, given=_known_rank, bind=_one_more, cost=2)
+@lowering(18, given=_known_rank, bind=_one_more, cost=5)
 def padded_index_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int, pads: Sequence[int]):
     """Put -inf behind each row, so that none is empty, before searching its first maximum."""
     index = meaning.ArgMax(op.Pad(x, pads, op.CastLike(-1e999, x)), axis=axis, nan="any", dtype=like)
@@ -167,7 +168,7 @@ def _zeros(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 
 
 # Where a row may be empty, there is nowhere to put a one.
-@lowering(18, given=_filled, bind=_zeros)
+@lowering(18, given=_filled, bind=_zeros, cost=6)
 def index_scatter(x, axis: int, zero: Sequence[int], one: Sequence[int]):
     """Put a one where the first maximum is, into zeros."""
     index = meaning.ArgMax(x, axis=axis, nan="any")

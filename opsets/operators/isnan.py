@@ -13,4 +13,10 @@ def by_comparison(x):
     return op.Not(op.Or(op.Less(x, 1.0), op.Greater(x, -1.0)))
 
 
-OPERATOR = plain("IsNaN", (9, 13, 20), ("X",), np.isnan, (by_comparison,), carriers=ORDERED)
+@lowering(13)
+def unequal(x):
+    """Ask whether the element is not equal to itself."""
+    return op.Not(op.Equal(x, x))
+
+
+OPERATOR = plain("IsNaN", (9, 13, 20), ("X",), np.isnan, (by_comparison, unequal), carriers=ORDERED)

@@ -27,4 +27,10 @@ def by_halves(a, b):
     return op.Or(below, op.And(op.Equal(upper_a, upper_b), op.Less(lower_a, lower_b)))
 
 
-OPERATOR = plain("Less", (7, 9, 13), ("A", "B"), np.less, (by_halves,), carriers=ORDERED)
+@lowering(13)
+def exchanged(a, b):
+    """Ask whether the second is greater than the first."""
+    return op.Greater(b, a)
+
+
+OPERATOR = plain("Less", (7, 9, 13), ("A", "B"), np.less, (by_halves, exchanged), carriers=ORDERED)

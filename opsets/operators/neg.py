@@ -3,6 +3,14 @@
 import numpy as np
 
 from opshift.opsets.carriers import WRAPPED
+from opshift.opsets.lowering import lowering, op
 from opshift.opsets.plain import plain
 
-OPERATOR = plain("Neg", (6, 13), ("X",), np.negative, carriers=WRAPPED)
+
+@lowering(13)
+def by_product(x):
+    """Multiply by -1."""
+    return op.Mul(x, op.CastLike(-1, x))
+
+
+OPERATOR = plain("Neg", (6, 13), ("X",), np.negative, (by_product,), carriers=WRAPPED)

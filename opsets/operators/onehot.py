@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from opshift.opsets.axes import END, first, resolve
-from opshift.opsets.facts import FLOATS, INTEGERS, SIGNED, UNSIGNED, Facts
+from opshift.opsets.facts import FLOATS, INTEGERS, SIGNED, UNSIGNED, Facts, Tensor
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
@@ -19,9 +19,9 @@ from opshift.opsets.operator import Operands, Operator, Version
 class OneHot:
     """Where the new axis goes, and what indices mean that are negative or not whole.
 
-    `negative` is `wrap` (from -depth on they count from the back), `off` (they point nowhere) or `absent` (there are
-    none). `fraction` is `truncate` (indices are cast to int64), `off` (what is not whole points nowhere) or `absent`
-    (floats that are whole and finite).
+    `negative` is `wrap` (from -depth on they count from the back), `off` (they point nowhere), `only` (they count from
+    the back, and the others point nowhere) or `absent` (there are none). `fraction` is `truncate` (indices are cast to
+    int64), `off` (what is not whole points nowhere) or `absent` (floats that are whole and finite).
     """
 
     axis: int = -1
@@ -54,7 +54,9 @@ def normal(what: OneHot, operands: Operands) -> tuple[OneHot, Operands]:
 
 
 def _write(what: OneHot, operands: Operands) -> Mapping[str, Any] | Reason:
-    return Reason("negative indices would wrap") if what.negative == "off" else {"axis": what.axis}
+    if what.negative in ("off", "only"):
+        return Reason("negative indices would wrap, and others point somewhere")
+    return {"axis": what.axis}
 
 
 def _write_9(what: OneHot, operands: Operands) -> Mapping[str, Any] | Reason:
@@ -92,8 +94,11 @@ def oracle(
         nowhere = ~np.isfinite(wide) | (np.abs(wide) > count) | ((what.fraction == "off") & (wide != flat))
         exact = np.where(nowhere, -count - 1, wide)
     exact = exact.astype(np.int64)
-    if what.negative == "wrap":
-        exact = np.where((exact < 0) & (exact >= -count), exact + count, exact)
+    wraps = (exact < 0) & (exact >= -count)
+    if what.negative == "only":
+        exact = np.where(wraps, exact, count)
+    if what.negative in ("wrap", "only"):
+        exact = np.where(wraps, exact + count, exact)
     off, on = values[0], values[1]
     hit = exact[:, None] == np.arange(count)
     y = np.empty(hit.shape, dtype=values.dtype)
@@ -323,31 +328,28 @@ def gather_mask(indices, depth, values):
     return op.Gather(values, op.Cast(hit, to=6), axis=0)
 
 
-# --- two masks for indices that wrap ----------------------------------------------------------------------------------
+# --- indices that wrap, apart from those that do not ----------------------------------------------------------------
 
 
 def _two_sums(what: OneHot, operands: Operands) -> Reason | None:
     return _may_wrap(what, operands) or _zero_and_one(what, operands)
 
 
-@lowering(18, given=_two_sums, bind=_fields)
-def added(indices, depth, values, like: int):
-    """Add the ones of the indices, and those of the indices plus depth."""
-    whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
-    front = meaning.Same(indices, depth, values, negative="off")
-    return front + meaning.Same(indices + whole, depth, values, negative="off")
+@lowering(18, given=_two_sums)
+def added(indices, depth, values):
+    """Add the ones of indices that are not negative and those of indices that are."""
+    return meaning.Same(indices, depth, values, negative="off") + meaning.Same(indices, depth, values, negative="only")
 
 
 def _two_masks(what: OneHot, operands: Operands) -> Reason | None:
     return _may_wrap(what, operands) or (None if _is_mask(operands) else Reason("off and on are not false and true"))
 
 
-@lowering(18, given=_two_masks, bind=_fields)
-def either(indices, depth, values, like: int):
-    """Point where the indices do, or the indices plus depth."""
-    whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
+@lowering(18, given=_two_masks)
+def either(indices, depth, values):
+    """Point where the indices do that are not negative, or those that are."""
     front = meaning.Same(indices, depth, values, negative="off")
-    return op.Or(front, meaning.Same(indices + whole, depth, values, negative="off"))
+    return op.Or(front, meaning.Same(indices, depth, values, negative="only"))
 
 
 # --- the mask -------------------------------------------------------------------------------------------------------
@@ -370,62 +372,131 @@ def _mask_of(what: OneHot, operands: Operands) -> Reason | None:
     return _comparable(what, operands) if _is_mask(operands) else Reason("off and on are not false and true")
 
 
+def _counted_up(what: OneHot, operands: Operands) -> Reason | None:
+    return Reason("negative indices alone point") if what.negative == "only" else _mask_of(what, operands)
+
+
 def _beside(what: OneHot, operands: Operands) -> Mapping[str, Any]:
     rank = first(operands).rank
     behind = -what.axis - 1 if rank is None else rank - resolve(what.axis, rank + 1)
-    to = (operands[2] or Facts()).dtype
-    return {"axes": (what.axis,), "along": (-1, *[1] * behind), "like": first(operands).dtype, "to": to}
+    return {"axes": (what.axis,), "along": (-1, *[1] * behind), "like": first(operands).dtype}
 
 
-@lowering(18, given=_mask_of, bind=_beside)
+@lowering(18, given=_counted_up, bind=_beside)
 def equal_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int):
     """Compare each index with the positions 0 to depth-1."""
     positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(op.Cast(depth, to=7)), 1), to=like), along)
     return op.Equal(op.Unsqueeze(indices, axes), positions)
 
 
+HELD = 2**20
+"""Positions that a lowering holds as a constant, at most."""
+
+
+def _holds(what: OneHot, operands: Operands) -> Reason | None:
+    depth = _depth(operands)
+    if depth is None:
+        return Reason("depth is computed at run time", missing=True)
+    return None if 0 < depth <= HELD else Reason("depth is too large for a constant")
+
+
+def _held(what: OneHot, operands: Operands) -> Mapping[str, Any]:
+    bound = _beside(what, operands)
+    depth = _depth(operands) or 0
+    places = np.arange(-depth, 0) if what.negative == "only" else np.arange(depth)
+    dtype = helper.tensor_dtype_to_np_dtype(bound["like"])
+    to = (operands[2] or Facts()).dtype
+    return {**bound, "positions": Tensor(places.reshape(bound["along"]).astype(dtype)), "to": to}
+
+
+def _counted_down(what: OneHot, operands: Operands) -> Reason | None:
+    if what.negative != "only":
+        return Reason("not only negative indices point")
+    return _mask_of(what, operands) or _holds(what, operands)
+
+
+@lowering(18, given=_counted_down, bind=_held)
+def equal_below(indices, depth, values, axes: Sequence[int], positions: Sequence[int]):
+    """Compare each index with the positions -depth to -1."""
+    return op.Equal(op.Unsqueeze(indices, axes), positions)
+
+
+def _shiftable(what: OneHot, operands: Operands) -> Reason | None:
+    return _holds_depth(what, operands) if what.negative == "only" else Reason("not only negative indices point")
+
+
+@lowering(18, given=_shiftable, bind=_fields)
+def shifted(indices, depth, values, like: int):
+    """Add depth to all indices, so that those alone point that were negative."""
+    whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
+    return meaning.Same(indices + whole, depth, values, negative="off")
+
+
+# --- ones and zeros without comparisons -----------------------------------------------------------------------------
+
+
 def _arithmetic(what: OneHot, operands: Operands) -> Reason | None:
     if first(operands).dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return _typed(what, operands) or Reason("the indices are neither float nor double")
-    return _comparable(what, operands) or _zero_and_one(what, operands)
+    return _comparable(what, operands) or _zero_and_one(what, operands) or _holds(what, operands)
 
 
 def _whole(what: OneHot, operands: Operands) -> Reason | None:
     return _arithmetic(what, operands) if what.fraction == "absent" else Reason("the indices may have fractions")
 
 
-@lowering(18, given=_whole, bind=_beside)
-def relu_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int, to: int):
+@lowering(18, given=_whole, bind=_held)
+def relu_iota(indices, depth, values, axes: Sequence[int], positions: Sequence[int], like: int, to: int):
     """Take the distance of each position from the index away from one, and what is below zero."""
-    positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(op.Cast(depth, to=7)), 1), to=like), along)
     away = op.Sub(op.Unsqueeze(indices, axes), positions)
     near = op.Sub(op.Sub(op.Cast(1, to=like), op.Relu(away)), op.Relu(op.Sub(op.Cast(0, to=like), away)))
     return op.Cast(op.Relu(near), to=to)
 
 
-def _fractions(what: OneHot, operands: Operands) -> frozenset[str]:
+def _unless_whole(what: OneHot, operands: Operands) -> frozenset[str]:
     return frozenset() if what.fraction == "absent" else frozenset({"nan"})
 
 
-@lowering(18, given=_arithmetic, bind=_beside, narrows=_fractions)
-def sign_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int, to: int):
+@lowering(18, given=_arithmetic, bind=_held, narrows=_unless_whole)
+def sign_iota(indices, depth, values, axes: Sequence[int], positions: Sequence[int], like: int, to: int):
     """Take the square of the sign of the distance of each position from the index away from one."""
-    positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(op.Cast(depth, to=7)), 1), to=like), along)
     sign = op.Sign(op.Sub(op.Unsqueeze(indices, axes), positions))
     return op.Cast(op.Sub(op.Cast(1, to=like), sign * sign), to=to)
 
 
-# --- put into off ---------------------------------------------------------------------------------------------------
+# --- on, put into off -----------------------------------------------------------------------------------------------
 
 
-def _placed(what: OneHot, operands: Operands) -> Reason | None:
-    if what.negative != "wrap":
-        return Reason("ScatterElements takes negative indices, which are not to wrap")
+def _put(what: OneHot, operands: Operands) -> Reason | None:
+    if what.negative == "only":
+        return Reason("negative indices alone point")
+    if first(operands).rank is None:
+        return Reason("the rank of the indices is unknown", missing=True)
     if first(operands).dtype != TensorProto.INT64:
         return _typed(what, operands) or Reason("the indices are not int64")
-    if what.axis >= 0 and first(operands).rank is None:
-        return Reason("the rank of the indices is unknown", missing=True)
     return None
+
+
+def _places(what: OneHot, operands: Operands) -> Mapping[str, Any]:
+    return {
+        "axis": what.axis,
+        "axes": (what.axis,),
+        "sign": -1 if what.negative == "wrap" else 0,
+        "end": (END,),
+    }
+
+
+@lowering(18, given=_put, bind=_places)
+def scattered(indices, depth, values, axis: int, axes: Sequence[int], sign: int, end: Sequence[int]):
+    """Put on where the index points; where it points nowhere, put off in front, where it is already."""
+    count = op.Reshape(op.Cast(depth, to=7), [1])
+    inside = op.And(op.Less(indices, count), op.Not(op.Less(indices, op.Mul(count, sign))))
+    places = op.Unsqueeze(op.Mul(indices, op.Cast(inside, to=7)), axes)
+    # Gather takes any type, and keeps -0.0.
+    put = op.Unsqueeze(op.Gather(values, op.Cast(inside, to=7), axis=0), axes)
+    shape = op.Shape(indices)
+    whole = op.Concat(op.Slice(shape, [0], axes), count, op.Slice(shape, axes, end), axis=0)
+    return op.ScatterElements(op.Expand(op.Gather(values, [0], axis=0), whole), places, put, axis=axis)
 
 
 def _from_front(what: OneHot, operands: Operands) -> Reason | None:
@@ -502,8 +573,11 @@ OPERATOR = Operator(
         added,
         either,
         equal_iota,
+        equal_below,
+        shifted,
         relu_iota,
         sign_iota,
+        scattered,
         ranked,
     ),
 )

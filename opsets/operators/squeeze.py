@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import END, axes_operand, first, one_from_back, operand_not_negative
-from opshift.opsets.lowering import lowering, op
+from opshift.opsets.axes import END, axes_operand, first, fixed, one_from_back, operand_not_negative
+from opshift.opsets.lowering import Reason, lowering, op
 from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.plain import Plain
 
@@ -33,6 +33,23 @@ def reshaped(data, axes, before: Sequence[int], after: Sequence[int]):
     return op.Reshape(data, kept, allowzero=1)
 
 
+def _left(meaning: Plain, operands: Operands) -> tuple[int, ...] | None:
+    dims, axes = first(operands).shape, None if operands[1] is None else operands[1].known
+    gone = None if axes is None or dims is None else {int(axis) % len(dims) for axis in axes}
+    return None if dims is None or gone is None else fixed(tuple(d for i, d in enumerate(dims) if i not in gone))
+
+
+def _known(meaning: Plain, operands: Operands) -> Reason | None:
+    known = _left(meaning, operands) is not None
+    return None if known else Reason("more than one dimension is unknown, or the axes are", missing=True)
+
+
+@lowering(18, given=_known, bind=lambda meaning, operands: {"shape": _left(meaning, operands)})
+def reshaped_to_known(data, axes, shape: Sequence[int]):
+    """Reshape to a shape of which all but one dimension are known."""
+    return op.Reshape(data, shape)
+
+
 OPERATOR = Operator(
     name="Squeeze",
     meaning=Plain,
@@ -44,5 +61,5 @@ OPERATOR = Operator(
     normal=axes_operand(1),
     moves_data=True,
     idle=lambda meaning, operands: operands[1] is None and first(operands).rank == 0,
-    lowerings=(reshaped,),
+    lowerings=(reshaped, reshaped_to_known),
 )

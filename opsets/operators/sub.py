@@ -3,6 +3,14 @@
 import numpy as np
 
 from opshift.opsets.carriers import WRAPPED
+from opshift.opsets.lowering import lowering, op
 from opshift.opsets.plain import plain
 
-OPERATOR = plain("Sub", (7, 13, 14), ("A", "B"), np.subtract, carriers=WRAPPED)
+
+@lowering(13)
+def of_negative(a, b):
+    """Add the negative of the second."""
+    return op.Add(a, op.Neg(b))
+
+
+OPERATOR = plain("Sub", (7, 13, 14), ("A", "B"), np.subtract, (of_negative,), carriers=WRAPPED)

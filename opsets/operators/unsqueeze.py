@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import END, axes_operand, one_from_back, operand_not_negative
-from opshift.opsets.lowering import lowering, op
+from opshift.opsets.axes import END, axes_operand, first, fixed, one_from_back, operand_not_negative
+from opshift.opsets.lowering import Reason, lowering, op
 from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.plain import Plain
 
@@ -31,6 +31,26 @@ def reshaped(data, axes, at: Sequence[int]):
     return op.Reshape(data, grown, allowzero=1)
 
 
+def _left(meaning: Plain, operands: Operands) -> tuple[int, ...] | None:
+    dims, axes = first(operands).shape, None if operands[1] is None else operands[1].known
+    if dims is None or axes is None:
+        return None
+    new = {int(axis) % (len(dims) + len(axes)) for axis in axes}
+    old = iter(dims)
+    return fixed(tuple(1 if place in new else next(old) for place in range(len(dims) + len(axes))))
+
+
+def _known(meaning: Plain, operands: Operands) -> Reason | None:
+    known = _left(meaning, operands) is not None
+    return None if known else Reason("more than one dimension is unknown, or the axes are", missing=True)
+
+
+@lowering(18, given=_known, bind=lambda meaning, operands: {"shape": _left(meaning, operands)})
+def reshaped_to_known(data, axes, shape: Sequence[int]):
+    """Reshape to a shape of which all but one dimension are known."""
+    return op.Reshape(data, shape)
+
+
 OPERATOR = Operator(
     name="Unsqueeze",
     meaning=Plain,
@@ -42,5 +62,5 @@ OPERATOR = Operator(
     normal=axes_operand(1, growth=lambda count: count),
     moves_data=True,
     idle=lambda meaning, operands: operands[1] is not None and operands[1].size == 0,
-    lowerings=(reshaped,),
+    lowerings=(reshaped, reshaped_to_known),
 )

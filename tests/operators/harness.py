@@ -227,7 +227,7 @@ def differs(expected: Sequence[Array], actual: Sequence[Sequence[Array]], tolera
 def deriver(operator: str, lowering: str, opset: int, *, decompose: bool) -> Deriver:
     """Return a deriver for a target; one for each lowering, since it remembers what the top node becomes."""
     gone = frozenset({operator}) if decompose else frozenset[str]()
-    return Deriver(Legality(opset, gone, runnable=True), allow=frozenset({"nan"}))
+    return Deriver(Legality(opset, gone, runnable=True), allow=frozenset({"finite-inputs"}))
 
 
 def only(operator: Operator, lowering: Lowering) -> Operator:
@@ -249,6 +249,8 @@ def derivations(
         if not isinstance(fragment, Fragment):
             continue
         if has_nan(case) and ("nan" in fragment.narrows or not operator.nan_defined(whole.meaning, whole.operands)):
+            continue
+        if "finite-inputs" in fragment.narrows and not is_finite(case):
             continue
         if case.departs and any(leaf.name == operator.name for leaf in fragment.nodes):
             continue
@@ -274,6 +276,12 @@ def has_nan(case: Case) -> bool:
     """Whether an array of floats holds a NaN."""
     floats = (array.astype(np.float64) for array in case.arrays if array is not None and array.dtype.kind in "fV")
     return any(bool(np.isnan(array).any()) for array in floats)
+
+
+def is_finite(case: Case) -> bool:
+    """Whether no array of floats holds a NaN or an infinity."""
+    floats = (array.astype(np.float64) for array in case.arrays if array is not None and array.dtype.kind in "fV")
+    return all(bool(np.isfinite(array).all()) for array in floats)
 
 
 def fragment_model(case: Case, whole: Lifted, fragment: Fragment, opset: int, kind: str) -> onnx.ModelProto:

@@ -69,7 +69,7 @@ class TestOneHot(Table):
         *(case(f"axis {axis}, all known but indices", axis=axis, known=(1, 2)) for axis in (0, 2, -1, -3)),
         *(
             case(f"{negative} {fraction} {what}", indices, negative=negative, fraction=fraction)
-            for negative, fraction in itertools.product(("wrap", "off"), (RUNTIME, TEXT))
+            for negative, fraction in itertools.product(("wrap", "off", "only"), (RUNTIME, TEXT))
             for what, indices in NEAR_AND_FAR.items()
         ),
         case("no negative index", np.array([0, 4, 5], np.int64), negative="absent"),
@@ -93,14 +93,33 @@ class TestOneHot(Table):
                 f"mask, {axis} {indices.dtype} {negative}",
                 indices,
                 values=MASK,
-                known=(2,),
+                known=(1, 2) if negative == "only" else (2,),
                 axis=axis,
                 negative=negative,
             )
             for axis, indices, negative in itertools.product(
-                (0, -1, 1, -2), (INDICES, HALVES, HALVES.astype(F64)), ("off", "absent")
+                (0, -1, 1, -2), (INDICES, HALVES, HALVES.astype(F64)), ("wrap", "off", "only", "absent")
             )
-            if negative == "off" or (indices >= 0).all()
+            if negative != "absent" or (indices >= 0).all()
+        ),
+        *(
+            case(f"whole {dtype.__name__}, {negative}, axis {axis}", whole, values=arr([0, 1]), known=(1, 2), **more)
+            for (dtype, whole), (axis, negative) in itertools.product(
+                {F32: INDICES.astype(F32), F64: FAR.astype(F64)}.items(), ((-1, "wrap"), (0, "off"), (-2, "only"))
+            )
+            for more in ({"axis": axis, "negative": negative, "fraction": "absent"},)
+        ),
+        *(
+            case(f"{what}, known", values=values, known=(1, 2))
+            for what, values in {
+                "2 and 5": arr([2, 5]),
+                "int8 that wraps": np.array([-128, 127], np.int8),
+                "far apart": arr([1e30, 1]),
+                "too far apart": arr([-3e38, 3e38]),
+                "zero and -0.0": arr([0, -0.0]),
+                "infinities": arr([0, INF]),
+                "half": arr([0.1, 1000], F16),
+            }.items()
         ),
         case("-0.0 and NaN", values=arr([-0.0, NAN])),
         case("-0.0 and NaN, known", values=arr([-0.0, NAN]), known=(2,)),
@@ -119,6 +138,8 @@ class TestOneHot(Table):
 
     def lifts_to(self, back: Lifted, whole: Lifted) -> bool:
         # That there are no negative indices is known of a node's inputs; no version says it.
+        if whole.meaning.fraction == "absent":
+            back = dataclasses.replace(back, meaning=dataclasses.replace(back.meaning, fraction="absent"))
         if whole.meaning.negative == "absent":
             back = dataclasses.replace(back, meaning=dataclasses.replace(back.meaning, negative="absent"))
         return super().lifts_to(back, whole)
