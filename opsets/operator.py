@@ -107,6 +107,8 @@ class Operator:
     """The first output's dimensions, where onnx infers none: from partly known shapes, or from unknown ranks."""
     hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Changes drafted inputs, by operand name, into ones that this operator is likely to get wrong."""
+    longest: int | None = None
+    """The longest axis that the proof feeds, where a lowering needs memory that grows with its square."""
     nan_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True
     """Whether NaN inputs have a result that can be kept."""
 

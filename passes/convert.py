@@ -328,6 +328,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
         exclude_nan=not operator.nan_defined(meaning, operands) or "nan" in change.fragment.narrows,
         finite="finite-inputs" in change.fragment.narrows,
         exact=not change.fragment.rounds,
+        longest=operator.longest,
     )
 
 

@@ -178,7 +178,9 @@ def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
         except Exception:
             return None  # these constants are none that the operator takes, which onnx's inference need not notice
     # An operator of several outputs may have one of them here.
-    result = np.asarray(computed[0] if isinstance(computed, tuple) else computed)
+    computed = computed[0] if isinstance(computed, tuple) else computed
+    # One element by itself is a string that names a dimension, no array of objects.
+    result = np.asarray(computed, object) if partly_known else np.asarray(computed)
     if result.nbytes > SMALL:
         return None
     if result.dtype == object and outputs[0].dtype != TensorProto.STRING:

@@ -115,6 +115,7 @@ def pair_of(subject: Subject) -> Pair:
         exclude_nan="nan" in found.narrows or not operator.nan_defined(whole.meaning, whole.operands),
         finite="finite-inputs" in found.narrows,
         exact=not found.rounds,
+        longest=operator.longest,
     )
 
 
