@@ -207,8 +207,6 @@ def row_line(row: Row) -> str:
     only = ["up only"] if row.up_only else []
     only += [f"{name} = {_value(value)}" for name, value in row.new_attributes.items()]
     only += [f"{name} = {_value(value)}, always" for name, value in row.fixed_attributes.items()]
-    only += [f"{row.max_inputs} inputs"] if row.max_inputs is not None else []
-    only += [f"{row.max_outputs} outputs"] if row.max_outputs is not None else []
     return f"| {row.operator} | {row.versions[0]}, {row.versions[1]} | {escape(row.change)} | {cell(only)} |\n"
 
 

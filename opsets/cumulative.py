@@ -103,6 +103,7 @@ def cumulative(
         operands=("x", "axis"),
         oracle=oracle,
         normal=_from_front,
+        longest=LONGEST,
         lowerings=(*lowerings, as_three_axes),
     )
 

@@ -109,6 +109,8 @@ class Operator:
     """The first output's element type, where a lowering may ask for another than the schema says."""
     hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Changes drafted inputs, by operand name, into ones that this operator is likely to get wrong."""
+    longest: int | None = None
+    """The longest axis that the proof feeds, where a lowering needs memory that grows with its square."""
     nan_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True
     """Whether NaN inputs have a result that can be kept."""
     sums: bool = False

@@ -27,8 +27,8 @@ Default = int | float | str | tuple[int, ...]
 class SameMeaning:
     """What a node must keep to so that it means the same at two versions of its operator.
 
-    The attributes named here must be absent or hold the value given, and are to be dropped; inputs and outputs past the
-    limits must be absent. Whether the target takes the node's types and the number of its inputs, its schema says.
+    The attributes named here must be absent or hold the value given, and are to be dropped. Whether the target takes the
+    node's types and the number of its inputs, its schema says.
     """
 
     operator: str
@@ -36,29 +36,22 @@ class SameMeaning:
     target: int
     changes: tuple[str, ...] = ()
     new_attributes: Mapping[str, Default] = field(default_factory=dict, hash=False)
-    max_inputs: int | None = None
-    max_outputs: int | None = None
 
-    def lost(self, attributes: Mapping[str, Any], inputs: int, outputs: int) -> tuple[str, ...]:
-        """Return what of a node the target cannot say, in words; absent last inputs and outputs do not count."""
-        reasons = [
+    def lost(self, attributes: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return what of a node the target cannot say, in words."""
+        return tuple(
             f"attribute {name}"
             for name, default in self.new_attributes.items()
             if name in attributes and not _means_nothing(attributes[name], default)
-        ]
-        if self.max_inputs is not None and inputs > self.max_inputs:
-            reasons.append(f"input {self.max_inputs}")
-        if self.max_outputs is not None and outputs > self.max_outputs:
-            reasons.append(f"output {self.max_outputs}")
-        return tuple(reasons)
+        )
 
 
 @dataclass(frozen=True)
 class Row:
     """One row of the table: two neighbouring versions of an operator, and where they part.
 
-    `new_attributes`, `max_inputs` and `max_outputs` are what the newer version adds, so they bind a node that goes
-    down: attributes new there or taking new values there, with the default that keeps the older meaning.
+    `new_attributes` are what the newer version adds, so they bind a node that goes down: attributes new there or taking
+    new values there, with the default that keeps the older meaning.
     `fixed_attributes` bind both ways: only where they are absent or so do the texts agree. `up_only`: the newer version
     takes more than a schema can tell (negative axes, shapes that broadcast), so no node goes down. `carried` names the
     table of carriers.py through which an element type goes that the older version lacks.
@@ -70,8 +63,6 @@ class Row:
     change: str
     new_attributes: Mapping[str, Default] = field(default_factory=dict, hash=False)
     fixed_attributes: Mapping[str, Default] = field(default_factory=dict, hash=False)
-    max_inputs: int | None = None
-    max_outputs: int | None = None
     up_only: bool = False
     carried: str = ""
 
@@ -99,8 +90,6 @@ def same_meaning(operator: str, source: int, target: int) -> SameMeaning | None:
         target,
         changes[::-1] if down else changes,
         new_attributes,
-        min((row.max_inputs for row in rows if down and row.max_inputs is not None), default=None),
-        min((row.max_outputs for row in rows if down and row.max_outputs is not None), default=None),
     )
 
 

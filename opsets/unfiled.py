@@ -92,7 +92,6 @@ def _write(schema: Schema, meaning: Worded, operands: Operands) -> Mapping[str, 
     if row is None:
         return Reason(f"it differs from {schema.name}-{meaning.since}, and no conversion between them is known")
     attributes = dict(meaning.attributes)
-    given = max((index + 1 for index, facts in enumerate(operands) if facts is not None), default=0)
-    if lost := row.lost(attributes, given, 0):
+    if lost := row.lost(attributes):
         return Reason(f"it has no {', '.join(lost)}")
     return {name: value for name, value in attributes.items() if name not in row.new_attributes}

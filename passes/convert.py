@@ -328,6 +328,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
         exclude_nan=not operator.nan_defined(meaning, operands) or bool(change.fragment.narrows),
         finite="finite-inputs" in change.fragment.narrows,
         exact=not (change.fragment.rounds or operator.sums),
+        longest=operator.longest,
     )
 
 

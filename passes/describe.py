@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import onnx
 import onnx.inliner
-from onnx import AttributeProto
+from onnx import AttributeProto, TensorProto
 
-from opshift.opsets.facts import Facts, facts_of_tensor, facts_of_type
+from opshift.opsets.facts import INTEGERS, Facts, facts_of_tensor, facts_of_type
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Node, Outputs, freeze
 from opshift.opsets.schema import Schema, attribute_value, default_domain, schema_at
@@ -197,22 +197,35 @@ def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, 
         for name, subgraph in subgraphs(node):
             local: dict[str, Facts | None] = {tensor.name: facts_of_tensor(tensor) for tensor in subgraph.initializer}
             inner[_owner(node), name] = _scope(subgraph, scope, local, opset)
-        if outer is not None:
-            own.update(_found_out(node, scope, opset))
+        own.update(_found_out(node, scope, opset))
     return scope
 
 
 def _found_out(node: onnx.NodeProto, scope: Scope, opset: int) -> Iterator[tuple[str, Facts]]:
-    """Yield the outputs of unknown rank that are known after all: onnx sees no constants of the graphs around one."""
+    """Yield what onnx does not tell of a node's outputs: ranks that follow from constants, and integers computed of them.
+
+    It sees no constants of the graphs around one, and follows no shape that is computed below Reshape-14.
+    """
+    if default_domain(node.domain) or not node.input:
+        return
     known = {name: scope[name] or Facts() for name in node.output if name}
-    if all(facts.shape is not None for facts in known.values()):
+    inputs = [scope[name] or Facts() for name in node.input if name]
+    open_ranks = any(facts.shape is None for facts in known.values()) and any(one.shape is not None for one in inputs)
+    counts = node.op_type in ("Shape", "Size") or (bool(inputs) and all(one.value is not None for one in inputs))
+    if not open_ranks and not counts:
         return
     found = infer(view(node, scope, opset))
     if isinstance(found, Reason):
         return
-    for name, facts in zip(node.output, found, strict=True):
-        if name and known[name].shape is None and facts.shape is not None:
-            yield name, Facts(known[name].dtype or facts.dtype, facts.shape, facts.value)
+    for name, facts in zip(node.output, found, strict=False):
+        if not name:
+            continue
+        one = known[name]
+        shape = facts.shape if one.shape is None else one.shape
+        # Floats are left to kernels, which round as they like.
+        value = facts.value if facts.dtype in (*INTEGERS, TensorProto.BOOL) else None
+        if shape is not one.shape or value is not None:
+            yield name, Facts(one.dtype or facts.dtype, shape, value)
 
 
 def _typed_by_outputs(

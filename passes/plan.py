@@ -495,7 +495,7 @@ class Planner:
             if row is None:
                 reason = f"{seen.name}-{after.since_version} differs from it, and no conversion between them is known."
                 return Refusal(Code.UNKNOWN_OPERATOR, where, label, reason, "")
-            if lost := row.lost(seen.attributes, len(seen.inputs), len(node.output)):
+            if lost := row.lost(seen.attributes):
                 gone = [what for what in lost if what.removeprefix("attribute ") not in after.attributes]
                 how = f"has no {', '.join(gone)}" if gone else f"differs in {', '.join(lost)}"
                 reason = f"{seen.name}-{after.since_version} {how}."

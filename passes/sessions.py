@@ -160,7 +160,7 @@ def _relabelled(node: onnx.NodeProto, old: int, new: int) -> bool:
     only_before = {name: value for name, value in attributes.items() if name not in after.attributes}
     reviewed = same_meaning(node.op_type, before.since_version, after.since_version)
     if reviewed is not None:
-        same = not reviewed.lost(attributes, len(node.input), len(node.output))
+        same = not reviewed.lost(attributes)
     else:
         defaults = {name: before.attributes[name].default_value for name in only_before}
         same = _one_meaning(node, attributes, before.since_version, after.since_version) and all(

@@ -115,6 +115,7 @@ def pair_of(subject: Subject) -> Pair:
         exclude_nan=bool(found.narrows) or not operator.nan_defined(whole.meaning, whole.operands),
         finite="finite-inputs" in found.narrows,
         exact=not (found.rounds or operator.sums),
+        longest=operator.longest,
     )
 
 
@@ -421,6 +422,11 @@ SUBJECTS = (
     Subject("Pad", "with_zero", {}, ("int64[2,3]", ints(1, 0, 0, 2), None, None)),
     Subject("Pad", "joined", {}, ("int64[2,n]", ints(1, 0, 0, 2), np.array(3), None)),
     Subject("Pad", "indexed", {"mode": "wrap"}, ("int64[2,3]", ints(1, 0, 0, 2), None, None)),
+    Subject("Pad", "placed_at_run_time", {}, ("float[2,3]", "int64[2]", None, "int64[1]"), opset=18, keep=True),
+    Subject("Pad", "bordered", {}, ("float[3]", "int64[2]", "float[]", None), opset=18),
+    Subject("Pad", "held", {"mode": "edge"}, ("int64[3]", "int64[2]", None, None), opset=18),
+    Subject("Pad", "repeated", {"mode": "reflect"}, ("int64[3]", "int64[2]", None, None), opset=18),
+    Subject("Pad", "repeated", {"mode": "wrap"}, ("int64[3]", "int64[2]", None, None), opset=18),
     Subject("Pad", "unpadded", {}, ("int64[2,3]", ints(0, 0, 0, 0), None, None)),
     Subject("Expand", "repeated", {}, ("float[n,1]", "int64[3]"), opset=18),
     Subject("ArgMin", "of_negatives", {"axis": 1}, ("int32[2,5]",)),
@@ -628,6 +634,15 @@ SURVIVORS = (
         r"node/Gather\S*: axis=-1",
         "of a vector, axis -1 is axis 0",
     ),
+    ("Pad.placed_at_run_time", "node/ReduceSum: keepdims=1", "all is put in a row afterwards"),
+    ("Pad.(bordered|held|repeated)", r"node/Gather(_\d)?: axis=-1", "pads, shape and data are vectors: axis -1 is axis 0"),
+    ("Pad.repeated.*reflect", "node/Sub: inputs turned", "what is mirrored is the same on both sides"),
+    (
+        "Pad.repeated.*reflect",
+        "node/Add_1: is Sub",
+        "what is cut off behind does not count for what is mirrored in front, and nothing is mirrored behind",
+    ),
+    ("Pad.repeated.*wrap", "node/(Add_4: is Sub|Sub_[123]: (is Add|inputs turned))", "wrapped, zero is taken away"),
     ("Pad.(with_zero|joined)", r"node/Concat_\d: inputs turned", "there is nothing before the first element"),
     ("Expand.repeated", "node/Concat_1: inputs turned", "the shape has as many axes as it needs"),
     ("Trilu.from_main", "node/Sub_1: is Add", "the main diagonal is number zero"),

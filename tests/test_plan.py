@@ -369,3 +369,18 @@ def test_what_a_profile_does_not_take_is_lowered(limit: Limit | None, word: str)
 def test_what_a_profile_takes_is_kept() -> None:
     limit = Limit("ArgMax", dtypes={"data": ("float",)}, attributes={"axis": (1,)}, max_rank=2, static=True)
     assert opshift.plan(model(ARGMAX), target=Target("mine", (13, 13), limits=(limit,))).nothing_to_do
+
+
+def test_a_shape_that_is_computed_tells_the_rank() -> None:
+    """onnx follows it since Reshape-14 only; without the rank nothing tells which axis -1 is."""
+    model = parse_model(
+        '<ir_version: 8, opset_import: ["": 13]> g (float[n,6] x) => (float z)'
+        "<int64 zero = {0}, int64[1] first = {0}, int64[2] rest = {2, 3}> {"
+        " s = Shape (x) n = Gather (s, zero) u = Unsqueeze (n, first) t = Concat <axis = 0> (u, rest)"
+        " r = Reshape (x, t) y = Concat <axis = -1> (r, r) z = ReduceMax <keepdims = 0> (y) }"
+    )
+    result = opshift.convert(model, opset=9)
+    axes = [item.i for node in result.rewritten.graph.node for item in node.attribute if item.name == "axis"]
+    assert axes[-1] == 2
+    assert result.report is not None
+    assert result.report.verdict == "equal"

@@ -48,8 +48,9 @@ def _typed(what: Pad, operands: Operands) -> tuple[Pad, Operands]:
     """Give the value, which Pad-2 has as a float attribute, the type of the data."""
     data, pads, value, axes = operands
     known = value.known if value else None
-    if known is not None and known.dtype.kind == "f" and known.item() == 0 and not np.signbit(known):
-        return what, (data, pads, None, axes)  # the default, whatever the type
+    told = pads is not None and pads.known is not None
+    if told and known is not None and known.dtype.kind == "f" and known.item() == 0 and not np.signbit(known):
+        return what, (data, pads, None, axes)  # the default, whatever the type, which Pad-2 tells nobody
     if data is None or data.dtype is None or value is None or known is None or value.dtype == data.dtype:
         return what, operands
     same = known.astype(onnx.helper.tensor_dtype_to_np_dtype(data.dtype))
@@ -100,6 +101,29 @@ def _places(what: Pad, operands: Operands) -> Mapping[str, Any]:
 def placed(data, pads, value, axes, index: Sequence[int], mode: str):
     """Give pads for all axes, zero for those that are not named."""
     return meaning.Itself(data, op.Gather(op.Concat(pads, [0], axis=0), index, axis=0), value, mode=mode)
+
+
+def _named(what: Pad, operands: Operands) -> Reason | None:
+    data, axes = first(operands), operands[3]
+    if axes is None or axes.known is not None:
+        return Reason("the axes are known")
+    return Reason("the rank is unknown", missing=True) if data.rank is None else None
+
+
+def _rank(what: Pad, operands: Operands) -> Mapping[str, Any]:
+    rank = first(operands).rank or 0
+    return {"mode": what.mode, "rank": (rank,), "places": Tensor(np.arange(rank).reshape(1, rank, 1))}
+
+
+@lowering(18, given=_named, bind=_rank)
+def placed_at_run_time(data, pads, value, axes, rank: Sequence[int], places: Sequence[int], mode: str):
+    """Give pads for all axes: the sums of those whose axis each is, of which there is one or none."""
+    forward = op.Cast(axes, to=7)
+    forward = forward + op.Cast(op.Less(forward, 0), to=7) * rank
+    met = op.Cast(op.Equal(places, forward), to=1)
+    ends = op.Reshape(pads, op.Concat([2, 1], op.Shape(forward), axis=0), allowzero=1)
+    every = op.Cast(op.ReduceSum(met * op.Cast(ends, to=1), [2], keepdims=0), to=7)
+    return meaning.Itself(data, op.Reshape(every, [-1]), value, mode=mode)
 
 
 # --- axis by axis -------------------------------------------------------------------------------------------------
@@ -203,6 +227,137 @@ def indexed(data, pads, value, axes, axis: int, index: Sequence[int], left: Sequ
     return meaning.Itself(op.Gather(data, index, axis=axis), left, mode=mode)
 
 
+# --- pads that are computed ---------------------------------------------------------------------------------------
+
+
+def _computed(what: Pad, operands: Operands) -> Reason | None:
+    data, pads, _, axes = operands
+    if axes is not None and axes.known is None:
+        return Reason("the axes are computed at run time", missing=True)
+    if data is None or data.rank is None:
+        return Reason("the rank is unknown", missing=True)
+    if pads is None or (pads.known is not None and not pads.known.any()):
+        return Reason("it adds nothing")
+    known = pads.known is not None and all(isinstance(dim, int) for dim in data.shape or ())
+    return Reason("the pads and the shape are known") if known else None
+
+
+def _bordered(what: Pad, operands: Operands) -> Reason | None:
+    if what.mode != "constant" or operands[2] is None:
+        return Reason("it is not filled with a constant that is given")
+    return _computed(what, operands)
+
+
+def _last_of(operands: Operands) -> dict[str, Any]:
+    """Bind the last axis that is named, where its pads are, and where those of the others are."""
+    data, _, _, axes = operands
+    rank = (data.rank if data else None) or 0
+    named = list(range(rank)) if axes is None or axes.known is None else [int(axis) % rank for axis in axes.known]
+    count, axis = len(named), named[-1]
+    return {
+        "axis": axis,
+        "at": (axis,),
+        "after": (axis + 1,),
+        "low": (count - 1,),
+        "high": (2 * count - 1,),
+        "others": (*range(count - 1), *range(count, 2 * count - 1)),
+        "axes_left": tuple(named[:-1]),
+    }
+
+
+@lowering(18, given=_bordered, bind=lambda what, operands: _last_of(operands))
+def bordered(
+    data,
+    pads,
+    value,
+    axes,
+    axis: int,
+    at: Sequence[int],
+    after: Sequence[int],
+    low: Sequence[int],
+    high: Sequence[int],
+    others: Sequence[int],
+    axes_left: Sequence[int],
+):
+    """Put one value at both ends of the last axis, and repeat it as the edge that it is; then pad the other axes."""
+    shape = op.Shape(data)
+    border = op.Expand(value, op.Concat(op.Slice(shape, [0], at), [1], op.Slice(shape, after, [2147483647]), axis=0))
+    ends = op.Concat(op.Gather(pads, low, axis=0), op.Gather(pads, high, axis=0), axis=0)
+    grown = meaning.Pad(op.Concat(border, data, border, axis=axis), ends - 1, None, at, mode="edge")
+    return meaning.Itself(grown, op.Gather(pads, others, axis=0), value, axes_left)
+
+
+def _held(what: Pad, operands: Operands) -> Reason | None:
+    return _computed(what, operands) if what.mode == "edge" else Reason("it does not repeat the edges")
+
+
+def _last_axis(what: Pad, operands: Operands) -> dict[str, Any]:
+    return {name: value for name, value in _last_of(operands).items() if name != "after"} | {"mode": what.mode}
+
+
+@lowering(18, given=_held, bind=_last_axis)
+def held(
+    data,
+    pads,
+    value,
+    axes,
+    axis: int,
+    at: Sequence[int],
+    low: Sequence[int],
+    high: Sequence[int],
+    others: Sequence[int],
+    axes_left: Sequence[int],
+    mode: str,
+):
+    """Look the elements up along the last axis, those outside at its edges, then along the others."""
+    before = op.Gather(pads, low, axis=0)
+    length = op.Gather(op.Shape(data), at, axis=0)
+    behind = op.Gather(pads, high, axis=0)
+    place = op.Range(0, op.Squeeze(before + length + behind, [0]), 1) - before
+    # Where negative pads cut, no place is beyond the cut: the edge there is not asked for.
+    grown = op.Gather(data, meaning.Max(meaning.Min(place, length - 1), [0]), axis=axis)
+    return meaning.Itself(grown, op.Gather(pads, others, axis=0), None, axes_left, mode=mode)
+
+
+def _repeated(what: Pad, operands: Operands) -> Reason | None:
+    return _computed(what, operands) if what.mode in ("reflect", "wrap") else Reason("it is neither mirrored nor wrapped")
+
+
+def _period(what: Pad, operands: Operands) -> Mapping[str, Any]:
+    # Wrapped, an axis of n elements repeats after n, mirrored after 2 n - 2.
+    mirrored = what.mode == "reflect"
+    return {**_last_axis(what, operands), "turns": (1 + mirrored,), "ends": (2 * mirrored,)}
+
+
+@lowering(18, given=_repeated, bind=_period)
+def repeated(
+    data,
+    pads,
+    value,
+    axes,
+    axis: int,
+    at: Sequence[int],
+    low: Sequence[int],
+    high: Sequence[int],
+    others: Sequence[int],
+    axes_left: Sequence[int],
+    turns: Sequence[int],
+    ends: Sequence[int],
+    mode: str,
+):
+    """Look the elements up along the last axis, around and around what negative pads leave, then along the others."""
+    before = op.Gather(pads, low, axis=0)
+    behind = op.Gather(pads, high, axis=0)
+    length = op.Gather(op.Shape(data), at, axis=0)
+    cut = meaning.Min(before, [0])
+    inside = length + cut + meaning.Min(behind, [0])
+    place = op.Range(0, op.Squeeze(before + length + behind, [0]), 1) - meaning.Max(before, [0])
+    index = meaning.Mod(place, meaning.Max(inside * turns - ends, [1]))
+    index = index - ends * meaning.Max(index - inside + 1, [0])
+    grown = op.Gather(data, index - cut, axis=axis)
+    return meaning.Itself(grown, op.Gather(pads, others, axis=0), None, axes_left, mode=mode)
+
+
 def _nothing(what: Pad, operands: Operands) -> Reason | None:
     pads = operands[1]
     if pads is None or pads.known is None:
@@ -216,6 +371,13 @@ def unpadded(data, pads, value, axes):
     return op.Identity(data)
 
 
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Few elements more or less at each end."""
+    if "pads" not in feeds or not feeds["pads"].flags.writeable:
+        return feeds
+    return {**feeds, "pads": rng.integers(-1, 4, feeds["pads"].shape)}
+
+
 OPERATOR = Operator(
     name="Pad",
     meaning=Pad,
@@ -227,7 +389,8 @@ OPERATOR = Operator(
     operands=("data", "pads", "constant_value", "axes"),
     oracle=oracle,
     normal=_typed,
+    hostile=hostile,
     carriers=MOVED,
     idle=lambda what, operands: _nothing(what, operands) is None,
-    lowerings=(placed, with_zero, joined, indexed, unpadded),
+    lowerings=(placed, placed_at_run_time, with_zero, joined, indexed, bordered, held, repeated, unpadded),
 )

@@ -76,8 +76,8 @@ def of_negatives(x, k):
     return op.Neg(values), index
 
 
-MOST = 512
-"""The longest row known whose elements are all compared with each other."""
+MOST = 4096
+"""The longest row whose elements are all compared with each other, where its length is known."""
 
 
 def _countable(what: TopK, operands: Operands) -> Reason | None:
@@ -157,6 +157,7 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     hostile=hostile,
+    longest=MOST,
     lowerings=(of_negatives, counted),
     carriers=ORDERED,
     weight=4.0,

@@ -1,0 +1,54 @@
+"""OptionalHasElement: whether an optional value is there. Since 15; tensors, which always are, since 18."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.axes import first
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.plain import Plain
+
+
+def oracle(what: Plain, value: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+    """OptionalHasElement-18: true if "the input is a tensor", and "if the input is not provided ... returns false"."""
+    return np.array(value is not None)
+
+
+def a_tensor(what: Plain, operands: Operands) -> Reason | None:
+    """Hold for what is known to be a tensor: of an optional value or a sequence there are no facts."""
+    return None if first(operands).dtype is not None else Reason("it is not known to be a tensor", missing=True)
+
+
+def _or_optional(what: Plain, operands: Operands) -> Reason | None:
+    if operands[0] is None:
+        return Reason("it needs an input")
+    return Reason("it takes no tensor") if first(operands).dtype is not None else None
+
+
+def _absent(what: Plain, operands: Operands) -> Reason | None:
+    return Reason("there is an input") if operands[0] is not None else None
+
+
+@lowering(18, given=a_tensor)
+def there(value):
+    """A tensor is always there."""
+    return op.Cast(1, to=9)
+
+
+@lowering(18, given=_absent)
+def nothing(value):
+    """What is left out is not there."""
+    return op.Cast(0, to=9)
+
+
+OPERATOR = Operator(
+    name="OptionalHasElement",
+    meaning=Plain,
+    versions=(Version(15, given=_or_optional), Version(18), Version(28)),
+    operands=("input",),
+    oracle=oracle,
+    lowerings=(there, nothing),
+)
