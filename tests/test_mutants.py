@@ -259,6 +259,7 @@ CEILED = {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0), "ceil_mode": 1}
 DILATED = {"kernel_shape": (2,), "dilations": (3,), "pads": (1, 2)}
 COUNTED = {"count_include_pad": 1}
 MIRRORED = {"padding_mode": "reflection", "align_corners": 1}
+LINEAR = {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "linear"}
 SUBJECTS = (
     Subject("Hardmax", "permuted", ROWS, ("float[2,3,4]",), keep=True),
     Subject("Hardmax", "flattened", {"axes": (1, 2)}, ("float[2,3,n]",), keep=True),
@@ -416,6 +417,30 @@ SUBJECTS = (
     Subject("BatchNormalization", "computed", {}, ("float[2,3,4]", *["float[3]"] * 4)),
     Subject("LayerNormalization", "shifted", {}, ("float[2,3,4]", "float[4]", "float[4]"), opset=18),
     Subject("LayerNormalization", "computed", {"axis": 1}, ("float[2,3,4]", "float[3,4]", None), used=(True,) * 3),
+    Subject("LinearAttention", "in_float", LINEAR, (*["float16[2,1,4]"] * 3, "float[2,2,2,2]", None, None), used=TWO),
+    Subject("LinearAttention", "from_nothing", LINEAR, (*["float[n,1,4]"] * 3, None, None, None), used=TWO),
+    Subject("LinearAttention", "by_halves", LINEAR, (*["float[2,3,4]"] * 3, "float[2,2,2,2]", None, None), used=TWO),
+    Subject(
+        "LinearAttention",
+        "decayed",
+        {**LINEAR, "update_rule": "gated"},
+        (*["float[2,1,4]"] * 3, "float[2,2,2,2]", "float[2,1,2]", None),
+        used=TWO,
+    ),
+    Subject(
+        "LinearAttention",
+        "corrected",
+        {**LINEAR, "update_rule": "delta"},
+        (*["float[2,1,4]"] * 3, "float[2,2,2,2]", None, "float[2,1,1]"),
+        used=TWO,
+    ),
+    Subject(
+        "LinearAttention",
+        "added",
+        {**LINEAR, "q_num_heads": 4},
+        ("float[n,1,12]", "float[n,1,6]", "float[n,1,4]", "float[n,2,3,2]", None, None),
+        used=TWO,
+    ),
     Subject("DFT", "by_matrix", {}, ("float[2,3,2]", None, np.array(1)), opset=18),
     Subject("DFT", "by_matrix", {"onesided": 1}, ("float[2,3,1]", np.array(5), np.array(1)), opset=18),
     Subject("DFT", "by_matrix", {"inverse": 1}, ("float[2,4,2]", None, np.array(1)), opset=18),
