@@ -119,11 +119,11 @@ def pair_of(subject: Subject) -> Pair:
 
 
 def native(whole: Lifted) -> tuple[Node, int] | None:
-    """Return the node itself at the newest opset that can say it, if onnxruntime understands it the same way."""
+    """Return the node itself at an opset that can say it, best one that onnxruntime loads; None if it means another."""
     given = [None if facts is None else index for index, facts in enumerate(whole.operands)]
     while given[-1] is None:
         given.pop()
-    for opset in (26, 12, 10, 8):
+    for opset in (26, 12, 10, 8, 28):
         written = write_native(whole, opset)
         if isinstance(written, Reason) or written.inputs != tuple(given):
             continue
@@ -593,6 +593,11 @@ SURVIVORS = (
     ("Pad.(with_zero|joined)", r"node/Concat_\d: inputs turned", "there is nothing before the first element"),
     ("Expand.repeated", "node/Concat_1: inputs turned", "the shape has as many axes as it needs"),
     ("Trilu.from_main", "node/Sub_1: is Add", "the main diagonal is number zero"),
+    (
+        "LinearAttention.from_nothing",
+        "constant of node/Slice: element 0 is 1, not 0",
+        "zeros for each of the batch, or for all of it: they are added to what has a batch",
+    ),
     ("AffineGrid", r"node/Gather(_\d)?: axis=-1", "the size is a vector, whose axis -1 is axis 0"),
     (r"AffineGrid.of_images\(\)", "node/Sub_[45]: is Add", "the corners are the outer edge: zero is taken away"),
     (r"AffineGrid.*align_corners=1", r"node/Add(_\d)?: is Sub", "the corners are centers: the shift is zero"),
