@@ -259,6 +259,7 @@ CEILED = {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0), "ceil_mode": 1}
 DILATED = {"kernel_shape": (2,), "dilations": (3,), "pads": (1, 2)}
 COUNTED = {"count_include_pad": 1}
 MIRRORED = {"padding_mode": "reflection", "align_corners": 1}
+HALF = {"inverse": 1, "onesided": 1}
 LINEAR = {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "linear"}
 SUBJECTS = (
     Subject("Hardmax", "permuted", ROWS, ("float[2,3,4]",), keep=True),
@@ -450,6 +451,13 @@ SUBJECTS = (
     Subject("DFT", "by_matrix", {}, ("float[2,3,2]", None, np.array(1)), opset=18),
     Subject("DFT", "by_matrix", {"onesided": 1}, ("float[2,3,1]", np.array(5), np.array(1)), opset=18),
     Subject("DFT", "by_matrix", {"inverse": 1}, ("float[2,4,2]", None, np.array(1)), opset=18),
+    Subject("DFT", "mirrored", HALF, ("float[2,4,2]", None, np.array(1)), opset=18, keep=True),
+    Subject("DFT", "mirrored", HALF, ("float[2,4,2]", np.array(7), np.array(1)), opset=18, keep=True),
+    Subject("DFT", "counted", {}, ("float[2,n,2]", None, np.array(1)), opset=18, keep=True),
+    Subject("DFT", "by_computed_matrix", {}, ("float[2,n,2]", "int64[]", np.array(1)), opset=18),
+    Subject("DFT", "by_computed_matrix", {"onesided": 1}, ("float[2,n,1]", "int64[]", np.array(1)), opset=18),
+    Subject("DFT", "by_computed_matrix", {"inverse": 1}, ("float[2,3,n,2]", "int64[]", np.array(1)), opset=18),
+    Subject("DFT", "along_second_of_four", {}, ("float[2,3,4,2]", None, "int64[]"), opset=18, keep=True),
     Subject("DFT", "cut", {}, ("float[2,5,2]", np.array(3), np.array(1)), opset=18),
     *(
         Subject(
@@ -599,6 +607,10 @@ SURVIVORS = (
     ("Pad.(with_zero|joined)", r"node/Concat_\d: inputs turned", "there is nothing before the first element"),
     ("Expand.repeated", "node/Concat_1: inputs turned", "the shape has as many axes as it needs"),
     ("Trilu.from_main", "node/Sub_1: is Add", "the main diagonal is number zero"),
+    ("DFT.(counted|along_second_of_four)", "node/Gather: axis=-1", "the shape is a vector, whose axis -1 is axis 0"),
+    ("DFT.by_computed_matrix", "node/Concat_2: axis=2", "axis 1 has length 1: behind it or along it is one order"),
+    (r"DFT.by_computed_matrix\((inverse=1)?\)", "node/Add: is Sub", "both sides are wanted: zero is added"),
+    (r"DFT.by_computed_matrix\(onesided", "node/Concat_1: inputs turned", "there are no imaginary parts"),
     ("BitCast", r"constant of \S+: element \d+ is (\S+), not \1", "so large a float is the same with one more"),
     ("BitCast.measured", "node/Add_2: is Sub|constant of node/Mul_4: .*", "no NaN is fed: --allow nan"),
     (
