@@ -608,9 +608,10 @@ SURVIVORS = (
     ("Expand.repeated", "node/Concat_1: inputs turned", "the shape has as many axes as it needs"),
     ("Trilu.from_main", "node/Sub_1: is Add", "the main diagonal is number zero"),
     ("DFT.(counted|along_second_of_four)", "node/Gather: axis=-1", "the shape is a vector, whose axis -1 is axis 0"),
-    ("DFT.by_computed_matrix", "node/Concat_2: axis=2", "axis 1 has length 1: behind it or along it is one order"),
     (r"DFT.by_computed_matrix\((inverse=1)?\)", "node/Add: is Sub", "both sides are wanted: zero is added"),
-    (r"DFT.by_computed_matrix\(onesided", "node/Concat_1: inputs turned", "there are no imaginary parts"),
+    (r"DFT.by_computed_matrix\(\)", "node/Concat: axis=-2", "zeros behind a signal do not count"),
+    (r"DFT.by_computed_matrix\(onesided", "node/(Sub: is Add|Add_1: is Sub)", "the imaginary parts are zero"),
+    (r"DFT.by_computed_matrix\(inverse", "constant of node/Slice: element 0 is 3, not 2", "two parts are read"),
     ("BitCast", r"constant of \S+: element \d+ is (\S+), not \1", "so large a float is the same with one more"),
     ("BitCast.measured", "node/Add_2: is Sub|constant of node/Mul_4: .*", "no NaN is fed: --allow nan"),
     (

@@ -262,10 +262,12 @@ def _turns(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     """Bind how to move the axis, and which way the roots of unity go round."""
     data, axis = first(operands), operands[2]
     order = _to_the_end(data.rank or 0, int(axis.known.item()) if axis is not None and axis.known is not None else 0)
+    *others, along, last = order
     return {
-        "order": order,
+        "order": (*others, last, along),
         "back": tuple(np.argsort(order).tolist()),
-        "others": (0,) * (len(order) - 2),
+        "parts": len(order) - 2,
+        "last": (len(order) - 1,),
         "circle": Tensor(np.array((2 if meaning.inverse else -2) * np.pi)),
         "halves": 1 + meaning.onesided,
         "onesided": meaning.onesided,
@@ -281,7 +283,8 @@ def by_computed_matrix(
     axis,
     order: Sequence[int],
     back: Sequence[int],
-    others: Sequence[int],
+    parts: int,
+    last: Sequence[int],
     circle: Sequence[int],
     halves: int,
     onesided: int,
@@ -290,23 +293,21 @@ def by_computed_matrix(
 ):
     """Multiply by the matrix of roots of unity, computed in double; what comes behind the length is left out."""
     count = op.Reshape(op.Cast(length, to=7), [1])
-    moved = op.Slice(op.Transpose(x, perm=order), [0], count, [-2])
-    size = op.Shape(moved, start=-2, end=-1)
-    parts = op.Shape(moved, start=-1)
+    zeros = op.Cast(op.ConstantOfShape(op.Shape(x)), to=to)
+    pairs = op.Slice(op.Concat(x, zeros, axis=-1), [0], [2], last)
+    moved = op.Slice(op.Transpose(pairs, perm=order), [0], count, last)
     wanted = op.Div(count, halves) + onesided
-    given = op.Unsqueeze(op.Range(0, op.Squeeze(size, [0]), 1), [1])
+    given = op.Unsqueeze(op.Range(0, op.Squeeze(op.Shape(moved, start=-1), [0]), 1), [1])
     made = op.Unsqueeze(op.Range(0, op.Squeeze(wanted, [0]), 1), [0])
     # Modulo first: the angle stays exact however long the signal is.
     angle = op.Cast(op.Mod(given * made, count), to=11) * circle / op.Cast(count, to=11)
-    cosine = op.Unsqueeze(op.Cos(angle), [1, 3])
-    sine = op.Unsqueeze(op.Sin(angle), [1, 3])
-    real = op.Concat(cosine, sine, axis=3)
-    imaginary = op.Concat(op.Neg(sine), cosine, axis=3)
-    table = op.Cast(op.Slice(op.Concat(real, imaginary, axis=1), [0], parts, [1]), to=to)
-    matrix = op.Reshape(table, op.Concat(size * parts, [-1], axis=0))
-    total = op.MatMul(op.Reshape(moved, op.Concat(others, size * parts, axis=0)), matrix)
-    y = total / op.Cast(op.Max(count * inverse, 1), to=to)
-    return op.Transpose(op.Reshape(y, op.Concat(others, wanted, [2], axis=0)), perm=back)
+    cosine = op.MatMul(moved, op.Cast(op.Cos(angle), to=to))
+    sine = op.MatMul(moved, op.Cast(op.Sin(angle), to=to))
+    real = op.Gather(cosine, 0, axis=parts) - op.Gather(sine, 1, axis=parts)
+    imaginary = op.Gather(sine, 0, axis=parts) + op.Gather(cosine, 1, axis=parts)
+    share = op.Cast(op.Max(count * inverse, 1), to=to)
+    y = op.Concat(op.Unsqueeze(real, last), op.Unsqueeze(imaginary, last), axis=-1) / share
+    return op.Transpose(y, perm=back)
 
 
 OPERATOR = Operator(
