@@ -113,6 +113,8 @@ class Operator:
     """Changes drafted inputs, by operand name, into ones that this operator is likely to get wrong."""
     nan_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True
     """Whether NaN inputs have a result that can be kept."""
+    infinity_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True
+    """The same of infinities."""
     sums: bool = False
     """Whether kernels add up elements in an order of their own, so that the same node in another layout may round
     otherwise (onnxruntime 1.31.1, Softmax of float16: 1,000 elements along axis 0 and along the last, by one unit).

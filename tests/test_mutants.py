@@ -113,7 +113,7 @@ def pair_of(subject: Subject) -> Pair:
         oracle=oracle,
         hostile=subject.tamed or operator.hostile,
         exclude_nan="nan" in found.narrows or not operator.nan_defined(whole.meaning, whole.operands),
-        finite="finite-inputs" in found.narrows,
+        finite="finite-inputs" in found.narrows or not operator.infinity_defined(whole.meaning, whole.operands),
         exact=not (found.rounds or operator.sums),
     )
 
@@ -255,10 +255,19 @@ def near_image(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[st
     return {name: rng.integers(-most, most + 1, feeds[name].shape) / by for name, (by, most) in steps.items()}
 
 
+def near_places(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Have small integers, and offsets of eighths that lead in and around the image."""
+    return {
+        name: rng.integers(-40, 41, array.shape) / 8 if name == "offset" else rng.integers(-9, 10, array.shape)
+        for name, array in feeds.items()
+    }
+
+
 CEILED = {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0), "ceil_mode": 1}
 DILATED = {"kernel_shape": (2,), "dilations": (3,), "pads": (1, 2)}
 COUNTED = {"count_include_pad": 1}
 MIRRORED = {"padding_mode": "reflection", "align_corners": 1}
+IMAGE = ("float[n,2,3,4]", "float[1,2,2,2]", "float[n,8,2,3]")
 HALF = {"inverse": 1, "onesided": 1}
 LINEAR = {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "linear"}
 SUBJECTS = (
@@ -424,6 +433,9 @@ SUBJECTS = (
     Subject("BatchNormalization", "computed", {}, ("float[2,3,4]", *["float[3]"] * 4)),
     Subject("LayerNormalization", "shifted", {}, ("float[2,3,4]", "float[4]", "float[4]"), opset=18),
     Subject("LayerNormalization", "computed", {"axis": 1}, ("float[2,3,4]", "float[3,4]", None), used=(True,) * 3),
+    Subject("DeformConv", "shifted", {}, (*IMAGE, "float[1]", None), opset=19, keep=True),
+    Subject("DeformConv", "with_mask", {}, (*IMAGE, None, None), opset=19, keep=True),
+    Subject("DeformConv", "looked_up", {}, (*IMAGE, None, "float[n,4,2,3]"), opset=18, tamed=near_places),
     Subject("LinearAttention", "in_float", LINEAR, (*["float16[2,1,4]"] * 3, "float[2,2,2,2]", None, None), used=TWO),
     Subject("LinearAttention", "from_nothing", LINEAR, (*["float[n,1,4]"] * 3, None, None, None), used=TWO),
     Subject("LinearAttention", "by_halves", LINEAR, (*["float[2,3,4]"] * 3, "float[2,2,2,2]", None, None), used=TWO),
@@ -607,6 +619,14 @@ SURVIVORS = (
     ("Pad.(with_zero|joined)", r"node/Concat_\d: inputs turned", "there is nothing before the first element"),
     ("Expand.repeated", "node/Concat_1: inputs turned", "the shape has as many axes as it needs"),
     ("Trilu.from_main", "node/Sub_1: is Add", "the main diagonal is number zero"),
+    ("DeformConv", "node/Gather: axis=-1", "the rows of pixels are a vector, whose axis -1 is axis 0"),
+    ("DeformConv", r"constant of node/Gather: element \d+ is -1099511627775, .*", "it stays below zero"),
+    (
+        "DeformConv",
+        "node/Sub(_1)?: inputs turned",
+        "of a distance the sign is dropped; two weights turn theirs together",
+    ),
+    ("DeformConv", r"constant of node/Less\+node/Where: element 0 is 4.0, not 3.0", "one pixel farther is outside too"),
     ("DFT.(counted|along_second_of_four)", "node/Gather: axis=-1", "the shape is a vector, whose axis -1 is axis 0"),
     (r"DFT.by_computed_matrix\((inverse=1)?\)", "node/Add: is Sub", "both sides are wanted: zero is added"),
     (r"DFT.by_computed_matrix\(\)", "node/Concat: axis=-2", "zeros behind a signal do not count"),
