@@ -52,5 +52,11 @@ be exact in the carrier but for the bits that Cast drops.
 WRAPPED: Carriers = {**QUOTIENT, TensorProto.UINT64: (TensorProto.INT64,)}
 """The same for sums and products, whose lower bits do not depend on how the highest is read."""
 
-KINDS: Mapping[str, Carriers] = {"moved": MOVED, "ordered": ORDERED, "rounded": QUOTIENT}
+COMPUTED: Carriers = {TensorProto.BFLOAT16: (TensorProto.FLOAT,)}
+"""For functions and sums of floats: rounded once behind all of it, where a kernel may round in between, or otherwise.
+
+No text says how a kernel of bfloat16 rounds, so this is the same but for rounding, as ONNX's function bodies are.
+"""
+
+KINDS: Mapping[str, Carriers] = {"moved": MOVED, "ordered": ORDERED, "rounded": QUOTIENT, "computed": COMPUTED}
 """The tables, as rows of same_meaning.toml name them."""

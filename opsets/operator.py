@@ -69,6 +69,8 @@ class Version:
     """Operands that the version has as attributes of another name."""
     without: frozenset[str] = frozenset()
     """Operands that the version does not have, though it has later ones."""
+    left_out: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What operands are that the version has as attributes, where a node leaves these out; else as a missing input."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ class Operator:
     """The longest axis that the proof feeds, where a lowering needs memory that grows with its square."""
     nan_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True
     """Whether NaN inputs have a result that can be kept."""
+    infinity_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True
+    """The same of infinities."""
     sums: bool = False
     """Whether kernels add up elements in an order of their own, so that the same node in another layout may round
     otherwise (onnxruntime 1.31.1, Softmax of float16: 1,000 elements along axis 0 and along the last, by one unit).
@@ -199,8 +203,8 @@ def _operands(
             continue
         name = version.renamed.get(operand, operand)
         if name in schema.attributes:
-            # One left out is an operand left out: its default is what the input's absence means.
-            operands.append(_as_operand(node.attributes.get(name)))
+            # One left out is an operand left out: its default is what the input's absence means, but for `left_out`.
+            operands.append(_as_operand(node.attributes.get(name, version.left_out.get(operand))))
             sources.append(None)
             continue
         facts = node.inputs[position] if position < len(node.inputs) else None

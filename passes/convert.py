@@ -326,7 +326,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
         oracle=None if isinstance(meaning, Worded) else oracle,
         hostile=operator.hostile,
         exclude_nan=not operator.nan_defined(meaning, operands) or bool(change.fragment.narrows),
-        finite="finite-inputs" in change.fragment.narrows,
+        finite=not operator.infinity_defined(meaning, operands) or "finite-inputs" in change.fragment.narrows,
         exact=not (change.fragment.rounds or operator.sums),
         longest=operator.longest,
     )

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
+from opshift.opsets.carriers import COMPUTED
 from opshift.opsets.facts import Facts, Tensor, constant, type_name
 from opshift.opsets.kernels import computes_wrongly
 from opshift.opsets.lowering import Body, Reason
@@ -182,7 +183,7 @@ class Deriver:
         for ways in (_ways(lifted), bodies(lifted)):
             best: Fragment | None = None
             for way in ways:
-                if best and not best.rounds and isinstance(way, Body) and way.rounds:
+                if best and not best.rounds and not isinstance(way, Reason) and way.rounds:
                     continue
                 found = self._by(way, lifted, stack)
                 if isinstance(found, Failure):
@@ -337,6 +338,7 @@ class _Wide:
     outputs: tuple[int, ...]
     dtype: int
     carrier: int
+    rounds: bool
 
     @property
     def name(self) -> str:
@@ -364,9 +366,14 @@ class _Wide:
             Output(base + self.outputs.index(index), 0) if index in self.outputs else ref
             for index, ref in enumerate(given)
         )
-        lowerings = (self.name, *found.lowerings)
-        cost = found.cost + self.cost
-        return dataclasses.replace(found, nodes=(*into, *inner, *back), outputs=outputs, lowerings=lowerings, cost=cost)
+        return dataclasses.replace(
+            found,
+            nodes=(*into, *inner, *back),
+            outputs=outputs,
+            lowerings=(self.name, *found.lowerings),
+            cost=found.cost + self.cost,
+            rounds=found.rounds or self.rounds,
+        )
 
 
 def _ways(lifted: Lifted) -> Iterator[Body | _Wide | Reason]:
@@ -413,7 +420,7 @@ def _wider(lifted: Lifted) -> Iterator[_Wide]:
                     folded[index] = Constant(Tensor(value), carrier)
             wide = dataclasses.replace(lifted, operands=tuple(changed))
             cast = tuple(index for index in operands if index not in folded)
-            yield _Wide(wide, cast, folded, outputs, dtype or 0, carrier)
+            yield _Wide(wide, cast, folded, outputs, dtype or 0, carrier, operator.carriers is COMPUTED)
 
 
 def _pruned(fragment: Fragment) -> Fragment:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
 import onnx.backend.test.case.node
 import onnx.numpy_helper
 from onnx import TensorProto
-from running import Array, nodes_of, opset_of, run
+from running import Array, Feed, nodes_of, opset_of, run
 
 RANDOM = {
     "Bernoulli",
@@ -51,12 +52,16 @@ def asked(model: onnx.ModelProto, target: int) -> bool:
     return opset_of(model) != target and not (target < 19 and narrow)
 
 
-def differs(case: Any, model: onnx.ModelProto) -> str:
+Running: TypeAlias = Callable[[onnx.ModelProto, Sequence[Feed]], list[list[Array]]]
+"""Gives the outputs of a model for each of the feeds."""
+
+
+def differs(case: Any, model: onnx.ModelProto, running: Running = run) -> str:
     """Run a model on the inputs of a test; describe the first output that is not the test's, as onnx's runner would."""
     names = [value.name for value in case.model.graph.input]
     for given, wanted in case.data_sets:
         feed = {name: _array(value) for name, value in zip(names, given, strict=False)}
-        for expected, actual in zip(map(_array, wanted), run(model, [feed])[0], strict=True):
+        for expected, actual in zip(map(_array, wanted), running(model, [feed])[0], strict=True):
             if not _close(expected, actual, case.rtol, case.atol):
                 return f"{_brief(actual)} is not {_brief(expected)}"
     return ""

@@ -164,6 +164,17 @@ def test_what_is_exact_is_taken_before_what_rounds() -> None:
     assert not found.rounds
 
 
+def test_a_body_with_graphs_is_none() -> None:
+    operator = operator_of("", "AffineGrid")
+    assert operator is not None
+    operands = Facts(FLOAT, (2, 2, 3)), Facts(onnx.TensorProto.INT64, (4,))
+    lifted = lift(operator, Node("", "AffineGrid", 20, {}, operands, (True,)), "runtime")
+    assert not isinstance(lifted, Reason)
+    found = list(bodies(lifted))
+    assert found
+    assert all(isinstance(body, Reason) and "graphs inside" in body for body in found)
+
+
 REFUSED = {
     "a type that decides the body": (
         '<ir_version: 8, opset_import: ["":20, "l":1]> g (float[2] x) => (float[2] y) { y = Abs(x) } '
@@ -171,13 +182,6 @@ REFUSED = {
         17,
         Code.MISSING_FACT,
         "the element type of X is unknown",
-    ),
-    "a graph in the body": (
-        '<ir_version: 8, opset_import: ["":27]> g (float[1,2,4] q, float[1,2,4] k, float[1,2,4] v) => (float[1,2,4] y) '
-        '{ y, s = LinearAttention <q_num_heads = 1, kv_num_heads = 1, update_rule = "linear"> (q, k, v) }',
-        26,
-        Code.ABSENT_OPERATOR,
-        "graphs inside",
     ),
     "a node of the body": (
         '<ir_version: 8, opset_import: ["":18]> g (float[2,3] x, int64[2] s) => (float[n,m] y) '

@@ -113,18 +113,18 @@ def pair_of(subject: Subject) -> Pair:
         oracle=oracle,
         hostile=subject.tamed or operator.hostile,
         exclude_nan=bool(found.narrows) or not operator.nan_defined(whole.meaning, whole.operands),
-        finite="finite-inputs" in found.narrows,
+        finite="finite-inputs" in found.narrows or not operator.infinity_defined(whole.meaning, whole.operands),
         exact=not (found.rounds or operator.sums),
         longest=operator.longest,
     )
 
 
 def native(whole: Lifted) -> tuple[Node, int] | None:
-    """Return the node itself at the newest opset that can say it, if onnxruntime understands it the same way."""
+    """Return the node itself at an opset that can say it, best one that onnxruntime loads; None if it means another."""
     given = [None if facts is None else index for index, facts in enumerate(whole.operands)]
     while given[-1] is None:
         given.pop()
-    for opset in (26, 12, 10, 8):
+    for opset in (26, 12, 10, 8, 28):
         written = write_native(whole, opset)
         if isinstance(written, Reason) or written.inputs != tuple(given):
             continue
@@ -256,10 +256,21 @@ def near_image(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[st
     return {name: rng.integers(-most, most + 1, feeds[name].shape) / by for name, (by, most) in steps.items()}
 
 
+def near_places(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Have small integers, and offsets of eighths that lead in and around the image."""
+    return {
+        name: rng.integers(-40, 41, array.shape) / 8 if name == "offset" else rng.integers(-9, 10, array.shape)
+        for name, array in feeds.items()
+    }
+
+
 CEILED = {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0), "ceil_mode": 1}
 DILATED = {"kernel_shape": (2,), "dilations": (3,), "pads": (1, 2)}
 COUNTED = {"count_include_pad": 1}
 MIRRORED = {"padding_mode": "reflection", "align_corners": 1}
+IMAGE = ("float[n,2,3,4]", "float[1,2,2,2]", "float[n,8,2,3]")
+HALF = {"inverse": 1, "onesided": 1}
+LINEAR = {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "linear"}
 SUBJECTS = (
     Subject("Hardmax", "permuted", ROWS, ("float[2,3,4]",), keep=True),
     Subject("Hardmax", "flattened", {"axes": (1, 2)}, ("float[2,3,n]",), keep=True),
@@ -346,6 +357,12 @@ SUBJECTS = (
     Subject("BitShift", "multiplied", {}, ("int32[40,3]", "int32[40,3]")),
     Subject("BitShift", "divided", {"direction": "RIGHT"}, ("int32[40,3]", "int32[40,3]")),
     Subject("BitShift", "divided_uint64", {"direction": "RIGHT"}, ("uint64[2,3]", "uint64[3]")),
+    Subject("BitCast", "recast", {"to": TensorProto.UINT8}, ("int8[40]",)),
+    Subject("BitCast", "measured", {"to": TensorProto.INT32}, ("float[400]",)),
+    Subject("BitCast", "measured", {"to": TensorProto.UINT64}, ("double[400]",)),
+    Subject("BitCast", "composed", {"to": TensorProto.FLOAT}, ("uint32[400]",)),
+    Subject("BitCast", "composed", {"to": TensorProto.FLOAT16}, ("int16[400]",)),
+    Subject("BitCast", "by_integers", {"to": TensorProto.BFLOAT16}, ("float16[400]",), opset=26, keep=True),
     Subject("BitwiseAnd", "by_bits", {}, ("int64[40,3]", "int64[40,3]")),
     Subject("BitwiseOr", "by_sum", {}, ("int64[40,3]", "int64[40,3]")),
     Subject("BitwiseXor", "by_sum", {}, ("int64[40,3]", "int64[40,3]")),
@@ -458,9 +475,43 @@ SUBJECTS = (
     Subject("BatchNormalization", "computed", {}, ("float[2,3,4]", *["float[3]"] * 4)),
     Subject("LayerNormalization", "shifted", {}, ("float[2,3,4]", "float[4]", "float[4]"), opset=18),
     Subject("LayerNormalization", "computed", {"axis": 1}, ("float[2,3,4]", "float[3,4]", None), used=(True,) * 3),
+    Subject("DeformConv", "shifted", {}, (*IMAGE, "float[1]", None), opset=19, keep=True),
+    Subject("DeformConv", "with_mask", {}, (*IMAGE, None, None), opset=19, keep=True),
+    Subject("DeformConv", "looked_up", {}, (*IMAGE, None, "float[n,4,2,3]"), opset=18, tamed=near_places),
+    Subject("LinearAttention", "in_float", LINEAR, (*["float16[2,1,4]"] * 3, "float[2,2,2,2]", None, None), used=TWO),
+    Subject("LinearAttention", "from_nothing", LINEAR, (*["float[n,1,4]"] * 3, None, None, None), used=TWO),
+    Subject("LinearAttention", "by_halves", LINEAR, (*["float[2,3,4]"] * 3, "float[2,2,2,2]", None, None), used=TWO),
+    Subject(
+        "LinearAttention",
+        "decayed",
+        {**LINEAR, "update_rule": "gated"},
+        (*["float[2,1,4]"] * 3, "float[2,2,2,2]", "float[2,1,2]", None),
+        used=TWO,
+    ),
+    Subject(
+        "LinearAttention",
+        "corrected",
+        {**LINEAR, "update_rule": "delta"},
+        (*["float[2,1,4]"] * 3, "float[2,2,2,2]", None, "float[2,1,1]"),
+        used=TWO,
+    ),
+    Subject(
+        "LinearAttention",
+        "added",
+        {**LINEAR, "q_num_heads": 4},
+        ("float[n,1,12]", "float[n,1,6]", "float[n,1,4]", "float[n,2,3,2]", None, None),
+        used=TWO,
+    ),
     Subject("DFT", "by_matrix", {}, ("float[2,3,2]", None, np.array(1)), opset=18),
     Subject("DFT", "by_matrix", {"onesided": 1}, ("float[2,3,1]", np.array(5), np.array(1)), opset=18),
     Subject("DFT", "by_matrix", {"inverse": 1}, ("float[2,4,2]", None, np.array(1)), opset=18),
+    Subject("DFT", "mirrored", HALF, ("float[2,4,2]", None, np.array(1)), opset=18, keep=True),
+    Subject("DFT", "mirrored", HALF, ("float[2,4,2]", np.array(7), np.array(1)), opset=18, keep=True),
+    Subject("DFT", "counted", {}, ("float[2,n,2]", None, np.array(1)), opset=18, keep=True),
+    Subject("DFT", "by_computed_matrix", {}, ("float[2,n,2]", "int64[]", np.array(1)), opset=18),
+    Subject("DFT", "by_computed_matrix", {"onesided": 1}, ("float[2,n,1]", "int64[]", np.array(1)), opset=18),
+    Subject("DFT", "by_computed_matrix", {"inverse": 1}, ("float[2,3,n,2]", "int64[]", np.array(1)), opset=18),
+    Subject("DFT", "along_second_of_four", {}, ("float[2,3,4,2]", None, "int64[]"), opset=18, keep=True),
     Subject("DFT", "cut", {}, ("float[2,5,2]", np.array(3), np.array(1)), opset=18),
     *(
         Subject(
@@ -646,6 +697,31 @@ SURVIVORS = (
     ("Pad.(with_zero|joined)", r"node/Concat_\d: inputs turned", "there is nothing before the first element"),
     ("Expand.repeated", "node/Concat_1: inputs turned", "the shape has as many axes as it needs"),
     ("Trilu.from_main", "node/Sub_1: is Add", "the main diagonal is number zero"),
+    ("DeformConv", "node/Gather: axis=-1", "the rows of pixels are a vector, whose axis -1 is axis 0"),
+    ("DeformConv", r"constant of node/Gather: element \d+ is -1099511627775, .*", "it stays below zero"),
+    (
+        "DeformConv",
+        "node/Sub(_1)?: inputs turned",
+        "of a distance the sign is dropped; two weights turn theirs together",
+    ),
+    ("DeformConv", r"constant of node/Less\+node/Where: element 0 is 4.0, not 3.0", "one pixel farther is outside too"),
+    ("DFT.(counted|along_second_of_four)", "node/Gather: axis=-1", "the shape is a vector, whose axis -1 is axis 0"),
+    (r"DFT.by_computed_matrix\((inverse=1)?\)", "node/Add: is Sub", "both sides are wanted: zero is added"),
+    (r"DFT.by_computed_matrix\(\)", "node/Concat: axis=-2", "zeros behind a signal do not count"),
+    (r"DFT.by_computed_matrix\(onesided", "node/(Sub: is Add|Add_1: is Sub)", "the imaginary parts are zero"),
+    (r"DFT.by_computed_matrix\(inverse", "constant of node/Slice: element 0 is 3, not 2", "two parts are read"),
+    ("BitCast", r"constant of \S+: element \d+ is (\S+), not \1", "so large a float is the same with one more"),
+    ("BitCast.measured", "node/Add_2: is Sub|constant of node/Mul_4: .*", "no NaN is fed: --allow nan"),
+    (
+        "BitCast.measured",
+        "node/Add_4: is Sub",
+        "the highest bit is taken away or added: without a carry it is the same",
+    ),
+    (
+        "LinearAttention.from_nothing",
+        "constant of node/Slice: element 0 is 1, not 0",
+        "zeros for each of the batch, or for all of it: they are added to what has a batch",
+    ),
     ("AffineGrid", r"node/Gather(_\d)?: axis=-1", "the size is a vector, whose axis -1 is axis 0"),
     (r"AffineGrid.of_images\(\)", "node/Sub_[45]: is Add", "the corners are the outer edge: zero is taken away"),
     (r"AffineGrid.*align_corners=1", r"node/Add(_\d)?: is Sub", "the corners are centers: the shift is zero"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.axes import axis_not_negative, one_axis
+from opshift.opsets.carriers import MOVED
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Operands, Operator, Version
 
@@ -41,4 +42,5 @@ OPERATOR = Operator(
     operands=("input", "condition"),
     oracle=oracle,
     normal=normal,
+    carriers=MOVED,
 )

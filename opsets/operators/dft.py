@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from opshift.opsets.axes import axes_operand, first, operand_not_negative
+from opshift.opsets.axes import END, axes_operand, first, operand_not_negative
 from opshift.opsets.facts import Tensor, constant
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
@@ -86,6 +86,11 @@ def _static(meaning: DFT, operands: Operands) -> Reason | None:
     return None
 
 
+def _to_the_end(rank: int, along: int) -> tuple[int, ...]:
+    """Order the axes so that only the real and imaginary parts are behind the one along which is transformed."""
+    return (*(one for one in range(rank - 1) if one != along % rank), along % rank, rank - 1)
+
+
 def _matrix(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     """Bind the roots of unity, for each real and imaginary part there is one for each that comes out."""
     data, axis, count = first(operands), operands[2], _length(operands) or 1
@@ -99,10 +104,9 @@ def _matrix(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     root = root / count if meaning.inverse else root
     table = np.array([[root.real, root.imag], [-root.imag, root.real]])[:parts].transpose(2, 0, 3, 1)
     matrix = table.reshape(size * parts, wanted * 2).astype(onnx.helper.tensor_dtype_to_np_dtype(data.dtype or 0))
-    others = [one for one in range(rank - 1) if one != along % rank]
-    order = [*others, along % rank, rank - 1]
+    order = _to_the_end(rank, along)
     return {
-        "order": tuple(order),
+        "order": order,
         "back": tuple(np.argsort(order).tolist()),
         "rows": (*[0] * (rank - 2), size * parts),
         "pairs": (*[0] * (rank - 2), wanted, 2),
@@ -150,13 +154,169 @@ def by_matrix(
     return op.Transpose(op.Reshape(y, pairs), perm=back)
 
 
+# --- an axis that is computed at run time -------------------------------------------------------------------------
+
+
+def _computed_axis(meaning: DFT, operands: Operands) -> Reason | None:
+    axis = operands[2]
+    return Reason("the axis is known") if axis is None or axis.known is not None else None
+
+
+def _fills(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
+    dims = first(operands).shape or (None,)
+    return {
+        "inverse": meaning.inverse,
+        "onesided": meaning.onesided,
+        "allowzero": 0 if all(isinstance(dim, int) and dim for dim in dims) else 1,
+    }
+
+
+@lowering(18, given=_computed_axis, bind=_fills, cost=10)
+def along_second_of_four(x, length, axis, inverse: int, onesided: int, allowzero: int):
+    """Merge the axes before and behind the one that is computed, which is the second of four then."""
+    sizes = op.Shape(x, start=0, end=-1)
+    given = op.Reshape(op.Cast(axis, to=7), [1])
+    at = given + op.Cast(op.Less(given, 0), to=7) * (op.Shape(sizes) + 1)
+    before = op.Slice(sizes, [0], at)
+    behind = op.Slice(sizes, at + 1, [2147483647])
+    four = op.Concat(
+        op.ReduceProd(before, keepdims=1),
+        op.Gather(sizes, at, axis=0),
+        op.ReduceProd(behind, keepdims=1),
+        op.Shape(x, start=-1),
+        axis=0,
+    )
+    y = meaning.Itself(op.Reshape(x, four, allowzero=allowzero), length, 1, inverse=inverse, onesided=onesided)
+    back = op.Concat(before, op.Shape(y, start=1, end=2), behind, op.Shape(y, start=3), axis=0)
+    return op.Reshape(y, back, allowzero=allowzero)
+
+
+# --- half of a transform ------------------------------------------------------------------------------------------
+
+
+def _half(meaning: DFT, operands: Operands) -> Reason | None:
+    data, length, axis = first(operands), operands[1], operands[2]
+    if not (meaning.onesided and meaning.inverse):
+        return Reason("no half of a transform is given")
+    if axis is None or axis.known is None:
+        return Reason("the axis is computed at run time", missing=True)
+    if length is None:
+        return None
+    if length.known is None:
+        return Reason("the length of the signal is computed at run time", missing=True)
+    # onnxruntime 1.31.1 and numpy differ where more or less than a half is given.
+    whole = int(length.known.item()) // 2 + 1 == data.dim(int(axis.known.item()))
+    return None if whole else Reason("what is given is not known to be half of a transform of this length")
+
+
+def _mirror(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
+    axis, length = operands[2], operands[1]
+    odd = length is not None and length.known is not None and int(length.known.item()) % 2
+    return {
+        # The first has no mirror image, and of an even number the last has none.
+        "last": (END if odd else -1,),
+        "at": int(axis.known.item()) if axis is not None and axis.known is not None else 0,
+        "turned": Tensor(np.array([1, -1], onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or 1))),
+    }
+
+
+@lowering(18, given=_half, bind=_mirror, rounds=True)
+def mirrored(x, length, axis, last: Sequence[int], at: int, turned: Sequence[int]):
+    """Put behind what is given its mirror image, upside down; of what the whole gives take the real part."""
+    along = op.Reshape(axis, [1])
+    image = op.Slice(op.Slice(x, [1], last, along), [-1], [-2147483647], along, [-1])
+    whole = meaning.Itself(op.Concat(x, image * turned, axis=at), None, axis, inverse=1)
+    return op.Slice(whole, [0], [1], [-1])
+
+
+# --- a length that is computed at run time ------------------------------------------------------------------------
+
+
+def _movable(meaning: DFT, operands: Operands) -> Reason | None:
+    data, axis = first(operands), operands[2]
+    if data.dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        return Reason("it is neither of float nor of double", missing=data.dtype is None)
+    if axis is None or axis.known is None or data.rank is None:
+        return Reason("the axis is computed at run time, or the rank unknown", missing=True)
+    whole = not (meaning.onesided and meaning.inverse)
+    return None if whole else Reason("half of a transform is given")
+
+
+def _uncounted(meaning: DFT, operands: Operands) -> Reason | None:
+    if operands[1] is not None or _length(operands) is not None:
+        return Reason("the length is told, or known")
+    return _movable(meaning, operands)
+
+
+@lowering(18, given=_uncounted)
+def counted(x, length, axis):
+    """Tell the length, which is all of the signal's."""
+    return meaning.Same(x, op.Gather(op.Shape(x), axis, axis=0), axis)
+
+
+def _told(meaning: DFT, operands: Operands) -> Reason | None:
+    return Reason("the length is left out") if operands[1] is None else _movable(meaning, operands)
+
+
+def _turns(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
+    """Bind how to move the axis, and which way the roots of unity go round."""
+    data, axis = first(operands), operands[2]
+    order = _to_the_end(data.rank or 0, int(axis.known.item()) if axis is not None and axis.known is not None else 0)
+    *others, along, last = order
+    return {
+        "order": (*others, last, along),
+        "back": tuple(np.argsort(order).tolist()),
+        "parts": len(order) - 2,
+        "last": (len(order) - 1,),
+        "circle": Tensor(np.array((2 if meaning.inverse else -2) * np.pi)),
+        "halves": 1 + meaning.onesided,
+        "onesided": meaning.onesided,
+        "inverse": meaning.inverse,
+        "to": data.dtype,
+    }
+
+
+@lowering(18, given=_told, bind=_turns, rounds=True)
+def by_computed_matrix(
+    x,
+    length,
+    axis,
+    order: Sequence[int],
+    back: Sequence[int],
+    parts: int,
+    last: Sequence[int],
+    circle: Sequence[int],
+    halves: int,
+    onesided: int,
+    inverse: int,
+    to: int,
+):
+    """Multiply by the matrix of roots of unity, computed in double; what comes behind the length is left out."""
+    count = op.Reshape(op.Cast(length, to=7), [1])
+    zeros = op.Cast(op.ConstantOfShape(op.Shape(x)), to=to)
+    pairs = op.Slice(op.Concat(x, zeros, axis=-1), [0], [2], last)
+    moved = op.Slice(op.Transpose(pairs, perm=order), [0], count, last)
+    wanted = op.Div(count, halves) + onesided
+    given = op.Unsqueeze(op.Range(0, op.Squeeze(op.Shape(moved, start=-1), [0]), 1), [1])
+    made = op.Unsqueeze(op.Range(0, op.Squeeze(wanted, [0]), 1), [0])
+    # Modulo first: the angle stays exact however long the signal is.
+    angle = op.Cast(op.Mod(given * made, count), to=11) * circle / op.Cast(count, to=11)
+    cosine = op.MatMul(moved, op.Cast(op.Cos(angle), to=to))
+    sine = op.MatMul(moved, op.Cast(op.Sin(angle), to=to))
+    real = op.Gather(cosine, 0, axis=parts) - op.Gather(sine, 1, axis=parts)
+    imaginary = op.Gather(sine, 0, axis=parts) + op.Gather(cosine, 1, axis=parts)
+    share = op.Cast(op.Max(count * inverse, 1), to=to)
+    y = op.Concat(op.Unsqueeze(real, last), op.Unsqueeze(imaginary, last), axis=-1) / share
+    return op.Transpose(y, perm=back)
+
+
 OPERATOR = Operator(
     name="DFT",
     meaning=DFT,
-    # DFT-17 gives no range for its axis.
-    versions=(Version(17, given=operand_not_negative(2)), Version(20)),
+    # DFT-17 on its axis: "By default this value is set to 1"; its range has to be told from the rank.
+    versions=(Version(17, given=operand_not_negative(2), left_out={"axis": 1}), Version(20)),
     operands=("input", "dft_length", "axis"),
     oracle=oracle,
     normal=_normal,
-    lowerings=(by_matrix, cut),
+    lowerings=(by_matrix, cut, along_second_of_four, mirrored, counted, by_computed_matrix),
 )

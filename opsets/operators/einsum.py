@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.carriers import COMPUTED
 from opshift.opsets.facts import FLOATS
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
@@ -314,4 +315,5 @@ OPERATOR = Operator(
     normal=normal,
     idle=_copies,
     lowerings=(summed, diagonal, multiplied, by_matrices, apart, two_by_two),
+    carriers=COMPUTED,
 )

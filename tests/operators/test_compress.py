@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.harness import F32, Case, Table, text
+from operators.harness import BF16, F32, Case, Table, text
 from opshift.opsets.operators import compress
 from opshift.opsets.operators.compress import Compress
 
@@ -21,5 +21,6 @@ class TestCompress(Table):
         Case("an empty condition", [CUBE, np.zeros((0,), bool)], Compress(1), least=9),
         Case("no elements", [CUBE[:, :0], np.zeros((0,), bool)], Compress(1), least=9),
         Case("int64", [CUBE.astype(np.int64), THREE], Compress(1), least=9),
+        Case("bfloat16", [CUBE.astype(BF16), THREE], Compress(1), least=13),
         Case("strings", [text("a", "b", "c"), THREE], least=9),
     )
