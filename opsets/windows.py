@@ -128,9 +128,7 @@ def below_22(make: Any, since: int, write: Callable[[int, Any, Operands], Mappin
         what = make(**{name: value for name, value in attributes.items() if name in fields and value is not None})
         return dataclasses.replace(what, ceil_mode=ceil_mode if what.ceil_mode else 0)
 
-    return Version(
-        since, functools.partial(lift, RUN), functools.partial(lift, ALL), functools.partial(write, since)
-    )
+    return Version(since, functools.partial(lift, RUN), functools.partial(lift, ALL), functools.partial(write, since))
 
 
 def unsaid(what: Any, operands: Operands, ignores_late: bool) -> Reason | None:

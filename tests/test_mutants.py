@@ -396,7 +396,9 @@ SUBJECTS = (
     Subject("Einsum", "multiplied", {"equation": "ij,kj->jki"}, ("float[2,3]", "float[4,3]")),
     Subject("Einsum", "by_matrices", {"equation": "bij,bkj->ikb"}, ("float[2,3,4]", "float[2,5,4]")),
     Subject("Einsum", "by_matrices", {"equation": "bij,bjkl->likb"}, ("float[b,3,n]", "float[b,n,5,2]"), opset=18),
-    Subject("Einsum", "two_by_two", {"equation": "ij,jk,kl->il"}, ("float[2,3]", "float[3,4]", "float[4,2]"), keep=True),
+    Subject(
+        "Einsum", "two_by_two", {"equation": "ij,jk,kl->il"}, ("float[2,3]", "float[3,4]", "float[4,2]"), keep=True
+    ),
     Subject("ReverseSequence", "looked_up", {}, ("float[4,3,2]", "int64[3]")),
     Subject("ReverseSequence", "looked_up", {"batch_axis": 0, "time_axis": 1}, ("float[3,n]", "int64[3]")),
     Subject("Max", "chosen", {}, ("int64[2,3]", "int64[3]"), opset=11, keep=True),
@@ -686,7 +688,11 @@ SURVIVORS = (
         "of a vector, axis -1 is axis 0",
     ),
     ("Pad.placed_at_run_time", "node/ReduceSum: keepdims=1", "all is put in a row afterwards"),
-    ("Pad.(bordered|held|repeated)", r"node/Gather(_\d)?: axis=-1", "pads, shape and data are vectors: axis -1 is axis 0"),
+    (
+        "Pad.(bordered|held|repeated)",
+        r"node/Gather(_\d)?: axis=-1",
+        "pads, shape and data are vectors: axis -1 is axis 0",
+    ),
     ("Pad.repeated.*reflect", "node/Sub: inputs turned", "what is mirrored is the same on both sides"),
     (
         "Pad.repeated.*reflect",

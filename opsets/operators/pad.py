@@ -320,7 +320,9 @@ def held(
 
 
 def _repeated(what: Pad, operands: Operands) -> Reason | None:
-    return _computed(what, operands) if what.mode in ("reflect", "wrap") else Reason("it is neither mirrored nor wrapped")
+    return (
+        _computed(what, operands) if what.mode in ("reflect", "wrap") else Reason("it is neither mirrored nor wrapped")
+    )
 
 
 def _period(what: Pad, operands: Operands) -> Mapping[str, Any]:

@@ -69,9 +69,7 @@ def _around(what: TensorScatter, operands: Operands) -> Mapping[str, Any]:
 
 # A linear write ends within the cache, so that it is a circular one too.
 @lowering(18, given=_given, bind=_around)
-def looked_up(
-    past, update, write_indices, axis: int, at: Sequence[int], behind: Sequence[int], along: Sequence[int]
-):
+def looked_up(past, update, write_indices, axis: int, at: Sequence[int], behind: Sequence[int], along: Sequence[int]):
     """Put the update behind the cache, and look each element up in one of the two."""
     length = op.Gather(op.Shape(past), at, axis=0)
     count = op.Gather(op.Shape(update), at, axis=0)

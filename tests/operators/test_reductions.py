@@ -80,7 +80,12 @@ class TestReduceMax(Table):
 
 class TestReduceMin(Table):
     operator = reducemin.OPERATOR
-    cases = (*reductions(18), case(arr([[-INF, -INF], [INF, 1]]), (1,)), case(CUBE.astype(np.uint8), (1,), least=12), *BOOLEANS)
+    cases = (
+        *reductions(18),
+        case(arr([[-INF, -INF], [INF, 1]]), (1,)),
+        case(CUBE.astype(np.uint8), (1,), least=12),
+        *BOOLEANS,
+    )
 
 
 class TestReduceProd(Table):

@@ -28,7 +28,9 @@ class TestTensorScatter(Table):
             departs="it takes places within the cache only",
         ),
         Case("a whole cache", [CACHE, CACHE + 50, np.array([3, 0])], CIRCLE),
-        Case("last axis", [CACHE, UPDATE.swapaxes(1, 2)[..., :1].repeat(2, 1)[:, :4], np.array([2, 1])], TensorScatter(2)),
+        Case(
+            "last axis", [CACHE, UPDATE.swapaxes(1, 2)[..., :1].repeat(2, 1)[:, :4], np.array([2, 1])], TensorScatter(2)
+        ),
         Case("first of several axes", [CACHE[..., None], UPDATE[..., None], np.array([2, 0])], TensorScatter(1)),
         Case("float16", [CACHE.astype(F16), UPDATE.astype(F16), np.array([2, 0])]),
         Case("int64", [CACHE.astype(np.int64), UPDATE.astype(np.int64), np.array([2, 0])]),
