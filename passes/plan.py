@@ -245,6 +245,7 @@ class Planner:
     ) -> GraphPlan:
         """Plan one graph. `scope` None is the main graph's, inferred on demand; `bound` None leaves parameters open."""
         plan = GraphPlan(path)
+        given_out = functools.cache(functools.partial(_given_out, graph))
         for index, node in enumerate(graph.node):
             if self.progress and path == "main" and index % 256 == 0:
                 self.progress("plan", index, len(graph.node))
@@ -252,10 +253,11 @@ class Planner:
             refused = len(self.refusals)
             change = self._node(node, where, opset, scope, bound)
             if isinstance(change, Replace) and not (self._has("Identity") and self._has("Constant")):
-                change = self._closed(change, node, graph)
+                change = self._closed(change, node, given_out)
             if change is not None:
                 plan.changes[index] = change
-            if self._hinting and (node.domain, node.op_type, node.overload) not in self.functions:
+            hinting = self._hinting and len(self.refusals) > refused
+            if hinting and (node.domain, node.op_type, node.overload) not in self.functions:
                 for place in range(refused, len(self.refusals)):
                     self.refusals[place] = self._hinted(self.refusals[place], node, opset, scope, bound)
             if isinstance(graph, onnx.GraphProto) and (facts := self._untold(node, opset, scope)):
@@ -267,7 +269,7 @@ class Planner:
         return plan
 
     def _closed(
-        self, change: Replace, node: onnx.NodeProto, graph: onnx.GraphProto | onnx.FunctionProto
+        self, change: Replace, node: onnx.NodeProto, given_out: Callable[[], frozenset[str]]
     ) -> Replace | None:
         """Do without the Identity or Constant that gives an output its name, on a target that does not have them.
 
@@ -287,7 +289,7 @@ class Planner:
             found = self._named(facts)
             if isinstance(found, Fragment) and not found.lowerings:
                 continue
-            if name not in _given_out(graph):
+            if name not in given_out():
                 renamed.append(place)
             elif isinstance(found, Failure):
                 self._refuse(Code.NO_LOWERING, change.where, change.seen.name, f"{found.reason}.", "")
@@ -362,8 +364,7 @@ class Planner:
         self, node: onnx.NodeProto, where: str, opset: int, scope: Scope | None, bound: Mapping[str, Any] | None
     ) -> Change | None:
         domain = default_domain(node.domain)
-        key = (node.domain, node.op_type, node.overload)
-        if key in self.functions:
+        if self.functions and (key := (node.domain, node.op_type, node.overload)) in self.functions:
             return self._call(key, node, opset, scope, bound)
         if domain and domain != SPELLING:
             self.kept += 1
