@@ -127,6 +127,11 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", metavar="NAME|FILE", help="a runtime profile that `opshift targets` lists, or a TOML file"
     )
+    parser.add_argument(
+        "--optimize",
+        action="store_true",
+        help="replace Hardmax, ArgMax and OneHot also where the target has them, if that is faster in onnxruntime",
+    )
     parser.add_argument("--ir-version", metavar="N", type=whole_number, help="the ir_version to write")
     parser.add_argument(
         "--allow",
@@ -190,9 +195,9 @@ def verification(options: argparse.Namespace) -> dict[str, Any]:
 
 def request(options: argparse.Namespace) -> dict[str, Any]:
     """Return what the options ask of `convert` and `plan`, as their arguments."""
-    if options.opset is None and not options.decompose and options.target is None:
+    if options.opset is None and not options.decompose and options.target is None and not options.optimize:
         raise UsageError(
-            "nothing was asked for: give --opset N, --decompose OPERATOR or --target NAME; "
+            "nothing was asked for: give --opset N, --decompose OPERATOR, --target NAME or --optimize; "
             f"`opshift inspect {options.model}` shows the opsets that the model can go to."
         )
     check_operators(options.decompose)
@@ -205,6 +210,7 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
         "semantics": options.semantics,
         "allow": tuple(dict.fromkeys(options.allow)),
         "ir_version": options.ir_version,
+        "optimize": options.optimize,
     }
 
 

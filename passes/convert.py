@@ -77,6 +77,7 @@ class _Request:
     allow: frozenset[str]
     ir_version: int | None
     runnable: bool
+    optimize: bool
 
 
 def plan(
@@ -88,6 +89,7 @@ def plan(
     semantics: str = "runtime",
     allow: Collection[str] = (),
     ir_version: int | None = None,
+    optimize: bool = False,
     progress: Progress | None = None,
 ) -> Plan:
     """Say what `convert` would do with the same arguments, and what stands in the way; nothing is changed.
@@ -96,7 +98,7 @@ def plan(
         InvalidModelError: the model is missing, unreadable or invalid.
         UsageError: the request makes no sense.
     """
-    request = _request(model, opset, decompose, target, semantics, allow, ir_version)
+    request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize)
     return _planned(request, progress).plan
 
 
@@ -110,6 +112,7 @@ def convert(
     semantics: str = "runtime",
     allow: Collection[str] = (),
     ir_version: int | None = None,
+    optimize: bool = False,
     require_proof: bool = False,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
     inputs: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -132,6 +135,7 @@ def convert(
             says ("spec").
         allow: narrowings that are accepted: "nan", "finite-inputs".
         ir_version: the ir_version wanted; None takes one that fits.
+        optimize: replace Hardmax, ArgMax and OneHot also where the target has them, if that is faster in onnxruntime.
         require_proof: raise also where the whole model could not be compared.
         input_shapes: shapes of inputs to verify with, by name.
         inputs: values of inputs to verify with: an .npz file, a test_data_set directory or values by name.
@@ -147,7 +151,7 @@ def convert(
         UnsupportedError: the model cannot be converted; it names every node in the way.
         VerificationError: the result was not shown to be equal.
     """
-    request = _request(model, opset, decompose, target, semantics, allow, ir_version)
+    request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize)
     planned = _planned(request, progress)
     if not planned.plan.possible:
         raise UnsupportedError(planned.plan.refusals)
@@ -217,10 +221,11 @@ def _request(
     semantics: str,
     allow: Collection[str],
     ir_version: int | None,
+    optimize: bool,
 ) -> _Request:
     if isinstance(decompose, str):
         raise UsageError(f"decompose is a list of operators, not the string {decompose!r}.")
-    if opset is None and not decompose and target is None:
+    if opset is None and not decompose and target is None and not optimize:
         raise UsageError("Nothing is asked for: give an opset, operators to decompose, or a target.")
     if semantics not in ("runtime", "spec"):
         raise UsageError(f"There are the semantics runtime and spec, not {semantics!r}.")
@@ -251,7 +256,7 @@ def _request(
     wanted = own if opset is None else opset
     legality = Legality(wanted, frozenset(decompose), profile)
     runnable = profile is None and kernels.newest_opset() is not None
-    return _Request(source, legality, semantics, frozenset(allow), ir_version, runnable)
+    return _Request(source, legality, semantics, frozenset(allow), ir_version, runnable, optimize)
 
 
 def _known_operator(name: str) -> None:
@@ -285,6 +290,7 @@ def _planned(request: _Request, progress: Progress | None) -> Planned:
         request.allow,
         runnable=request.runnable,
         progress=progress,
+        optimize=request.optimize,
     )
     return planner.run()
 

@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 
 from opshift.opsets.carriers import COMPUTED
+from opshift.opsets.costs import cost
 from opshift.opsets.facts import Facts, Tensor, constant, type_name
 from opshift.opsets.kernels import computes_wrongly
 from opshift.opsets.lowering import Body, Reason
@@ -32,6 +33,12 @@ DEPTH = 24
 
 NARROWINGS = ("nan", "finite-inputs")
 """Kinds of inputs that a lowering may leave out; the second holds the first."""
+
+RIVALLED = frozenset({"ArgMax", "Hardmax", "OneHot"})
+"""Operators whose kernels lowerings are compared with, where all dimensions are known."""
+
+FASTER = 0.9
+"""The share of a kernel's cost that a lowering may have at most, to go in its place."""
 
 
 class Input(NamedTuple):
@@ -99,8 +106,19 @@ class Failure:
 class Deriver:
     """Derives nodes for one target, and remembers what it has found; equal nodes are derived once."""
 
-    def __init__(self, legality: Legality, semantics: str = "runtime", allow: frozenset[str] = frozenset()) -> None:
-        """Derive for this target; `allow` holds the narrowings that the user accepts."""
+    def __init__(
+        self,
+        legality: Legality,
+        semantics: str = "runtime",
+        allow: frozenset[str] = frozenset(),
+        *,
+        optimize: bool = False,
+    ) -> None:
+        """Derive for this target; `allow` holds the narrowings that the user accepts.
+
+        With `optimize` a node that is legal is lowered too, where that is faster for the shapes known.
+        """
+        self.optimize = optimize
         self.legality = legality
         self.semantics = semantics
         # Inputs that hold neither infinities nor NaN hold no NaN.
@@ -128,6 +146,10 @@ class Deriver:
         found = self._native(lifted, nested=bool(stack))
         if isinstance(found, Failure):
             found = self._cheapest(lifted, (*stack, key), found)
+        elif lifted.operator.name in RIVALLED and (stack or self.optimize) and _static(lifted):
+            other = self._cheapest(lifted, (*stack, key), Failure("it is legal"))
+            if isinstance(other, Fragment) and not other.rounds and other.cost < FASTER * found.cost:
+                found = other
         if isinstance(found, Failure) and found.narrowing and not stack:
             found = dataclasses.replace(found, narrowing=self._enough(lifted))
         if isinstance(found, Fragment) or not found.busy:
@@ -166,7 +188,7 @@ class Deriver:
         count = max(count, schema.raw.min_output) if schema else count
         written = Written(operator.name, native.attributes, refs, count)
         outputs = tuple(Output(0, index) if index < count else None for index in range(len(lifted.used)))
-        return Fragment((written,), outputs, (), operator.weight)
+        return Fragment((written,), outputs, (), cost(node, types, operator.weight))
 
     def _why_not(self, node: Node, *, nested: bool) -> Reason | None:
         reason = self.legality.why_not(node)
@@ -235,7 +257,7 @@ class Deriver:
             facts = None if index is None else lifted.operands[index]
             if index is not None and facts is not None:
                 values[name] = _operand(Input(index), facts)
-        pending: list[tuple[Node, Sequence[str], Sequence[str]]] = []
+        pending: list[tuple[Node, Sequence[str], Sequence[str], Sequence[Facts]]] = []
         same: dict[str, str] = {}
         wanted, more = _outputs(function, len(lifted.used))
         for proto in function.node:
@@ -252,7 +274,7 @@ class Deriver:
             if self._is_idle(node):
                 same[proto.output[0]] = inputs[0]
                 continue
-            pending.append((node, inputs, made))
+            pending.append((node, inputs, made, inferred))
             for position, (name, known) in enumerate(zip(made, inferred, strict=True)):
                 if name:
                     values[name] = _operand(Output(len(pending) - 1, position), known)
@@ -269,7 +291,7 @@ class Deriver:
     def _assemble(
         self,
         body: Body,
-        pending: Sequence[tuple[Node, Sequence[str], Sequence[str]]],
+        pending: Sequence[tuple[Node, Sequence[str], Sequence[str], Sequence[Facts]]],
         values: Mapping[str, tuple[Ref, Facts | None]],
         outputs: Sequence[str],
         stack: tuple[Any, ...],
@@ -277,17 +299,17 @@ class Deriver:
         needed = set(outputs)
         live: list[int] = []
         for index in range(len(pending) - 1, -1, -1):
-            _, inputs, names = pending[index]
+            _, inputs, names, _ = pending[index]
             if any(name in needed and isinstance(values[name][0], Output) for name in names):
                 live.append(index)
                 needed.update(inputs)
         written: list[Written] = []
         at: dict[str, Ref] = {name: ref for name, (ref, _) in values.items() if not isinstance(ref, Output)}
         lowerings = [body.name]
-        cost, narrows, rounds = body.cost, body.narrows, body.rounds
+        spent, narrows, rounds = body.cost, body.narrows, body.rounds
         for index in reversed(live):
-            node, inputs, names = pending[index]
-            found = self._derive_node(node, tuple(name in needed for name in names), stack)
+            node, inputs, names, made = pending[index]
+            found = self._derive_node(node, made, tuple(name in needed for name in names), stack)
             if isinstance(found, Failure):
                 return found
             fragment, refs = found
@@ -304,12 +326,12 @@ class Deriver:
                 if isinstance(values[name][0], Output):
                     at[name] = _moved(ref, base, operands)
             lowerings += fragment.lowerings
-            cost, narrows, rounds = cost + fragment.cost, narrows | fragment.narrows, rounds or fragment.rounds
+            spent, narrows, rounds = spent + fragment.cost, narrows | fragment.narrows, rounds or fragment.rounds
         unique = tuple(dict.fromkeys(lowerings))
-        return _pruned(Fragment(tuple(written), tuple(at[name] for name in outputs), unique, cost, narrows, rounds))
+        return _pruned(Fragment(tuple(written), tuple(at[name] for name in outputs), unique, spent, narrows, rounds))
 
     def _derive_node(
-        self, node: Node, used: tuple[bool, ...], stack: tuple[Any, ...]
+        self, node: Node, made: Sequence[Facts], used: tuple[bool, ...], stack: tuple[Any, ...]
     ) -> tuple[Fragment, tuple[int | Constant | None, ...]] | Failure:
         """Keep a body's node where it is legal as it stands, else derive it; with where each operand comes from."""
         everything = tuple(range(len(node.inputs)))
@@ -320,7 +342,8 @@ class Deriver:
             outputs = tuple(Output(0, index) for index in range(len(used)))
             operator = operator_of(node.domain, node.name)
             weight = operator.weight if operator else 1.0
-            return Fragment((Written(node.name, node.attributes, refs, len(used)),), outputs, (), weight), everything
+            spent = cost(node, made, weight)
+            return Fragment((Written(node.name, node.attributes, refs, len(used)),), outputs, (), spent), everything
         lifted = self.lift(dataclasses.replace(node, used=used))
         if isinstance(lifted, Reason):
             return Failure(f"{self.legality.why_not(node)}; {lifted}", lifted.missing)
@@ -441,6 +464,12 @@ def _pruned(fragment: Fragment) -> Fragment:
         for old in sorted(read)
     )
     return dataclasses.replace(fragment, nodes=nodes, outputs=tuple(moved(ref) for ref in fragment.outputs))
+
+
+def _static(lifted: Lifted) -> bool:
+    """Whether all dimensions of the first operand are known."""
+    data = lifted.operands[0] if lifted.operands else None
+    return data is not None and data.size is not None
 
 
 def operand_sources(lifted: Lifted) -> tuple[int | Constant | None, ...]:

@@ -24,7 +24,17 @@ from opshift.opsets.same_meaning import same_meaning
 from opshift.opsets.schema import OLDEST, Schema, attribute_value, default_domain, schema_at
 from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import has_body, operator_of
-from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, Ref, operand_sources
+from opshift.passes.derive import (
+    RIVALLED,
+    Constant,
+    Deriver,
+    Failure,
+    Fragment,
+    Input,
+    Output,
+    Ref,
+    operand_sources,
+)
 from opshift.passes.describe import NOTHING, Scope, default_opset, describe, dtypes, graphs, subgraphs, view
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import node_name
@@ -148,19 +158,22 @@ class Planner:
         progress: Callable[[str, int, int], None] | None = None,
         alike: Planner | None = None,
         hinting: bool = True,
+        optimize: bool = False,
     ) -> None:
         """Plan for a target; `runnable` prefers what the installed onnxruntime has kernels for.
 
         `alike` has planned the same model for another target: what it knows of the values is not inferred again.
-        `hinting` looks for the opsets at which refused nodes could be said.
+        `hinting` looks for the opsets at which refused nodes could be said. `optimize` lowers what is legal too, where
+        that is faster.
         """
         self.progress = progress
         self.model = model
         self.source = default_opset(model.opset_import) or 1
         self.legality = legality
-        self.plain = Deriver(legality, semantics, allow)
+        self.optimize = optimize
+        self.plain = Deriver(legality, semantics, allow, optimize=optimize)
         strict = dataclasses.replace(legality, runnable=True)
-        self.strict = Deriver(strict, semantics, allow) if runnable else self.plain
+        self.strict = Deriver(strict, semantics, allow, optimize=optimize) if runnable else self.plain
         self.functions = {(item.domain, item.name, item.overload): item for item in model.functions}
         self.steps: list[Step] = []
         self.refusals: list[Refusal] = []
@@ -433,6 +446,7 @@ class Planner:
                 and after is not None
                 and before.since_version == after.since_version
                 and node.op_type not in self.legality.decompose
+                and not (self.optimize and node.op_type in RIVALLED)
                 and not (
                     target
                     and (
@@ -539,7 +553,8 @@ class Planner:
         if before and after and (shrinks := self._shrinks(seen, before, after)):
             self._refuse(Code.MISSING_FACT, where, label, shrinks, "Give the model's inputs element types.")
             return None
-        if why is None and (self.strict is self.plain or self.strict.legality.why_not(seen) is None):
+        slow = self.optimize and seen.name in RIVALLED
+        if why is None and not slow and (self.strict is self.plain or self.strict.legality.why_not(seen) is None):
             self.kept += 1
             return None
         if fault := _fault(seen, opset):
@@ -567,7 +582,11 @@ class Planner:
             return None
         sources = operand_sources(lifted)
         written = [leaf.name for leaf in found.nodes]
-        if not found.lowerings and after is not None and _unchanged(node, seen, after, found, sources):
+        unchanged = not found.lowerings and after is not None and _unchanged(node, seen, after, found, sources)
+        if unchanged and before is after:
+            self.kept += 1
+            return None
+        if unchanged:
             self.steps.append(
                 Step(Action.RESTAMP, where, seen.name, seen.since_version, f"opset {self.legality.opset}")
             )
@@ -578,7 +597,7 @@ class Planner:
                 where,
                 seen.name,
                 seen.since_version,
-                str(why or self.strict.legality.why_not(seen)),
+                str(why or self.strict.legality.why_not(seen) or "it is slower than what replaces it"),
                 found.lowerings,
                 tuple(written),
                 tuple(sorted(found.narrows)),

@@ -1,0 +1,105 @@
+"""What a node costs: microseconds of one thread, from the table that `benchmarks/lowerings.py` measures and writes.
+
+The table holds times of onnxruntime's kernels on tensors of several sizes; between two sizes the time for one element
+is interpolated. What it does not hold costs what operators of its kind do.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+from opshift.opsets.facts import Facts, type_name
+from opshift.opsets.operator import Node
+
+NOMINAL = 64
+"""The length of a dimension that is not known."""
+
+MOST = 2**12
+"""How many elements dimensions that are not known have together, at most."""
+
+FREE = frozenset({"Constant", "Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"})
+"""Operators that move no elements."""
+
+ROWS = frozenset({"ArgMax", "Hardmax", "ReduceMax", "ReduceMin", "ReduceSum", "TopK"})
+"""Operators that go through rows, whose cost depends on how long these are and on what is behind them."""
+
+LENGTHS = (4, 32, 1024)
+"""The lengths of rows that are measured."""
+
+Points = Sequence[tuple[float, float]]
+"""Elements, and microseconds."""
+
+
+@functools.cache
+def table() -> Mapping[str, Points]:
+    """Return the measured times, by `key`."""
+    text = importlib.resources.files("opshift.opsets").joinpath("costs.json").read_text(encoding="utf-8")
+    return {key: tuple((count, time) for count, time in points) for key, points in json.loads(text)["times"].items()}
+
+
+def key(name: str, dtype: str, behind: str = "", length: int = 0) -> str:
+    """Return what a time is listed under: operator, element type, and for rows what is behind them and their length."""
+    return " ".join(part for part in (name, dtype, behind, str(length) if length else "") if part)
+
+
+def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
+    """Return the microseconds that a node takes; `weight` is what it takes for nothing."""
+    if node.name in FREE or any(facts.size == 0 for facts in outputs):
+        return weight
+    count = _count(outputs[0])
+    data = next((facts for facts in node.inputs if facts is not None), Facts())
+    listed = outputs[0] if node.name == "Where" else data
+    dtype = type_name(listed.dtype) if listed.dtype else "float"
+    if node.name in ROWS:
+        count = _count(data)
+        behind, length = _rows(node, data)
+        name = "ArgMaxLast" if node.attributes.get("select_last_index") else node.name
+        points = table().get(key(name, dtype, behind, length)) or table().get(key(name, "float", behind, length))
+    else:
+        if node.name == "ScatterElements" and len(node.inputs) > 1 and node.inputs[1]:
+            count += 4 * _count(node.inputs[1])
+        if node.name == "Cast" and outputs[0].dtype:
+            dtype = f"{dtype} {type_name(outputs[0].dtype)}"
+        points = table().get(key(node.name, dtype)) or table().get(node.name) or table()["others"]
+    return weight + _time(points or table()["others"], count)
+
+
+def _count(facts: Facts) -> float:
+    if facts.shape is None:
+        return NOMINAL
+    known = math.prod(dim for dim in facts.shape if isinstance(dim, int))
+    unknown = sum(not isinstance(dim, int) for dim in facts.shape)
+    return float(known * min(NOMINAL**unknown, MOST))
+
+
+def _rows(node: Node, data: Facts) -> tuple[str, int]:
+    """Return whether anything is behind the axis of a row, and the measured length that is nearest to its own."""
+    axis = node.attributes.get("axis")
+    if axis is None:
+        axes = node.inputs[1].known if len(node.inputs) > 1 and node.inputs[1] is not None else None
+        given = axes.tolist() if axes is not None else node.attributes.get("axes", (-1,))
+        axis = given[-1] if given else -1
+    dims = data.shape or (None,)
+    axis = axis if -len(dims) <= axis < len(dims) else -1
+    rest = dims[axis:][1:]
+    dim = dims[axis]
+    length = dim if isinstance(dim, int) else NOMINAL
+    nearest = min(LENGTHS, key=lambda other: abs(math.log(other / max(length, 1))))
+    return "last" if all(dim == 1 for dim in rest) else "inner", nearest
+
+
+def _time(points: Points, count: float) -> float:
+    """Interpolate the time of one element between the sizes that were measured."""
+    per = [(math.log(size), time / size) for size, time in points]
+    at = math.log(max(count, 1.0))
+    if at <= per[0][0]:
+        return per[0][1] * count
+    for (low, slow), (high, fast) in zip(per, per[1:], strict=False):
+        if at <= high:
+            share = (at - low) / (high - low)
+            return (slow + (fast - slow) * share) * count
+    return per[-1][1] * count
