@@ -8,6 +8,8 @@ first.
 onnxruntime judges. Where it cannot, since it does not give the test's outputs for the original either (it lacks the
 kernel, or the domain; it rounds a transform in coarser steps than the test allows), ONNX's reference implementation
 does, if it gives them for the original. It is as strict: the outputs must be the test's, within the test's tolerance.
+But it has some operators in their newest version alone (Hardmax), so it never judges what onnxruntime can. The column
+`by reference` tells how many of the right ones it judged.
 """
 
 from __future__ import annotations
@@ -181,7 +183,9 @@ def measured(
             judge = "onnx.reference"
             given, others = second[dataclasses.replace(task, judge=judge)]
             trusted = second[Task(task.index, judge=judge)][0] == "right"
-            outcome, reasons = (given, others) if trusted else ("unjudged", reasons)
+            # Where kernels miss the test's outputs by rounding, rounding otherwise is no fault either.
+            told = trusted and (given == "right" or originals[case.name] != "wrong")
+            outcome, reasons = (given, others) if told else ("unjudged", reasons)
         found.append(Found(case.name, opset_of(case.model), task.converter, task.target, outcome, reasons, judge))
     return found, originals
 

@@ -12,6 +12,7 @@ from onnx import NodeProto, TensorProto
 
 from opshift.opsets.facts import Tensor, tensor_of, type_name, type_of_facts
 from opshift.opsets.operator import Node
+from opshift.opsets.schema import default_domain
 from opshift.passes.derive import Constant, Fragment, Input, Output, Ref
 from opshift.passes.describe import graphs, subgraphs
 from opshift.passes.infer import make_node
@@ -60,6 +61,13 @@ class Constants:
         self._known: dict[tuple[bytes, int], str] = {}
         self.made: list[TensorProto] = []
 
+    def within(self, node: NodeProto) -> Constants:
+        """Return where a node's graphs have their constants: those of another domain's may see no values of outside.
+
+        The functions of FlexAttention-1 of ai.onnx.preview become part of its function body.
+        """
+        return Constants(self._names, nodes=self._nodes) if default_domain(node.domain) else self
+
     def name(self, constant: Constant, before: list[NodeProto]) -> str:
         """Return the name of a value that holds the constant; `before` takes nodes to put before its use."""
         key = constant.value.digest, constant.dtype
@@ -83,6 +91,10 @@ class ConstantNodes(Constants):
         """Write Constant as this opset has it; each use gets its own, so that it is in scope wherever it stands."""
         super().__init__(names)
         self._opset = opset
+
+    def within(self, node: NodeProto) -> Constants:
+        """Return itself: the nodes stand where they are used."""
+        return self
 
     def name(self, constant: Constant, before: list[NodeProto]) -> str:
         """Put a Constant in front, and below opset 9, where a Constant holds floats only, a Cast behind it."""
@@ -220,7 +232,10 @@ def _lower_graph(
                 graph.value_info.add(name=name).type.CopyFrom(type_of_facts(facts))
     for (index, attribute), inside in plan.inner.items():
         inner = next(found for name, found in subgraphs(graph.node[index]) if name == attribute)
-        _lower_graph(inner, inside, names, constants, marked)
+        own = constants.within(graph.node[index])
+        _lower_graph(inner, inside, names, own, marked)
+        if own is not constants:
+            inner.initializer.extend(own.made)
     replacements: dict[int, list[NodeProto]] = {}
     renamed: dict[str, str] = {}
     for index, change in plan.changes.items():

@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from onnx.parser import parse_model
+from onnx.reference import ReferenceEvaluator
 from operators.harness import converted
 from running import nodes_of, run
 
@@ -289,6 +290,28 @@ def test_nodes_in_graphs_of_nodes(where: str, request_: dict[str, Any]) -> None:
     assert not repeated(node.name for node in nodes_of(result) if node.name)
     for expected, actual in zip(run(source, [feeds])[0], run(result, [feeds])[0], strict=True):
         np.testing.assert_array_equal(expected, actual)
+
+
+FLEX = """<ir_version: 13, opset_import: ["": 26, "ai.onnx.preview": 1]>
+g (float[1,2,4,8] q, float[1,2,4,8] k, float[1,2,4,8] v) => (float[1,2,4,8] y) {
+    y = ai.onnx.preview.FlexAttention <score_mod = lower (float[B,H,L,S] scores) => (float[B,H,L,S] kept) {
+        kept = Trilu <upper = 0> (scores)
+    }> (q, k, v)
+}"""
+
+
+def test_constants_in_a_graph_of_another_domain_stand_in_it() -> None:
+    source = onnx.parser.parse_model(FLEX)
+    result = converted(source, opset=9)
+    (attribute,) = result.graph.node[0].attribute
+    known = {value.name for value in (*attribute.g.input, *attribute.g.initializer)}
+    known |= {name for node in attribute.g.node for name in node.output}
+    assert any(name.startswith("opshift/") for name in known)
+    assert not result.graph.initializer
+    assert all(name in known for node in attribute.g.node for name in node.input)
+    feeds = {name: np.random.default_rng(0).standard_normal((1, 2, 4, 8)).astype(np.float32) for name in "qkv"}
+    expected, actual = (ReferenceEvaluator(one).run(None, feeds)[0] for one in (source, result))
+    np.testing.assert_allclose(expected, actual, rtol=1e-6)
 
 
 PATHS = ["main/If_0.then_branch/If_0.then_branch/hot", "main/If_0.else_branch/other"]
