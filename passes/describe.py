@@ -198,6 +198,11 @@ def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, 
             local: dict[str, Facts | None] = {tensor.name: facts_of_tensor(tensor) for tensor in subgraph.initializer}
             inner[_owner(node), name] = _scope(subgraph, scope, local, opset)
         own.update(_found_out(node, scope, opset))
+    for name, facts in own.items():
+        # Elements of which only some are known have told the shapes that follow from them; a node alone is proven
+        # without the others.
+        if facts is not None and facts.value is not None and facts.known is None:
+            own[name] = Facts(facts.dtype, facts.shape)
     return scope
 
 
