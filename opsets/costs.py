@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -98,7 +99,7 @@ def _time(points: Points, count: float) -> float:
     at = math.log(max(count, 1.0))
     if at <= per[0][0]:
         return per[0][1] * count
-    for (low, slow), (high, fast) in zip(per, per[1:], strict=False):
+    for (low, slow), (high, fast) in itertools.pairwise(per):
         if at <= high:
             share = (at - low) / (high - low)
             return (slow + (fast - slow) * share) * count

@@ -27,8 +27,8 @@ Default = int | float | str | tuple[int, ...]
 class SameMeaning:
     """What a node must keep to so that it means the same at two versions of its operator.
 
-    The attributes named here must be absent or hold the value given, and are to be dropped. Whether the target takes the
-    node's types and the number of its inputs, its schema says.
+    The attributes named here must be absent or hold the value given, and are to be dropped. Whether the target takes
+    the node's types and the number of its inputs, its schema says.
     """
 
     operator: str

@@ -207,7 +207,7 @@ def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, 
 
 
 def _found_out(node: onnx.NodeProto, scope: Scope, opset: int) -> Iterator[tuple[str, Facts]]:
-    """Yield what onnx does not tell of a node's outputs: ranks that follow from constants, and integers computed of them.
+    """Yield what onnx does not tell of a node's outputs: ranks that follow from constants, and integers made of them.
 
     It sees no constants of the graphs around one, and follows no shape that is computed below Reshape-14.
     """

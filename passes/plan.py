@@ -281,9 +281,7 @@ class Planner:
                 plan.inner[index, attribute] = found
         return plan
 
-    def _closed(
-        self, change: Replace, node: onnx.NodeProto, given_out: Callable[[], frozenset[str]]
-    ) -> Replace | None:
+    def _closed(self, change: Replace, node: onnx.NodeProto, given_out: Callable[[], frozenset[str]]) -> Replace | None:
         """Do without the Identity or Constant that gives an output its name, on a target that does not have them.
 
         Where only nodes read the output, they read what it is instead; else the Identity is lowered like any node.

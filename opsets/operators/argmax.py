@@ -413,9 +413,7 @@ def _in_blocks(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, given=_last_blocked, bind=_in_blocks, narrows=_nan)
-def blocked(
-    data, blocks: Sequence[int], most: Sequence[int], starts: Sequence[int], size: int, shape: Sequence[int]
-):
+def blocked(data, blocks: Sequence[int], most: Sequence[int], starts: Sequence[int], size: int, shape: Sequence[int]):
     """Find the block that has the maximum of a row, then the maximum in that block."""
     rows = op.Reshape(data, blocks)
     # Maxima and blocks are small: they stay in the cache.

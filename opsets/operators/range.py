@@ -42,7 +42,7 @@ def oracle(
         count = math.ceil(float(end - origin) / float(step))
     # Scalars that are arrays would make numpy add in a wider type.
     numbers = np.arange(max(count, 0)).astype(wide) * step.reshape(1) + origin.reshape(1)
-    return numbers.astype(start.dtype)
+    return np.asarray(numbers.astype(start.dtype))
 
 
 def normal(what: Range, operands: Operands) -> tuple[Range, Operands]:
@@ -85,7 +85,7 @@ def in_float(start, limit, delta, like: int):
     return op.Cast(numbers, to=like)
 
 
-WIDE = {
+WIDE: Mapping[int, int] = {
     **dict.fromkeys((TensorProto.INT16, TensorProto.INT32, TensorProto.INT64), TensorProto.INT64),
     **{dtype: dtype for dtype in (TensorProto.FLOAT, TensorProto.DOUBLE)},
 }
