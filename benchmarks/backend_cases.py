@@ -78,7 +78,8 @@ class Task:
 
 def by_reference(model: onnx.ModelProto, feeds: Sequence[Feed]) -> list[list[Array]]:
     """Return what ONNX's reference implementation computes for each of the feeds."""
-    return [ReferenceEvaluator(model).run(None, dict(feed)) for feed in feeds]
+    evaluator: Any = ReferenceEvaluator(model)
+    return [evaluator.run(None, dict(feed)) for feed in feeds]
 
 
 JUDGES: dict[str, Running] = {

@@ -310,7 +310,8 @@ def test_constants_in_a_graph_of_another_domain_stand_in_it() -> None:
     assert not result.graph.initializer
     assert all(name in known for node in attribute.g.node for name in node.input)
     feeds = {name: np.random.default_rng(0).standard_normal((1, 2, 4, 8)).astype(np.float32) for name in "qkv"}
-    expected, actual = (ReferenceEvaluator(one).run(None, feeds)[0] for one in (source, result))
+    evaluators: list[Any] = [ReferenceEvaluator(one) for one in (source, result)]
+    expected, actual = (evaluator.run(None, feeds)[0] for evaluator in evaluators)
     np.testing.assert_allclose(expected, actual, rtol=1e-6)
 
 

@@ -139,6 +139,8 @@ def _static(what: DeformConv, operands: Operands) -> Reason | None:
     dims = (*(x.shape or (None,))[1:], *(weights.shape or (None,)), *(offset.shape or (None,))[2:])
     if what.kernel_shape is None or not all(isinstance(dim, int) and dim for dim in dims):
         return Reason("shapes are unknown, but for the batch, or empty", missing=True)
+    if x.rank != weights.rank or x.rank != offset.rank or x.rank != 2 + len(what.kernel_shape):
+        return Reason("input, weights, offset and kernel are not of one rank")
     many = math.prod(what.kernel_shape) * math.prod(dim for dim in (offset.shape or ())[2:] if isinstance(dim, int))
     return Reason(f"there are more than {_LARGEST} places") if many * len(what.kernel_shape) > _LARGEST else None
 

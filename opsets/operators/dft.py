@@ -35,6 +35,8 @@ def oracle(meaning: DFT, x: _Array, length: _Array | None = None, axis: _Array |
     signal = x[..., 0] + (1j * x[..., 1] if x.shape[-1] == 2 else 0)
     count = None if length is None else int(length.item())
     if meaning.onesided and meaning.inverse:
+        if (2 * (x.shape[along] - 1) if count is None else count) == 0:
+            return np.zeros((*x.shape[:along], 0, *x.shape[along + 1 : -1], 1), x.dtype)
         return np.asarray(np.fft.irfft(signal, count, along)[..., None]).astype(x.dtype)
     if meaning.onesided:
         y = np.fft.rfft(signal.real, count, along)
@@ -164,15 +166,18 @@ def _computed_axis(meaning: DFT, operands: Operands) -> Reason | None:
 
 def _fills(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     dims = first(operands).shape or (None,)
+    empty = int(not all(isinstance(dim, int) and dim for dim in dims))
     return {
         "inverse": meaning.inverse,
         "onesided": meaning.onesided,
-        "allowzero": 0 if all(isinstance(dim, int) and dim for dim in dims) else 1,
+        "empty": empty,
+        # What one number is half of has length 0.
+        "emptied": empty or int(meaning.inverse and meaning.onesided),
     }
 
 
 @lowering(18, given=_computed_axis, bind=_fills, cost=10)
-def along_second_of_four(x, length, axis, inverse: int, onesided: int, allowzero: int):
+def along_second_of_four(x, length, axis, inverse: int, onesided: int, empty: int, emptied: int):
     """Merge the axes before and behind the one that is computed, which is the second of four then."""
     sizes = op.Shape(x, start=0, end=-1)
     given = op.Reshape(op.Cast(axis, to=7), [1])
@@ -186,9 +191,9 @@ def along_second_of_four(x, length, axis, inverse: int, onesided: int, allowzero
         op.Shape(x, start=-1),
         axis=0,
     )
-    y = meaning.Itself(op.Reshape(x, four, allowzero=allowzero), length, 1, inverse=inverse, onesided=onesided)
+    y = meaning.Itself(op.Reshape(x, four, allowzero=empty), length, 1, inverse=inverse, onesided=onesided)
     back = op.Concat(before, op.Shape(y, start=1, end=2), behind, op.Shape(y, start=3), axis=0)
-    return op.Reshape(y, back, allowzero=allowzero)
+    return op.Reshape(y, back, allowzero=emptied)
 
 
 # --- half of a transform ------------------------------------------------------------------------------------------
@@ -215,18 +220,21 @@ def _mirror(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     return {
         # The first has no mirror image, and of an even number the last has none.
         "last": (END if odd else -1,),
+        "odd": (1 if odd else 0,),
         "at": int(axis.known.item()) if axis is not None and axis.known is not None else 0,
         "turned": Tensor(np.array([1, -1], onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or 1))),
     }
 
 
 @lowering(18, given=_half, bind=_mirror, rounds=True)
-def mirrored(x, length, axis, last: Sequence[int], at: int, turned: Sequence[int]):
+def mirrored(x, length, axis, last: Sequence[int], odd: Sequence[int], at: int, turned: Sequence[int]):
     """Put behind what is given its mirror image, upside down; of what the whole gives take the real part."""
     along = op.Reshape(axis, [1])
     image = op.Slice(op.Slice(x, [1], last, along), [-1], [-2147483647], along, [-1])
     whole = meaning.Itself(op.Concat(x, image * turned, axis=at), None, axis, inverse=1)
-    return op.Slice(whole, [0], [1], [-1])
+    # One number alone is half of none.
+    count = (op.Gather(op.Shape(x), along, axis=0) - 1) * 2 + odd
+    return op.Slice(op.Slice(whole, [0], count, along), [0], [1], [-1])
 
 
 # --- a length that is computed at run time ------------------------------------------------------------------------

@@ -26,7 +26,8 @@ def numbers(dtype: Any) -> Array:
         unsigned
     )
     both = np.concatenate([bits, bits | unsigned(1 << (8 * width - 1))]).view(dtype)
-    return both[~np.isnan(both)]
+    kept: Array = both[~np.isnan(both)]
+    return kept
 
 
 def bits_of(array: Array) -> Array:

@@ -89,6 +89,7 @@ class TestDFT(Table):
         Case("last axis at run time, one side", [signal(2, 3, 4, 1), None, axis(2)], DFT(onesided=1)),
         Case("half at run time", [signal(1, 6, 3, 2), None, axis(1)], DFT(1, 1)),
         Case("half", [signal(1, 6, 3, 2), None, axis(1)], DFT(1, 1), known=(2,)),
+        Case("half of none at run time", [signal(2, 1, 3, 2), None, axis(1)], DFT(1, 1)),
         Case("half of an odd number", [signal(1, 6, 3, 2), axis(11), axis(1)], DFT(1, 1), known=(1, 2), symbolic=17),
         Case("half of an even number", [signal(2, 5, 2), axis(8), axis(1)], DFT(1, 1), known=(1, 2), symbolic=17),
         Case("one side, length at run time", [signal(2, 5, 1), axis(7), axis(1)], DFT(onesided=1), known=(2,)),
