@@ -711,6 +711,7 @@ SURVIVORS = (
         "of a distance the sign is dropped; two weights turn theirs together",
     ),
     ("DeformConv", r"constant of node/Less\+node/Where: element 0 is 4.0, not 3.0", "one pixel farther is outside too"),
+    ("DFT.mirrored", r"constant of node/Slice_2: element 0 is \d, .*", "there are no more numbers: it may end behind"),
     ("DFT.(counted|along_second_of_four)", "node/Gather: axis=-1", "the shape is a vector, whose axis -1 is axis 0"),
     (r"DFT.by_computed_matrix\((inverse=1)?\)", "node/Add: is Sub", "both sides are wanted: zero is added"),
     (r"DFT.by_computed_matrix\(\)", "node/Concat: axis=-2", "zeros behind a signal do not count"),
