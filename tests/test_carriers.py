@@ -16,7 +16,7 @@ from onnx.parser import parse_model
 from running import run, same
 
 import opshift
-from opshift.opsets.carriers import KINDS, MOVED, ORDERED, QUOTIENT, Carriers
+from opshift.opsets.carriers import COMPUTED, KINDS, MOVED, ORDERED, QUOTIENT, Carriers
 from opshift.opsets.facts import type_name
 from opshift.opsets.operator import known_operators
 from opshift.opsets.same_meaning import table
@@ -86,7 +86,9 @@ def check(name: str, function: Callable[..., Any], count: int, dtype: int, carri
 @pytest.mark.parametrize("operator", [one for one in known_operators() if one.carriers], ids=lambda one: one.name)
 def test_what_an_oracle_computes_is_the_same_in_the_carrier(operator: Any) -> None:
     count = 2 if operator.variadic else len(operator.operands)
-    if count > 2 or operator.name == "Tile":
+    if operator.carriers is COMPUTED:
+        return  # its sums are rounded anyway, and proven within the bound of rounding
+    if count > 2 or operator.name in ("ReverseSequence", "Tile"):
         assert operator.carriers is MOVED
         return
     if operator.name in ("MaxPool", "TopK"):

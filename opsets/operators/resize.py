@@ -337,7 +337,7 @@ def all_sized(x, roi, scales, sizes, index: Sequence[int], axes: Sequence[int]):
 # --- by weights -----------------------------------------------------------------------------------------------------
 
 
-def _next(what: Resize, operands: Operands) -> tuple[int, np.ndarray[Any, Any]] | None | Reason:
+def _next(what: Resize, operands: Operands) -> tuple[int, np.ndarray[Any, Any]] | Reason | None:
     """Return the last axis that changes, and what each of its elements counts for one of the output; None: none does.
 
     The weights have a column for each element of the input, a row for each of the output.
@@ -484,6 +484,17 @@ OPERATOR = Operator(
     operands=("X", "roi", "scales", "sizes"),
     oracle=oracle,
     normal=normal,
-    lowerings=(with_roi, with_scales, by_sizes, by_scales, scaled, all_scaled, all_sized, twice, upsampled, *BY_WEIGHTS),
+    lowerings=(
+        with_roi,
+        with_scales,
+        by_sizes,
+        by_scales,
+        scaled,
+        all_scaled,
+        all_sized,
+        twice,
+        upsampled,
+        *BY_WEIGHTS,
+    ),
     idle=_unchanged,
 )

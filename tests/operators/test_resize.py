@@ -37,7 +37,9 @@ class TestResize(Table):
             for scales in ((1, 1, 2, 2), (1, 1, 0.6, 1.7))
         ),
         scaled("round up", Resize("nearest", "half_pixel", "round_prefer_ceil"), 1, 1, 2, 0.5, symbolic=11),
-        scaled("cubic, outside excluded", Resize("cubic", cubic_coeff_a=-0.5, exclude_outside=1), 1, 1, 2, 2, symbolic=11),
+        scaled(
+            "cubic, outside excluded", Resize("cubic", cubic_coeff_a=-0.5, exclude_outside=1), 1, 1, 2, 2, symbolic=11
+        ),
         scaled("symmetric", Resize("linear", "half_pixel_symmetric"), 1, 1, 2.3, 1.7, symbolic=19),
         *(
             scaled("linear from the corner", Resize("linear", CORNER), *scales, symbolic=least)
@@ -59,7 +61,9 @@ class TestResize(Table):
         scaled("empty roi", Resize("linear", CORNER), 1, 1, 2, 3, roi=EMPTY),
         sized("linear from the corner", Resize("linear", CORNER), 1, 2, 8, 7, symbolic=11),
         sized("nearest from the corner", Resize("nearest", CORNER, "floor"), 1, 2, 8, 7, symbolic=11),
-        Case("empty scales", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], Resize("cubic"), known=(1, 2, 3), symbolic=11),
+        Case(
+            "empty scales", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], Resize("cubic"), known=(1, 2, 3), symbolic=11
+        ),
         Case("empty scales, computed sizes", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], known=(1, 2), least=11),
         sized("linear", Resize("linear"), 1, 2, 8, 7, symbolic=11),
         sized("computed, linear", Resize("linear"), 1, 2, 8, 7, known=False, least=11),
