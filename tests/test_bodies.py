@@ -184,8 +184,8 @@ REFUSED = {
         "the element type of X is unknown",
     ),
     "a node of the body": (
-        '<ir_version: 8, opset_import: ["":18]> g (float[2,3] x, int64[2] s) => (float[n,m] y) '
-        "{ y = CenterCropPad(x, s) }",
+        '<ir_version: 8, opset_import: ["":18, "other":1]> g (float[2,3] w, int64[2] s) => (float[n,m] y) '
+        "{ x = other.Some(w) y = CenterCropPad(x, s) }",
         8,
         Code.MISSING_FACT,
         "body of CenterCropPad-18: ",

@@ -88,7 +88,9 @@ def test_what_an_oracle_computes_is_the_same_in_the_carrier(operator: Any) -> No
     if operator.carriers is COMPUTED:
         return  # rounded once, and said to round: the tables of cases compare within a bound
     count = 2 if operator.variadic else len(operator.operands)
-    if count > 2 or operator.name == "Tile":
+    if operator.carriers is COMPUTED:
+        return  # its sums are rounded anyway, and proven within the bound of rounding
+    if count > 2 or operator.name in ("ReverseSequence", "Tile"):
         assert operator.carriers is MOVED
         return
     if operator.name in ("MaxPool", "TopK"):

@@ -548,6 +548,9 @@ SUBJECTS = (
 
 NOT_MUTATED = {
     **dict.fromkeys(("Resize", "Upsample"), "moves attributes and constants about: the table of cases is the test"),
+    **dict.fromkeys(
+        ("OptionalGetElement", "OptionalHasElement"), "one node, or a constant: nothing is there to change"
+    ),
 }
 """Operators whose lowerings have no subject, and why."""
 

@@ -58,7 +58,7 @@ def terms(what: Einsum, operands: Operands) -> Terms | None:
         return Terms(tuple(given), output)
     counts = {
         facts.rank - len(term) + 3
-        for term, facts in zip(given, operands, strict=True)
+        for term, facts in zip(given, operands, strict=False)
         if "..." in term and facts is not None and facts.rank is not None
     }
     if len(counts) != 1:
@@ -85,7 +85,7 @@ def _terms(what: Einsum, operands: Operands, count: int) -> Terms | Reason:
     found = terms(what, operands)
     if found is None:
         return Reason("the rank is unknown", missing=True)
-    if len(operands) != count:
+    if len(operands) != count or len(found.given) != count:
         return Reason(f"it has {len(operands)} operands, not {count}")
     if found.given and "." in what.equation:
         return Reason("the rank is unknown", missing=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto
 
 from opshift.opsets.axes import first
 from opshift.opsets.facts import Tensor
@@ -331,6 +334,103 @@ def all_sized(x, roi, scales, sizes, index: Sequence[int], axes: Sequence[int]):
     return meaning.Same(x, None, None, every, axes=axes)
 
 
+# --- by weights -----------------------------------------------------------------------------------------------------
+
+
+def _next(what: Resize, operands: Operands) -> tuple[int, np.ndarray[Any, Any]] | Reason | None:
+    """Return the last axis that changes, and what each of its elements counts for one of the output; None: none does.
+
+    The weights have a column for each element of the input, a row for each of the output.
+    """
+    x = first(operands)
+    if what.antialias or what.keep_aspect_ratio_policy != "stretch" or what.coordinate_transformation_mode == CROP:
+        return Reason("it crops, keeps the aspect ratio, or does not alias")
+    given = operands[2] if _empty(operands, 3) else operands[3]
+    if given is None or given.known is None or x.rank is None:
+        return Reason("the rank, or what it is resized to, is computed at run time", missing=True)
+    axes = range(x.rank) if what.axes is None else what.axes
+    for place, axis in reversed(list(enumerate(axes))):
+        length, number = x.dim(axis), given.known[place]
+        if _empty(operands, 3) and number == 1:
+            continue
+        if not isinstance(length, int) or not length:
+            return Reason("the length of an axis is unknown, or none", missing=True)
+        scale = np.float32(number) if _empty(operands, 3) else np.float32(number) / np.float32(length)
+        size = int(np.floor(np.float32(length) * scale)) if _empty(operands, 3) else int(number)
+        if max(size, 1) * length * 8 > LARGEST:
+            return Reason("its weights are too many")
+        weights = [_weights(what, at, size, length, float(scale), 0.0, 1.0)[:length] for at in range(size)]
+        table = np.array(weights).reshape(size, length)
+        if size != length or not np.array_equal(table, np.eye(length)):
+            return axis, table
+    return None
+
+
+LARGEST = 2**24
+"""Bytes of the weights of one axis."""
+
+
+def _weighed(nearest: bool, sizes: bool) -> Callable[[Resize, Operands], Reason | None]:
+    def given(what: Resize, operands: Operands) -> Reason | None:
+        if (what.mode == "nearest") != nearest:
+            return Reason("it takes the nearest element" if not nearest else "it takes several elements together")
+        if _empty(operands, 3) == sizes:
+            return Reason("no sizes are given" if sizes else "sizes are given")
+        dtype = first(operands).dtype
+        if not nearest and dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+            return Reason("it is not known to be of float or double", missing=dtype is None)
+        found = _next(what, operands)
+        return found if isinstance(found, Reason) else None if found else Reason("no axis changes")
+
+    return given
+
+
+def _along(what: Resize, operands: Operands) -> Mapping[str, Any]:
+    found = _next(what, operands)
+    assert isinstance(found, tuple)
+    axis, weights = found
+    x = first(operands)
+    letters = string.ascii_letters[: x.rank]
+    left = operands[2].known.copy() if operands[2] is not None and operands[2].known is not None else np.zeros(0)
+    if left.size:
+        left[axis if what.axes is None else what.axes.index(axis)] = 1
+    return {
+        "axis": axis,
+        "index": tuple(weights.argmax(axis=1).tolist()),
+        "weights": Tensor(weights.astype(onnx.helper.tensor_dtype_to_np_dtype(x.dtype or 1))),
+        "equation": f"{letters},Z{letters[axis]}->{letters.replace(letters[axis], 'Z')}",
+        "left": Tensor(left.astype(np.float32)),
+    }
+
+
+@lowering(18, given=_weighed(nearest=True, sizes=False), bind=_along, cost=20)
+def nearest_by_scales(x, roi, scales, sizes, axis: int, index: Sequence[int], left: Sequence[int]):
+    """Look up the nearest elements along one axis, then along the others."""
+    return meaning.Same(op.Gather(x, index, axis=axis), None, left)
+
+
+@lowering(18, given=_weighed(nearest=True, sizes=True), bind=_along, cost=20)
+def nearest_by_sizes(x, roi, scales, sizes, axis: int, index: Sequence[int]):
+    """Look up the nearest elements along one axis, then along those that have not got their size yet."""
+    return meaning.Same(op.Gather(x, index, axis=axis), None, None, sizes)
+
+
+@lowering(18, given=_weighed(nearest=False, sizes=False), bind=_along, cost=20, rounds=True)
+def weighed_by_scales(x, roi, scales, sizes, equation: str, weights: Sequence[int], left: Sequence[int]):
+    """Multiply by a matrix of weights along one axis, then along the others."""
+    return meaning.Same(meaning.Einsum(x, weights, equation=equation), None, left)
+
+
+@lowering(18, given=_weighed(nearest=False, sizes=True), bind=_along, cost=20, rounds=True)
+def weighed_by_sizes(x, roi, scales, sizes, equation: str, weights: Sequence[int]):
+    """Multiply by a matrix of weights along one axis, then along those that have not got their size yet."""
+    return meaning.Same(meaning.Einsum(x, weights, equation=equation), None, None, sizes)
+
+
+def _unchanged(what: Resize, operands: Operands) -> bool:
+    return _next(what, operands) is None
+
+
 # --- from the corner ----------------------------------------------------------------------------------------------
 
 
@@ -369,6 +469,8 @@ def upsampled(x, roi, scales, sizes, mode: str):
     return op.Upsample(x, scales, mode=mode)
 
 
+BY_WEIGHTS = (nearest_by_scales, nearest_by_sizes, weighed_by_scales, weighed_by_sizes)
+
 OPERATOR = Operator(
     name="Resize",
     meaning=Resize,
@@ -382,5 +484,17 @@ OPERATOR = Operator(
     operands=("X", "roi", "scales", "sizes"),
     oracle=oracle,
     normal=normal,
-    lowerings=(with_roi, with_scales, by_sizes, by_scales, scaled, all_scaled, all_sized, twice, upsampled),
+    lowerings=(
+        with_roi,
+        with_scales,
+        by_sizes,
+        by_scales,
+        scaled,
+        all_scaled,
+        all_sized,
+        twice,
+        upsampled,
+        *BY_WEIGHTS,
+    ),
+    idle=_unchanged,
 )

@@ -30,8 +30,10 @@ class TestRange(Table):
             for dtype in (np.int16, np.int32, np.int64, F32, F64)
         ),
         case(-(2**31), 2**31 - 1, 2**30, np.int32, (0, 1, 2)),
-        *(case(*numbers, dtype) for numbers in ((0.5, 3, 0.25), (3, -0.5, -0.5)) for dtype in (F32, F64, F16)),
-        *(case(*numbers, F32) for numbers in ((0.1, 2, 0.3), (2, 0.1, -0.7))),
+        *(case(0.5, 3, 0.25, dtype) for dtype in (F32, F64, F16)),
+        *(case(3, -0.5, -0.5, dtype) for dtype in (F32, F64, F16)),
+        case(0.1, 2, 0.3, F32),
+        case(2, 0.1, -0.7, F32),
         case(0.5, 3, 0.25, BF16, least=13),
         case(0, 300, 1, BF16, least=13),
     )
