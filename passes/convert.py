@@ -318,7 +318,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
             known = facts.known if facts else None
             arrays.append(known if index is None else feeds.get(names[index], known))
         results = operator.oracle(meaning, *arrays)
-        outputs = original.graph.node[0].output
+        outputs = original.graph.node[-1].output
         every = results if isinstance(results, tuple) else (results,)
         # The last outputs of a node may be left out.
         return dict(zip(outputs, every[: len(outputs)], strict=True))

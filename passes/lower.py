@@ -16,7 +16,7 @@ from opshift.opsets.schema import default_domain
 from opshift.passes.derive import Constant, Fragment, Input, Output, Ref
 from opshift.passes.describe import graphs, subgraphs
 from opshift.passes.infer import make_node
-from opshift.passes.plan import Call, Carry, FunctionPlan, GraphPlan, Planned, Relabel, Replace, bind_attributes
+from opshift.passes.plan import Call, Carry, Drop, FunctionPlan, GraphPlan, Planned, Relabel, Replace, bind_attributes
 
 METADATA = 10
 """The ir_version from which on nodes have metadata_props."""
@@ -244,6 +244,9 @@ def _lower_graph(
             node.op_type = change.name
             # A copy has its attributes bound; the call passes none.
             del node.attribute[:]
+        elif isinstance(change, Drop):
+            replacements[index] = []
+            renamed.update(dict.fromkeys(node.output, ""))
         elif isinstance(change, Carry):
             before: list[NodeProto] = []
             _carry(node, names, constants, before)
@@ -330,7 +333,7 @@ def splice(
             source = change.sources[ref.operand]
             ref = source if isinstance(source, Constant) else None
             if isinstance(source, int):
-                return str(node.input[source])
+                return str((change.inputs or node.input)[source])
         return "" if ref is None else constants.name(ref, before)
 
     made: list[NodeProto] = []
@@ -392,10 +395,14 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
     node = make_node(seen.name, seen.domain, inputs, outputs, seen.attributes)
     original.graph.node.append(node)
     node.name = "node"
+    if change.cast is not None:
+        node.output[0] = "index"
+        original.graph.node.append(make_node("Cast", "", ["index"], outputs, {"to": change.cast}))
+        node = make_node(seen.name, seen.domain, inputs, outputs, seen.attributes)
     rewritten = _model(target, seen, inputs, outputs)
     constants = Constants(Names(original))
     # Alone, a value that is the output must have its name.
-    change = dataclasses.replace(change, renamed=())
+    change = dataclasses.replace(change, renamed=(), inputs=())
     rewritten.graph.node.extend(splice(node, 0, change, Names(original), constants, False, {}))
     rewritten.graph.initializer.extend(constants.made)
     return original, rewritten

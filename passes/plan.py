@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,7 +53,8 @@ FunctionKey = tuple[str, str, str]
 class Replace:
     """Write a fragment in the place of a node; `sources` says what each operand of the fragment is.
 
-    Outputs that are `renamed` are written by no node: who reads them reads what they are instead.
+    Outputs that are `renamed` are written by no node: who reads them reads what they are instead. `cast` is the Cast
+    behind the node that is replaced together with it, in whose place the fragment stands; `inputs` are the node's then.
     """
 
     fragment: Fragment
@@ -61,6 +63,8 @@ class Replace:
     lifted: Lifted
     where: str
     renamed: tuple[int, ...] = ()
+    cast: int | None = None
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,12 @@ class Call:
     name: str
 
 
-Change = Replace | Relabel | Carry | Call
+@dataclass(frozen=True)
+class Drop:
+    """Write nothing: the Cast that reads the node is replaced together with it."""
+
+
+Change = Replace | Relabel | Carry | Call | Drop
 
 
 @dataclass(frozen=True)
@@ -259,12 +268,18 @@ class Planner:
         """Plan one graph. `scope` None is the main graph's, inferred on demand; `bound` None leaves parameters open."""
         plan = GraphPlan(path)
         given_out = functools.cache(functools.partial(_given_out, graph))
+        joined = {} if self._has("Cast") else _indices_cast(graph)
         for index, node in enumerate(graph.node):
             if self.progress and path == "main" and index % 256 == 0:
                 self.progress("plan", index, len(graph.node))
             where = f"{path}/{node_name(node, index)}"
             refused = len(self.refusals)
-            change = self._node(node, where, opset, scope, bound)
+            if index in joined:
+                change: Change | None = self._joined(graph.node[joined[index]], node, path, joined[index], opset, scope)
+            elif index in joined.values():
+                change = Drop()
+            else:
+                change = self._node(node, where, opset, scope, bound)
             if isinstance(change, Replace) and not (self._has("Identity") and self._has("Constant")):
                 change = self._closed(change, node, given_out)
             if change is not None:
@@ -280,6 +295,28 @@ class Planner:
                 found = self._graph(inner, f"{where}.{attribute}", opset, inside, bound)  # type: ignore[arg-type]
                 plan.inner[index, attribute] = found
         return plan
+
+    def _joined(
+        self, node: onnx.NodeProto, cast: onnx.NodeProto, path: str, index: int, opset: int, scope: Scope | None
+    ) -> Replace | None:
+        """Say an index and the Cast behind it at once, for targets that have neither Cast nor integers."""
+        where = f"{path}/{node_name(node, index)}"
+        values = self.scope if scope is None else scope
+        seen, to = view(node, values, opset), view(cast, values, opset).attributes["to"]
+        lifted, label = self.plain.lift(seen), f"{seen.name}-{seen.since_version}"
+        if isinstance(lifted, Reason):
+            self._refuse(*_refused(Failure(lifted, lifted.missing), where, label))
+            return None
+        lifted = dataclasses.replace(lifted, meaning=dataclasses.replace(lifted.meaning, dtype=to))
+        found = self.plain.derive(lifted)
+        if isinstance(found, Failure):
+            self._refuse(*_refused(found, where, label))
+            return None
+        why = str(self.legality.why_not(view(cast, values, opset)))
+        written, narrows = tuple(leaf.name for leaf in found.nodes), tuple(sorted(found.narrows))
+        step = Step(Action.LOWER, where, seen.name, seen.since_version, why, found.lowerings, written, narrows)
+        self.steps.append(step)
+        return Replace(found, operand_sources(lifted), seen, lifted, where, cast=to, inputs=tuple(node.input))
 
     def _closed(self, change: Replace, node: onnx.NodeProto, given_out: Callable[[], frozenset[str]]) -> Replace | None:
         """Do without the Identity or Constant that gives an output its name, on a target that does not have them.
@@ -571,8 +608,7 @@ class Planner:
             if otherwise and not has_body(seen.name):
                 self.refusals.append(otherwise)
                 return None
-            code, reason, hint = _refusal(derived)
-            self._refuse(code, where, label, reason, hint)
+            self._refuse(*_refused(derived, where, label))
             return None
         lifted, found = derived
         if refused := self._unwritable(found, where):
@@ -782,6 +818,39 @@ def _given_out(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
     return frozenset(names).union(*(_given_out(inner) for node in graph.node for _, inner in subgraphs(node)))
 
 
+def _indices_cast(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, int]:
+    """Return the Casts that alone read an index, with the ArgMax that gives it."""
+    makers = {
+        node.output[0]: index
+        for index, node in enumerate(graph.node)
+        if node.op_type == "ArgMax" and not default_domain(node.domain)
+    }
+    if not makers:
+        return {}
+    names = _given_out(graph)
+    inner = (name for node in graph.node for _, one in subgraphs(node) for name in _read_in(one))
+    readers = Counter(itertools.chain((name for node in graph.node for name in node.input), inner))
+    found = {
+        index: makers[node.input[0]]
+        for index, node in enumerate(graph.node)
+        if node.op_type == "Cast" and not default_domain(node.domain) and node.input[0] in makers
+    }
+    return {
+        cast: maker
+        for cast, maker in found.items()
+        if readers[graph.node[cast].input[0]] == 1 and graph.node[cast].input[0] not in names
+        if not any(item.ref_attr_name for place in (cast, maker) for item in graph.node[place].attribute)
+    }
+
+
+def _read_in(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names that the nodes of a graph read, with those of graphs inside."""
+    for node in graph.node:
+        yield from node.input
+        for _, inner in subgraphs(node):
+            yield from _read_in(inner)
+
+
 def _behind(inputs: Sequence[Ref], base: int, ref: Ref) -> tuple[Ref, ...]:
     """Move the inputs of a node that follows `base` others, and whose operand is `ref`."""
     return tuple(
@@ -947,6 +1016,11 @@ def _unchanged(
         and same
         and {**defaults, **leaf.attributes} == {**defaults, **seen.attributes}
     )
+
+
+def _refused(failure: Failure, where: str, label: str) -> tuple[Code, str, str, str, str]:
+    code, reason, hint = _refusal(failure)
+    return code, where, label, reason, hint
 
 
 def _refusal(failure: Failure) -> tuple[Code, str, str]:

@@ -120,6 +120,18 @@ ARGMAX = tuple(
     for last in (0, 1)
     for kept in (0, 1)
 )
+ARGMAX_OF_FLOATS = tuple(
+    Case(
+        f"Index as float, {('the first', 'the last')[last]}, {('dropped', 'kept')[kept]}",
+        13,
+        f"(float[3,70] x) => (float[{'3,1' if kept else 3}] y) "
+        f"{{ i = ArgMax <axis = 1, keepdims = {kept}, select_last_index = {last}> (x) y = Cast <to = 1> (i) }}",
+        ROWS,
+        outcomes("right", "wrong" if last else "right", "right"),
+    )
+    for last in (0, 1)
+    for kept in (0, 1)
+)
 ONEHOT = tuple(
     case
     for opset in (9, 11, 13)
@@ -158,7 +170,7 @@ def judged(found: Array | None, wanted: Array) -> str:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("case", [*HARDMAX, *ARGMAX, *ONEHOT], ids=str)
+@pytest.mark.parametrize("case", [*HARDMAX, *ARGMAX, *ARGMAX_OF_FLOATS, *ONEHOT], ids=str)
 def test_a_runtime_runs_what_it_did_not(case: Case, name: str) -> None:
     runtime(name)
     wanted = runtime("onnxruntime").run(case.model, {"x": case.x})["y"]
@@ -218,6 +230,13 @@ def scores() -> onnx.ModelProto:
 ENDS: Mapping[str, tuple[list[onnx.NodeProto], list[int]]] = {
     "Hardmax": ([helper.make_node("Hardmax", ["scores"], ["y"], axis=1)], [1, 5, 8, 6]),
     "ArgMax": ([helper.make_node("ArgMax", ["scores"], ["y"], axis=1, select_last_index=1)], [1, 1, 8, 6]),
+    "index as float": (
+        [
+            helper.make_node("ArgMax", ["scores"], ["index"], axis=1),
+            helper.make_node("Cast", ["index"], ["y"], to=onnx.TensorProto.FLOAT),
+        ],
+        [1, 1, 8, 6],
+    ),
     "OneHot": (
         [
             helper.make_node("ArgMax", ["scores"], ["index"], axis=1, keepdims=0),
@@ -253,6 +272,7 @@ def segmenter(end: str) -> onnx.ModelProto:
         ("openvino", "Hardmax", "right"),
         ("openvino", "OneHot", "right"),
         ("ncnn", "Hardmax", "refused"),
+        ("ncnn", "index as float", "refused"),
     ],
 )
 def test_whole_models(name: str, end: str, original: str) -> None:

@@ -378,6 +378,38 @@ def test_what_needs_identity_or_constant_is_refused(text: str, listed: Sequence[
     assert words in plan.refusals[0].reason
 
 
+FLOATS = ["ReduceMax", "ReduceMin", "Sub", "Sign", "Add", "Mul", "Relu", "Reshape"]
+INDEX = """<ir_version: 8, opset_import: ["": 13]>
+g (float[3,5] x) => ({outputs}) {{
+    i = ArgMax <axis = 1, select_last_index = {last}> (x)
+    y = Cast <to = 1> (i)
+    {more}
+}}"""
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_an_index_and_its_cast_are_said_at_once(last: int) -> None:
+    """A runtime without integers has no way to say the one or the other."""
+    model = parse_model(INDEX.format(outputs="float[3,1] y", last=last, more=""))
+    target = Target("floats", operators=frozenset(FLOATS))
+    result = opshift.convert(model, target=target, allow=["nan", "finite-inputs"], require_proof=True)
+    assert isinstance(result.model, onnx.ModelProto)
+    assert operators(result.model) <= target.operators  # type: ignore[operator]
+    x = np.array([[1, 3, 3, 0, 0], [0, 0, 0, 0, 0], [5, -1, 2, 5, -1]], np.float32)
+    np.testing.assert_array_equal(run(model, [{"x": x}])[0][0], run(result.model, [{"x": x}])[0][0])
+
+
+@pytest.mark.parametrize(
+    ("outputs", "more"),
+    [("float[3,1] y, int64[3,1] i", ""), ("float[3,1] y, float[3,1] z", "z = Cast <to = 1> (i)")],
+    ids=["the index is an output", "the index is read twice"],
+)
+def test_an_index_that_others_read_stays_an_integer(outputs: str, more: str) -> None:
+    model = parse_model(INDEX.format(outputs=outputs, last=0, more=more))
+    plan = opshift.plan(model, target=Target("floats", operators=frozenset(FLOATS)), allow=["finite-inputs"])
+    assert any("floats does not have Cast" in refusal.reason for refusal in plan.refusals)
+
+
 def test_large_weights_are_constant() -> None:
     """constant_inputs asks for constants, however many elements they have."""
     weight = np.zeros((200, 200), np.float32)
