@@ -406,7 +406,7 @@ def _in_blocks(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
         "starts": Tensor(np.arange(before, dtype=np.int64) * count),
         "four": (before, count, size, behind),
         "three": (before, along, behind),
-        "places": Tensor(np.arange(size, dtype=np.int64).reshape(1, size, 1)),
+        "places": Tensor(np.arange(size, dtype=np.int32).reshape(1, size, 1)),
         "size": size,
         "shape": tuple(shape),
     }
@@ -431,9 +431,10 @@ def blocked_before_others(
 ):
     """Find the block that has the maximum along an axis with others behind it, then the maximum in that block."""
     maxima = op.ReduceMax(op.Reshape(data, four), [2], keepdims=0)
-    start = op.Mul(meaning.Same(maxima, axis=1, keepdims=1, nan="any"), size)
+    start = op.Mul(meaning.Same(maxima, axis=1, keepdims=1, nan="any", dtype=6), op.Cast(size, to=6))
     won = op.GatherElements(op.Reshape(data, three), start + places, axis=1)
-    return op.Reshape(start + meaning.Same(won, axis=1, keepdims=1, nan="any"), shape)
+    index = start + meaning.Same(won, axis=1, keepdims=1, nan="any", dtype=6)
+    return op.Cast(op.Reshape(index, shape), to=7)
 
 
 # --- the search without comparisons -------------------------------------------------------------------------------
