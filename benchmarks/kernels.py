@@ -91,6 +91,8 @@ def elementwise(count: int) -> Iterator[Kernel]:
             yield Kernel("Sub", dtype, (x, row), constants=frozenset({1}))
         yield Kernel("Where", dtype, (x > 50, row, np.full((1, 1), 3, number)), constants=frozenset({1, 2}))
         yield Kernel("Gather", dtype, (x, np.arange(rows)[::-1].copy()), {"axis": 0})
+        single = rng.integers(0, 2, shape).astype(np.int32)
+        yield Kernel("Gather", f"{dtype} single", (x[0, :2].copy(), single), {"axis": 0}, frozenset({0}))
         yield Kernel("Expand", dtype, (column[:1], np.array(shape)), constants=frozenset({1}))
         yield Kernel("Transpose", dtype, (x,), {"perm": [1, 0]})
         for to, other in NUMBERS.items():

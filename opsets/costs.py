@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -70,6 +71,8 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
             last = node.attributes.get("axis", 0) in (-1, len(outputs[0].shape or ()) - 1)
             place = key(node.name, dtype if dtype in ("float", "double") else "float", "last" if last else "inner")
             count = max(count, SPARSE * _count(node.inputs[1]))
+        if node.name == "Gather" and node.inputs[1] is not None and node.inputs[1].size == outputs[0].size:
+            place = key(node.name, dtype, "single")
         if node.name == "Cast" and outputs[0].dtype:
             place = key(node.name, f"{dtype} {type_name(outputs[0].dtype)}")
         points = table().get(place) or table().get(node.name) or table()["others"]
@@ -106,7 +109,7 @@ def _time(points: Points, count: float) -> float:
     at = math.log(max(count, 1.0))
     if at <= per[0][0]:
         return per[0][1] * count
-    for (low, slow), (high, fast) in zip(per, per[1:], strict=False):
+    for (low, slow), (high, fast) in itertools.pairwise(per):
         if at <= high:
             share = (at - low) / (high - low)
             return (slow + (fast - slow) * share) * count

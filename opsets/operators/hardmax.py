@@ -254,7 +254,7 @@ def product(
     inner: Sequence[int],
     to: int,
 ):
-    """Multiply the ones where the index of the maximum is along the last axis with those where it is along the others."""
+    """Multiply the ones where the maximum is along the last axis with those where it is along the others."""
     index = op.Cast(meaning.ArgMax(op.Reshape(x, matrix), axis=1, nan="any"), to=6)
     row = op.Div(index, last)
     column = op.Sub(index, op.Mul(row, last))
