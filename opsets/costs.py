@@ -1,7 +1,7 @@
-"""What a node costs: microseconds of one thread, from the table that `benchmarks/lowerings.py` measures and writes.
+"""What a node costs, in terms of a node that does nothing, from the table that `benchmarks/kernels.py` writes.
 
 The table holds times of onnxruntime's kernels on tensors of several sizes; between two sizes the time for one element
-is interpolated. What it does not hold costs what operators of its kind do.
+is interpolated. What it does not hold costs as much as a product does.
 """
 
 from __future__ import annotations
@@ -32,14 +32,19 @@ LENGTHS = (4, 32, 1024)
 """The lengths of rows that are measured."""
 
 Points = Sequence[tuple[float, float]]
-"""Elements, and microseconds."""
+"""Elements, and what they cost."""
+
+SPARSE = 16
+"""Elements for each index, in the measurement of a ScatterElements that is not along the last axis."""
 
 
 @functools.cache
 def table() -> Mapping[str, Points]:
-    """Return the measured times, by `key`."""
+    """Return what was measured, by `key`: elements, and the time as multiple of what a node takes for nothing."""
     text = importlib.resources.files("opshift.opsets").joinpath("costs.json").read_text(encoding="utf-8")
-    return {key: tuple((count, time) for count, time in points) for key, points in json.loads(text)["times"].items()}
+    document = json.loads(text)
+    idle = document["measured"]["node"]
+    return {key: tuple((count, time / idle) for count, time in points) for key, points in document["times"].items()}
 
 
 def key(name: str, dtype: str, behind: str = "", length: int = 0) -> str:
@@ -48,8 +53,8 @@ def key(name: str, dtype: str, behind: str = "", length: int = 0) -> str:
 
 
 def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
-    """Return the microseconds that a node takes; `weight` is what it takes for nothing."""
-    if node.name in FREE or any(facts.size == 0 for facts in outputs):
+    """Return what a node costs; `weight` is what it costs on small tensors."""
+    if node.name in FREE or not outputs or any(facts.size == 0 for facts in outputs):
         return weight
     count = _count(outputs[0])
     data = next((facts for facts in node.inputs if facts is not None), Facts())
@@ -61,11 +66,16 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
         name = "ArgMaxLast" if node.attributes.get("select_last_index") else node.name
         points = table().get(key(name, dtype, behind, length)) or table().get(key(name, "float", behind, length))
     else:
-        if node.name == "ScatterElements" and len(node.inputs) > 1 and node.inputs[1]:
-            count += 4 * _count(node.inputs[1])
+        place = key(node.name, dtype)
+        if node.name == "ScatterElements" and node.inputs[1] is not None:
+            last = node.attributes.get("axis", 0) in (-1, len(outputs[0].shape or ()) - 1)
+            place = key(node.name, dtype if dtype in ("float", "double") else "float", "last" if last else "inner")
+            count = max(count, SPARSE * _count(node.inputs[1]))
+        if node.name == "Gather" and node.inputs[1] is not None and node.inputs[1].size == outputs[0].size:
+            place = key(node.name, dtype, "single")
         if node.name == "Cast" and outputs[0].dtype:
-            dtype = f"{dtype} {type_name(outputs[0].dtype)}"
-        points = table().get(key(node.name, dtype)) or table().get(node.name) or table()["others"]
+            place = key(node.name, f"{dtype} {type_name(outputs[0].dtype)}")
+        points = table().get(place) or table().get(node.name) or table()["others"]
     return weight + _time(points or table()["others"], count)
 
 

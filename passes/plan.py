@@ -617,7 +617,7 @@ class Planner:
         sources = operand_sources(lifted)
         written = [leaf.name for leaf in found.nodes]
         unchanged = not found.lowerings and after is not None and _unchanged(node, seen, after, found, sources)
-        if unchanged and before is after:
+        if why is None and not found.lowerings and before is after:
             self.kept += 1
             return None
         if unchanged:

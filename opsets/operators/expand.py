@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from opshift.opsets.axes import first
+from opshift.opsets.facts import Dim
 from opshift.opsets.lowering import Reason, lowering, op
 from opshift.opsets.operator import Operands
 from opshift.opsets.plain import Plain, plain
@@ -60,4 +62,15 @@ def _broadcast(x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> Any:
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist())))
 
 
-OPERATOR = plain("Expand", (8, 13), ("input", "shape"), _broadcast, (tiled, repeated))
+def _shape(meaning: Plain, operands: Operands) -> tuple[Dim, ...] | None:
+    """Of one element, the shape that is asked for, as far as it is known."""
+    wanted, dims = operands[1], first(operands).shape
+    if wanted is None or wanted.value is None or dims is None or any(dim != 1 for dim in dims):
+        return None
+    shape = tuple(wanted.value.array.tolist())
+    return shape if len(dims) <= len(shape) else None
+
+
+OPERATOR = dataclasses.replace(
+    plain("Expand", (8, 13), ("input", "shape"), _broadcast, (tiled, repeated)), shape=_shape
+)

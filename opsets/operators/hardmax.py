@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from opshift.opsets.axes import first, rank_known
 from opshift.opsets.facts import Tensor
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator
-from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
+from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal, trailing
 
 
 def oracle(rows: Rows, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -77,8 +78,7 @@ def _positions(like: int) -> Callable[[Rows, Operands], Mapping[str, Any]]:
 
 
 # NaN in a Hardmax has no result that could be kept, so that any index will do where one is.
-# A target that has Hardmax should keep it: two Transposes go before this.
-@lowering(18, given=_filled, bind=_positions(TensorProto.INT32), cost=3)
+@lowering(18, given=_filled, bind=_positions(TensorProto.INT32))
 def index_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
     """Compare the positions of a row with the index of its first maximum."""
     index = meaning.ArgMax(x, axis=axis, nan="any", dtype=like)
@@ -95,7 +95,7 @@ index_equal_uint8 = replace(
 )
 
 
-@lowering(18, given=_at_most(2**24), bind=_positions(TensorProto.FLOAT), cost=3)
+@lowering(18, given=_at_most(2**24), bind=_positions(TensorProto.FLOAT))
 def index_relu(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
     """Take the distance of each position from the index of the first maximum away from one, and what is below zero."""
     index = meaning.ArgMax(x, axis=axis, nan="any", dtype=like)
@@ -131,7 +131,7 @@ def sign_relu(x, axes: Sequence[int], like: int, countdown: Sequence[int]):
     return op.Relu(op.Sub(score, op.ReduceMax(score, axes, keepdims=1)) + one)
 
 
-@lowering(18, given=_one_axis, bind=_positions(TensorProto.INT32), cost=5)
+@lowering(18, given=_one_axis, bind=_positions(TensorProto.INT32))
 def topk_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
     """Compare the positions of a row with the index of its top one; of none, where the row is empty."""
     length = op.Shape(x, start=axis, end=end)
@@ -152,7 +152,7 @@ def _one_more(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     return {**_positions(TensorProto.INT32)(rows, operands), "pads": tuple(pads)}
 
 
-@lowering(18, given=_known_rank, bind=_one_more, cost=5)
+@lowering(18, given=_known_rank, bind=_one_more)
 def padded_index_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int, pads: Sequence[int]):
     """Put -inf behind each row, so that none is empty, before searching its first maximum."""
     index = meaning.ArgMax(op.Pad(x, pads, op.CastLike(-1e999, x)), axis=axis, nan="any", dtype=like)
@@ -168,12 +168,98 @@ def _zeros(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 
 
 # Where a row may be empty, there is nowhere to put a one.
-@lowering(18, given=_filled, bind=_zeros, cost=6)
+@lowering(18, given=_filled, bind=_zeros)
 def index_scatter(x, axis: int, zero: Sequence[int], one: Sequence[int]):
     """Put a one where the first maximum is, into zeros."""
     index = meaning.ArgMax(x, axis=axis, nan="any")
     ones = op.Expand(one, op.Shape(index))
     return op.ScatterElements(op.Expand(zero, op.Shape(x)), index, ones, axis=axis)
+
+
+def _static(rows: Rows, operands: Operands) -> tuple[int, ...] | None:
+    shape = first(operands).shape
+    dims = tuple(dim for dim in shape or () if isinstance(dim, int))
+    return dims if shape is not None and len(dims) == len(shape) and 0 not in dims else None
+
+
+def _single(rows: Rows, operands: Operands) -> Reason | None:
+    if reason := _filled(rows, operands):
+        return reason
+    dims = _static(rows, operands)
+    if dims is None:
+        return Reason("not all dimensions are known", missing=True)
+    return None if math.prod(dims) == dims[rows.axes[0]] else Reason("there is more than one row")
+
+
+def _around(rows: Rows, operands: Operands) -> Mapping[str, Any]:
+    dims, (axis,) = _static(rows, operands) or (1,), rows.axes
+    one = np.ones([1] * len(dims), helper.tensor_dtype_to_np_dtype(first(operands).dtype or TensorProto.FLOAT))
+    return {
+        "axis": axis,
+        "one": Tensor(one),
+        "last": (dims[axis] - 1,),
+        "before": Tensor(np.zeros(axis, np.int64)),
+        "between": Tensor(np.zeros(len(dims) - 1, np.int64)),
+        "behind": Tensor(np.zeros(len(dims) - 1 - axis, np.int64)),
+    }
+
+
+@lowering(18, given=_single, bind=_around)
+def index_padded(
+    x,
+    axis: int,
+    one: Sequence[int],
+    last: Sequence[int],
+    before: Sequence[int],
+    between: Sequence[int],
+    behind: Sequence[int],
+):
+    """Pad a one with zeros on both sides, where there is one row."""
+    index = op.Reshape(meaning.ArgMax(x, axis=axis, nan="any"), [1])
+    return op.Pad(one, op.Concat(before, index, between, op.Sub(last, index), behind, axis=0))
+
+
+def _several(rows: Rows, operands: Operands) -> Reason | None:
+    if trailing(rows, operands) is None or len(rows.axes) == 1:
+        return Reason("a row is not made of the last axes, or of one only")
+    if first(operands).dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return None if _static(rows, operands) else Reason("not all dimensions are known", missing=True)
+
+
+def _two_factors(rows: Rows, operands: Operands) -> Mapping[str, Any]:
+    dims = _static(rows, operands) or (1,)
+    start = rows.axes[0]
+    length = math.prod(dims[start:])
+    return {
+        "matrix": (math.prod(dims[:start]), length),
+        "high": Tensor(np.arange(length // dims[-1], dtype=np.int32)),
+        "low": Tensor(np.arange(dims[-1], dtype=np.int32)),
+        "last": dims[-1],
+        "outer": (*dims[:-1], 1),
+        "inner": (*dims[:start], *[1] * (len(dims) - 1 - start), dims[-1]),
+        "to": first(operands).dtype,
+    }
+
+
+# The shape is restored before the result is as large as the input: a Reshape at the end of a model copies.
+@lowering(18, given=_several, bind=_two_factors)
+def product(
+    x,
+    matrix: Sequence[int],
+    high: Sequence[int],
+    low: Sequence[int],
+    last: int,
+    outer: Sequence[int],
+    inner: Sequence[int],
+    to: int,
+):
+    """Multiply the ones where the maximum is along the last axis with those where it is along the others."""
+    index = op.Cast(meaning.ArgMax(op.Reshape(x, matrix), axis=1, nan="any"), to=6)
+    row = op.Div(index, last)
+    column = op.Sub(index, op.Mul(row, last))
+    rows = op.Reshape(op.Cast(op.Equal(high, row), to=to), outer)
+    return op.Mul(rows, op.Reshape(op.Cast(op.Equal(low, column), to=to), inner))
 
 
 OPERATOR = Operator(
@@ -192,6 +278,8 @@ OPERATOR = Operator(
         index_equal_uint8,
         index_relu,
         index_scatter,
+        index_padded,
+        product,
         sign_relu,
         topk_equal,
         padded_index_equal,

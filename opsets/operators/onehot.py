@@ -321,7 +321,7 @@ def where_mask(indices, depth, values):
 
 
 # Written at 10 for its Gather, whose indices need no guard here: none is negative.
-@lowering(10, given=_two_values, cost=5)
+@lowering(10, given=_two_values)
 def gather_mask(indices, depth, values):
     """Look off and on up by a mask, which any element type can."""
     hit = meaning.Same(indices, depth, op.Cast([0, 1], to=9))

@@ -106,6 +106,15 @@ def padded(data, shape, like: int):
     return op.Tile(op.Reshape(filled, positive), 1 - empty)
 
 
+def _idle(meaning: Reshape, operands: Operands) -> bool:
+    """Whether the shape is the one there is: of a vector -1 says so, of others all dimensions."""
+    wanted = _wanted(operands)
+    if wanted == [-1]:
+        return first(operands).rank == 1
+    dims = list(first(operands).shape or ())
+    return bool(dims) and wanted == dims and all(isinstance(dim, int) and dim > 0 for dim in dims)
+
+
 OPERATOR = Operator(
     name="Reshape",
     meaning=Reshape,
@@ -115,6 +124,6 @@ OPERATOR = Operator(
     normal=normal,
     shape=shape,
     moves_data=True,
-    idle=lambda meaning, operands: _wanted(operands) == [-1] and first(operands).rank == 1,
+    idle=_idle,
     lowerings=(padded,),
 )

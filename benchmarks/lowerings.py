@@ -1,0 +1,384 @@
+"""Measure every lowering of Hardmax, ArgMax and OneHot against onnxruntime's own kernel, and say which is taken.
+
+    python benchmarks/lowerings.py                    # prints the table
+    python benchmarks/lowerings.py --filter Hardmax   # some cases only
+    python benchmarks/lowerings.py --write            # writes docs/lowerings.md and docs/lowerings.svg too
+
+One thread, CPU time, all ways of a case in turn, medians. Each way must give what the kernel gives. What lowerings are
+chosen by is measured by `benchmarks/kernels.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.metadata
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from kernels import session
+from onnx.parser import parse_model
+
+import opshift
+from opshift.opsets.lowering import Lowering
+from opshift.opsets.operator import Lifted, Operator, lift, operator_for
+from opshift.opsets.target import Legality
+from opshift.passes.derive import Deriver, Fragment, operand_sources
+from opshift.passes.describe import describe, view
+from opshift.passes.lower import alone
+from opshift.passes.plan import Replace
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A node on a shape, and the most that the way taken for it may cost, as a share of the kernel's time."""
+
+    operator: str
+    shape: tuple[int, ...]
+    axis: int
+    most: float
+    opset: int = 18
+    last: int = 0
+    depth: int = 0
+    values: tuple[float, float] = (0.0, 1.0)
+    symbolic: bool = False
+    small: bool = False
+
+    def __str__(self) -> str:
+        kind = {"Hardmax": f"Hardmax-{11 if self.opset < 13 else 13}"}.get(self.operator, self.operator)
+        what = [f"depth {self.depth}", f"values {self.values[0]:g}, {self.values[1]:g}"] if self.depth else []
+        what += ["select_last_index"] * self.last + ["no dimension known"] * self.symbolic
+        return ", ".join([f"{kind} {'x'.join(map(str, self.shape))} axis {self.axis}", *what])
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """The shape of the output."""
+        if self.depth:
+            return (*self.shape[: self.axis], self.depth, *self.shape[self.axis :])
+        if self.operator == "ArgMax":
+            return (*self.shape[: self.axis], *self.shape[self.axis + 1 :])
+        return self.shape
+
+    def model(self) -> onnx.ModelProto:
+        """Return the node as a model."""
+        given, made = (
+            ",".join(f"{name}{axis}" if self.symbolic else str(dim) for axis, dim in enumerate(shape))
+            for name, shape in (("d", self.shape), ("e", self.output))
+        )
+        head = f'<ir_version: 8, opset_import: ["": {self.opset}]> g '
+        if self.depth:
+            values = ", ".join(map(str, self.values))
+            held = f"<int64 depth = {{{self.depth}}}, float[2] values = {{{values}}}>"
+            node = f"OneHot <axis = {self.axis}> (x, depth, values)"
+            return parse_model(f"{head}(int64[{given}] x) => (float[{made}] y) {held} {{ y = {node} }}")
+        if self.operator == "ArgMax":
+            node = f"ArgMax <axis = {self.axis}, keepdims = 0, select_last_index = {self.last}> (x)"
+            return parse_model(f"{head}(float[{given}] x) => (int64[{made}] y) {{ y = {node} }}")
+        return parse_model(f"{head}(float[{given}] x) => (float[{made}] y) {{ y = Hardmax <axis = {self.axis}> (x) }}")
+
+    def input(self) -> Array:
+        """Return what to run it on: normal numbers, or indices of which some are negative or out of range."""
+        rng = np.random.default_rng(0)
+        if self.depth:
+            return rng.integers(-2, self.depth + 2, self.shape)
+        return rng.standard_normal(self.shape).astype(np.float32)
+
+
+SEGMENTS, HEADS, WORDS = (8, 21, 256, 256), (32, 128, 768), (1, 151936)
+STATIC = (
+    Case("ArgMax", (64, 1000), 1, 0.35),
+    Case("ArgMax", WORDS, 1, 0.20),
+    Case("ArgMax", HEADS, 2, 0.30),
+    Case("ArgMax", SEGMENTS, 1, 0.60),
+    Case("ArgMax", (64, 1000), 1, 0.35, last=1),
+    Case("ArgMax", WORDS, 1, 0.20, last=1),
+    Case("ArgMax", SEGMENTS, 1, 0.60, last=1),
+    Case("Hardmax", SEGMENTS, 1, 0.15),
+    Case("Hardmax", HEADS, 1, 0.45),
+    Case("Hardmax", HEADS, 2, 0.80),
+    Case("Hardmax", WORDS, 1, 0.90),
+    Case("Hardmax", SEGMENTS, 1, 0.95, opset=11),
+    Case("OneHot", (64,), 1, 0.25, depth=1000),
+    Case("OneHot", (8, 256, 256), 1, 0.60, depth=21),
+    Case("OneHot", (32, 128), 2, 0.30, depth=30522),
+    Case("OneHot", (32, 128), 2, 0.65, depth=30522, values=(0.1, 0.9)),
+    Case("Hardmax", (16, 10), 1, 1.6, small=True),
+    Case("Hardmax", (1, 1000), 1, 1.6, small=True),
+    Case("ArgMax", (16, 10), 1, 1.6, small=True),
+    Case("ArgMax", (1, 1000), 1, 1.6, small=True),
+    Case("OneHot", (16,), 1, 1.6, depth=10, small=True),
+    Case("OneHot", (1,), 1, 1.6, depth=1000, small=True),
+)
+SYMBOLIC = tuple(
+    dataclasses.replace(case, symbolic=True, most=math.inf)
+    for case in STATIC
+    if not case.small and case.opset > 12 and not case.last and case.values == (0.0, 1.0)
+)
+
+TAKEN, GIVEN_UP, KERNEL = "taken with --optimize", "taken with --decompose", "the kernel"
+
+
+# --- the ways ---------------------------------------------------------------------------------------------------------
+
+
+def ways(case: Case) -> dict[str, onnx.ModelProto]:
+    """Return the kernel, what is taken, and every lowering at the top, with what serves it best below; by name."""
+    model = case.model()
+    free = {"verify": False, "allow": {"nan"}}
+    found = {
+        KERNEL: model,
+        TAKEN: converted(model, **free, optimize=True),
+        GIVEN_UP: converted(model, **free, decompose=[case.operator]),
+    }
+    operator = operator_for("", case.operator)
+    assert operator is not None
+    for lowering in operator.lowerings:
+        if (made := by(case, model, operator, lowering)) is not None:
+            found[lowering.name] = made
+    return {**found, **by_hand(case)}
+
+
+def converted(model: onnx.ModelProto, **request: Any) -> onnx.ModelProto:
+    """Return what a conversion gives."""
+    result = opshift.convert(model, **request).model
+    assert isinstance(result, onnx.ModelProto)
+    return result
+
+
+def by(case: Case, model: onnx.ModelProto, operator: Operator, lowering: Lowering) -> onnx.ModelProto | None:
+    """Return the node in the words of one lowering, whose nodes are lowered at will; None where it does not apply."""
+    seen = view(model.graph.node[0], describe(model), case.opset)
+    whole = lift(operator, seen, "runtime")
+    assert isinstance(whole, Lifted)
+    only = dataclasses.replace(operator, versions=(), lowerings=(lowering,), carriers={})
+    legality = Legality(case.opset, frozenset({case.operator}), runnable=True)
+    fragment = Deriver(legality, allow=frozenset({"finite-inputs"})).derive(dataclasses.replace(whole, operator=only))
+    if not isinstance(fragment, Fragment):
+        return None
+    change = Replace(fragment, operand_sources(whole), seen, whole, "node")
+    _, made = alone(change, case.opset, case.opset)
+    made.graph.output[0].CopyFrom(model.graph.output[0])
+    made.graph.node[-1].output[0] = "y"
+    return named(made)
+
+
+def named(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Name the only input x and the only output y."""
+    text = onnx.ModelProto()
+    text.CopyFrom(model)
+    names = {text.graph.input[0].name: "x", "y0": "y"}
+    text.graph.input[0].name = "x"
+    for node in text.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    return text
+
+
+def by_hand(case: Case) -> dict[str, onnx.ModelProto]:
+    """Return what people write: an index and OneHot, or an index and Equal with positions."""
+    if case.operator != "Hardmax" or case.opset < 13 or case.small:
+        return {}
+    model, axis, rank = case.model(), case.axis, len(case.shape)
+    head = onnx.printer.to_text(model).split("{")[0]
+    length = case.shape[axis]
+    along = ", ".join("-1" if place == axis else "1" for place in range(rank))
+    end = "" if axis == rank - 1 else f", end = {axis + 1}"
+    counted = f"""
+        z = Constant <value = int64 {{0}}> ()  o = Constant <value = int64 {{1}}> ()
+        a = Constant <value = int64[1] {{0}}> ()
+        al = Constant <value = int64[{rank}] {{{along}}}> ()  l = Shape <start = {axis}{end}> (x)
+        n = Squeeze (l, a)  r = Range (z, n, o)  p = Reshape (r, al)  e = Equal (p, i)  y = Cast <to = 1> (e)"""
+    top = "k = Constant <value = int64[1] {1}> ()"
+    bodies = {
+        "ArgMax + Equal by hand": f"i = ArgMax <axis = {axis}> (x) {counted}",
+        "TopK + Equal by hand": f"{top} w, i = TopK <axis = {axis}> (x, k) {counted}",
+        "ArgMax + OneHot by hand": f"""i = ArgMax <axis = {axis}, keepdims = 0> (x)
+            d = Constant <value = int64 {{{length}}}> ()  v = Constant <value = float[2] {{0, 1}}> ()
+            y = OneHot <axis = {axis}> (i, d, v)""",
+    }
+    return {name: parse_model(f"{head} {{ {body} }}") for name, body in bodies.items()}
+
+
+# --- the times --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The median microseconds of each way, by name, and of copying as many bytes as the kernel reads and writes."""
+
+    times: Mapping[str, float]
+    copy: float
+    lowerings: Mapping[str, str]
+
+    def share(self, name: str) -> float:
+        """Return the time of a way as a share of the kernel's."""
+        return self.times[name] / self.times[KERNEL]
+
+
+def measure(case: Case, seconds: float) -> Measured:
+    """Run all ways of a case in turn."""
+    models, x = ways(case), case.input()
+    sessions = {name: session(model) for name, model in models.items()}
+    expected = sessions[KERNEL].run(None, {"x": x})[0]
+    for name, one in sessions.items():
+        np.testing.assert_array_equal(one.run(None, {"x": x})[0], expected, err_msg=f"{case}: {name}")
+    largest = max(x, expected, key=lambda array: array.nbytes)
+    target = np.empty_like(largest)
+    once = min(timed(sessions[KERNEL], x, 1) for _ in range(3))
+    repeated = max(1, int(500 / max(once, 1.0)))
+    taken: dict[str, list[float]] = {name: [] for name in sessions}
+    copies: list[float] = []
+    end = time.perf_counter() + seconds * len(sessions)
+    while time.perf_counter() < end or len(copies) < 5:
+        for name, one in sessions.items():
+            taken[name].append(timed(one, x, repeated))
+        start = time.process_time_ns()
+        for _ in range(repeated):
+            np.copyto(target, largest)
+        copies.append((time.process_time_ns() - start) / 1000 / repeated)
+    written = {name: ", ".join(node.op_type for node in model.graph.node) for name, model in models.items()}
+    medians = {name: float(np.median(times)) for name, times in taken.items()}
+    return Measured(medians, float(np.median(copies)), written)
+
+
+def timed(one: Any, x: Array, repeated: int) -> float:
+    """Return the microseconds of CPU that one run takes."""
+    start = time.process_time_ns()
+    for _ in range(repeated):
+        one.run(None, {"x": x})
+    return (time.process_time_ns() - start) / 1000 / repeated
+
+
+# --- what is said of it -----------------------------------------------------------------------------------------------
+
+
+def verdict(case: Case, measured: Measured) -> str:
+    """Say whether the way taken is as fast as wanted."""
+    name = GIVEN_UP if case.small else TAKEN
+    if case.symbolic:
+        plain = min((measured.times[other] for other in PLAIN if other in measured.times), default=None)
+        return "" if plain is None else "yes" if measured.times[name] <= plain else "no"
+    return "yes" if measured.share(name) <= case.most else "no"
+
+
+PLAIN = ("ArgMax + Equal by hand", "cast_mask", "first_place")
+"""The plain lowering of each operator: positions, and what is equal."""
+
+
+def page(results: Mapping[Case, Measured], head: str) -> str:
+    """Return docs/lowerings.md."""
+    lines = [
+        HEAD.format(head=head),
+        "| Node | at most | taken | x kernel | x copy | reached |",
+        "|---|---|---|---|---|---|",
+    ]
+    for case, measured in results.items():
+        name = GIVEN_UP if case.small else TAKEN
+        most = "" if case.symbolic else f"{case.most:.2f}"
+        cells = [str(case), most, measured.lowerings[name], f"{measured.share(name):.2f}"]
+        lines.append(
+            f"| {' | '.join([*cells, f'{measured.times[name] / measured.copy:.1f}', verdict(case, measured)])} |"
+        )
+    lines.append(EVERY)
+    for case, measured in results.items():
+        kernel = measured.times[KERNEL]
+        lines.append(f"\n### {case}\n\nThe kernel: {kernel:,.0f} us, {kernel / measured.copy:.1f} times a copy.\n")
+        lines += ["| Way | x kernel | x copy | nodes |", "|---|---|---|---|"]
+        for name, spent in sorted(measured.times.items(), key=lambda item: item[1]):
+            if name != KERNEL:
+                share, copies = spent / kernel, spent / measured.copy
+                lines.append(f"| {name} | {share:.2f} | {copies:.1f} | {measured.lowerings[name]} |")
+    return "\n".join(lines) + "\n"
+
+
+HEAD = """\
+# What lowerings cost
+
+Written by `python benchmarks/lowerings.py --write`; do not edit by hand.
+
+{head}. One thread, CPU time, all ways of a node in turn, medians. "x kernel" is the time as a share of that of
+onnxruntime's own kernel, "x copy" as a multiple of copying the larger of input and output. "Taken" is what
+`--optimize --allow nan` makes of the node; of small ones, which are better left alone, what `--decompose` does.
+ArgMax of floats in blocks relies on ReduceMax, of which nobody knows what it does with a NaN, hence the permission.
+
+![times of all ways](lowerings.svg)
+"""
+EVERY = "\n## Every way\n\nEach lowering stands for the best that can be made of it: what it writes is lowered in turn."
+
+
+def drawing(results: Mapping[Case, Measured]) -> str:
+    """Return a plot: a row for each node, a dot for each way, on a logarithmic scale."""
+    low, high, left, wide, row = 0.05, 10.0, 430, 520, 22
+
+    def at(share: float) -> float:
+        return left + wide * math.log(min(max(share, low), high) / low) / math.log(high / low)
+
+    tall = row * (len(results) + 3)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + wide + 30}" height="{tall}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="100%" height="{tall}" fill="white"/>',
+    ]
+    for share in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10):
+        colour = "#888" if share == 1 else "#ddd"
+        parts.append(f'<path d="M{at(share):.1f} {row}V{tall - row}" stroke="{colour}"/>')
+        parts.append(f'<text x="{at(share):.1f}" y="{row - 6}" text-anchor="middle">{share:g}</text>')
+    for index, (case, measured) in enumerate(results.items()):
+        y = row * (index + 1.5)
+        parts.append(f'<text x="{left - 10}" y="{y + 4:.1f}" text-anchor="end">{case}</text>')
+        name = GIVEN_UP if case.small else TAKEN
+        for way in measured.times:
+            if way not in (KERNEL, TAKEN, GIVEN_UP):
+                title = f"<title>{way}: {measured.share(way):.2f}</title>"
+                parts.append(
+                    f'<circle cx="{at(measured.share(way)):.1f}" cy="{y:.1f}" r="4" fill="#9bc">{title}</circle>'
+                )
+        if not case.symbolic:
+            x = at(case.most)
+            parts.append(f'<path d="M{x:.1f} {y - 8:.1f}V{y + 8:.1f}" stroke="#c33" stroke-width="2"/>')
+        title = f"<title>{name}: {measured.share(name):.2f}</title>"
+        parts.append(f'<circle cx="{at(measured.share(name)):.1f}" cy="{y:.1f}" r="5" fill="#136">{title}</circle>')
+    legend = "Time as a share of the kernel's. Dark: what is taken; light: every other way; red: the most it may be."
+    parts += [f'<text x="10" y="{tall - 6}">{legend}</text>', "</svg>"]
+    return "\n".join(parts) + "\n"
+
+
+def report(case: Case, measured: Measured) -> Iterator[str]:
+    """Yield the lines that are printed of a case."""
+    kernel = measured.times[KERNEL]
+    wanted = f"at most {case.most:g}: {verdict(case, measured)}"
+    yield f"{case}: {kernel:,.0f} us, {kernel / measured.copy:.1f} x copy; {wanted}"
+    for name, spent in sorted(measured.times.items(), key=lambda item: item[1]):
+        yield f"    {name:28} {spent / kernel:6.2f} {spent / measured.copy:7.1f}  {measured.lowerings[name]}"
+
+
+def main() -> None:
+    """Measure, print, and write."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--filter", default="", help="a regular expression that the case must match")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each way of a case")
+    parser.add_argument("--write", action="store_true", help="write docs/lowerings.md and docs/lowerings.svg")
+    options = parser.parse_args()
+    results: dict[Case, Measured] = {}
+    for case in (*STATIC, *SYMBOLIC):
+        if re.search(options.filter, str(case)):
+            results[case] = measure(case, options.seconds)
+            print(*report(case, results[case]), sep="\n", flush=True)
+    head = f"onnxruntime {importlib.metadata.version('onnxruntime')}, numpy {np.__version__}, x86_64"
+    if options.write:
+        (DOCS / "lowerings.md").write_text(page(results, head), encoding="utf-8")
+        (DOCS / "lowerings.svg").write_text(drawing(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
