@@ -313,8 +313,8 @@ REACHES: dict[str, int] = {
     "segmenter": 22,
     "tagger": 22,
     "codebook": 1,
-    "tashkeel": 17,
-    "nakdimon": 19,
+    "tashkeel": 20,
+    "nakdimon": 22,
     "silero": 18,
     "magika": 21,
 }
