@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from onnx import TensorProto
+
 from opshift.opsets.facts import type_name
 from opshift.opsets.kernels import has_kernel
 from opshift.opsets.lowering import Reason
@@ -99,6 +101,11 @@ class Target:
         return self.source
 
 
+_UNCOMMON = frozenset(
+    {TensorProto.INT8, TensorProto.INT16, TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64}
+)
+
+
 @dataclass(frozen=True)
 class Legality:
     """Which nodes may stand in the result: those of one opset, less some operators, as a runtime takes them.
@@ -111,6 +118,14 @@ class Legality:
     decompose: frozenset[str] = frozenset()
     target: Target | None = None
     runnable: bool = False
+
+    def doubtful(self, node: Node) -> bool:
+        """Whether a runtime may well lack the node, though its profile does not say so: of element types that few have.
+
+        OpenCV 4.14 and MNN 3.6.1 load Equal of uint8, and compute it wrongly. onnxruntime's profile knows its kernels.
+        """
+        elsewhere = self.target is not None and self.target.name != "onnxruntime"
+        return elsewhere and any(facts is not None and facts.dtype in _UNCOMMON for facts in node.inputs)
 
     def why_not(self, node: Node) -> Reason | None:
         """Say why this node is not legal; a reason with `missing` means that a fact is missing to tell. None: legal."""

@@ -188,7 +188,11 @@ class Deriver:
         count = max(count, schema.raw.min_output) if schema else count
         written = Written(operator.name, native.attributes, refs, count)
         outputs = tuple(Output(0, index) if index < count else None for index in range(len(lifted.used)))
-        return Fragment((written,), outputs, (), cost(node, types, operator.weight))
+        return Fragment((written,), outputs, (), self._cost(node, types, operator.weight))
+
+    def _cost(self, node: Node, outputs: Sequence[Facts], weight: float) -> float:
+        """Return what a node costs; so much where the target may not have it that any other way is taken first."""
+        return cost(node, outputs, weight) * (1000 if self.legality.doubtful(node) else 1)
 
     def _why_not(self, node: Node, *, nested: bool) -> Reason | None:
         reason = self.legality.why_not(node)
@@ -342,7 +346,7 @@ class Deriver:
             outputs = tuple(Output(0, index) for index in range(len(used)))
             operator = operator_of(node.domain, node.name)
             weight = operator.weight if operator else 1.0
-            spent = cost(node, made, weight)
+            spent = self._cost(node, made, weight)
             return Fragment((Written(node.name, node.attributes, refs, len(used)),), outputs, (), spent), everything
         lifted = self.lift(dataclasses.replace(node, used=used))
         if isinstance(lifted, Reason):

@@ -410,6 +410,22 @@ def test_an_index_that_others_read_stays_an_integer(outputs: str, more: str) -> 
     assert any("floats does not have Cast" in refusal.reason for refusal in plan.refusals)
 
 
+def test_small_integers_are_avoided_where_nothing_is_said_of_them() -> None:
+    """They are the fastest in onnxruntime; OpenCV and MNN load Equal of them, and compute it wrongly."""
+    text = """<ir_version: 8, opset_import: ["": 13]>
+    g (float[64,100] x) => (float[64,100] y) { y = Hardmax <axis = 1> (x) }"""
+    listed = frozenset({"ArgMax", "Cast", "Equal"})
+    small = {TensorProto.UINT8, TensorProto.INT8}
+    for target, avoided in (
+        (Target("plain", operators=listed), True),
+        (Target("onnxruntime", operators=listed), False),
+    ):
+        model = opshift.convert(parse_model(text), target=target).model
+        assert isinstance(model, onnx.ModelProto)
+        casts = {node.attribute[0].i for node in model.graph.node if node.op_type == "Cast"}
+        assert casts.isdisjoint(small) is avoided
+
+
 def test_large_weights_are_constant() -> None:
     """constant_inputs asks for constants, however many elements they have."""
     weight = np.zeros((200, 200), np.float32)
