@@ -128,6 +128,11 @@ SYMBOLIC = tuple(
 TAKEN, GIVEN_UP, KERNEL = "taken with --optimize", "taken with --decompose", "the kernel"
 
 
+LARGE = 2**26
+OF_LARGE = ("cast_mask", "where_mask", "scattered")
+"""Where an output has more elements than this, only these ways are measured besides the one taken."""
+
+
 # --- the ways ---------------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +233,9 @@ class Measured:
 def measure(case: Case, seconds: float) -> Measured:
     """Run all ways of a case in turn."""
     models, x = ways(case), case.input()
+    if math.prod(case.output) > LARGE:
+        # Each session keeps the memory that it has had.
+        models = {name: model for name, model in models.items() if name in (KERNEL, TAKEN, *OF_LARGE)}
     sessions = {name: session(model) for name, model in models.items()}
     expected = sessions[KERNEL].run(None, {"x": x})[0]
     for name, one in sessions.items():
