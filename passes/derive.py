@@ -281,7 +281,7 @@ class Deriver:
             pending.append((node, inputs, made, inferred))
             for position, (name, known) in enumerate(zip(made, inferred, strict=True)):
                 if name:
-                    values[name] = _operand(Output(len(pending) - 1, position), known)
+                    values[name] = _held(node, known) or _operand(Output(len(pending) - 1, position), known)
         outputs = tuple(same.get(name, name) if used else "" for name, used in zip(wanted, lifted.used, strict=True))
         return self._assemble(body, pending, values, outputs, stack)
 
@@ -491,6 +491,12 @@ def _operand(ref: Ref, facts: Facts) -> tuple[Ref, Facts]:
     if isinstance(ref, Output) and facts.known is not None and facts.value is not None:
         return Constant(facts.value, facts.dtype or 0), facts
     return ref, facts
+
+
+def _held(node: Node, facts: Facts) -> tuple[Ref, Facts] | None:
+    """A constant of the body that is too large to be looked into is one of the fragment all the same."""
+    value = constants.tensor(node.attributes) if node.name == "Constant" and not node.domain else None
+    return None if value is None or facts.known is not None else (Constant(value, facts.dtype or 0), facts)
 
 
 def _moved(ref: Ref, base: int, operands: Sequence[Ref]) -> Ref:

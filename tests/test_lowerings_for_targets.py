@@ -118,14 +118,17 @@ def test_a_permission_for_finite_inputs_is_needed_and_told() -> None:
     assert step.narrows == ("finite-inputs",)
 
 
-def test_a_long_axis_needs_no_range() -> None:
+@pytest.mark.parametrize(
+    ("operators", "allow"), [(PLACES, frozenset()), (FLOAT_ONLY, frozenset()), (ARITHMETIC, FINITE)], ids=str
+)
+def test_a_long_axis_needs_no_range(operators: set[str], allow: frozenset[str]) -> None:
     """Positions are constants, as many as the axis is long."""
-    text = HARDMAX.format(opset=13, dims="1,20000", axis=-1)
-    model = converted(text, PLACES)
+    model = converted(HARDMAX.format(opset=13, dims="1,20000", axis=-1), operators, allow)
     x = np.zeros((1, 20000), np.float32)
     x[0, 17000:] = 1
     for y in both(model, {"x": x}):
         assert np.flatnonzero(y).tolist() == [17000]
+    assert "Constant" not in {node.op_type for node in model.graph.node}
 
 
 # --- ArgMax -----------------------------------------------------------------------------------------------------------

@@ -287,6 +287,8 @@ SUBJECTS = (
     Subject("Hardmax", "index_equal_uint8", ROWS, ("float[2,5]",)),
     Subject("Hardmax", "index_relu", ROWS, ("float[2,5]",)),
     Subject("Hardmax", "index_scatter", ROWS, ("float[2,5]",)),
+    Subject("Hardmax", "index_padded", {"axes": (0,)}, ("float[5,1]",)),
+    Subject("Hardmax", "product", {"axes": (1, 2)}, ("float[2,3,4]",)),
     Subject("Hardmax", "sign_relu", ROWS, ("float[2,5]",)),
     Subject("Hardmax", "topk_equal", ROWS, ("float[n,m]",)),
     Subject("Hardmax", "padded_index_equal", ROWS, ("float[n,m]",)),
@@ -307,6 +309,8 @@ SUBJECTS = (
         for which, more in (("first", {}), ("last", {"select_last_index": 1}))
         for how in ("place", "place_below", "score_below", "sign")
     ),
+    Subject("ArgMax", "blocked", {"axis": 1}, ("float[48,180]",), keep=True),
+    Subject("ArgMax", "blocked_before_others", {"axis": 1}, ("float[9,36,26]",), keep=True),
     Subject("ArgMax", "nan_lowered", {"axis": 1}, ("float[2,5]",)),
     Subject("ArgMax", "unequal_lowered", {"axis": 1}, ("float[2,5]",)),
     Subject("ArgMax", "last_number", {"axis": 1, "select_last_index": 1}, ("float[2,5]",)),
@@ -588,6 +592,7 @@ SURVIVORS = (
         "constant of node/Mul: element 0 is 6.0, not 5.0",
         "what no maximum is need only be set back behind all that are",
     ),
+    ("ArgMax.blocked", "node/ReduceMax: keepdims=1", "the maxima are reshaped in any case"),
     ("OneHot.scattered", r"node/Gather\S*: axis=-1", "values is a vector, whose axis -1 is axis 0"),
     (r"OneHot.scattered\(axis=-1", "node/Concat: inputs turned", "the last of the three parts is empty"),
     ("(Squeeze|Unsqueeze).reshaped_to_known", "constant of node: element 0 is 0, not -1", "0 copies what -1 infers"),

@@ -45,6 +45,11 @@ def cast(data, like, to: int):
     return op.Cast(data, to=to)
 
 
+def _idle(meaning: CastLike, operands: Operands) -> bool:
+    dtypes = {None if facts is None else facts.dtype for facts in operands}
+    return len(dtypes) == 1 and None not in dtypes
+
+
 OPERATOR = Operator(
     name="CastLike",
     meaning=CastLike,
@@ -52,5 +57,6 @@ OPERATOR = Operator(
     versions=tuple(Version(since, given=_not_float8) for since in (15, 19, 21, 23, 24, 25)),
     operands=("input", "target_type"),
     oracle=oracle,
+    idle=_idle,
     lowerings=(cast,),
 )

@@ -17,6 +17,11 @@ from opshift.opsets.operators.argmin import ArgMin
 FEW = np.random.default_rng(3).integers(-2, 3, (2, 3, 4)).astype(F32)
 DEEP = arr([[-INF, -INF, -INF], [-INF, 5, 5], [INF, 1, INF]])
 NANS = arr([[NAN, 1, 2], [1, NAN, 1], [NAN, NAN, NAN], [-INF, NAN, -INF], [2, 1, NAN], [-INF, -INF, NAN]])
+LARGE = np.random.default_rng(5).integers(0, 50, (40, 240)).astype(F32)
+LARGE[3:6] = -INF
+LARGE[4, 100:] = INF
+TALL = np.random.default_rng(6).integers(0, 20, (4, 60, 40)).astype(F32)
+"""Large enough for blocks, and full of ties."""
 WIDE = [[2**31, 0, 2**31, 1], [2**33 + 2**31, 2**33, 2**33 + 2**31, 0], [2**53, 2**53 + 1, 2**53 + 1, 2**53]]
 LOW = [[-(2**63), 2**63 - 1, 2**63 - 1, -1], [-(2**63), -(2**63), -(2**63), -(2**63)], [-1, -(2**32), -(2**31), -1]]
 HIGH = [[2**64 - 1, 2**63, 2**64 - 1, 0], [0, 2**63 - 1, 2**63, 2**63], [2**32 - 1, 2**32, 2**32, 1]]
@@ -80,6 +85,13 @@ class TestArgMax(Table):
         *(
             Case(f"{what}, any NaN, last {last}", [array], ArgMax(1, 1, last, "any"))
             for last, (what, array) in itertools.product((0, 1), {"few": FEW, "infinities": DEEP}.items())
+        ),
+        *(
+            Case(
+                f"large, {array.dtype}, {array.ndim} axes, axis {axis}, last {last}", [array], ArgMax(axis, keep, last)
+            )
+            for keep, last in ((0, 0), (1, 1))
+            for array, axis in ((LARGE, 1), (LARGE, 0), (LARGE.astype(F64), 1), (TALL, 1), (TALL.astype(np.int32), -2))
         ),
         Case("vector", [arr([1, 3, 3])], ArgMax(0, 0, 0)),
         Case("vector, last", [arr([1, 3, 3])], ArgMax(-1, 0, 1)),
