@@ -324,7 +324,7 @@ Written by `python benchmarks/lowerings.py --write`; do not edit by hand.
 {head}. One thread, CPU time, all ways of a node in turn, medians. "x kernel" is the time as a share of that of
 onnxruntime's own kernel, "x copy" as a multiple of copying the larger of input and output. "Taken" is what
 `--optimize --allow nan` makes of the node; of small ones and of those of unknown shape, which it leaves alone, what
-`--decompose` does, and of the latter it is told whether that takes longer than the plain way: positions, and what is equal.
+`--decompose` does. Of the latter it is told whether that takes longer than the plain way: positions, and what is equal.
 ArgMax of floats in blocks relies on ReduceMax, of which nobody knows what it does with a NaN, hence the permission.
 
 ![times of all ways](lowerings.svg)
