@@ -40,6 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--require-proof", action="store_true", help="write nothing unless everything is shown to be equal"
     )
     shared.add_verify_options(parser)
+    shared.add_weights_options(parser)
     shared.add_run_options(parser)
     shared.add_output_options(parser)
 
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     destination = where(options)
     check_proof_options(options)
     shared.check_report(options.report, (options.model, destination))
-    request = shared.request(options)
+    request, weights = shared.request(options), shared.weights(options)
     from opshift.cli.census import census
     from opshift.passes.convert import convert
 
@@ -65,8 +66,8 @@ def run(options: argparse.Namespace) -> int:
     # The model came as a path, so what comes back is a ModelProto.
     before, after = census(result.source_model), census(cast("ModelProto", result.model))
     document = describe(options, destination, result, before, after)
-    with output.staged(options.report, document):
-        result.save(destination)
+    with output.staged(options.report, document), output.progress(options.quiet, verbose=False) as progress:
+        result.save(destination, **weights, progress=progress)
     if options.json:
         output.print_json(document)
     else:

@@ -181,6 +181,37 @@ def add_verify_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_weights_options(parser: argparse.ArgumentParser) -> None:
+    """Add what says where weights go."""
+    weights = parser.add_mutually_exclusive_group()
+    weights.add_argument(
+        "--external-data",
+        choices=("keep", "copy", "embed"),
+        help="weights in files stay there (keep), which needs the folder of IN, come along (copy), or go into OUT "
+        "(embed); by default they stay where they can, and come along where not",
+    )
+    weights.add_argument(
+        "--save-as-external-data", action="store_true", help="write all weights to one file beside OUT, OUT.data"
+    )
+    parser.add_argument(
+        "--size-threshold",
+        metavar="BYTES",
+        type=whole_number,
+        help="with --save-as-external-data: what is smaller stays in OUT (default 1024)",
+    )
+
+
+def weights(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the options say of weights, as arguments of `Result.save`."""
+    if options.size_threshold is not None and not options.save_as_external_data:
+        raise UsageError("--size-threshold is for --save-as-external-data: give both or neither.")
+    threshold = 1024 if options.size_threshold is None else options.size_threshold
+    return {
+        "external_data": "save" if options.save_as_external_data else options.external_data,
+        "size_threshold": threshold,
+    }
+
+
 def verification(options: argparse.Namespace) -> dict[str, Any]:
     """Return what the options ask of a verification, as arguments of `convert` and `verify`."""
     return {

@@ -25,9 +25,12 @@ from opshift.passes.plan import Planned, Planner, Replace, too_old, written_too_
 from opshift.passes.restamp import restamp
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import onnx_ir
 
     from opshift.passes.pairs import Pair
+    from opshift.passes.save import Weights
 
 Model: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model"
 Progress = Callable[[str, int, int], None]
@@ -54,17 +57,44 @@ class Result:
         """The model that was read."""
         return self.source.model
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        external_data: Weights | None = None,
+        size_threshold: int = 1024,
+        progress: Progress | None = None,
+    ) -> tuple[Path, ...]:
         """Write the model to a file, atomically and with its external data; as ONNX text for .onnxtxt.
 
-        Where nothing was to be done the file is a copy, byte for byte. Raises UsageError where it cannot be written.
+        Where nothing was to be done the file is a copy, byte for byte.
+
+        Args:
+            path: where to write it.
+            external_data: where weights go that are in files. "keep": they stay, which needs the same directory.
+                "copy": the files come along into another directory. "embed": into the model's file. "save": all
+                weights, embedded ones too, into one file beside it. None keeps or copies.
+            size_threshold: bytes; with "save", smaller weights are in the model's file.
+            progress: called with a stage, the MiB of weights that are written, and all.
+
+        Returns:
+            The files of external data that the model refers to now.
+
+        Raises:
+            UsageError: it cannot be written there, or so.
         """
         from opshift.passes import save
 
+        if external_data not in (None, *save.WEIGHTS):
+            raise UsageError(f"external_data is one of {', '.join(save.WEIGHTS)}, not {external_data!r}.")
+        how: dict[str, Any] = {
+            "external_data": external_data,
+            "size_threshold": size_threshold,
+            "progress": progress,
+        }
         if self.rewritten is self.source.model:
-            save.copy(self.source, path)
-        else:
-            save.save(self.rewritten, path, source=self.source)
+            return save.copy(self.source, path, **how)
+        return save.save(self.rewritten, path, source=self.source, **how)
 
 
 @dataclass(frozen=True)
@@ -223,19 +253,7 @@ def _request(
     ir_version: int | None,
     optimize: bool,
 ) -> _Request:
-    if isinstance(decompose, str):
-        raise UsageError(f"decompose is a list of operators, not the string {decompose!r}.")
-    if opset is None and not decompose and target is None and not optimize:
-        raise UsageError("Nothing is asked for: give an opset, operators to decompose, or a target.")
-    if semantics not in ("runtime", "spec"):
-        raise UsageError(f"There are the semantics runtime and spec, not {semantics!r}.")
-    if unknown := sorted(set(allow) - NARROWINGS):
-        raise UsageError(f"There is no narrowing {unknown[0]!r}; there are {', '.join(sorted(NARROWINGS))}.")
-    if opset is not None and not 1 <= opset <= NEWEST:
-        raise UsageError(f"There is no opset {opset}; onnx {onnx.__version__} knows opsets 1 to {NEWEST}.")
-    for name in decompose:
-        _known_operator(name)
-    profile = _profile(target)
+    profile = check_request(opset, decompose, target, semantics, allow, optimize)
     hardmaxaxes.register()
     source = load(model)
     own = default_opset(source.model.opset_import)
@@ -257,6 +275,30 @@ def _request(
     legality = Legality(wanted, frozenset(decompose), profile)
     runnable = profile is None and kernels.newest_opset() is not None
     return _Request(source, legality, semantics, frozenset(allow), ir_version, runnable, optimize)
+
+
+def check_request(
+    opset: int | None,
+    decompose: Collection[str],
+    target: str | os.PathLike[str] | Target | None,
+    semantics: str,
+    allow: Collection[str],
+    optimize: bool,
+) -> Target | None:
+    """Return the target of a request that makes sense, whatever the model; UsageError where it does not."""
+    if isinstance(decompose, str):
+        raise UsageError(f"decompose is a list of operators, not the string {decompose!r}.")
+    if opset is None and not decompose and target is None and not optimize:
+        raise UsageError("Nothing is asked for: give an opset, operators to decompose, or a target.")
+    if semantics not in ("runtime", "spec"):
+        raise UsageError(f"There are the semantics runtime and spec, not {semantics!r}.")
+    if unknown := sorted(set(allow) - NARROWINGS):
+        raise UsageError(f"There is no narrowing {unknown[0]!r}; there are {', '.join(sorted(NARROWINGS))}.")
+    if opset is not None and not 1 <= opset <= NEWEST:
+        raise UsageError(f"There is no opset {opset}; onnx {onnx.__version__} knows opsets 1 to {NEWEST}.")
+    for name in decompose:
+        _known_operator(name)
+    return _profile(target)
 
 
 def _known_operator(name: str) -> None:

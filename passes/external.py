@@ -181,10 +181,11 @@ def references(found: Iterable[Body]) -> tuple[Reference, ...]:
     Raises:
         InvalidModelError: a reference that is malformed, or whose text alone leads out of the model's directory.
     """
-    return tuple(_reference(tensor) for tensor in tensors(found) if is_external(tensor))
+    return tuple(reference(tensor) for tensor in tensors(found) if is_external(tensor))
 
 
-def _reference(tensor: TensorProto) -> Reference:
+def reference(tensor: TensorProto) -> Reference:
+    """Return where the bytes of an external tensor are; raises as `references`."""
     shown = f"the external data of tensor {printable(tensor.name)}"
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
@@ -194,9 +195,9 @@ def _reference(tensor: TensorProto) -> Reference:
             raise InvalidModelError(f"{shown} has the entry {printable(entry.key)} twice.")
         entries[entry.key] = entry.value
     location = entries.get("location", "")
-    if fault := _fault(location):
+    if wrong := fault(location):
         raise InvalidModelError(
-            f"{shown} is in {printable(location)}, which {fault}. "
+            f"{shown} is in {printable(location)}, which {wrong}. "
             "Only a relative path into the model's own folder is safe to open."
         )
     offset = _number(entries.get("offset", "0"), "offset", shown)
@@ -209,7 +210,7 @@ def _reference(tensor: TensorProto) -> Reference:
     return Reference(tensor.name, location, offset, needed if length is None else length)
 
 
-def _fault(location: str) -> str | None:
+def fault(location: str) -> str | None:
     """Return what makes a location unsafe by its text; the rules of Windows hold everywhere."""
     windows = PureWindowsPath(location)
     if not location:

@@ -12,13 +12,12 @@ import filecmp
 import hashlib
 import os
 import secrets
-import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, get_args
 
 import onnx
 import onnx.numpy_helper
@@ -35,8 +34,23 @@ try:
 except ImportError:  # Windows, where a file that is open cannot be removed, which serves as well as a lock
     fcntl = None  # type: ignore[assignment]
 
-Content = Callable[[BinaryIO], None]
-"""What writes a file's bytes."""
+Weights = Literal["keep", "copy", "embed", "save"]
+"""Where weights go: they stay where they are, come along, go into the model's file, or into one beside it."""
+
+WEIGHTS: tuple[Weights, ...] = get_args(Weights)
+
+THRESHOLD = 1024
+"""Bytes: `save` leaves smaller tensors in the model's file, as `onnx.save` does."""
+
+Progress = Callable[[str, int, int], None]
+Tell = Callable[[int], None]
+"""Takes how many bytes more are done."""
+
+_CHUNK = 1 << 26
+_MIB = 1 << 20
+_PAGE = 1 << 16  # where a large tensor begins: onnxruntime maps files by pages, which have 64 KiB on Windows
+
+_TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 _AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """How to open what was looked at before: a link or a FIFO that stands there now was put there since."""
@@ -56,21 +70,61 @@ class _Output:
 
 
 @dataclass(frozen=True)
-class _Copy:
-    """A file of external data that must come along."""
+class _Piece:
+    """The bytes of a tensor, or a whole file of them: `length` from `offset` on, while the file's stamp is `stamp`."""
 
     origin: Path
+    stamp: tuple[int, ...]
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of external data to write: pieces of other files, and tensors, each at its offset."""
+
     destination: Path
+    pieces: tuple[tuple[int, _Piece | TensorProto], ...]
+    size: int
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """A model as it is to be written, the files of weights that must be written with it, and all that it refers to."""
+
+    model: onnx.ModelProto
+    files: tuple[_File, ...]
+    paths: tuple[Path, ...]
 
 
 def save(
-    model: onnx.ModelProto, path: str | os.PathLike[str], *, source: Source | None = None, overwrite: bool = True
-) -> None:
+    model: onnx.ModelProto,
+    path: str | os.PathLike[str],
+    *,
+    source: Source | None = None,
+    overwrite: bool = True,
+    external_data: Weights | None = None,
+    size_threshold: int = THRESHOLD,
+    progress: Progress | None = None,
+) -> tuple[Path, ...]:
     """Write a model to a file, as ONNX text where the name ends in .onnxtxt, .onnx.txt or .txt.
 
     External data that `model` shares with `source` are referred to where the output lies in the same folder, and
     copied, each file whole and under its own name, where it does not. An output that is a link is written through: the
     link stays, and what it points to is replaced. The output may be the input.
+
+    Args:
+        model: what to write; it is left untouched.
+        path: where to write it.
+        source: what `model` was made of.
+        overwrite: replace a file that is there.
+        external_data: "keep" refuses to copy, "copy" is what was said above, "embed" puts external data into the
+            model's file, "save" puts all weights into one file beside it, whose name has `.data` behind the model's.
+        size_threshold: with "save", how many bytes a tensor must have to leave the model's file.
+        progress: called with a stage, the MiB of weights that are written, and all.
+
+    Returns:
+        The files of external data that the output refers to.
 
     Raises:
         UsageError: the output cannot be written there, would replace another file's data, is larger than protobuf
@@ -78,27 +132,47 @@ def save(
         InvalidModelError: external data are missing or unsafe to open.
     """
     output = _output(path, overwrite)
-    data = _as_text(model, output.path) if is_text(output.path) else _as_binary(model, output.path)
-    _write(output, lambda file: _write_bytes(file, data), _copies(model, output, source))
+    layout = _layout(model, output, source, external_data, size_threshold)
+    data = _as_text(layout.model, output.path) if is_text(output.path) else _as_binary(layout.model, output.path)
+    _write(output, lambda file: _write_bytes(file, data), layout.files, progress)
+    return layout.paths
 
 
-def copy(source: Source, path: str | os.PathLike[str], *, overwrite: bool = True) -> None:
+def copy(
+    source: Source,
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = True,
+    external_data: Weights | None = None,
+    size_threshold: int = THRESHOLD,
+    progress: Progress | None = None,
+) -> tuple[Path, ...]:
     """Write a model that needed no change: the same bytes as in its file, external data as in `save`.
 
-    A model in memory has no file, and ONNX text does not fit a binary file or the other way: then it is `save`. Onto
-    itself nothing is written.
+    A model in memory has no file, ONNX text does not fit a binary file or the other way, and weights that move change
+    the model's file: then it is `save`. Onto itself nothing is written.
 
     Raises:
         UsageError: as `save`.
         InvalidModelError: as `save`, or the file is not the one any more that was read.
     """
-    if source.path is None or is_text(source.path) != is_text(path):
-        save(source.model, path, source=source, overwrite=overwrite)
-        return
+    moved = _moving(source.model, external_data, size_threshold)
+    if source.path is None or is_text(source.path) != is_text(path) or moved:
+        return save(
+            source.model,
+            path,
+            source=source,
+            overwrite=overwrite,
+            external_data=external_data,
+            size_threshold=size_threshold,
+            progress=progress,
+        )
     output = _output(path, overwrite)
+    layout = _layout(source.model, output, source, external_data, size_threshold)
     if not external.same_file(source.path, output.real):
         origin = external.real(source.path)
-        _write(output, lambda file: _copy_file(origin, file, source.stamp), _copies(source.model, output, source))
+        _write(output, lambda file: _copy_file(origin, file, source.stamp), layout.files, progress)
+    return layout.paths
 
 
 # --- what is written ---
@@ -110,10 +184,7 @@ def _as_binary(model: onnx.ModelProto, path: Path) -> bytes:
     except EncodeError:
         data = b""
     if not 0 < len(data) <= LIMIT:
-        raise UsageError(
-            f"{shown_path(path)} cannot be written: the model has more than 2 GiB, which is more than protobuf writes. "
-            "Keep its weights as external data: onnx.save(..., save_as_external_data=True) on the input."
-        )
+        raise _too_large(path)
     return data
 
 
@@ -144,7 +215,7 @@ def _comparable(model: onnx.ModelProto) -> bytes:
     for tensor in external.tensors(external.bodies(plain)):
         if not external.is_external(tensor) and tensor.data_type != TensorProto.STRING:
             raw = onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor)).raw_data
-            for field in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
+            for field in _TYPED:
                 tensor.ClearField(field)
             tensor.raw_data = raw
     _drop_empty_strings(plain)
@@ -165,21 +236,243 @@ def _write_bytes(file: BinaryIO, data: bytes) -> None:
     file.write(data)
 
 
-def _copy_file(origin: Path, file: BinaryIO, read: tuple[int, ...] | None = None) -> None:
+def _copy_file(
+    origin: Path,
+    file: BinaryIO,
+    read: tuple[int, ...] | None = None,
+    part: tuple[int, int] | None = None,
+    tell: Tell = lambda done: None,
+) -> None:
     """Copy a file's bytes; inside the kernel, and by reference, where system and file system can do that.
+
+    `part` is an offset and a length, for less than the whole file.
 
     Raises:
         InvalidModelError: the file changed while it was copied, or is not the one any more that `read` was taken of.
     """
+    with _unchanged(origin, read) as source:
+        offset, left = part or (0, os.fstat(source.fileno()).st_size)
+        source.seek(offset)
+        if hasattr(os, "copy_file_range"):
+            file.flush()
+            with contextlib.suppress(OSError):  # not between these file systems; a full disk is met again below
+                while left and (done := os.copy_file_range(source.fileno(), file.fileno(), min(left, _CHUNK))):
+                    left -= done
+                    tell(done)
+        # What is left: some file systems end copy_file_range too early.
+        while left and (data := source.read(min(left, _MIB))):
+            file.write(data)
+            left -= len(data)
+            tell(len(data))
+
+
+@contextlib.contextmanager
+def _unchanged(origin: Path, read: tuple[int, ...] | None = None) -> Iterator[BinaryIO]:
+    """Open a file to read it; InvalidModelError where it changes meanwhile, or has changed since it had this stamp."""
     with os.fdopen(os.open(origin, os.O_RDONLY | _AS_IT_IS), "rb") as source:
         before = stamp(os.fstat(source.fileno()))
-        if hasattr(os, "copy_file_range"):
-            with contextlib.suppress(OSError):  # not between these file systems; a full disk is met again below
-                while os.copy_file_range(source.fileno(), file.fileno(), 1 << 30):
-                    pass
-        shutil.copyfileobj(source, file, 1 << 20)  # what is left: some file systems end copy_file_range too early
+        yield source
         if before != stamp(os.fstat(source.fileno())) or before != (read or before):
             raise InvalidModelError(f"{shown_path(origin)}: the file was changed in the meantime; convert it again.")
+
+
+def _write_pieces(file: BinaryIO, item: _File, tell: Tell) -> None:
+    """Write external data; between the pieces are zeros."""
+    at = 0
+    for offset, piece in item.pieces:
+        file.write(bytes(offset - at))
+        if isinstance(piece, TensorProto):
+            data = _raw(piece)
+            file.write(data)
+            tell(len(data))
+            at = offset + len(data)
+        else:
+            _copy_file(piece.origin, file, piece.stamp, (piece.offset, piece.length), tell)
+            at = offset + piece.length
+
+
+def _raw(tensor: TensorProto) -> bytes:
+    """Return the elements of an embedded tensor as external data have them."""
+    if tensor.HasField("raw_data"):
+        return tensor.raw_data
+    data: bytes = onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor)).raw_data
+    return data
+
+
+# --- where weights go ---
+
+
+def _layout(
+    model: onnx.ModelProto, output: _Output, source: Source | None, weights: Weights | None, threshold: int
+) -> _Layout:
+    """Say where weights go, and refuse what would lose or leave any; nothing is written yet."""
+    references = external.references(external.bodies(model))
+    files = _sources(references, output, source) if references else {}
+    if _moving(model, weights, threshold):
+        return _moved(model, output, files, weights, threshold)
+    if source is None or source.directory is None or not files:
+        return _Layout(model, (), ())
+    paths = tuple(output.directory / location for location in files)
+    if external.same_file(source.directory, output.directory):
+        _check_beside(references, output)
+        return _Layout(model, (), paths)
+    if weights == "keep":
+        raise UsageError(
+            f"{shown_path(output.path)} cannot be written: the weights are to stay in {shown_path(source.directory)}, "
+            "and a model refers to files of its own folder only. Write it there, or have the weights copied (copy) or "
+            "put into it (embed)."
+        )
+    wanted = {output.directory / location: file for location, file in files.items()}
+    copies = (
+        _File(destination, ((0, _piece(file)),), file.stat().st_size)
+        for destination, file in wanted.items()
+        if not _is_there(file, destination, output)
+    )
+    return _Layout(model, tuple(copies), paths)
+
+
+def _moving(model: onnx.ModelProto, weights: Weights | None, threshold: int) -> list[TensorProto]:
+    """Return the tensors that are to change their place."""
+    if weights not in ("embed", "save"):
+        return []
+    found = tuple(external.bodies(model))
+    outside = [tensor for tensor in external.tensors(found) if external.is_external(tensor)]
+    if weights == "embed":
+        return outside
+    graphs = (body.graph for body in found if isinstance(body.graph, onnx.GraphProto))
+    inside = (tensor for graph in graphs for tensor in graph.initializer if not external.is_external(tensor))
+    # Strings have no size.
+    large = (tensor for tensor in inside if (size := external.size(tensor)) is not None and size >= threshold)
+    return [*outside, *large]
+
+
+def _moved(
+    model: onnx.ModelProto, output: _Output, files: Mapping[str, Path], weights: Weights | None, threshold: int
+) -> _Layout:
+    """Return the model with its weights where they are wanted, and the file that takes those outside of it."""
+    moved = onnx.ModelProto()
+    moved.CopyFrom(model)
+    place = output.directory / f"{output.path.name}.data"
+    known = {location: _piece(file) for location, file in files.items()}
+    pieces: list[tuple[int, _Piece | TensorProto]] = []
+    embedded: list[tuple[TensorProto, _Piece]] = []
+    end = 0
+    for old, new in zip(_moving(model, weights, threshold), _moving(moved, weights, threshold), strict=True):
+        length, piece = external.size(old) or 0, _part(old, known)
+        if weights == "save" and length >= threshold:
+            begin = -(-end // _PAGE) * _PAGE if length >= _MIB else end
+            pieces.append((begin, piece))
+            _point(new, place.name, begin, length)
+            end = begin + length
+        elif isinstance(piece, _Piece):
+            embedded.append((new, piece))
+    if sum(piece.length for _, piece in embedded) > LIMIT:
+        raise _too_large(output.path)
+    for tensor, piece in embedded:
+        _embed(tensor, piece)
+    if not pieces:
+        return _Layout(moved, (), ())
+    _check_place(place, output)
+    return _Layout(moved, (_File(place, tuple(pieces), end),), (place,))
+
+
+def _piece(file: Path) -> _Piece:
+    status = file.stat()
+    return _Piece(file, stamp(status), 0, status.st_size)
+
+
+def _part(tensor: TensorProto, files: Mapping[str, _Piece]) -> _Piece | TensorProto:
+    """Return where the bytes of a tensor are: in a file, or in itself."""
+    if not external.is_external(tensor):
+        return tensor
+    reference = external.reference(tensor)
+    return replace(files[reference.location], offset=reference.offset, length=reference.length or 0)
+
+
+def _embed(tensor: TensorProto, piece: _Piece) -> None:
+    """Have a tensor hold its elements in place of referring to a file."""
+    try:
+        with _unchanged(piece.origin, piece.stamp) as file:
+            file.seek(piece.offset)
+            tensor.raw_data = file.read(piece.length)
+    except OSError as error:
+        raise InvalidModelError(f"{shown_path(piece.origin)} cannot be read: {reason(error)}.") from None
+    tensor.ClearField("external_data")
+    tensor.ClearField("data_location")
+
+
+def _point(tensor: TensorProto, location: str, offset: int, length: int) -> None:
+    """Have a tensor refer to a file in place of holding its elements."""
+    for field in (*_TYPED, "raw_data", "external_data"):
+        tensor.ClearField(field)
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, "offset": str(offset), "length": str(length)}.items():
+        tensor.external_data.add(key=key, value=value)
+
+
+def _sources(references: tuple[external.Reference, ...], output: _Output, source: Source | None) -> Mapping[str, Path]:
+    """Return the files that hold the model's weights, none of which may be the output."""
+    shown = shown_path(output.path)
+    if source is None or source.directory is None:
+        raise UsageError(
+            f"{shown} cannot be written: the model was given in memory, and its weights are in files whose folder is "
+            "not known. Give the path of the model, or load the weights into memory first."
+        )
+    files = external.resolve(references, source.directory, source.path)
+    for location, file in files.items():
+        if external.same_file(file, output.real) or output.directory / location == output.path:
+            raise UsageError(f"{shown} cannot be written: the model keeps weights in a file of that name.")
+    return files
+
+
+def _check_beside(references: tuple[external.Reference, ...], output: _Output) -> None:
+    """Refuse where an output beside the input does not reach the input's weights."""
+    try:
+        external.resolve(references, output.directory, output.path)
+    except InvalidModelError as error:
+        raise UsageError(
+            f"{shown_path(output.path)} cannot be written beside the input: from there, {error} Write to another "
+            "folder, and the weights are copied along."
+        ) from None
+
+
+def _is_there(file: Path, destination: Path, output: _Output) -> bool:
+    """Tell whether the destination is the file already; refuse if it is another, or outside the output's folder."""
+    _check_place(destination, output)
+    try:
+        if not os.path.lexists(destination):
+            return False
+        if destination.is_file() and (file.samefile(destination) or filecmp.cmp(file, destination, shallow=False)):
+            return True
+    except OSError as error:
+        raise UsageError(f"{shown_path(destination)} cannot be written: {reason(error)}.") from None
+    raise _other_weights(destination)
+
+
+def _check_place(destination: Path, output: _Output) -> None:
+    """Refuse a place for external data that is outside of the output's folder, or that no reader would go to."""
+    shown = shown_path(destination)
+    try:
+        if not destination.resolve().is_relative_to(output.directory.resolve()):
+            raise UsageError(f"{shown} cannot be written: a link leads out of the folder of {shown_path(output.path)}.")
+    except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links, before Python 3.13
+        raise UsageError(f"{shown} cannot be written: {reason(error)}.") from None
+    if fault := external.fault(destination.relative_to(output.directory).as_posix()):
+        raise UsageError(f"{shown} cannot be written: as the name of external data it {fault}.")
+
+
+def _other_weights(path: Path) -> UsageError:
+    return UsageError(
+        f"{shown_path(path)} exists and is not the file that the model's weights are in; it is not overwritten. "
+        "Write to another folder, or remove it."
+    )
+
+
+def _too_large(path: Path) -> UsageError:
+    return UsageError(
+        f"{shown_path(path)} cannot be written: the model has more than 2 GiB, which is more than protobuf writes. "
+        'Keep its weights as external data: --save-as-external-data, in Python external_data="save".'
+    )
 
 
 # --- where it is written ---
@@ -212,76 +505,51 @@ def _check_replaceable(path: Path, shown: str, overwrite: bool) -> None:
         raise UsageError(f"{shown} cannot be written: it is write-protected.")
 
 
-def _copies(model: onnx.ModelProto, output: _Output, source: Source | None) -> tuple[_Copy, ...]:
-    """Return the external data that must be copied along; refuse what would lose or leave anything."""
-    references = external.references(external.bodies(model))
-    if not references:
-        return ()
-    shown = shown_path(output.path)
-    if source is None or source.directory is None:
-        raise UsageError(
-            f"{shown} cannot be written: the model was given in memory, and its weights are in files whose folder is "
-            "not known. Give the path of the model, or load the weights into memory first."
-        )
-    files = external.resolve(references, source.directory, source.path)
-    for location, file in files.items():
-        if external.same_file(file, output.real) or output.directory / location == output.path:
-            raise UsageError(f"{shown} cannot be written: the model keeps weights in a file of that name.")
-    if external.same_file(source.directory, output.directory):
-        try:
-            external.resolve(references, output.directory, output.path)
-        except InvalidModelError as error:
-            raise UsageError(
-                f"{shown} cannot be written beside the input: from there, {error} Write to another folder, and the "
-                "weights are copied along."
-            ) from None
-        return ()
-    wanted = {output.directory / location: file for location, file in files.items()}
-    return tuple(
-        _Copy(file, destination) for destination, file in wanted.items() if not _is_there(file, destination, output)
-    )
-
-
-def _is_there(file: Path, destination: Path, output: _Output) -> bool:
-    """Tell whether the destination is the file already; refuse if it is another, or outside the output's folder."""
-    shown = shown_path(destination)
-    try:
-        if not destination.resolve().is_relative_to(output.directory.resolve()):
-            raise UsageError(f"{shown} cannot be written: a link leads out of the folder of {shown_path(output.path)}.")
-        if not os.path.lexists(destination):
-            return False
-        if destination.is_file() and (file.samefile(destination) or filecmp.cmp(file, destination, shallow=False)):
-            return True
-    except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links, before Python 3.13
-        raise UsageError(f"{shown} cannot be written: {reason(error)}.") from None
-    raise UsageError(
-        f"{shown} exists and is not the file that the model's weights are in; it is not overwritten. "
-        "Write to another folder, or remove it."
-    )
-
-
 # --- how it is written ---
 
 
-def _write(output: _Output, content: Content, copies: tuple[_Copy, ...]) -> None:
+def _write(
+    output: _Output, content: Callable[[BinaryIO], None], files: tuple[_File, ...], progress: Progress | None
+) -> None:
     """Write all files under temporary names, then rename them; on any failure leave everything as it was."""
+    tell = _teller(progress, sum(item.size for item in files))
     try:
-        with ExitStack() as undo, ExitStack() as temporary:
+        with ExitStack() as temporary:
+            model = temporary.enter_context(_temporary(output.real))
+            undo = ExitStack()
+            temporary.callback(_undo, undo, Path(model.name))
             staged: list[tuple[BinaryIO, Path]] = []
-            for item in copies:
+            for item in files:
                 _make_folders(item.destination.parent, undo)
                 file = temporary.enter_context(_temporary(item.destination))
-                _copy_file(item.origin, file)
+                _write_pieces(file, item, tell)
                 staged.append((file, item.destination))
-            model = temporary.enter_context(_temporary(output.real))
             content(model)
             _keep_permissions(model, output.real)
             for file, destination in staged:
                 _publish_data(file, destination, undo)
             _publish(model, output.real)
-            undo.pop_all()
     except OSError as error:
         raise UsageError(f"{shown_path(output.path)} cannot be written: {reason(error)}.") from None
+
+
+def _undo(undo: ExitStack, model: Path) -> None:
+    """Undo what was done for a model, unless it was renamed: whatever comes after that, its weights must stay."""
+    if model.exists():
+        undo.close()
+
+
+def _teller(progress: Progress | None, size: int) -> Tell:
+    """Return what counts the bytes of weights that are written."""
+    written = 0
+
+    def tell(done: int) -> None:
+        nonlocal written
+        written += done
+        if progress:
+            progress("writing weights (MiB)", written // _MIB, size // _MIB)
+
+    return tell
 
 
 def _make_folders(folder: Path, undo: ExitStack) -> None:
@@ -298,7 +566,7 @@ def _publish_data(file: BinaryIO, destination: Path, undo: ExitStack) -> None:
     if not os.path.lexists(destination):
         undo.callback(_quietly, destination.unlink)
     elif not filecmp.cmp(file.name, destination, shallow=False):
-        raise UsageError(f"{shown_path(destination)} was written by somebody else just now; it is not overwritten.")
+        raise _other_weights(destination)
     _publish(file, destination)
 
 

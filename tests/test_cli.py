@@ -93,9 +93,11 @@ class FakeResult:
     model: onnx.ModelProto
     plan: Plan
     report: Report | None
-    unwritable: bool = False
+    unwritable: bool
+    asked: dict[str, Any]
 
-    def save(self, path: str) -> None:
+    def save(self, path: str, *, progress: Any, **asked: Any) -> None:
+        self.asked.update(asked)
         if self.unwritable:
             raise UsageError(f"{path} cannot be written: disk full.")
         Path(path).write_bytes(b"converted")
@@ -121,7 +123,7 @@ class Engine:
         if self.error:
             raise self.error
         source, target = onnx.parser.parse_model(self.source), onnx.parser.parse_model(self.target)
-        return FakeResult(source, target, self.plan, self.report, self.unwritable)
+        return FakeResult(source, target, self.plan, self.report, self.unwritable, self.asked)
 
 
 @pytest.fixture
@@ -262,6 +264,9 @@ USAGE = [
     ([*CONVERT, "--no-verify", "--verify", "nodes"], "not allowed with"),
     ([*CONVERT, "--verify", "nodes", "--require-proof"], "which --verify nodes leaves out"),
     ([*CONVERT, "--verify", "nodes", "--inputs", "a.npz"], "which --verify nodes leaves out"),
+    ([*CONVERT, "--external-data", "move"], "'keep', 'copy', 'embed'"),
+    ([*CONVERT, "--external-data", "copy", "--save-as-external-data"], "not allowed with"),
+    ([*CONVERT, "--size-threshold", "9"], "--size-threshold is for --save-as-external-data"),
     ([*CONVERT, "-v", "-q"], "not allowed with"),
     ([*CONVERT, "--report", "report.html"], "a file that ends in .json"),
     ([*CONVERT, "--report", "report"], "a file that ends in .json"),
@@ -546,11 +551,16 @@ DEFAULTS = {
     "memory": None,
     "save_repro": None,
     "exact": False,
+    "external_data": None,
+    "size_threshold": 1024,
 }
 CONVERTING = [
     (["--no-verify"], "verify", False),
     (["--verify", "nodes"], "verify", "nodes"),
     (["--require-proof"], "require_proof", True),
+    (["--external-data", "embed"], "external_data", "embed"),
+    (["--save-as-external-data"], "external_data", "save"),
+    (["--save-as-external-data", "--size-threshold", "0"], "size_threshold", 0),
 ]
 COMPARING = [(["--exact"], "exact", True), (["--semantics", "spec"], "semantics", "spec")]
 ASKED = [

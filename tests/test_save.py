@@ -34,14 +34,14 @@ from opshift.passes.save import copy, save
 HARDMAX = '<ir_version: 8, opset_import: ["":13]> g (float[2,3] x) => (float[2,3] y) { [hot] y = Hardmax(x) }'
 ADD = '<ir_version: 8, opset_import: ["":13]> g (float[2] x) => (float[2] y) { y = Add(x, w) }'
 WEIGHTS = np.array([1, 2], np.float32)
-Write = Callable[..., None]
+Write = Callable[..., object]
 
 
 def parse(text: str) -> onnx.ModelProto:
     return onnx.parser.parse_model(text)
 
 
-def saved(source: Source, path: Path | str, **options: bool) -> None:
+def saved(source: Source, path: Path | str, **options: Any) -> None:
     """Save as after a conversion: a changed copy of the model."""
     model = onnx.ModelProto()
     model.CopyFrom(source.model)
@@ -292,6 +292,9 @@ def test_an_input_that_was_changed_since_it_was_read(here: Path, there: Path) ->
 
 class Huge:
     """What a model of more than 2 GiB does (tried: three weights of 800 MB)."""
+
+    graph = onnx.GraphProto()
+    functions = training_info = ()
 
     def SerializeToString(self) -> bytes:  # noqa: N802
         raise EncodeError("Failed to serialize proto")
@@ -570,6 +573,218 @@ def test_a_cache_of_links(tmp_path: Path, here: Path, there: Path, write: Write)
         assert "Write to another folder" in fails(write, source, here / "snapshot" / "out.onnx")
     write(source, here / "snapshot" / "in.onnx")
     onnxruntime.InferenceSession(here / "snapshot" / "in.onnx", providers=["CPUExecutionProvider"])
+
+
+# --- where weights go ---
+
+
+def with_every_weight(folder: Path) -> Source:
+    """Weights in two files, with offsets, in numbers of several types, in the graph of an If, and in a Constant."""
+    text = """<ir_version: 8, opset_import: ["":13]> g (float[2] x, bool c) => (float[2] y, float[2] z, int64[3] k)
+    { a = Add(x, w)  y = Add(a, big)  k = Constant<value = int64[3] {1, 2, 3}>()
+      z = If(c)<then_branch = yes () => (float[2] t) { t = Mul(x, inner) },
+                else_branch = no () => (float[2] e) { e = Neg(x) }> }"""
+    model = parse(text)
+    then = model.graph.node[-1].attribute[0].g
+    then.initializer.append(onnx.numpy_helper.from_array(np.array([3, 5], np.float32), "inner"))
+    for name, location, offset in (("w", "one.bin", 8), ("big", "sub/two.bin", 0)):
+        tensor = model.graph.initializer.add(name=name, data_type=1, dims=[2], data_location=1)
+        tensor.external_data.add(key="location", value=location)
+        tensor.external_data.add(key="offset", value=str(offset))
+    model.graph.initializer.append(onnx.helper.make_tensor("halves", TensorProto.FLOAT16, [2], [1.5, -2]))
+    model.graph.initializer.append(onnx.helper.make_tensor("bits", TensorProto.INT4, [3], [1, -2, 3]))
+    model.graph.initializer.append(
+        TensorProto(name="words", data_type=TensorProto.STRING, dims=[1], string_data=[b"a" * 4000])
+    )
+    (folder / "sub").mkdir()
+    (folder / "one.bin").write_bytes(bytes(8) + WEIGHTS.tobytes() + b"more")
+    (folder / "sub" / "two.bin").write_bytes((10 * WEIGHTS).tobytes())
+    (folder / "in.onnx").write_bytes(model.SerializeToString())
+    return load(folder / "in.onnx")
+
+
+def computed(path: Path) -> list[list[float]]:
+    """What onnxruntime makes of such a model."""
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return [value.tolist() for value in session.run(None, {"x": WEIGHTS, "c": np.array(True)})]
+
+
+EVERY = [[12, 24], [3, 10], [1, 2, 3]]
+
+
+def outside(path: Path) -> dict[str, int]:
+    """The weights of a file that are external, with their offsets; their values are those they had."""
+    model = onnx.load(path, load_external_data=False)
+    whole = onnx.load(path)
+    values = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in whole.graph.initializer}
+    assert values["halves"].tolist() == [1.5, -2]
+    assert values["bits"].tolist() == [1, -2, 3]
+    assert values["words"].tolist() == ["a" * 4000]
+    graphs = (model.graph, model.graph.node[-1].attribute[0].g)
+    tensors = [tensor for graph in graphs for tensor in graph.initializer if tensor.data_location]
+    return {tensor.name: int({e.key: e.value for e in tensor.external_data}["offset"]) for tensor in tensors}
+
+
+@BOTH
+def test_weights_are_embedded(here: Path, there: Path, write: Write) -> None:
+    source = with_every_weight(here)
+    with unchanged(here):
+        write(source, there / "out.onnx", external_data="embed")
+    assert set(tree(there)) == {"out.onnx"}
+    assert outside(there / "out.onnx") == {}
+    assert computed(there / "out.onnx") == EVERY
+    # Nothing is outside any more, so the same bytes come out again.
+    copy(load(there / "out.onnx"), there / "again.onnx", external_data="embed")
+    assert (there / "again.onnx").read_bytes() == (there / "out.onnx").read_bytes()
+
+
+@BOTH
+@pytest.mark.parametrize("threshold", [0, 4, 8, 9])
+def test_weights_are_gathered_in_one_file(here: Path, there: Path, write: Write, threshold: int) -> None:
+    source = with_every_weight(here)
+    before = source.model.SerializeToString()
+    with unchanged(here):
+        write(source, there / "out.onnx", external_data="save", size_threshold=threshold)
+    assert source.model.SerializeToString() == before
+    large = {"w": 0, "big": 8}
+    offsets = {0: {**large, "halves": 16, "bits": 20, "inner": 22}, 4: {**large, "halves": 16, "inner": 20}}
+    offsets |= {8: {**large, "inner": 16}, 9: {}}
+    assert outside(there / "out.onnx") == offsets[threshold]
+    assert set(tree(there)) == {"out.onnx", *(["out.onnx.data"] if offsets[threshold] else [])}
+    assert computed(there / "out.onnx") == EVERY
+    load(there / "out.onnx")
+
+
+def test_large_weights_begin_where_a_page_does(here: Path) -> None:
+    source = plain(here)
+    for name, size in (("a", 5), ("b", 1 << 18), ("c", 3), ("d", (1 << 18) - 1)):
+        source.model.graph.initializer.append(onnx.numpy_helper.from_array(np.full(size, size, np.float32), name))
+    save(source.model, here / "out.onnx", external_data="save", size_threshold=8)
+    model = onnx.load(here / "out.onnx", load_external_data=False)
+    offsets = {t.name: int({e.key: e.value for e in t.external_data}["offset"]) for t in model.graph.initializer}
+    assert offsets == {"a": 0, "b": 1 << 16, "c": (1 << 16) + (1 << 20), "d": (1 << 16) + (1 << 20) + 12}
+    for tensor in onnx.load(here / "out.onnx").graph.initializer:
+        assert set(onnx.numpy_helper.to_array(tensor).tolist()) == {tensor.dims[0]}
+
+
+@BOTH
+def test_weights_stay(tmp_path: Path, here: Path, there: Path, write: Write) -> None:
+    source = with_every_weight(here)
+    with unchanged(tmp_path):
+        message = fails(lambda: write(source, there / "out.onnx", external_data="keep"))
+    assert "are to stay in" in message
+    assert "(copy)" in message
+    write(source, here / "out.onnx", external_data="keep")
+    assert set(tree(here)) == {"in.onnx", "out.onnx", "one.bin", "sub/two.bin"}
+    write(source, there / "out.onnx", external_data="copy")
+    assert set(tree(there)) == {"out.onnx", "one.bin", "sub/two.bin"}
+    write(plain(there, "none.onnx"), here / "none.onnx", external_data="keep")
+    assert computed(here / "out.onnx") == computed(there / "out.onnx") == EVERY
+
+
+def test_what_the_output_refers_to_is_told(here: Path, there: Path) -> None:
+    source = with_every_weight(here)
+    assert save(source.model, there / "out.onnx", source=source) == (there / "one.bin", there / "sub/two.bin")
+    assert copy(source, here / "out.onnx") == (here / "one.bin", here / "sub/two.bin")
+    assert copy(source, here / "out.onnx", external_data="embed") == ()
+    assert copy(source, here / "out.onnx", external_data="save", size_threshold=1) == (here / "out.onnx.data",)
+
+
+def test_other_weights_beside_the_output_are_not_overwritten(tmp_path: Path, here: Path, there: Path) -> None:
+    source = with_every_weight(here)
+    for _ in range(2):  # the same again is no other
+        saved(source, there / "out.onnx", external_data="save", size_threshold=8)
+    with unchanged(tmp_path):
+        assert "not overwritten" in fails(
+            lambda: saved(source, there / "out.onnx", external_data="save", size_threshold=0)
+        )
+    (there / "out.onnx.data").unlink()
+    (there / "out.onnx.data").symlink_to(here / "one.bin")
+    with unchanged(tmp_path):
+        assert "leads out" in fails(lambda: saved(source, there / "out.onnx", external_data="save", size_threshold=8))
+        name = there / "a\\b.onnx"
+        assert "backslash" in fails(lambda: saved(source, name, external_data="save", size_threshold=8))
+
+
+def test_more_weights_than_a_file_takes(here: Path, there: Path) -> None:
+    """Sparse files of 3 GB; nothing of them is read."""
+    source = with_weights(here, "w.bin")
+    source.model.graph.initializer[0].dims[:] = [750_000_000]
+    with (here / "w.bin").open("r+b") as file:
+        file.truncate(3_000_000_000)
+    with unchanged_size(there):
+        message = fails(lambda: saved(source, there / "out.onnx", external_data="embed"))
+    assert "2 GiB" in message
+    assert "--save-as-external-data" in message
+
+
+@contextlib.contextmanager
+def unchanged_size(folder: Path) -> Iterator[None]:
+    yield
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("how", ["embed", "save"])
+def test_weights_that_change_while_they_move(
+    here: Path, there: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    source = with_every_weight(here)
+    real = saving._piece
+
+    def touched(file: Path) -> object:
+        piece = real(file)
+        os.utime(file, ns=(1, 1))
+        return piece
+
+    monkeypatch.setattr(saving, "_piece", touched)
+    with unchanged(there):
+        message = fails(
+            lambda: saved(source, there / "out.onnx", external_data=how, size_threshold=8), error=InvalidModelError
+        )
+    assert "changed in the meantime" in message
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_fault_while_weights_are_gathered_leaves_everything_as_it_was(
+    tmp_path: Path, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch, at: int, step: str
+) -> None:
+    source = with_every_weight(here)
+    (there / "out.onnx").write_text("old")
+    before = tree(tmp_path)
+    target = {"fsync": os, "replace": Path}[step]
+    real, calls = getattr(target, step), [0]
+
+    def failing(*arguments: object) -> object:
+        calls[0] += 1
+        if calls[0] == at:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(target, step, failing)
+    done = False
+    with contextlib.suppress(KeyboardInterrupt):
+        saved(source, there / "out.onnx", external_data="save", size_threshold=8)
+        done = True
+    monkeypatch.undo()
+    assert done == (calls[0] < at)
+    renamed = done or (step == "fsync" and at == 4)  # the flush of the folder, after the model was renamed
+    assert (tree(tmp_path) == before) != renamed
+    if renamed:
+        assert computed(there / "out.onnx") == EVERY
+    assert calls[0] >= min(at, 2)
+
+
+def test_progress_counts_what_is_written(here: Path, there: Path) -> None:
+    source = with_weights(here, "w.bin")
+    with (here / "w.bin").open("r+b") as file:
+        file.truncate(200 << 20)
+    seen: list[tuple[str, int, int]] = []
+    copy(source, there / "out.onnx", progress=lambda *step: seen.append(step))
+    assert {step[0] for step in seen} == {"writing weights (MiB)"}
+    assert [step[1] for step in seen] == sorted(step[1] for step in seen)
+    assert len(seen) >= 3
+    assert seen[-1][1:] == (200, 200)
 
 
 # --- faults ---
