@@ -4,6 +4,7 @@ examples:
   opshift convert model.onnx -o old.onnx --opset 11
   opshift convert model.onnx -o plain.onnx --decompose Hardmax,ArgMax,OneHot
   opshift convert model.onnx -o phone.onnx --target my-runtime.toml
+  opshift convert zoo -o converted --opset 17 --jobs 4 --resume
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, cast
 
+from opshift.cli import many, output
 from opshift.cli import options as shared
-from opshift.cli import output
 from opshift.passes.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `opshift convert`."""
-    parser.add_argument("model", metavar="IN", help="the model to convert (.onnx or .onnxtxt)")
-    parser.add_argument("-o", "--output", metavar="OUT", help="where to write the result")
+    parser.add_argument(
+        "model", metavar="IN", help="the model to convert (.onnx or .onnxtxt), or many: a folder, a quoted pattern"
+    )
+    parser.add_argument("-o", "--output", metavar="OUT", help="where to write the result; a folder, for many")
     parser.add_argument("--in-place", action="store_true", help="write the result over IN")
     shared.add_request_options(parser)
     proof = parser.add_mutually_exclusive_group()
@@ -41,12 +44,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     shared.add_verify_options(parser)
     shared.add_weights_options(parser)
+    parser.add_argument("--jobs", metavar="N", type=shared.whole_number, help="models to convert at a time (default 1)")
+    parser.add_argument("--resume", action="store_true", help="leave out the models that are done and unchanged")
     shared.add_run_options(parser)
     shared.add_output_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Convert, save and report."""
+    if many.asked_for(options):
+        check_proof_options(options)
+        return many.run(options, proof(options))
     destination = where(options)
     check_proof_options(options)
     shared.check_report(options.report, (options.model, destination))
@@ -58,9 +66,7 @@ def run(options: argparse.Namespace) -> int:
         result = convert(
             options.model,
             **request,
-            verify=False if options.no_verify else "nodes" if options.verify == "nodes" else True,
-            require_proof=options.require_proof,
-            **shared.verification(options),
+            **proof(options),
             progress=progress,
         )
     # The model came as a path, so what comes back is a ModelProto.
@@ -89,6 +95,15 @@ def where(options: argparse.Namespace) -> str:
         raise UsageError(f"--in-place writes over {source}, and -o names {destination}: give one of the two.")
     shared.check_writable(destination, "-o")
     return str(destination)
+
+
+def proof(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the options say of the proof, as arguments of `convert`."""
+    return {
+        "verify": False if options.no_verify else "nodes" if options.verify == "nodes" else True,
+        "require_proof": options.require_proof,
+        **shared.verification(options),
+    }
 
 
 def check_proof_options(options: argparse.Namespace) -> None:

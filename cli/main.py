@@ -32,6 +32,7 @@ exit status:
   2  the request makes no sense, or a file is missing, unreadable, invalid or unsafe
   3  a fault of opshift's own
 Unless the status is 0, no output is written, and what was there before stays.
+Many models end with the highest status of any; those that are well are written all the same.
 """
 
 

@@ -71,12 +71,13 @@ def load(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> Sou
             newer than onnx; its external data are missing or unsafe to open.
         TypeError: `model` is something else.
     """
-    onnx_ir = sys.modules.get("onnx_ir")  # who has such a model has imported it; nobody else waits for the import
+    # Who has such a model has imported it; nobody else waits for the import, which another thread may be in the middle of.
+    ir_model = getattr(sys.modules.get("onnx_ir"), "Model", None)
     try:
         if isinstance(model, onnx.ModelProto):
             name = "the model"
             return _checked(Source(model, None, None, model))
-        if onnx_ir is not None and isinstance(model, onnx_ir.Model):
+        if ir_model is not None and isinstance(model, ir_model):
             name = "the onnx_ir.Model"
             return _checked(_from_ir(model))
         if isinstance(model, str | os.PathLike):

@@ -610,6 +610,9 @@ def test_no_option_is_left_untested() -> None:
         "-q",
         "--verbose",
         "--quiet",
+        # Of many models: tests/test_many.py.
+        "--jobs",
+        "--resume",
     }
     reaching = {option for _, given, _, _ in ASKED for option in given if option.startswith("--")}
     for command, arguments in {"convert": CONVERT, "plan": PLAN, "verify": VERIFY}.items():

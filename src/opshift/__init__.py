@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opshift.passes.convert import Result, convert, plan
     from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
+    from opshift.passes.many import Outcome, Status, Summary, convert_many
     from opshift.passes.outcome import Plan, Refusal, Report, Step, Verdict
     from opshift.passes.verify import verify
 
@@ -16,6 +17,7 @@ __version__ = "0.1.0"
 _HOME = {
     "convert": ("Result", "convert", "plan"),
     "errors": ("InvalidModelError", "OpshiftError", "UnsupportedError", "UsageError", "VerificationError"),
+    "many": ("Outcome", "Status", "Summary", "convert_many"),
     "outcome": ("Plan", "Refusal", "Report", "Step", "Verdict"),
     "verify": ("verify",),
 }
@@ -23,16 +25,20 @@ _HOME = {
 __all__ = [
     "InvalidModelError",
     "OpshiftError",
+    "Outcome",
     "Plan",
     "Refusal",
     "Report",
     "Result",
+    "Status",
     "Step",
+    "Summary",
     "UnsupportedError",
     "UsageError",
     "Verdict",
     "VerificationError",
     "convert",
+    "convert_many",
     "plan",
     "verify",
 ]

@@ -1,0 +1,149 @@
+"""`opshift convert` of many models: those of a folder or of a pattern, into another folder."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opshift.cli import options as shared
+from opshift.cli import output
+from opshift.passes.errors import UsageError
+
+if TYPE_CHECKING:
+    from opshift.passes.many import Outcome
+
+EXIT = {
+    "converted": 0,
+    "unchanged": 0,
+    "refused": 1,
+    "not equal": 1,
+    "unreadable": 2,
+    "not written": 2,
+    "failed": 3,
+}
+"""The exit status of each outcome, as a single conversion has it. Many models end with the highest."""
+
+ALWAYS = ("converted", "unchanged", "refused", "not equal", "unreadable")
+"""What the table counts also where there are none."""
+
+
+def asked_for(options: argparse.Namespace) -> bool:
+    """Tell whether a folder or a pattern is to be converted; UsageError for options that only many models have."""
+    from opshift.passes.many import is_pattern
+
+    if os.path.isdir(options.model) or is_pattern(options.model):  # noqa: PTH112 (Path.is_dir raises for some names)
+        return True
+    if options.jobs is not None or options.resume:
+        name = "--resume" if options.resume else "--jobs"
+        raise UsageError(f"{name} is for many models: a folder, or a pattern in quotes. {options.model} is one.")
+    return False
+
+
+def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
+    """Convert all, each as it comes, and end with a table."""
+    if options.in_place:
+        raise UsageError("--in-place is for one model: name a folder with -o for the results of many.")
+    if options.output is None:
+        raise UsageError("it is not said where to write the results: give -o FOLDER.")
+    if os.path.lexists(options.output) and not os.path.isdir(options.output):  # noqa: PTH112
+        raise UsageError(f"-o {options.output} is no folder, and {options.model} stands for many models.")
+    if options.jobs == 0:
+        raise UsageError("--jobs 0: at least one model has to be converted at a time.")
+    shared.check_report(options.report, ())
+    request = {**shared.request(options), **proof, **shared.weights(options)}
+    from opshift.passes.many import convert_many
+
+    outcomes: list[Outcome] = []
+    with _terminated_as_interrupted(), output.progress(options.quiet, verbose=False) as progress:
+        found = convert_many(
+            options.model,
+            options.output,
+            jobs=options.jobs or 1,
+            resume=options.resume,
+            progress=progress,
+            **request,
+        )
+        try:
+            for outcome in found:
+                outcomes.append(outcome)
+                if options.json:
+                    output.write_result(json.dumps(output.jsonable(describe(outcome)), allow_nan=False))
+                elif options.verbose and progress is None:
+                    output.message(line(outcome))
+        except KeyboardInterrupt:
+            found.close()
+            output.message(f"{len(outcomes)} models are done; the same command with --resume goes on.")
+            raise
+    status = max(EXIT[outcome.status] for outcome in outcomes)
+    outcomes.sort(key=lambda outcome: outcome.source)
+    described = [describe(outcome) for outcome in outcomes]
+    output.write_report(options.report, {"status": status, "command": "convert", "models": described})
+    if not options.json:
+        show(outcomes, options.output, quiet=options.quiet, proven=not options.no_verify)
+    return status
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Have SIGTERM end this as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def describe(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as JSON has it."""
+    return {
+        "status": EXIT[outcome.status],
+        "model": outcome.source,
+        "output": outcome.output,
+        "outcome": outcome.status,
+        "reason": outcome.reason,
+        "verdict": outcome.verdict,
+        "seconds": outcome.seconds,
+        "resumed": outcome.resumed,
+        "plan": outcome.plan,
+    }
+
+
+def line(outcome: Outcome) -> str:
+    """Return an outcome as --verbose prints it."""
+    done = "done earlier" if outcome.resumed else f"{outcome.seconds:.1f} s"
+    return output.one_line(f"{outcome.source}: {outcome.status}, {done}. {outcome.reason}".rstrip())
+
+
+def show(outcomes: Sequence[Outcome], folder: str, *, quiet: bool, proven: bool) -> None:
+    """Print what is not well, how many models had which outcome, and a last line."""
+    from opshift.cli.words import count
+
+    counts = dict.fromkeys(ALWAYS, 0)
+    for outcome in outcomes:
+        counts[outcome.status] = counts.get(outcome.status, 0) + 1
+    if not quiet:
+        if rows := [
+            (outcome.source, str(outcome.status), output.one_line(outcome.reason))
+            for outcome in outcomes
+            if EXIT[outcome.status] or (proven and outcome.reason)
+        ]:
+            output.table(("Model", "Outcome", "Reason"), rows)
+            output.say()
+        output.table(("Outcome", "Models"), [(name, str(number)) for name, number in counts.items()])
+        if earlier := sum(outcome.resumed for outcome in outcomes):
+            output.say(f"{count(earlier, 'model')} done by an earlier run.")
+        if unproven := sum(not EXIT[outcome.status] and outcome.verdict != "equal" for outcome in outcomes):
+            output.say(f"{count(unproven, 'result')} not proven.", "yellow")
+    well = counts["converted"] + counts["unchanged"]
+    style = "green" if well == len(outcomes) else "bold red"
+    output.say(f"{well} of {count(len(outcomes), 'model')} written to {Path(folder)}.", style)
