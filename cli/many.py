@@ -79,7 +79,7 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
                     output.message(line(outcome))
         except KeyboardInterrupt:
             found.close()
-            output.message(f"{len(outcomes)} models are done; the same command with --resume goes on.")
+            output.message("what is done is in the journal: the same command with --resume goes on")
             raise
     status = max(EXIT[outcome.status] for outcome in outcomes)
     outcomes.sort(key=lambda outcome: outcome.source)

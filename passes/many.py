@@ -170,9 +170,9 @@ def _check(asked: Mapping[str, Any], jobs: int) -> None:
         raise TypeError(f"convert_many() got an unexpected argument {unknown[0]!r}")
     if jobs < 1:
         raise UsageError(f"At least one job is needed, not {jobs}.")
-    names = ("opset", "decompose", "target", "semantics", "allow")
-    defaults: dict[str, Any] = {"opset": None, "decompose": (), "target": None, "semantics": "runtime", "allow": ()}
-    check_request(*({**defaults, **asked}[name] for name in names))
+    wish: dict[str, Any] = {"opset": None, "decompose": (), "target": None, "semantics": "runtime", "allow": ()}
+    wish["optimize"] = False
+    check_request(**{name: asked.get(name, default) for name, default in wish.items()})
     if asked.get("verify", True) and importlib.util.find_spec("onnxruntime") is None:
         from opshift.passes.sessions import runtime
 
