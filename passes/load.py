@@ -71,7 +71,7 @@ def load(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> Sou
             newer than onnx; its external data are missing or unsafe to open.
         TypeError: `model` is something else.
     """
-    # Who has such a model has imported it; nobody else waits for the import, which another thread may be in the middle of.
+    # Who has such a model has imported it. Nobody else waits for the import, which another thread may be busy with.
     ir_model = getattr(sys.modules.get("onnx_ir"), "Model", None)
     try:
         if isinstance(model, onnx.ModelProto):

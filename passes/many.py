@@ -151,6 +151,7 @@ def convert_many(
     records = _records(folder) if resume else {}
     saved = {"external_data": external_data, "size_threshold": size_threshold}
     request = digest_of([asked, saved])
+    asked = _absolute(asked)
     todo: dict[str, Job] = {}
     for name, source in sources.items():
         own = dict(asked)
@@ -177,6 +178,18 @@ def _check(asked: Mapping[str, Any], jobs: int) -> None:
         from opshift.passes.sessions import runtime
 
         runtime()
+
+
+def _absolute(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request whose files are found from any working directory."""
+    from opshift.opsets.profiles import builtin_targets
+
+    found = dict(asked)
+    for name in ("target", "inputs"):
+        value = asked.get(name)
+        if isinstance(value, str | os.PathLike) and value not in builtin_targets():
+            found[name] = Path(value).absolute()
+    return found
 
 
 # --- which models ---
@@ -253,7 +266,8 @@ def attempt(job: Job) -> Done:
     from opshift.passes.convert import convert
 
     try:
-        source_state = _state(job.source, (), since)
+        with contextlib.suppress(OSError):  # which is told better below
+            source_state = _state(job.source, ())
         result = convert(job.source, **job.asked)
         plan = _summary(result.plan)
         verdict = result.report.verdict if result.report else Verdict.UNCHECKED
@@ -263,8 +277,11 @@ def attempt(job: Job) -> Done:
         written = result.save(job.output, **job.saved)
         status = Status.UNCHANGED if unchanged else Status.CONVERTED
         read = external.references(external.bodies(result.source.model))
-        source_state = _state(job.source, {job.source.parent / reference.location for reference in read}, since)
-        output_state = _state(job.output, written, None)
+        weights = _weights(job.source, {job.source.parent / reference.location for reference in read})
+        # What was written since may not be what was read.
+        known = all(written_at < since for _, written_at in weights.values())
+        source_state = {**source_state, "files": weights} if known and source_state else None
+        output_state = _state(job.output, written)
     except UnsupportedError as error:
         more = f" And {len(error.refusals) - 1} more." if len(error.refusals) > 1 else ""
         status, reason = Status.REFUSED, f"{error.refusals[0]}{more}"
@@ -304,18 +321,17 @@ def _earlier(job: Job) -> Outcome | None:
     record = job.record or {}
     try:
         outcome = _outcome(record["outcome"])
-        same = record["request"] == job.request and outcome.status in _FINAL
-        for key, path in {"source": job.source, "output": job.output}.items():
-            if not same:
-                return None
-            if key == "source" or outcome.status is not Status.REFUSED:
-                known = record[key]
-                same = known is not None and known == _state(
-                    path, [path.parent / name for name in known["files"]], None
-                )
+        same = record["request"] == job.request and outcome.status in _FINAL and _is(job.source, record["source"])
+        written = outcome.status is not Status.REFUSED
+        same = same and (not written or _is(job.output, record["output"]))
     except (OSError, LookupError, TypeError, ValueError, AttributeError):  # it is gone, or the journal is damaged
         return None
     return replace(outcome, source=str(job.source), output=str(job.output), resumed=True) if same else None
+
+
+def _is(path: Path, state: Mapping[str, Any]) -> bool:
+    """Tell whether a model is in this state."""
+    return state == _state(path, [path.parent / name for name in state["files"]])
 
 
 def _outcome(data: Mapping[str, Any]) -> Outcome:
@@ -339,19 +355,19 @@ def _record(
     return {"request": job.request, "source": source, "output": output, "outcome": asdict(outcome)}
 
 
-def _state(path: Path, files: Iterable[Path], since: int | None) -> Mapping[str, Any] | None:
-    """Return what tells a model from another: a digest of its file, size and time of those that hold its weights.
-
-    None where one of those was written after `since`: nobody knows which state of it was read.
-    """
+def _state(path: Path, files: Iterable[Path]) -> Mapping[str, Any]:
+    """Return what tells a model from another: a digest of its file, size and time of those that hold its weights."""
     if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO waits
-        return None
+        raise OSError("this is not a regular file")
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    status = {Path(os.path.relpath(name, path.parent)).as_posix(): name.stat() for name in sorted(files)}
-    if since is not None and any(one.st_mtime_ns >= since for one in status.values()):
-        return None
-    return {"sha256": digest, "files": {name: [one.st_size, one.st_mtime_ns] for name, one in status.items()}}
+    return {"sha256": digest, "files": _weights(path, files)}
+
+
+def _weights(path: Path, files: Iterable[Path]) -> dict[str, list[int]]:
+    """Return sizes and times of files by their paths from a model's folder."""
+    status = {Path(os.path.relpath(file, path.parent)).as_posix(): file.stat() for file in sorted(files)}
+    return {name: [one.st_size, one.st_mtime_ns] for name, one in status.items()}
 
 
 def digest_of(asked: Any) -> str:
@@ -400,7 +416,13 @@ class _Journal:
             raise UsageError(f"{_shown(path)} cannot be written: {error.strerror or error}.") from None
 
     def add(self, name: str, record: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps({"model": name, **record}).encode() + b"\n")
+        line = json.dumps({"model": name, **record}).encode() + b"\n"
+        try:
+            whole = self._file.write(line) == len(line)
+        except OSError as error:
+            raise UsageError(f"{_shown(self._file.name)} cannot be written: {error.strerror or error}.") from None
+        if not whole:
+            raise UsageError(f"{_shown(self._file.name)} cannot be written: no space left on device.")
 
     def close(self) -> None:
         self._file.close()

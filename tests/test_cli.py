@@ -525,6 +525,7 @@ REQUEST = [
     (["--allow", "nan,finite-inputs"], "allow", ("nan", "finite-inputs")),
     (["--allow", "nan", "--allow", "nan"], "allow", ("nan",)),
     (["--semantics", "spec"], "semantics", "spec"),
+    (["--optimize"], "optimize", True),
 ]
 PROOF = [
     (["--seed", "7"], "seed", 7),
@@ -542,6 +543,7 @@ DEFAULTS = {
     "ir_version": None,
     "allow": (),
     "semantics": "runtime",
+    "optimize": False,
     "seed": 0,
     "input_shapes": None,
     "verify": True,
