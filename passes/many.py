@@ -454,6 +454,8 @@ def _run(
     """Yield outcomes as they come; what is done when this is broken off is in the journal all the same."""
     number = 0
     rest = todo
+    if progress:
+        progress("models", 0, len(todo))
     with contextlib.closing(journal):
         while rest:
             # Nobody knows which model broke a pool: those that it has not done are tried again, one by one.

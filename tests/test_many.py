@@ -519,6 +519,15 @@ def test_a_damaged_journal_loses_what_is_damaged(zoo: Path, damage: str) -> None
     assert resumed(zoo) == KEPT
 
 
+def test_a_line_that_was_cut_off_takes_no_other_with_it(tmp_path: Path) -> None:
+    (tmp_path / many.JOURNAL).write_text('{"model": "a", "outc')
+    for name in ("b", "c"):
+        journal = many._Journal(tmp_path)
+        journal.add(name, {"request": name})
+        journal.close()
+    assert set(many._records(tmp_path)) == {"b", "c"}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -544,11 +553,12 @@ def test_a_run_that_is_broken_off_remembers_what_is_done(zoo: Path) -> None:
     with inline() as pool:
         going = convert_many("zoo", "out", executor=pool, opset=12, verify=False)
         first = next(going)
+        pool.submit(int).result()  # after all the others
+        assert len(lines(Path("out"))) == 1
         going.close()
     assert first.source == "zoo/a.onnx"
-    done = {line["model"] for line in lines(Path("out"))}
-    assert "a.onnx" in done
-    assert "a.onnx" in resumed(zoo)
+    assert {line["model"] for line in lines(Path("out"))} == set(WANTED)
+    assert resumed(zoo) == KEPT
 
 
 # --- interruptions ---
@@ -587,14 +597,16 @@ def test_an_interrupted_run_loses_nothing_and_leaves_nothing(zoo: Path, number: 
         (zoo / name).unlink()
     out = Path("out")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    process = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED], env=environment, process_group=0, **streams)
     deadline = time.monotonic() + 60
     while not (halves := [path for path in out.glob(".opshift-*") if is_half(path)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert halves, "it is in the middle of writing"
-    process.send_signal(number)
+    if number is signal.SIGINT:  # which a terminal sends to all processes of the group
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
     stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 130, stderr
     assert stdout == ""
@@ -791,6 +803,27 @@ def test_what_is_not_proven_is_listed(zoo: Path, capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     assert "zoo/own.onnx  converted  NOT PROVEN: " in out
     assert "1 result not proven.\n1 of 1 model written to out.\n" in out
+
+
+@posix
+def test_a_bar_on_a_terminal(zoo: Path) -> None:
+    for name in ("broken.onnx", "refused.onnx"):
+        (zoo / name).unlink()
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "opshift", *CONVERT]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a terminal, on Linux
+            while data := os.read(ours, 10_000):
+                shown += data
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"models" in shown
+    assert b"4/4" in shown
 
 
 USAGE = [
