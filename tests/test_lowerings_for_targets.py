@@ -119,7 +119,9 @@ def test_a_permission_for_finite_inputs_is_needed_and_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operators", "allow"), [(PLACES, frozenset()), (FLOAT_ONLY, frozenset()), (ARITHMETIC, FINITE)], ids=str
+    ("operators", "allow"),
+    [(PLACES, frozenset()), (FLOAT_ONLY, frozenset()), (ARITHMETIC, FINITE)],
+    ids=["positions", "float only", "arithmetic"],
 )
 def test_a_long_axis_needs_no_range(operators: set[str], allow: frozenset[str]) -> None:
     """Positions are constants, as many as the axis is long."""
