@@ -16,7 +16,18 @@ from opshift.opsets.schema import default_domain
 from opshift.passes.derive import Constant, Fragment, Input, Output, Ref
 from opshift.passes.describe import graphs, subgraphs
 from opshift.passes.infer import make_node
-from opshift.passes.plan import Call, Carry, Drop, FunctionPlan, GraphPlan, Planned, Relabel, Replace, bind_attributes
+from opshift.passes.plan import (
+    Call,
+    Carry,
+    Drop,
+    FunctionPlan,
+    GraphPlan,
+    Nest,
+    Planned,
+    Relabel,
+    Replace,
+    bind_attributes,
+)
 
 METADATA = 10
 """The ir_version from which on nodes have metadata_props."""
@@ -251,6 +262,8 @@ def _lower_graph(
             before: list[NodeProto] = []
             _carry(node, names, constants, before)
             replacements[index] = [*before, node]
+        elif isinstance(change, Nest):
+            _nest(node, names)
         elif isinstance(change, Relabel):
             kept = [item for item in node.attribute if item.name not in change.drop]
             del node.attribute[:]
@@ -304,6 +317,47 @@ def _carry(node: NodeProto, names: Names, constants: Constants, before: list[Nod
     same = make_node("Identity", "", [taken], [given], {})
     same.name = names.new(f"{base}/Identity")
     body.node.append(same)
+
+
+def _nest(node: NodeProto, names: Names) -> None:
+    """Put a Scan-8 into the body of a Scan through the batch, which is the first axis of all that it takes and gives.
+
+    Scan-8: "the batch-axis is required to be 0", "the sequence axis or scan axis is required to be 1".
+    """
+    base = node.name or node.output[0]
+    given = {attribute.name: attribute for attribute in node.attribute}
+    body, scanned = given["body"].g, given["num_scan_inputs"].i
+    states = len(body.input) - scanned
+    outer = onnx.GraphProto(name=f"{base}/batch")
+
+    def entry(values: Any, value: onnx.ValueInfoProto, *, sequence: bool) -> str:
+        """Add what one entry of the batch has for a value of the body."""
+        name = names.new(f"{base}/{value.name}")
+        values.add(name=name).type.CopyFrom(value.type)
+        if sequence and value.type.tensor_type.HasField("shape"):
+            shape = values[-1].type.tensor_type.shape
+            dims = [onnx.TensorShapeProto.Dimension(), *value.type.tensor_type.shape.dim]
+            del shape.dim[:]
+            shape.dim.extend(dims)
+        return name
+
+    taken = [entry(outer.input, value, sequence=place >= states) for place, value in enumerate(body.input)]
+    made = [
+        entry(outer.output, value, sequence=place >= states) if name else ""
+        for place, (name, value) in enumerate(zip(node.output, body.output, strict=False))
+    ]
+    inner = make_node("Scan", "", taken, made, {"num_scan_inputs": scanned})
+    inner.name = names.new(f"{base}/Scan")
+    inner.attribute.add(name="body", type=onnx.AttributeProto.GRAPH).g.CopyFrom(body)
+    if "directions" in given:
+        inner.attribute.append(onnx.helper.make_attribute("scan_input_directions", list(given["directions"].ints)))
+    outer.node.append(inner)
+    inputs, outputs = list(node.input[1:]), [name for name in node.output if name]
+    del node.input[:], node.output[:], node.attribute[:]
+    node.input.extend(inputs)
+    node.output.extend(outputs)
+    node.attribute.add(name="body", type=onnx.AttributeProto.GRAPH).g.CopyFrom(outer)
+    node.attribute.append(onnx.helper.make_attribute("num_scan_inputs", len(inputs)))
 
 
 def splice(

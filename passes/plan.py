@@ -80,6 +80,11 @@ class Carry:
 
 
 @dataclass(frozen=True)
+class Nest:
+    """Put a Scan-8 into a Scan that goes through the batch, of which later versions know nothing."""
+
+
+@dataclass(frozen=True)
 class Call:
     """Call a copy of a function that is made for these inputs."""
 
@@ -91,7 +96,7 @@ class Drop:
     """Write nothing: the Cast that reads the node is replaced together with it."""
 
 
-Change = Replace | Relabel | Carry | Call | Drop
+Change = Replace | Relabel | Carry | Nest | Call | Drop
 
 
 @dataclass(frozen=True)
@@ -463,6 +468,8 @@ class Planner:
                 Code.TYPE, where, label, reason, "Take opset 13 or newer, or convert the model to float first."
             )
             return None
+        if not domain and seen.name == "Scan" and seen.since_version == 8:
+            return self._nested(seen, where)
         operator = operator_for(domain, node.op_type)
         if domain == SPELLING and (operator is None or operator.domain != SPELLING):
             raise InvalidModelError(f"{node.op_type} at {where}: the domain opshift has HardmaxAxes only.")
@@ -569,6 +576,21 @@ class Planner:
             code = Code.ABSENT_OPERATOR if seen.name in self.legality.decompose else Code.TYPE
             return Refusal(code, where, label, f"{illegal}, and no lowering of it is known.", "")
         return Carry() if carry else Relabel(drop) if drop else None
+
+    def _nested(self, seen: Node, where: str) -> Nest | None:
+        """Plan a Scan-8 inside of another Scan, unless its sequences have lengths of their own."""
+        after = schema_at("", "Scan", self.legality.opset)
+        attributes = {name: value for name, value in seen.attributes.items() if name != "directions"}
+        outer = Node("", "Scan", after.since_version if after else 9, attributes, seen.inputs[1:], seen.used)
+        why: str | None = self.legality.why_not(outer)
+        if seen.inputs[0] is not None:
+            why = "each entry of its batch has a length of its own, and since version 9 all have one"
+        if why is not None:
+            self._refuse(Code.NO_LOWERING, where, "Scan-8", f"{why}.", "")
+            return None
+        because = f"opset {self.legality.opset} has Scan-{outer.since_version}"
+        self.steps.append(Step(Action.LOWER, where, "Scan", 8, because, ("batch",), ("Scan",)))
+        return Nest()
 
     def _rewritten(
         self,

@@ -321,3 +321,43 @@ PATHS = ["main/If_0.then_branch/If_0.then_branch/hot", "main/If_0.else_branch/ot
 def test_a_node_in_a_graph_has_a_path() -> None:
     steps = opshift.plan(model(NESTED), decompose=["Hardmax"]).steps
     assert [step.node for step in steps] == PATHS
+
+
+def batched(direction: int, *, lengths: bool = False) -> onnx.ModelProto:
+    """Return a Scan-8 that adds products up, over two entries of a batch and three steps."""
+    tensor = helper.make_tensor_value_info
+    nodes = [("Mul", "a", "c", "p"), ("Add", "s", "p", "t"), ("Sub", "t", "a", "o")]
+    body = helper.make_graph(
+        [helper.make_node(name, [one, other], [made]) for name, one, other, made in nodes],
+        "body",
+        [tensor(name, TensorProto.FLOAT, [2]) for name in "sac"],
+        [tensor(name, TensorProto.FLOAT, [2]) for name in "to"],
+    )
+    inputs = ["n" if lengths else "", "first", "x", "z"]
+    scan = helper.make_node("Scan", inputs, ["last", "all"], body=body, num_scan_inputs=2, directions=[0, direction])
+    shapes = {"first": [2, 2], "x": [2, 3, 2], "z": [2, 3, 2], "last": [2, 2], "all": [2, 3, 2]}
+    values = {name: tensor(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()}
+    values["n"] = tensor("n", TensorProto.INT64, [2])
+    graph = helper.make_graph([scan], "g", [values[name] for name in inputs if name], [values["last"], values["all"]])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=4)
+
+
+@pytest.mark.parametrize("opset", [9, 13, 26])
+@pytest.mark.parametrize("direction", [0, 1])
+def test_the_batch_of_a_scan_goes_into_a_scan_around_it(direction: int, opset: int) -> None:
+    result = opshift.convert(batched(direction), opset=opset)
+    assert result.report is not None
+    assert result.report.whole.verdict == "equal"
+    rng = np.random.default_rng(0)
+    shapes = {"first": (2, 2), "x": (2, 3, 2), "z": (2, 3, 2)}
+    feeds = {name: rng.integers(-4, 5, shape).astype(np.float32) for name, shape in shapes.items()}
+    z = feeds["z"][:, ::-1] if direction else feeds["z"]
+    sums = feeds["first"][:, None] + np.cumsum(feeds["x"] * z, axis=1)
+    ((last, every),) = run(result.rewritten, [feeds])
+    np.testing.assert_array_equal(last, sums[:, -1])
+    np.testing.assert_array_equal(every, sums - feeds["x"])
+
+
+def test_lengths_of_their_own_have_nowhere_to_go() -> None:
+    (refusal,) = opshift.plan(batched(0, lengths=True), opset=13).refusals
+    assert "a length of its own" in refusal.reason
