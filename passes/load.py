@@ -13,7 +13,7 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,7 +49,8 @@ class Source:
     `directory` is where relative external data lie, None for a model in memory. `path` is the model's file, absolute.
     `given` is the object that the caller gave, where it was not a path. `stamp` tells whether the file is still the
     one that was read. `inferred` is an outline of the model with inferred types (large weights as inputs, functions
-    left out) where the checks had to infer them: facts can be read from it.
+    left out) where the checks had to infer them: facts can be read from it. `files` are the real paths of its external
+    data by location, where `directory` is known, and `allowed` the folders in which links may end.
     """
 
     model: onnx.ModelProto
@@ -58,31 +59,39 @@ class Source:
     given: onnx.ModelProto | onnx_ir.Model | None
     stamp: tuple[int, ...] | None = None
     inferred: onnx.ModelProto | None = None
+    allowed: tuple[Path, ...] = ()
+    files: Mapping[str, Path] = field(default_factory=dict)
 
 
-def load(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> Source:
+def load(
+    model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model,
+    allow_paths: Iterable[str | os.PathLike[str]] = (),
+) -> Source:
     """Read a model (ONNX, or ONNX text where the name ends in .onnxtxt, .onnx.txt or .txt) and check it.
 
     A model in memory is checked in the same way, and neither copied nor changed. An opset that is too old to convert
-    passes: what a model can be converted to is not asked here.
+    passes: what a model can be converted to is not asked here. External data in the directories `allow_paths` may be
+    reached by links, see `external.resolve`.
 
     Raises:
         InvalidModelError: the file is missing, unreadable, or not ONNX; the model is against the specification or
             newer than onnx; its external data are missing or unsafe to open.
+        UsageError: `allow_paths` names what is no directory.
         TypeError: `model` is something else.
     """
+    allowed = external.permitted(allow_paths)
     # Who has such a model has imported it. Nobody else waits for the import, which another thread may be busy with.
     ir_model = getattr(sys.modules.get("onnx_ir"), "Model", None)
     try:
         if isinstance(model, onnx.ModelProto):
             name = "the model"
-            return _checked(Source(model, None, None, model))
+            return _checked(Source(model, None, None, model, allowed=allowed))
         if ir_model is not None and isinstance(model, ir_model):
             name = "the onnx_ir.Model"
-            return _checked(_from_ir(model))
+            return _checked(replace(_from_ir(model), allowed=allowed))
         if isinstance(model, str | os.PathLike):
             name = shown_path(model)
-            return _checked(_read(Path(model).absolute()))
+            return _checked(replace(_read(Path(model).absolute()), allowed=allowed))
     except InvalidModelError as error:
         raise InvalidModelError(f"{name}: {error}") from None
     raise TypeError(f"a model is a path, an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}")
@@ -275,10 +284,11 @@ def _checked(source: Source) -> Source:
     for tensor in external.tensors(found):
         _check_tensor(tensor)
     references = external.references(found)
+    files: Mapping[str, Path] = {}
     if source.directory is not None:
-        external.resolve(references, source.directory, source.path)
+        files = external.resolve(references, source.directory, source.path, source.allowed)
     _check_by_onnx(_closed(outline, data))
-    return replace(source, inferred=_infer_and_check(outline, data, nested=len(found) > 1))
+    return replace(source, files=files, inferred=_infer_and_check(outline, data, nested=len(found) > 1))
 
 
 def _check_head(model: onnx.ModelProto) -> None:
@@ -365,13 +375,13 @@ def _outline(model: onnx.ModelProto, main: Body) -> onnx.ModelProto:
 
 def _copy_fields(target: Message, source: Message, without: set[str]) -> None:
     """Copy all fields of a message that are set, except some."""
-    for field, value in source.ListFields():
-        if field.name in without:
+    for entry, value in source.ListFields():
+        if entry.name in without:
             continue
         if hasattr(value, "MergeFrom"):  # a message, or a repeated field
-            getattr(target, field.name).MergeFrom(value)
+            getattr(target, entry.name).MergeFrom(value)
         else:
-            setattr(target, field.name, value)
+            setattr(target, entry.name, value)
 
 
 def _not_utf8() -> InvalidModelError:
