@@ -96,6 +96,25 @@ def schema_at(domain: str, name: str, opset: int) -> Schema | None:
     return None if raw.deprecated else _view(raw)
 
 
+_KINDS: Mapping[str, type] = {"INT": int, "FLOAT": float, "STRING": str}
+
+
+def misfit(schema: Schema, attributes: Mapping[str, Any]) -> str | None:
+    """Return an attribute whose value is not of the schema's type: a call of a function may give one any value."""
+    for name, value in attributes.items():
+        if name not in schema.attributes:
+            continue
+        wanted = schema.raw.attributes[name].type.name
+        kind = _KINDS.get(wanted.removesuffix("S"))
+        if kind and not (
+            isinstance(value, tuple) and all(isinstance(item, kind) for item in value)
+            if wanted.endswith("S")
+            else isinstance(value, kind)
+        ):
+            return name
+    return None
+
+
 def default_domain(domain: str) -> str:
     """Return '' for both spellings of the default domain."""
     return "" if domain == "ai.onnx" else domain

@@ -213,7 +213,7 @@ def _fold_by_facts(node: Node) -> tuple[Facts, ...] | None:
     if node.name == "Shape" and first.shape is not None:
         start, end = node.attributes.get("start", 0), node.attributes.get("end")
         return (partly(first.shape[start:end]),)
-    if node.name == "Size" and first.size is not None:
+    if node.name == "Size" and first.size is not None and first.size < 2**63:
         return (constant(np.array(first.size, dtype=np.int64)),)
     like = node.inputs[1] if node.name == "CastLike" else None
     if like is not None and like.dtype is not None and first.known is not None and like.dtype != TensorProto.STRING:

@@ -7,6 +7,7 @@ are shown an outline of the model, in which such weights are typed inputs.
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 import stat
@@ -279,7 +280,7 @@ def _checked(source: Source) -> Source:
             "it has more than 2 GiB without the weights of its main graph, which is more than protobuf writes."
         ) from None
     _check_utf8(data)
-    _check_types(outline)
+    _check_types(outline, found)
     _check_names(found)
     for tensor in external.tensors(found):
         _check_tensor(tensor)
@@ -408,12 +409,21 @@ def _proto3_model() -> type[Message]:
     return cast(type[Message], message_factory.GetMessageClass(descriptor))
 
 
-def _check_types(model: onnx.ModelProto) -> None:
-    """Check the element types of what goes in and out, which onnx's checker does not."""
+def _check_types(model: onnx.ModelProto, found: Iterable[Body]) -> None:
+    """Check the element types of values, which onnx's checker does not; inside they may be left out."""
     for value in _tensors_in_and_out(model):
-        dtype = value.type.tensor_type.elem_type
-        if dtype not in external.ELEMENT_TYPES:
-            raise InvalidModelError(f"{printable(value.name)} has the element type {dtype}, which onnx does not know.")
+        _check_type(value, external.ELEMENT_TYPES)
+    for body in found:
+        graph = body.graph
+        declared = (graph.value_info,) if isinstance(graph, onnx.FunctionProto) else (graph.input, graph.output)
+        for value in (value for values in (*declared, graph.value_info) for value in values):
+            _check_type(value, external.ELEMENT_TYPES | {TensorProto.UNDEFINED})
+
+
+def _check_type(value: onnx.ValueInfoProto, known: Container[int]) -> None:
+    dtype = value.type.tensor_type.elem_type
+    if value.type.HasField("tensor_type") and dtype not in known:
+        raise InvalidModelError(f"{printable(value.name)} has the element type {dtype}, which onnx does not know.")
 
 
 def _check_names(found: Iterable[Body]) -> None:
@@ -454,19 +464,55 @@ def _check_tensor(tensor: TensorProto) -> None:
             onnx.checker.check_tensor(tensor)
         except onnx.checker.ValidationError as error:
             raise InvalidModelError(_condensed(str(error))) from None
+    else:
+        _check_entries(tensor)
+
+
+def _check_entries(tensor: TensorProto) -> None:
+    """Check how many elements a tensor lists: onnx's checker is content with any number of them."""
+    if tensor.HasField("segment"):
+        raise InvalidModelError(f"tensor {printable(tensor.name)} is a segment of a larger one, which nobody reads.")
+    per_element, packed = _PACKED.get(tensor.data_type, (1, 1))
+    needed = -(-math.prod(tensor.dims) * per_element // packed)
+    field = onnx.helper.tensor_dtype_to_field(tensor.data_type)
+    actual = len(getattr(tensor, field))
+    if actual != needed:
+        raise InvalidModelError(
+            f"tensor {printable(tensor.name)} has {actual} entries in {field}; its shape and element type need {needed}."
+        )
+
+
+# What `int32_data` and its like say in onnx.proto: complex numbers take two entries, narrow ones share one.
+_PACKED = {
+    TensorProto.COMPLEX64: (2, 1),
+    TensorProto.COMPLEX128: (2, 1),
+    TensorProto.UINT4: (1, 2),
+    TensorProto.INT4: (1, 2),
+    TensorProto.FLOAT4E2M1: (1, 2),
+    TensorProto.UINT2: (1, 4),
+    TensorProto.INT2: (1, 4),
+}
+
+
+_FUNCTIONS = 8
+"""The ir_version that functions came with; onnx's checker leaves them out of older models."""
 
 
 def _closed(outline: onnx.ModelProto, data: bytes) -> bytes:
     """Return the outline, serialised, without references to files, which onnx's checker would look for.
 
-    An external tensor that is left in the outline becomes an empty one. The domain is spelled '', and inputs and
+    Functions are looked into whatever the ir_version, as onnxruntime does. An external tensor that is left in the
+    outline becomes an empty one. The domain is spelled '', and inputs and
     outputs of unknown rank, which the checker refuses and onnxruntime takes, are shown as scalars.
     """
     shapeless = any(not value.type.tensor_type.HasField("shape") for value in _tensors_in_and_out(outline))
-    if not shapeless and b"location" not in data and b"\x07ai.onnx" not in data:
+    early = bool(outline.functions) and outline.ir_version < _FUNCTIONS
+    if not shapeless and not early and b"location" not in data and b"\x07ai.onnx" not in data:
         return data  # protobuf writes a string as its length and its bytes
     model = onnx.ModelProto()
     model.CopyFrom(outline)
+    if early:
+        model.ir_version = _FUNCTIONS
     found = tuple(external.bodies(model))
     for body in found:
         for sparse in external.sparse_tensors(body):
