@@ -36,6 +36,12 @@ ELEMENT_TYPES = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINE
 NESTING = 32
 """Graphs inside graphs: protobuf stops at 100 messages inside each other, and a graph takes three."""
 
+MOST_AXES = 1024
+"""What no shape that is computed may exceed: onnx's inference sets aside as many dimensions as a shape may have."""
+
+SHAPED = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
+"""Operators whose output has as many axes as an input is long, and which input that is."""
+
 # The types of attribute that can hold a tensor or a graph; one without a type is invalid, and looked into as well.
 _HOLDERS = frozenset(
     {

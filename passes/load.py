@@ -282,6 +282,8 @@ def _checked(source: Source) -> Source:
     _check_utf8(data)
     _check_types(outline, found)
     _check_names(found)
+    _check_axes(found)
+    _check_calls(model, found)
     for tensor in external.tensors(found):
         _check_tensor(tensor)
     references = external.references(found)
@@ -413,11 +415,26 @@ def _check_types(model: onnx.ModelProto, found: Iterable[Body]) -> None:
     """Check the element types of values, which onnx's checker does not; inside they may be left out."""
     for value in _tensors_in_and_out(model):
         _check_type(value, external.ELEMENT_TYPES)
+    inputs = {value.name: _as_type(value.type) for value in model.graph.input}
+    for value in model.graph.output:
+        if value.name in inputs and not _agree(inputs[value.name], _as_type(value.type)):
+            raise InvalidModelError(f"{printable(value.name)} is an input and an output, of different types.")
     for body in found:
         graph = body.graph
         declared = (graph.value_info,) if isinstance(graph, onnx.FunctionProto) else (graph.input, graph.output)
         for value in (value for values in (*declared, graph.value_info) for value in values):
             _check_type(value, external.ELEMENT_TYPES | {TensorProto.UNDEFINED})
+
+
+def _agree(one: TensorType | None, other: TensorType | None) -> bool:
+    """Tell whether a value can be of both types."""
+    if one is None or other is None:
+        return one is other
+    dims = None if one.dims is None or other.dims is None else (one.dims, other.dims)
+    return one.dtype == other.dtype and (
+        dims is None
+        or (len(dims[0]) == len(dims[1]) and all(a == b or None in (a, b) for a, b in zip(*dims, strict=True)))
+    )
 
 
 def _check_type(value: onnx.ValueInfoProto, known: Container[int]) -> None:
@@ -441,6 +458,42 @@ def _check_names(found: Iterable[Body]) -> None:
         names = [tensor.name for tensor in graph.initializer]
         if name := _twice(names + [tensor.values.name for tensor in graph.sparse_initializer]):
             raise InvalidModelError(f"two initializers of {printable(body.path)} have the name {printable(name)}.")
+
+
+def _check_calls(model: onnx.ModelProto, found: Iterable[Body]) -> None:
+    """Check that no call gives a function more than it takes, or takes more than it gives."""
+    functions = {(one.domain, one.name, one.overload): one for one in model.functions}
+    for body in found if functions else ():
+        for index, node in enumerate(body.graph.node):
+            called = functions.get((node.domain, node.op_type, node.overload))
+            if called and (len(node.input) > len(called.input) or len(node.output) > len(called.output)):
+                where = printable(f"{body.path}/{external.node_name(node, index)}")
+                raise InvalidModelError(
+                    f"{where} calls the function {printable(called.name)} with {len(node.input)} inputs and "
+                    f"{len(node.output)} outputs; it has {len(called.input)} and {len(called.output)}."
+                )
+
+
+def _check_axes(found: Iterable[Body]) -> None:
+    """Check that no shape is declared to have countless axes: onnx's inference would set aside as many."""
+    lengths: dict[int, dict[str, int]] = {}
+    for body in found:
+        graph = body.graph
+        declared = () if isinstance(graph, onnx.FunctionProto) else graph.input
+        vectors = {
+            value.name: value.type.tensor_type.shape.dim[0].dim_value
+            for values in (declared, graph.value_info)
+            for value in values
+            if len(value.type.tensor_type.shape.dim) == 1
+        }
+        lengths[id(body)] = {**(lengths[id(body.outer)] if body.outer else {}), **vectors}
+        for index, node in enumerate(graph.node):
+            position = external.SHAPED.get(node.op_type, len(node.input))
+            if position < len(node.input):
+                length = lengths[id(body)].get(node.input[position], 0)
+                if length > external.MOST_AXES:
+                    where = printable(f"{body.path}/{external.node_name(node, index)}")
+                    raise InvalidModelError(f"{node.op_type} at {where}: its shape has {length} axes.")
 
 
 def _twice(names: Sequence[str]) -> str | None:
@@ -478,7 +531,7 @@ def _check_entries(tensor: TensorProto) -> None:
     actual = len(getattr(tensor, field))
     if actual != needed:
         raise InvalidModelError(
-            f"tensor {printable(tensor.name)} has {actual} entries in {field}; its shape and element type need {needed}."
+            f"tensor {printable(tensor.name)} has {actual} entries in {field}; its shape and type need {needed}."
         )
 
 
@@ -666,7 +719,10 @@ def _as_type(declared: onnx.TypeProto) -> TensorType | None:
     if not declared.HasField("tensor_type"):
         return None
     tensor = declared.tensor_type
-    dims = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+    # onnxruntime takes a negative dimension for one that is not known.
+    dims = tuple(
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None for dim in tensor.shape.dim
+    )
     return TensorType(tensor.elem_type, dims if tensor.HasField("shape") else None)
 
 
@@ -677,6 +733,8 @@ def operator_fault(operator: str, opset: int, axis: int | None, inputs: tuple[Te
     `axis` is None where the node gives none.
     """
     schema = onnx.defs.get_schema(operator, opset, "")
+    if not isinstance(axis, int | None):  # a call of a function may give it any value
+        return f"its axis is {axis!r}, which is no number"
     for value, parameter in zip(inputs, schema.inputs, strict=False):
         if value and value.dtype and _type_string(value.dtype) not in parameter.types:
             return f"its input {parameter.name!r} is a {_type_string(value.dtype)}, which this version does not take"
