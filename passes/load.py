@@ -411,11 +411,13 @@ def _proto3_model() -> type[Message]:
     return cast(type[Message], message_factory.GetMessageClass(descriptor))
 
 
-def _check_types(model: onnx.ModelProto, found: Iterable[Body]) -> None:
+def _check_types(model: onnx.ModelProto, found: Sequence[Body]) -> None:
     """Check the element types of values, which onnx's checker does not; inside they may be left out."""
     for value in _tensors_in_and_out(model):
         _check_type(value, external.ELEMENT_TYPES)
-    inputs = {value.name: _as_type(value.type) for value in model.graph.input}
+    inputs = {
+        value.name: _as_type(value.type) for value in found[0].graph.input if isinstance(value, onnx.ValueInfoProto)
+    }
     for value in model.graph.output:
         if value.name in inputs and not _agree(inputs[value.name], _as_type(value.type)):
             raise InvalidModelError(f"{printable(value.name)} is an input and an output, of different types.")
@@ -443,6 +445,14 @@ def _check_type(value: onnx.ValueInfoProto, known: Container[int]) -> None:
         raise InvalidModelError(f"{printable(value.name)} has the element type {dtype}, which onnx does not know.")
 
 
+_FIELDS: Mapping[int, str] = {
+    onnx.AttributeProto.TENSOR: "t",
+    onnx.AttributeProto.GRAPH: "g",
+    onnx.AttributeProto.SPARSE_TENSOR: "sparse_tensor",
+    onnx.AttributeProto.TYPE_PROTO: "tp",
+}
+
+
 def _check_names(found: Iterable[Body]) -> None:
     """Check what onnx's checker does not, and onnxruntime does, or what the outline hides from it."""
     for body in found:
@@ -450,6 +460,10 @@ def _check_names(found: Iterable[Body]) -> None:
         if name := _twice([name for node in graph.node if (name := node.name)]):
             raise InvalidModelError(f"two nodes of {printable(body.path)} have the name {printable(name)}.")
         if isinstance(graph, onnx.FunctionProto):
+            for default in graph.attribute_proto:
+                if default.type in _FIELDS and not default.HasField(_FIELDS[default.type]):
+                    what = f"the default {printable(default.name)} of {printable(body.path)}"
+                    raise InvalidModelError(f"{what} has no value of its type.")
             computed = {*graph.input, *(name for node in graph.node for name in node.output)}
             for name in graph.output:
                 if name not in computed:
@@ -686,9 +700,35 @@ def _inferred(outline: onnx.ModelProto) -> onnx.ModelProto:
         plain = onnx.ModelProto()
         _copy_fields(plain, outline, {"functions"})
     try:
-        return onnx.shape_inference.infer_shapes(plain)
+        return onnx.shape_inference.infer_shapes(without_negative_dims(plain))
     except Exception:  # even when it is not strict it gives up at some contradictions; declared types are left
         return plain
+
+
+_NEGATIVE = re.compile(rb"[\x80-\xff]{9}\x01")  # protobuf writes a negative number in ten bytes
+
+
+def without_negative_dims(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model, itself or a copy, that says nothing of dimensions which are negative.
+
+    onnxruntime takes them for unknown; onnx's inference ends the process (1.23.2, Slice).
+    """
+    try:
+        data = model.SerializeToString()
+    except EncodeError:  # too large for onnx as well
+        return model
+    if not _NEGATIVE.search(data):
+        return model
+    known = onnx.ModelProto()
+    known.CopyFrom(model)
+    for body in external.bodies(known):
+        graph = body.graph
+        declared = () if isinstance(graph, onnx.FunctionProto) else (graph.input, graph.output)
+        for value in (value for values in (*declared, graph.value_info) for value in values):
+            for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
+                if dim.dim_value < 0:
+                    dim.ClearField("dim_value")
+    return known
 
 
 def _type(

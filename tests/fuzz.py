@@ -162,7 +162,8 @@ def _names(model: onnx.ModelProto) -> list[str]:
 
 
 def _messages(message: Message, limit: int = 3000) -> list[Message]:
-    found, waiting = [], [message]
+    found: list[Message] = []
+    waiting = [message]
     while waiting and len(found) < limit:
         found.append(waiting.pop())
         for field, value in found[-1].ListFields():
@@ -269,6 +270,7 @@ def at_random(seed: int, number: int, seconds: float, find: Callable[[bytes, Bas
             if time.monotonic() > ends:
                 break
             data = mutated(draw.choice(recent), draw)
+            PLACE.joinpath("opshift-last.onnx").write_bytes(data)  # what ends this process is to be found
             try:
                 what = examine(data, Path(folder))
             except Exception as error:  # whatever it is
@@ -284,7 +286,7 @@ def at_random(seed: int, number: int, seconds: float, find: Callable[[bytes, Bas
 
 def guided(seed: int, seconds: int, corpus: Path, find: Path) -> None:
     """Let libFuzzer look for inputs; the process ends at the first that is a fault, or when the time is up."""
-    import atheris
+    import atheris  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
     with atheris.instrument_imports(include=["opshift.passes", "opshift.opsets"]):
         from opshift.passes import convert, load, lower, plan, restamp  # noqa: F401

@@ -18,6 +18,7 @@ from fuzz import FINDS, FIXTURES, examine
 
 from opshift.cli.main import main
 from opshift.passes import load
+from opshift.passes.errors import InvalidModelError
 
 FOUND = sorted(path.stem for path in FINDS.glob("*.onnx"))
 HEAD = '<ir_version: 8, opset_import: ["":13]> '
@@ -70,7 +71,7 @@ def test_text_that_is_cut_off_or_has_another_letter_anywhere(tmp_path: Path) -> 
         (tmp_path / "m.onnxtxt").write_text(candidate)
         try:
             load.load(tmp_path / "m.onnxtxt")
-        except load.InvalidModelError as error:
+        except InvalidModelError as error:
             words.append(str(error))
     assert len(words) > len(spoilt) / 2
     assert all(text.isprintable() for text in words)
