@@ -96,20 +96,19 @@ def schema_at(domain: str, name: str, opset: int) -> Schema | None:
     return None if raw.deprecated else _view(raw)
 
 
-_KINDS: Mapping[str, type] = {"INT": int, "FLOAT": float, "STRING": str}
+_ATTRIBUTE = onnx.defs.OpSchema.AttrType
+_NUMBERS: Mapping[Any, type] = {_ATTRIBUTE.INT: int, _ATTRIBUTE.FLOAT: float, _ATTRIBUTE.STRING: str}
+_LISTS: Mapping[Any, type] = {_ATTRIBUTE.INTS: int, _ATTRIBUTE.FLOATS: float, _ATTRIBUTE.STRINGS: str}
 
 
 def misfit(schema: Schema, attributes: Mapping[str, Any]) -> str | None:
     """Return an attribute whose value is not of the schema's type: a call of a function may give one any value."""
     for name, value in attributes.items():
-        if name not in schema.attributes:
-            continue
-        wanted = schema.raw.attributes[name].type.name
-        kind = _KINDS.get(wanted.removesuffix("S"))
-        if kind and not (
-            isinstance(value, tuple) and all(isinstance(item, kind) for item in value)
-            if wanted.endswith("S")
-            else isinstance(value, kind)
+        wanted = schema.raw.attributes[name].type if name in schema.attributes else None
+        if wanted in _NUMBERS and not isinstance(value, _NUMBERS[wanted]):
+            return name
+        if wanted in _LISTS and not (
+            isinstance(value, tuple) and all(isinstance(item, _LISTS[wanted]) for item in value)
         ):
             return name
     return None

@@ -100,9 +100,10 @@ def _constant(attributes: Mapping[str, Any]) -> Facts:
 def _typed(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
     """Infer types and shapes by onnx, then by the operator's own rule, which sees partly known shapes too."""
     position = external.SHAPED.get(node.name, len(node.inputs))
-    shape = node.inputs[position].shape if position < len(node.inputs) and node.inputs[position] else None
-    if shape and isinstance(shape[0], int) and shape[0] > external.MOST_AXES:
-        return Reason(f"{node.name}-{node.since_version} does not take this: its shape has {shape[0]} axes")
+    wanted = node.inputs[position] if position < len(node.inputs) else None
+    axes = wanted.shape[0] if wanted and wanted.shape else 0
+    if isinstance(axes, int) and axes > external.MOST_AXES:
+        return Reason(f"{node.name}-{node.since_version} does not take this: its shape has {axes} axes")
     names = [f"i{index}" if facts is not None else "" for index, facts in enumerate(node.inputs)]
     present = {name: facts for name, facts in zip(names, node.inputs, strict=True) if facts is not None}
     data = {

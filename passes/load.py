@@ -550,7 +550,7 @@ def _check_entries(tensor: TensorProto) -> None:
 
 
 # What `int32_data` and its like say in onnx.proto: complex numbers take two entries, narrow ones share one.
-_PACKED = {
+_PACKED: Mapping[int, tuple[int, int]] = {
     TensorProto.COMPLEX64: (2, 1),
     TensorProto.COMPLEX128: (2, 1),
     TensorProto.UINT4: (1, 2),

@@ -325,3 +325,48 @@ def test_weights_that_change_before_they_are_read(tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "w.bin")
         with pytest.raises(InvalidModelError, match="not a regular file"):
             external.embedded(tensor, tmp_path)
+
+
+# --- what is printed ---
+
+ESCAPE = "\x1b[2J\x1b]0;x\x07"
+PRINTED = {
+    "that is lowered": "g (float[n,3] x) => (float[n,3] y) { y = Hardmax<axis=0>(x) }",
+    "that is refused": "g (bfloat16[2,3] x) => (bfloat16[2,3] y) { y = Hardmax(x) }",
+    "of another domain": "g (float[2] x) => (float[2] y) { y = l.Foo(x) }",
+}
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("name", PRINTED)
+def test_names_never_reach_the_terminal_as_they_are(
+    tmp_path: Path, name: str, verbose: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["":13, "l":1]> {PRINTED[name]}')
+    for node in model.graph.node:
+        node.name = node.op_type + ESCAPE
+        for names in (node.input, node.output):
+            names[:] = [ESCAPE + value for value in names]
+        if node.domain:
+            node.op_type += ESCAPE
+    for value in (*model.graph.input, *model.graph.output):
+        value.name = ESCAPE + value.name
+    model.producer_name = model.graph.name = ESCAPE
+    path, other = tmp_path / "m.onnx", tmp_path / "n.onnx"
+    path.write_bytes(model.SerializeToString())
+    model.graph.node[0].name = "other"
+    if name == "that is lowered":
+        model.graph.node[0].attribute[0].i = 1
+    other.write_bytes(model.SerializeToString())
+    flag = ["-v"] * verbose
+    said = []
+    for arguments in (
+        ["convert", str(path), "--opset", "11", "-o", str(tmp_path / "out.onnx")],
+        ["plan", str(path), "--opset", "11"],
+        ["inspect", str(path)],
+        ["verify", str(path), str(other)],
+    ):
+        assert main([*arguments, *flag]) in (0, 1)
+        said.append("".join(capsys.readouterr()))
+    assert all(character.isprintable() or character == "\n" for character in "".join(said))
+    assert "\\x1b[2J" in "".join(said)
