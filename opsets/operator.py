@@ -171,7 +171,7 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     if version is None or schema is None:
         return Reason(f"version {node.since_version} of {node.name} has not been reviewed")
     if wrong := misfit(schema, node.attributes):
-        return Reason(f"its attribute {wrong} is {node.attributes[wrong]!r}, which is not of its type", invalid=True)
+        return Reason(f"its attribute {wrong} is {node.attributes[wrong]!r}, which it cannot be", invalid=True)
     attributes = {name: node.attributes.get(name, default) for name, (_, default) in schema.attributes.items()}
     make = version.spec if semantics == "spec" and version.spec else version.lift
     if make:

@@ -314,7 +314,7 @@ def _layout(
         return _Layout(model, (), ())
     paths = tuple(output.directory / location for location in files)
     if external.same_file(source.directory, output.directory):
-        _check_beside(references, output)
+        _check_beside(references, output, source)
         return _Layout(model, (), paths)
     if weights == "keep":
         raise UsageError(
@@ -425,7 +425,7 @@ def _sources(references: tuple[external.Reference, ...], output: _Output, source
     return files
 
 
-def _check_beside(references: tuple[external.Reference, ...], output: _Output) -> None:
+def _check_beside(references: tuple[external.Reference, ...], output: _Output, source: Source) -> None:
     """Refuse where an output beside the input does not reach the input's weights."""
     try:
         external.resolve(references, output.directory, output.path, source.allowed)

@@ -52,7 +52,7 @@ def test_the_harness_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize(
     ("name", "masks"),
-    [("hardmax-opset12", (1, 4, 128, 255)), ("onehot-constant-opset11", (1,)), ("if-opset11", (1,))],
+    [("hardmax-opset12", (1, 4, 128, 255)), ("onehot-constant-opset11", (1,)), ("in-if-opset11", (1,))],
 )
 def test_every_truncation_and_every_flipped_byte(tmp_path: Path, name: str, masks: tuple[int, ...]) -> None:
     data = onnx.parser.parse_model((FIXTURES / f"{name}.onnxtxt").read_text()).SerializeToString()
