@@ -357,7 +357,7 @@ def embedded(tensor: TensorProto, directory: Path) -> TensorProto:
     """
     if not is_external(tensor):
         return tensor
-    where = _reference(tensor)
+    where = reference(tensor)
     path = directory / where.location
     try:
         with os.fdopen(

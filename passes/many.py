@@ -189,6 +189,8 @@ def _absolute(asked: Mapping[str, Any]) -> dict[str, Any]:
         value = asked.get(name)
         if isinstance(value, str | os.PathLike) and value not in builtin_targets():
             found[name] = Path(value).absolute()
+    if not isinstance(asked.get("allow_paths", ()), str | os.PathLike):
+        found["allow_paths"] = [str(Path(path).absolute()) for path in asked.get("allow_paths", ())]
     return found
 
 
