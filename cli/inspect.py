@@ -18,6 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `opshift inspect`."""
     parser.add_argument("model", metavar="IN", help="the model to look into (.onnx or .onnxtxt)")
     parser.add_argument("-v", "--verbose", action="store_true", help="print every refusal, of every opset")
+    shared.add_allow_path(parser)
     shared.add_output_options(parser)
 
 
@@ -25,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     """Inspect and print."""
     from opshift.passes.inspect import inspect
 
-    found = inspect(options.model)
+    found = inspect(options.model, allow_paths=options.allow_path)
     if options.json:
         output.print_json({"status": 0, "command": "inspect", "model": options.model, **found.to_json()})
     else:

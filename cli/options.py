@@ -133,6 +133,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         help="replace Hardmax, ArgMax and OneHot also where the target has them, if that is faster in onnxruntime",
     )
     parser.add_argument("--ir-version", metavar="N", type=whole_number, help="the ir_version to write")
+    add_allow_path(parser)
     parser.add_argument(
         "--allow",
         metavar="NARROWING",
@@ -146,6 +147,17 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         choices=("runtime", "spec"),
         default="runtime",
         help="where onnxruntime departs from the text of ONNX, keep what it computes (runtime) or the text (spec)",
+    )
+
+
+def add_allow_path(parser: argparse.ArgumentParser) -> None:
+    """Add what lets links of external data lead somewhere."""
+    parser.add_argument(
+        "--allow-path",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="a folder in which links of external data may end, besides the model's own; repeatable",
     )
 
 
@@ -242,6 +254,7 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
         "allow": tuple(dict.fromkeys(options.allow)),
         "ir_version": options.ir_version,
         "optimize": options.optimize,
+        "allow_paths": tuple(options.allow_path),
     }
 
 

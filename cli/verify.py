@@ -31,6 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="runtime",
         help="who judges where onnxruntime departs from the text of ONNX: it (runtime), or numpy oracles (spec)",
     )
+    shared.add_allow_path(parser)
     shared.add_run_options(parser)
     shared.add_output_options(parser)
 
@@ -48,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
             **shared.verification(options),
             exact=options.exact,
             semantics=options.semantics,
+            allow_paths=options.allow_path,
             progress=progress,
         )
     status = 0 if report.verdict is Verdict.EQUAL else 1

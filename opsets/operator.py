@@ -23,7 +23,7 @@ import onnx
 from opshift.opsets.carriers import Carriers
 from opshift.opsets.facts import Dim, Facts, Tensor, array_of, constant
 from opshift.opsets.lowering import Lowering, Reason
-from opshift.opsets.schema import Schema, default_domain, schema_at
+from opshift.opsets.schema import Schema, default_domain, misfit, schema_at
 
 Operands = tuple[Facts | None, ...]
 """What is known of each operand, in the order of `Operator.operands`; None for one that is absent."""
@@ -170,6 +170,8 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     schema = schema_at(node.domain, node.name, node.since_version)
     if version is None or schema is None:
         return Reason(f"version {node.since_version} of {node.name} has not been reviewed")
+    if wrong := misfit(schema, node.attributes):
+        return Reason(f"its attribute {wrong} is {node.attributes[wrong]!r}, which it cannot be", invalid=True)
     attributes = {name: node.attributes.get(name, default) for name, (_, default) in schema.attributes.items()}
     make = version.spec if semantics == "spec" and version.spec else version.lift
     if make:

@@ -96,6 +96,45 @@ def schema_at(domain: str, name: str, opset: int) -> Schema | None:
     return None if raw.deprecated else _view(raw)
 
 
+_ATTRIBUTE = onnx.defs.OpSchema.AttrType
+_NUMBERS: Mapping[Any, type | tuple[type, ...]] = {
+    _ATTRIBUTE.INT: int,
+    _ATTRIBUTE.FLOAT: (int, float),
+    _ATTRIBUTE.STRING: str,
+}
+_FLAGS = frozenset(
+    {
+        *("allowzero", "ceil_mode", "count_include_pad", "exclusive", "fmod", "keepdims", "largest"),
+        *("noop_with_empty_axes", "reverse", "select_last_index", "sorted", "storage_order", "transA", "transB"),
+    }
+)
+"""Attributes that every version which has them says to be 0 or 1."""
+_LISTS: Mapping[Any, type | tuple[type, ...]] = {
+    _ATTRIBUTE.INTS: int,
+    _ATTRIBUTE.FLOATS: (int, float),
+    _ATTRIBUTE.STRINGS: str,
+}
+
+
+def misfit(schema: Schema, attributes: Mapping[str, Any]) -> str | None:
+    """Return an attribute whose value is not one that the schema allows.
+
+    A call of a function may give one a value of any type, and runtimes differ in what a flag of 2 means (onnxruntime
+    1.31.1: off).
+    """
+    for name, value in attributes.items():
+        wanted = schema.raw.attributes[name].type if name in schema.attributes else None
+        if wanted in _NUMBERS and not isinstance(value, _NUMBERS[wanted]):
+            return name
+        if name in _FLAGS and value not in (0, 1):
+            return name
+        if wanted in _LISTS and not (
+            isinstance(value, tuple) and all(isinstance(item, _LISTS[wanted]) for item in value)
+        ):
+            return name
+    return None
+
+
 def default_domain(domain: str) -> str:
     """Return '' for both spellings of the default domain."""
     return "" if domain == "ai.onnx" else domain

@@ -17,6 +17,7 @@ from opshift.passes.sessions import Feeds, Limits, RejectedError, Session, Sourc
 
 NAMES = ("then_branch", "else_branch")
 _MOST = 32  # branches that are forced
+_DEEPEST = 6  # Ifs inside each other on the way to one: each doubles the model in which it is forced
 
 _Graph = onnx.GraphProto | onnx.FunctionProto
 _Taken = Mapping[str, Sequence[bool | None]]
@@ -73,6 +74,9 @@ def untaken(before: Source, after: Source, feeds: Sequence[Feeds], limits: Limit
             other_way = (*others[same].within, (same, name))
             if _dead(others, other_way):
                 yield Branch(f"{label}, which the rewritten model never takes", before, None)
+                continue
+            if len(way) > _DEEPEST:
+                yield Branch(f"{label}, which was not taken by force, being inside of {len(way) - 1} Ifs", before, None)
                 continue
             forced += 1
             if forced > _MOST:

@@ -16,6 +16,7 @@ from opshift.opsets.profiles import ProfileError, load_target
 from opshift.opsets.schema import NEWEST, OLDEST, schema_at
 from opshift.opsets.target import Legality, Target
 from opshift.opsets.unfiled import Worded
+from opshift.passes import external
 from opshift.passes.describe import default_opset
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
 from opshift.passes.load import Source, load
@@ -120,6 +121,7 @@ def plan(
     allow: Collection[str] = (),
     ir_version: int | None = None,
     optimize: bool = False,
+    allow_paths: Collection[str | os.PathLike[str]] = (),
     progress: Progress | None = None,
 ) -> Plan:
     """Say what `convert` would do with the same arguments, and what stands in the way; nothing is changed.
@@ -128,7 +130,7 @@ def plan(
         InvalidModelError: the model is missing, unreadable or invalid.
         UsageError: the request makes no sense.
     """
-    request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize)
+    request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
     return _planned(request, progress).plan
 
 
@@ -143,6 +145,7 @@ def convert(
     allow: Collection[str] = (),
     ir_version: int | None = None,
     optimize: bool = False,
+    allow_paths: Collection[str | os.PathLike[str]] = (),
     require_proof: bool = False,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
     inputs: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -166,6 +169,7 @@ def convert(
         allow: narrowings that are accepted: "nan", "finite-inputs".
         ir_version: the ir_version wanted; None takes one that fits.
         optimize: replace Hardmax, ArgMax and OneHot also where the target has them, if that is faster in onnxruntime.
+        allow_paths: directories in which links of external data may end; without, only the model's own.
         require_proof: raise also where the whole model could not be compared.
         input_shapes: shapes of inputs to verify with, by name.
         inputs: values of inputs to verify with: an .npz file, a test_data_set directory or values by name.
@@ -181,7 +185,7 @@ def convert(
         UnsupportedError: the model cannot be converted; it names every node in the way.
         VerificationError: the result was not shown to be equal.
     """
-    request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize)
+    request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
     planned = _planned(request, progress)
     if not planned.plan.possible:
         raise UnsupportedError(planned.plan.refusals)
@@ -252,10 +256,11 @@ def _request(
     allow: Collection[str],
     ir_version: int | None,
     optimize: bool,
+    allow_paths: Collection[str | os.PathLike[str]],
 ) -> _Request:
     profile = check_request(opset, decompose, target, semantics, allow, optimize)
     hardmaxaxes.register()
-    source = load(model)
+    source = load(model, allow_paths)
     own = default_opset(source.model.opset_import)
     if own is None:
         raise InvalidModelError("The model imports no opset of the default domain.")
@@ -392,14 +397,20 @@ def _verified(
     plan, source = planned.plan, request.source
     pairs = [_pair(change, plan.source_opset, plan.target_opset, request.semantics) for change in replacements(planned)]
     original: Any = source.path if source.path is not None else source.model
+    original_dir = folder = source.directory
+    if source.directory is not None:
+        rewritten, folder = external.relocated(rewritten, source.files, source.directory)
+        if source.path is None:
+            original, original_dir = external.relocated(source.model, source.files, source.directory)
     report = verify(
         original,
         rewritten,
         pairs=pairs,
         semantics=request.semantics,
         exact=all(pair.exact for pair in pairs),
-        original_dir=None if source.path is not None else source.directory,
-        rewritten_dir=source.directory,
+        original_dir=None if source.path is not None else original_dir,
+        rewritten_dir=folder,
+        allow_paths=source.allowed,
         **asked,
     )
     for check in (*report.nodes, report.whole):

@@ -1,7 +1,7 @@
 """External data: which tensors of a model refer to files, and which of these references are safe to follow.
 
-Nothing here opens a file. A location is judged by its text, then by what the file system says of it, and only a
-regular file in the model's own directory passes, so that a stranger's model reaches nothing else.
+A location is judged by its text, then by what the file system says of it, and only a regular file in the model's own
+directory, with no other name, passes, so that a stranger's model reaches nothing else. Only `embedded` opens one.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from opshift.passes.errors import InvalidModelError
+from opshift.passes.errors import InvalidModelError, UsageError
 
 _WIDTHS = {
     8: "UINT8 INT8 BOOL FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0",
@@ -35,6 +35,12 @@ ELEMENT_TYPES = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINE
 
 NESTING = 32
 """Graphs inside graphs: protobuf stops at 100 messages inside each other, and a graph takes three."""
+
+MOST_AXES = 1024
+"""What no shape that is computed may exceed: onnx's inference sets aside as many dimensions as a shape may have."""
+
+SHAPED = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
+"""Operators whose output has as many axes as an input is long, and which input that is."""
 
 # The types of attribute that can hold a tensor or a graph; one without a type is invalid, and looked into as well.
 _HOLDERS = frozenset(
@@ -235,16 +241,19 @@ def _number(text: str, what: str, shown: str) -> int:
     return int(text)
 
 
-def resolve(found: Iterable[Reference], directory: Path, model: Path | None) -> dict[str, Path]:
+def resolve(
+    found: Iterable[Reference], directory: Path, model: Path | None, allowed: Collection[Path] = ()
+) -> dict[str, Path]:
     """Return the real path of each file that a model in `directory` refers to, by location.
 
     A link is followed as onnxruntime follows it: the real path must be inside the real directory or, where `model` is
     itself a link, inside the directory of the real model. So a cache of the Hugging Face kind (snapshots/ with links
-    into blobs/) works. Hard links cannot be told from the file itself and are accepted, as onnxruntime does.
+    into blobs/) works. A file with several hard links is refused, as onnx does: which of its names lies outside cannot
+    be told. Files inside the `allowed` directories, real paths, may be reached by links of both kinds.
 
     Raises:
         InvalidModelError: a file that is missing, cannot be reached, leads out of these directories, is not a regular
-            file, or is too short for a tensor.
+            file, has another name, or is too short for a tensor.
     """
     roots = {real(directory), real(model).parent if model else real(directory)}
     files: dict[str, tuple[Path, int]] = {}
@@ -252,7 +261,7 @@ def resolve(found: Iterable[Reference], directory: Path, model: Path | None) -> 
         path = directory / reference.location
         shown = f"the external data of tensor {printable(reference.tensor)}, {shown_path(path)},"
         if reference.location not in files:
-            files[reference.location] = _file(path, roots, shown)
+            files[reference.location] = _file(path, roots, allowed, shown)
         length, available = reference.length or 0, files[reference.location][1]
         if reference.offset + length > available:
             raise InvalidModelError(
@@ -270,7 +279,7 @@ def real(path: Path) -> Path:
         raise InvalidModelError(f"{shown_path(path)} cannot be reached: {reason(error)}.") from None
 
 
-def _file(path: Path, roots: Collection[Path], shown: str) -> tuple[Path, int]:
+def _file(path: Path, roots: Collection[Path], allowed: Collection[Path], shown: str) -> tuple[Path, int]:
     """Return a file's real path and size; it is not opened, since opening a FIFO waits and opening a device acts."""
     try:
         real = path.resolve(strict=True)
@@ -279,14 +288,90 @@ def _file(path: Path, roots: Collection[Path], shown: str) -> tuple[Path, int]:
         raise InvalidModelError(f"{shown} is missing. A model and its external data belong in one folder.") from None
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidModelError(f"{shown} cannot be reached: {reason(error)}.") from None
-    if not any(real.is_relative_to(root) for root in roots):
+    trusted = any(real.is_relative_to(root) for root in allowed)
+    if not trusted and not any(real.is_relative_to(root) for root in roots):
         raise InvalidModelError(
             f"{shown} is a link that leads out of the model's folder, to {shown_path(real)}. "
-            "Such a link is not followed: copy the file into the folder of the model."
+            "Such a link is not followed: copy the file into the folder of the model, or name the folder that it leads "
+            "to with --allow-path (in Python allow_paths) if you trust the model with it."
         )
     if not stat.S_ISREG(status.st_mode):
         raise InvalidModelError(f"{shown} is not a regular file.")
+    if not trusted and status.st_nlink > 1:
+        raise InvalidModelError(
+            f"{shown} has {status.st_nlink} hard links, so that it may be a file of another folder. Such a file is not "
+            "opened: put a copy in its place, or name its folder with --allow-path (in Python allow_paths) if you "
+            "trust the model with it."
+        )
     return real, status.st_size
+
+
+def permitted(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
+    """Return the real paths of directories whose files may be reached by links.
+
+    Raises:
+        UsageError: one is no directory.
+    """
+    if isinstance(paths, str | bytes | os.PathLike):
+        raise UsageError(f"allow_paths is a list of directories, not {paths!r} alone.")
+    found = []
+    for path in paths:
+        try:
+            found.append(Path(path).resolve(strict=True))
+        except (OSError, RuntimeError, ValueError) as error:
+            raise UsageError(f"--allow-path {shown_path(path)}: {reason(error)}.") from None
+        if not found[-1].is_dir():
+            raise UsageError(f"--allow-path {shown_path(path)}: this is not a folder.")
+    return tuple(found)
+
+
+def relocated(model: onnx.ModelProto, files: Mapping[str, Path], directory: Path) -> tuple[onnx.ModelProto, Path]:
+    """Return a model that names its files by their real paths, and the folder from which; itself where it does already.
+
+    `files` are those that `resolve` found. Neither onnx nor, for a model without a path, onnxruntime follows links.
+    """
+    if all(path == real(directory) / location for location, path in files.items()):
+        return model, directory
+    try:
+        root = Path(os.path.commonpath([path.parent for path in files.values()]))
+    except ValueError:
+        raise InvalidModelError(
+            "its external data lie on several drives. Copy them into the folder of the model."
+        ) from None
+    moved = onnx.ModelProto()
+    moved.CopyFrom(model)
+    for tensor in tensors(bodies(moved)):
+        for entry in tensor.external_data if is_external(tensor) else ():
+            if entry.key == "location":
+                entry.value = files[entry.value].relative_to(root).as_posix()
+    return moved, root
+
+
+def embedded(tensor: TensorProto, directory: Path) -> TensorProto:
+    """Return a tensor with its elements in it, read from the file in a directory that it refers to; or as it is.
+
+    The file is one that `resolve` has let through.
+
+    Raises:
+        InvalidModelError: it cannot be read, or is too short.
+    """
+    if not is_external(tensor):
+        return tensor
+    where = reference(tensor)
+    path = directory / where.location
+    try:
+        with os.fdopen(
+            os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb"
+        ) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InvalidModelError(f"{shown_path(path)} is not a regular file.")
+            file.seek(where.offset)
+            data = file.read(-1 if where.length is None else where.length)
+    except OSError as error:
+        raise InvalidModelError(f"{shown_path(path)} cannot be read: {reason(error)}.") from None
+    if where.length is not None and len(data) < where.length:
+        raise InvalidModelError(f"{shown_path(path)} is too short. Was it changed in the meantime?")
+    return TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, raw_data=data)
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:

@@ -196,6 +196,8 @@ def _directory(place: Path, specs: Sequence[Spec]) -> Given:
                 + ", ".join(f"input_{at}.pb is {spec.name}" for at, spec in enumerate(specs))
             )
         spec = specs[int(number)]
+        if not file.is_file():  # opening a FIFO waits
+            raise UsageError(f"{file} is not a regular file.")
         try:
             given[spec.name] = _parsed(file.read_bytes(), spec)
         except OSError as error:

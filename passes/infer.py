@@ -28,6 +28,7 @@ from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Node, Outputs, lift, operator_for
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.schema import NEWEST, Schema, schema_at
+from opshift.passes import external
 
 POSITIONS = 8 * 2**20
 """Bytes of the longest Range that is folded."""
@@ -47,7 +48,14 @@ def make_attribute(name: str, value: Any) -> onnx.AttributeProto:
     if isinstance(value, Tensor):
         value = tensor_of(value.array, constant(value.array).dtype or 0, "")
     empty_type = onnx.AttributeProto.INTS if isinstance(value, tuple) and not value else None
-    return helper.make_attribute(name, value, attr_type=empty_type)
+    if isinstance(value, tuple):
+        value = tuple(map(_as_bytes, value))
+    return helper.make_attribute(name, _as_bytes(value), attr_type=empty_type)
+
+
+def _as_bytes(value: Any) -> Any:
+    """Return a string as the bytes that it was, also such as are not UTF-8."""
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
 
 
 def infer(node: Node) -> tuple[Facts, ...] | Reason:
@@ -91,6 +99,11 @@ def _constant(attributes: Mapping[str, Any]) -> Facts:
 
 def _typed(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
     """Infer types and shapes by onnx, then by the operator's own rule, which sees partly known shapes too."""
+    position = external.SHAPED.get(node.name, len(node.inputs))
+    wanted = node.inputs[position] if position < len(node.inputs) else None
+    axes = wanted.shape[0] if wanted and wanted.shape else 0
+    if isinstance(axes, int) and axes > external.MOST_AXES:
+        return Reason(f"{node.name}-{node.since_version} does not take this: its shape has {axes} axes")
     names = [f"i{index}" if facts is not None else "" for index, facts in enumerate(node.inputs)]
     present = {name: facts for name, facts in zip(names, node.inputs, strict=True) if facts is not None}
     data = {
@@ -111,7 +124,7 @@ def _typed(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
     }
     try:
         types = infer_node_outputs(schema.raw, proto, given, data)
-    except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:
+    except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError, MemoryError) as error:
         if node.domain == SPELLING:
             return tuple(Facts() for _ in node.used)  # what is meant is judged where it is written
         return Reason(f"{node.name}-{node.since_version} does not take this: {str(error).splitlines()[0]}")
@@ -213,7 +226,7 @@ def _fold_by_facts(node: Node) -> tuple[Facts, ...] | None:
     if node.name == "Shape" and first.shape is not None:
         start, end = node.attributes.get("start", 0), node.attributes.get("end")
         return (partly(first.shape[start:end]),)
-    if node.name == "Size" and first.size is not None:
+    if node.name == "Size" and first.size is not None and first.size < 2**63:
         return (constant(np.array(first.size, dtype=np.int64)),)
     like = node.inputs[1] if node.name == "CastLike" else None
     if like is not None and like.dtype is not None and first.known is not None and like.dtype != TensorProto.STRING:

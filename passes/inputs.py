@@ -239,6 +239,7 @@ class Trials:
 
 _FIRST = 8  # shapes that are tried with other values where none is accepted
 _FATAL = 3  # inputs that end onnxruntime, after which no more are tried
+_LARGEST = 2**28  # elements of all inputs together: they are held several times, in 8 bytes each
 _AT_ONCE = 32  # inputs that are drawn while others run
 
 
@@ -269,6 +270,9 @@ def trials(
     def run(batch: Sequence[tuple[Shapes, int | str]]) -> list[bool]:
         """Return which of some tries are accepted; after one that ends onnxruntime come no others."""
         nonlocal elements
+        if (size := max(sum(map(math.prod, shape.values())) for shape, _ in batch)) > _LARGEST:
+            rejections.append(f"inputs of these shapes have {size} elements, and at most {_LARGEST} are drawn")
+            return [False] * len(batch)
         drawn = [values(shape, turn) for shape, turn in batch]
         results = plain(drawn)
         for feeds, result in zip(drawn, results, strict=False):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -72,14 +73,14 @@ class Inspection:
         return {**dataclasses.asdict(self), "operators": [item._asdict() for item in self.operators]}
 
 
-def inspect(model: Model) -> Inspection:
+def inspect(model: Model, *, allow_paths: Collection[str | os.PathLike[str]] = ()) -> Inspection:
     """Look at a model and plan it for every opset.
 
     Raises:
         InvalidModelError: the model is missing, unreadable or invalid.
     """
     hardmaxaxes.register()
-    loaded = load(model).model
+    loaded = load(model, allow_paths).model
     own = default_opset(loaded.opset_import) or 1
     blocked = _blocked(loaded, own)
     return Inspection(

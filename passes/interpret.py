@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from opshift.opsets.facts import SMALL, Facts, constant
 from opshift.opsets.operator import Lifted, Node, freeze, lift, operator_for
 from opshift.passes.describe import inlined
+from opshift.passes.external import embedded
 from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Session, Source, Why, attempt, fit, name, nodes
 
 Values = Sequence[Any]
@@ -103,7 +105,7 @@ class Interpreter:
         self._judged = judged
         self._semantics = semantics
         self._strict = strict
-        self._directory = str(source.directory or (source.path.parent if source.path else ""))
+        self._directory = source.directory or (source.path.parent if source.path else Path())
         self.oracles: dict[str, None] = {}
         self._evaluators: dict[tuple[Any, ...], Evaluator] = {}
         # A protobuf is one object, with one id, only as long as somebody holds it.
@@ -313,8 +315,8 @@ class Interpreter:
         return tuple(values[value.name] for value in graph.output)
 
 
-def _constants(graph: onnx.GraphProto, directory: str) -> Mapping[str, Array]:
-    return {tensor.name: numpy_helper.to_array(tensor, directory) for tensor in graph.initializer}
+def _constants(graph: onnx.GraphProto, directory: Path) -> Mapping[str, Array]:
+    return {tensor.name: numpy_helper.to_array(embedded(tensor, directory)) for tensor in graph.initializer}
 
 
 def seen_node(

@@ -7,13 +7,14 @@ are shown an outline of the model, in which such weights are typed inputs.
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 import stat
 import sys
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,7 +50,8 @@ class Source:
     `directory` is where relative external data lie, None for a model in memory. `path` is the model's file, absolute.
     `given` is the object that the caller gave, where it was not a path. `stamp` tells whether the file is still the
     one that was read. `inferred` is an outline of the model with inferred types (large weights as inputs, functions
-    left out) where the checks had to infer them: facts can be read from it.
+    left out) where the checks had to infer them: facts can be read from it. `files` are the real paths of its external
+    data by location, where `directory` is known, and `allowed` the folders in which links may end.
     """
 
     model: onnx.ModelProto
@@ -58,31 +60,39 @@ class Source:
     given: onnx.ModelProto | onnx_ir.Model | None
     stamp: tuple[int, ...] | None = None
     inferred: onnx.ModelProto | None = None
+    allowed: tuple[Path, ...] = ()
+    files: Mapping[str, Path] = field(default_factory=dict)
 
 
-def load(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> Source:
+def load(
+    model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model,
+    allow_paths: Iterable[str | os.PathLike[str]] = (),
+) -> Source:
     """Read a model (ONNX, or ONNX text where the name ends in .onnxtxt, .onnx.txt or .txt) and check it.
 
     A model in memory is checked in the same way, and neither copied nor changed. An opset that is too old to convert
-    passes: what a model can be converted to is not asked here.
+    passes: what a model can be converted to is not asked here. External data in the directories `allow_paths` may be
+    reached by links, see `external.resolve`.
 
     Raises:
         InvalidModelError: the file is missing, unreadable, or not ONNX; the model is against the specification or
             newer than onnx; its external data are missing or unsafe to open.
+        UsageError: `allow_paths` names what is no directory.
         TypeError: `model` is something else.
     """
+    allowed = external.permitted(allow_paths)
     # Who has such a model has imported it. Nobody else waits for the import, which another thread may be busy with.
     ir_model = getattr(sys.modules.get("onnx_ir"), "Model", None)
     try:
         if isinstance(model, onnx.ModelProto):
             name = "the model"
-            return _checked(Source(model, None, None, model))
+            return _checked(Source(model, None, None, model, allowed=allowed))
         if ir_model is not None and isinstance(model, ir_model):
             name = "the onnx_ir.Model"
-            return _checked(_from_ir(model))
+            return _checked(replace(_from_ir(model), allowed=allowed))
         if isinstance(model, str | os.PathLike):
             name = shown_path(model)
-            return _checked(_read(Path(model).absolute()))
+            return _checked(replace(_read(Path(model).absolute()), allowed=allowed))
     except InvalidModelError as error:
         raise InvalidModelError(f"{name}: {error}") from None
     raise TypeError(f"a model is a path, an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}")
@@ -270,15 +280,18 @@ def _checked(source: Source) -> Source:
             "it has more than 2 GiB without the weights of its main graph, which is more than protobuf writes."
         ) from None
     _check_utf8(data)
-    _check_types(outline)
+    _check_types(outline, found)
     _check_names(found)
+    _check_axes(found)
+    _check_calls(model, found)
     for tensor in external.tensors(found):
         _check_tensor(tensor)
     references = external.references(found)
+    files: Mapping[str, Path] = {}
     if source.directory is not None:
-        external.resolve(references, source.directory, source.path)
+        files = external.resolve(references, source.directory, source.path, source.allowed)
     _check_by_onnx(_closed(outline, data))
-    return replace(source, inferred=_infer_and_check(outline, data, nested=len(found) > 1))
+    return replace(source, files=files, inferred=_infer_and_check(outline, data, nested=len(found) > 1))
 
 
 def _check_head(model: onnx.ModelProto) -> None:
@@ -365,13 +378,13 @@ def _outline(model: onnx.ModelProto, main: Body) -> onnx.ModelProto:
 
 def _copy_fields(target: Message, source: Message, without: set[str]) -> None:
     """Copy all fields of a message that are set, except some."""
-    for field, value in source.ListFields():
-        if field.name in without:
+    for entry, value in source.ListFields():
+        if entry.name in without:
             continue
         if hasattr(value, "MergeFrom"):  # a message, or a repeated field
-            getattr(target, field.name).MergeFrom(value)
+            getattr(target, entry.name).MergeFrom(value)
         else:
-            setattr(target, field.name, value)
+            setattr(target, entry.name, value)
 
 
 def _not_utf8() -> InvalidModelError:
@@ -398,12 +411,46 @@ def _proto3_model() -> type[Message]:
     return cast(type[Message], message_factory.GetMessageClass(descriptor))
 
 
-def _check_types(model: onnx.ModelProto) -> None:
-    """Check the element types of what goes in and out, which onnx's checker does not."""
+def _check_types(model: onnx.ModelProto, found: Sequence[Body]) -> None:
+    """Check the element types of values, which onnx's checker does not; inside they may be left out."""
     for value in _tensors_in_and_out(model):
-        dtype = value.type.tensor_type.elem_type
-        if dtype not in external.ELEMENT_TYPES:
-            raise InvalidModelError(f"{printable(value.name)} has the element type {dtype}, which onnx does not know.")
+        _check_type(value, external.ELEMENT_TYPES)
+    inputs = {
+        value.name: _as_type(value.type) for value in found[0].graph.input if isinstance(value, onnx.ValueInfoProto)
+    }
+    for value in model.graph.output:
+        if value.name in inputs and not _agree(inputs[value.name], _as_type(value.type)):
+            raise InvalidModelError(f"{printable(value.name)} is an input and an output, of different types.")
+    for body in found:
+        graph = body.graph
+        declared = (graph.value_info,) if isinstance(graph, onnx.FunctionProto) else (graph.input, graph.output)
+        for value in (value for values in (*declared, graph.value_info) for value in values):
+            _check_type(value, external.ELEMENT_TYPES | {TensorProto.UNDEFINED})
+
+
+def _agree(one: TensorType | None, other: TensorType | None) -> bool:
+    """Tell whether a value can be of both types."""
+    if one is None or other is None:
+        return one is other
+    dims = None if one.dims is None or other.dims is None else (one.dims, other.dims)
+    return one.dtype == other.dtype and (
+        dims is None
+        or (len(dims[0]) == len(dims[1]) and all(a == b or None in (a, b) for a, b in zip(*dims, strict=True)))
+    )
+
+
+def _check_type(value: onnx.ValueInfoProto, known: Container[int]) -> None:
+    dtype = value.type.tensor_type.elem_type
+    if value.type.HasField("tensor_type") and dtype not in known:
+        raise InvalidModelError(f"{printable(value.name)} has the element type {dtype}, which onnx does not know.")
+
+
+_FIELDS: Mapping[int, str] = {
+    onnx.AttributeProto.TENSOR: "t",
+    onnx.AttributeProto.GRAPH: "g",
+    onnx.AttributeProto.SPARSE_TENSOR: "sparse_tensor",
+    onnx.AttributeProto.TYPE_PROTO: "tp",
+}
 
 
 def _check_names(found: Iterable[Body]) -> None:
@@ -413,6 +460,10 @@ def _check_names(found: Iterable[Body]) -> None:
         if name := _twice([name for node in graph.node if (name := node.name)]):
             raise InvalidModelError(f"two nodes of {printable(body.path)} have the name {printable(name)}.")
         if isinstance(graph, onnx.FunctionProto):
+            for default in graph.attribute_proto:
+                if default.type in _FIELDS and not default.HasField(_FIELDS[default.type]):
+                    what = f"the default {printable(default.name)} of {printable(body.path)}"
+                    raise InvalidModelError(f"{what} has no value of its type.")
             computed = {*graph.input, *(name for node in graph.node for name in node.output)}
             for name in graph.output:
                 if name not in computed:
@@ -421,6 +472,42 @@ def _check_names(found: Iterable[Body]) -> None:
         names = [tensor.name for tensor in graph.initializer]
         if name := _twice(names + [tensor.values.name for tensor in graph.sparse_initializer]):
             raise InvalidModelError(f"two initializers of {printable(body.path)} have the name {printable(name)}.")
+
+
+def _check_calls(model: onnx.ModelProto, found: Iterable[Body]) -> None:
+    """Check that no call gives a function more than it takes, or takes more than it gives."""
+    functions = {(one.domain, one.name, one.overload): one for one in model.functions}
+    for body in found if functions else ():
+        for index, node in enumerate(body.graph.node):
+            called = functions.get((node.domain, node.op_type, node.overload))
+            if called and (len(node.input) > len(called.input) or len(node.output) > len(called.output)):
+                where = printable(f"{body.path}/{external.node_name(node, index)}")
+                raise InvalidModelError(
+                    f"{where} calls the function {printable(called.name)} with {len(node.input)} inputs and "
+                    f"{len(node.output)} outputs; it has {len(called.input)} and {len(called.output)}."
+                )
+
+
+def _check_axes(found: Iterable[Body]) -> None:
+    """Check that no shape is declared to have countless axes: onnx's inference would set aside as many."""
+    lengths: dict[int, dict[str, int]] = {}
+    for body in found:
+        graph = body.graph
+        declared = () if isinstance(graph, onnx.FunctionProto) else graph.input
+        vectors = {
+            value.name: value.type.tensor_type.shape.dim[0].dim_value
+            for values in (declared, graph.value_info)
+            for value in values
+            if len(value.type.tensor_type.shape.dim) == 1
+        }
+        lengths[id(body)] = {**(lengths[id(body.outer)] if body.outer else {}), **vectors}
+        for index, node in enumerate(graph.node):
+            position = external.SHAPED.get(node.op_type, len(node.input))
+            if position < len(node.input):
+                length = lengths[id(body)].get(node.input[position], 0)
+                if length > external.MOST_AXES:
+                    where = printable(f"{body.path}/{external.node_name(node, index)}")
+                    raise InvalidModelError(f"{node.op_type} at {where}: its shape has {length} axes.")
 
 
 def _twice(names: Sequence[str]) -> str | None:
@@ -444,19 +531,55 @@ def _check_tensor(tensor: TensorProto) -> None:
             onnx.checker.check_tensor(tensor)
         except onnx.checker.ValidationError as error:
             raise InvalidModelError(_condensed(str(error))) from None
+    else:
+        _check_entries(tensor)
+
+
+def _check_entries(tensor: TensorProto) -> None:
+    """Check how many elements a tensor lists: onnx's checker is content with any number of them."""
+    if tensor.HasField("segment"):
+        raise InvalidModelError(f"tensor {printable(tensor.name)} is a segment of a larger one, which nobody reads.")
+    per_element, packed = _PACKED.get(tensor.data_type, (1, 1))
+    needed = -(-math.prod(tensor.dims) * per_element // packed)
+    field = onnx.helper.tensor_dtype_to_field(tensor.data_type)
+    actual = len(getattr(tensor, field))
+    if actual != needed:
+        raise InvalidModelError(
+            f"tensor {printable(tensor.name)} has {actual} entries in {field}; its shape and type need {needed}."
+        )
+
+
+# What `int32_data` and its like say in onnx.proto: complex numbers take two entries, narrow ones share one.
+_PACKED: Mapping[int, tuple[int, int]] = {
+    TensorProto.COMPLEX64: (2, 1),
+    TensorProto.COMPLEX128: (2, 1),
+    TensorProto.UINT4: (1, 2),
+    TensorProto.INT4: (1, 2),
+    TensorProto.FLOAT4E2M1: (1, 2),
+    TensorProto.UINT2: (1, 4),
+    TensorProto.INT2: (1, 4),
+}
+
+
+_FUNCTIONS = 8
+"""The ir_version that functions came with; onnx's checker leaves them out of older models."""
 
 
 def _closed(outline: onnx.ModelProto, data: bytes) -> bytes:
     """Return the outline, serialised, without references to files, which onnx's checker would look for.
 
-    An external tensor that is left in the outline becomes an empty one. The domain is spelled '', and inputs and
+    Functions are looked into whatever the ir_version, as onnxruntime does. An external tensor that is left in the
+    outline becomes an empty one. The domain is spelled '', and inputs and
     outputs of unknown rank, which the checker refuses and onnxruntime takes, are shown as scalars.
     """
     shapeless = any(not value.type.tensor_type.HasField("shape") for value in _tensors_in_and_out(outline))
-    if not shapeless and b"location" not in data and b"\x07ai.onnx" not in data:
+    early = bool(outline.functions) and outline.ir_version < _FUNCTIONS
+    if not shapeless and not early and b"location" not in data and b"\x07ai.onnx" not in data:
         return data  # protobuf writes a string as its length and its bytes
     model = onnx.ModelProto()
     model.CopyFrom(outline)
+    if early:
+        model.ir_version = _FUNCTIONS
     found = tuple(external.bodies(model))
     for body in found:
         for sparse in external.sparse_tensors(body):
@@ -577,9 +700,35 @@ def _inferred(outline: onnx.ModelProto) -> onnx.ModelProto:
         plain = onnx.ModelProto()
         _copy_fields(plain, outline, {"functions"})
     try:
-        return onnx.shape_inference.infer_shapes(plain)
+        return onnx.shape_inference.infer_shapes(without_negative_dims(plain))
     except Exception:  # even when it is not strict it gives up at some contradictions; declared types are left
         return plain
+
+
+_NEGATIVE = re.compile(rb"[\x80-\xff]{9}\x01")  # protobuf writes a negative number in ten bytes
+
+
+def without_negative_dims(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model, itself or a copy, that says nothing of dimensions which are negative.
+
+    onnxruntime takes them for unknown; onnx's inference ends the process (1.23.2, Slice).
+    """
+    try:
+        data = model.SerializeToString()
+    except EncodeError:  # too large for onnx as well
+        return model
+    if not _NEGATIVE.search(data):
+        return model
+    known = onnx.ModelProto()
+    known.CopyFrom(model)
+    for body in external.bodies(known):
+        graph = body.graph
+        declared = () if isinstance(graph, onnx.FunctionProto) else (graph.input, graph.output)
+        for value in (value for values in (*declared, graph.value_info) for value in values):
+            for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
+                if dim.dim_value < 0:
+                    dim.ClearField("dim_value")
+    return known
 
 
 def _type(
@@ -610,7 +759,10 @@ def _as_type(declared: onnx.TypeProto) -> TensorType | None:
     if not declared.HasField("tensor_type"):
         return None
     tensor = declared.tensor_type
-    dims = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+    # onnxruntime takes a negative dimension for one that is not known.
+    dims = tuple(
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None for dim in tensor.shape.dim
+    )
     return TensorType(tensor.elem_type, dims if tensor.HasField("shape") else None)
 
 
@@ -621,6 +773,8 @@ def operator_fault(operator: str, opset: int, axis: int | None, inputs: tuple[Te
     `axis` is None where the node gives none.
     """
     schema = onnx.defs.get_schema(operator, opset, "")
+    if not isinstance(axis, int | None):  # a call of a function may give it any value
+        return f"its axis is {axis!r}, which is no number"
     for value, parameter in zip(inputs, schema.inputs, strict=False):
         if value and value.dtype and _type_string(value.dtype) not in parameter.types:
             return f"its input {parameter.name!r} is a {_type_string(value.dtype)}, which this version does not take"

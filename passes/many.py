@@ -189,6 +189,9 @@ def _absolute(asked: Mapping[str, Any]) -> dict[str, Any]:
         value = asked.get(name)
         if isinstance(value, str | os.PathLike) and value not in builtin_targets():
             found[name] = Path(value).absolute()
+    permitted = asked.get("allow_paths", ())
+    if permitted and not isinstance(permitted, str | os.PathLike):
+        found["allow_paths"] = [Path(path).absolute() for path in permitted]
     return found
 
 

@@ -195,6 +195,7 @@ class Planner:
         self.copies: dict[FunctionKey, list[tuple[Any, FunctionPlan]]] = {}
         self._alike = alike
         self._scope: Scope | None = None
+        self._scopes: dict[Hashable, Scope] = alike._scopes if alike else {}
         self._hinting = hinting
         self._others: dict[int, Planner] = {}
         self._hints: dict[tuple[Code, str, str], str] = {}
@@ -209,6 +210,15 @@ class Planner:
         if self._scope is None:
             self._scope = self._alike.scope if self._alike else describe(self.model)
         return self._scope
+
+    def _scope_of(
+        self, key: FunctionKey, inputs: Sequence[Facts | None], bound: Mapping[str, Any], *, known: bool
+    ) -> Scope:
+        """What is known of the values in a function, called so; inferred once for all targets."""
+        kind = key, tuple(inputs), tuple(sorted(bound.items(), key=lambda item: item[0])), known
+        if kind not in self._scopes:
+            self._scopes[kind] = _function_scope(self.model, self.functions[key], inputs, bound, known=known)
+        return self._scopes[kind]
 
     def run(self) -> Planned:
         """Plan all graphs and functions."""
@@ -794,7 +804,7 @@ class Planner:
                 "Inline it.",
             )
             return None
-        scope = _function_scope(self.model, function, inputs, bound, known=called)
+        scope = self._scope_of(key, inputs, bound, known=called)
         opset = default_opset(function.opset_import) or self.source
         graph = self._graph(function, f"function {name}", opset, scope, bound)
         done = dataclasses.replace(plan, graph=graph)
@@ -817,7 +827,7 @@ class Planner:
             self._generic[key] = None  # a function that calls itself cannot be planned
             function = self.functions[key]
             before = len(self.steps), len(self.refusals), self.kept
-            scope = _function_scope(self.model, function, (), {}, known=False)
+            scope = self._scope_of(key, (), {}, known=False)
             opset = default_opset(function.opset_import) or self.source
             plan = self._graph(function, f"function {function.name}", opset, scope, None)
             if len(self.refusals) == before[1]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 
-from opshift.passes import given
+from opshift.passes import external, given
 from opshift.passes.compare import Finding
 from opshift.passes.errors import UsageError
 from opshift.passes.sessions import Source
@@ -46,8 +46,9 @@ def write(directory: Path, original: Source, rewritten: Source, finding: Finding
         for name, source in (("original.onnx", original), ("rewritten.onnx", rewritten)):
             proto = onnx.ModelProto()
             proto.CopyFrom(source.proto)
-            if source.directory is not None:
-                onnx.load_external_data_for_model(proto, str(source.directory))
+            for tensor in external.tensors(external.bodies(proto)):
+                if source.directory is not None:
+                    tensor.CopyFrom(external.embedded(tensor, source.directory))
             (directory / name).write_bytes(proto.SerializeToString())
         found = finding.difference
         given.write(directory, finding.feeds, {found.output: found.expected}, original.proto.graph)

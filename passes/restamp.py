@@ -78,6 +78,7 @@ def least_ir_version(model: onnx.ModelProto) -> int:
                 needs.append(11)
             elif node.metadata_props or node.overload:
                 needs.append(METADATA)
-    used = {TensorProto.DataType.Name(dtype) for dtype in dtypes(model)}
+    known = set(TensorProto.DataType.values())  # an operator of another domain may number its own
+    used = {TensorProto.DataType.Name(dtype) for dtype in dtypes(model) if dtype in known}
     needs += [version for version, names in _TYPES.items() if used & set(names)]
     return max(needs)

@@ -314,7 +314,7 @@ def _layout(
         return _Layout(model, (), ())
     paths = tuple(output.directory / location for location in files)
     if external.same_file(source.directory, output.directory):
-        _check_beside(references, output)
+        _check_beside(references, output, source)
         return _Layout(model, (), paths)
     if weights == "keep":
         raise UsageError(
@@ -418,17 +418,17 @@ def _sources(references: tuple[external.Reference, ...], output: _Output, source
             f"{shown} cannot be written: the model was given in memory, and its weights are in files whose folder is "
             "not known. Give the path of the model, or load the weights into memory first."
         )
-    files = external.resolve(references, source.directory, source.path)
+    files = external.resolve(references, source.directory, source.path, source.allowed)
     for location, file in files.items():
         if external.same_file(file, output.real) or output.directory / location == output.path:
             raise UsageError(f"{shown} cannot be written: the model keeps weights in a file of that name.")
     return files
 
 
-def _check_beside(references: tuple[external.Reference, ...], output: _Output) -> None:
+def _check_beside(references: tuple[external.Reference, ...], output: _Output, source: Source) -> None:
     """Refuse where an output beside the input does not reach the input's weights."""
     try:
-        external.resolve(references, output.directory, output.path)
+        external.resolve(references, output.directory, output.path, source.allowed)
     except InvalidModelError as error:
         raise UsageError(
             f"{shown_path(output.path)} cannot be written beside the input: from there, {error} Write to another "

@@ -33,7 +33,7 @@ from opshift.opsets import kernels
 from opshift.opsets.facts import Facts
 from opshift.opsets.operator import Lifted, Node, freeze, lift, operator_for
 from opshift.opsets.same_meaning import same_meaning
-from opshift.passes import load
+from opshift.passes import external, load
 from opshift.passes.errors import UsageError
 
 Array = npt.NDArray[Any]
@@ -75,8 +75,14 @@ class Source:
     directory: Path | None = None
 
 
-def read(model: str | os.PathLike[str] | onnx.ModelProto, directory: str | os.PathLike[str] | None = None) -> Source:
+def read(
+    model: str | os.PathLike[str] | onnx.ModelProto,
+    directory: str | os.PathLike[str] | None = None,
+    allow_paths: Iterable[str | os.PathLike[str]] = (),
+) -> Source:
     """Return the source for a path (.onnx or ONNX text) or a protobuf; the weights of a file stay on disk.
+
+    Weights that are reached by links are named by their real paths.
 
     Raises:
         InvalidModelError: the file is missing, unreadable, not ONNX, or its external data are unsafe to open.
@@ -84,7 +90,11 @@ def read(model: str | os.PathLike[str] | onnx.ModelProto, directory: str | os.Pa
     folder = None if directory is None else Path(directory)
     if isinstance(model, onnx.ModelProto):
         return Source(model, directory=folder)
-    loaded = load.load(model)
+    loaded = load.load(model, allow_paths)
+    if loaded.directory is not None:
+        proto, folder = external.relocated(loaded.model, loaded.files, loaded.directory)
+        if proto is not loaded.model:
+            return Source(proto, directory=folder)
     binary = loaded.path is not None and not load.is_text(loaded.path)
     return Source(loaded.model, loaded.path if binary else None, loaded.directory)
 

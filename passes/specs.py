@@ -84,7 +84,9 @@ def _spec(value: onnx.ValueInfoProto) -> Spec:
         raise UntestableError(f"input {value.name} is {told}, for which no values are made")
     tensor = proto.tensor_type
     dims = tuple(
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or unnamed(value.name, index)
+        dim.dim_value
+        if dim.HasField("dim_value") and dim.dim_value >= 0
+        else dim.dim_param or unnamed(value.name, index)
         for index, dim in enumerate(tensor.shape.dim)
     )
     return Spec(value.name, tensor.elem_type, dims if tensor.HasField("shape") else None, kind)

@@ -60,6 +60,7 @@ def verify(
     save_repro: str | os.PathLike[str] | None = None,
     original_dir: str | os.PathLike[str] | None = None,
     rewritten_dir: str | os.PathLike[str] | None = None,
+    allow_paths: Collection[str | os.PathLike[str]] = (),
     progress: Progress | None = None,
 ) -> Report:
     """Compare two models node by node and as wholes, and return what was shown.
@@ -85,6 +86,7 @@ def verify(
         save_repro: a directory for two small models and an input on which they differ, if they do.
         original_dir: the directory of the original's external data, where a protobuf is given.
         rewritten_dir: the same for the rewritten model.
+        allow_paths: directories in which links of external data may end.
         progress: is called with a stage ("nodes" or "whole"), the steps done and all steps.
 
     Raises:
@@ -97,9 +99,10 @@ def verify(
     if save_repro is not None:
         repro.refuse_used(Path(save_repro))
     limits = Limits(memory=memory) if timeout is None else Limits(timeout, memory)
-    before, after = sessions.read(original, original_dir), sessions.read(rewritten, rewritten_dir)
+    before = sessions.read(original, original_dir, allow_paths)
+    after = sessions.read(rewritten, rewritten_dir, allow_paths)
     report = progress or (lambda stage, done, total: None)
-    options = _options(exact, semantics, timeout, memory)
+    options = _options(exact, semantics, timeout, memory, allow_paths)
     shown = _Shown(save_repro, _command(original, rewritten, seed, input_shapes, inputs, options), options)
     checks = prove(pairs, seed=seed, semantics=semantics, limits=limits, progress=report, shown=shown)
     if not whole:
@@ -144,11 +147,18 @@ def _command(
     return shlex.join([*parts, *options])
 
 
-def _options(exact: bool, semantics: str, timeout: float | None, memory: int | None) -> list[str]:
+def _options(
+    exact: bool,
+    semantics: str,
+    timeout: float | None,
+    memory: int | None,
+    allow_paths: Iterable[str | os.PathLike[str]],
+) -> list[str]:
     """Return what else directs the comparison, as options of the command."""
     asked = {"--semantics": semantics if semantics != "runtime" else None, "--timeout": timeout, "--memory": memory}
     given = [part for name, value in asked.items() if value is not None for part in (name, f"{value}")]
-    return ["--exact"] * exact + given
+    permitted = [part for path in allow_paths for part in ("--allow-path", os.fspath(path))]
+    return ["--exact"] * exact + given + permitted
 
 
 @dataclass

@@ -38,6 +38,12 @@ CONVERTED: dict[str, tuple[str, dict[str, Any]]] = {
         + "f (x) => (y) { c = Constant<value = int64[1] {9007199254740993}>() y = Add(x, c) }",
         {"opset": 8},
     ),
+    # Clip-6 has the largest float for a bound left out, and onnxruntime takes no lower bound that is above it.
+    "a lower bound that is infinite": (
+        '<ir_version: 7, opset_import: ["":11]> g (float[2,3] x) => (float[2,3] y) <float a = {inf}> '
+        "{ y = Clip(x, a) }",
+        {"opset": 10},
+    ),
     # A node without a name must not get one that another node has.
     "names of nodes": (
         '<ir_version: 8, opset_import: ["":13]> g (float[2,3] x) => (float[2,3] r) '
@@ -106,6 +112,14 @@ def test_is_converted_and_equal(case: str) -> None:
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], type[opshift.OpshiftError], str]] = {
+    # onnxruntime takes a flag of 2 for one that is off; the texts say 0 or 1.
+    "a flag that is neither 0 nor 1": (
+        '<ir_version: 7, opset_import: ["":10]> g (float[1,2,5,5] x) => (float[1,2,n,m] y) '
+        "{ y = AveragePool<kernel_shape=[2,2], strides=[2,2], ceil_mode=2>(x) }",
+        {"opset": 15},
+        opshift.InvalidModelError,
+        "ceil_mode is 2",
+    ),
     "an attribute that a call gives and a version lacks": (
         FUNCTIONS.format(opset=18)
         + "g (float[1,1,4] x) => (float[1,1,2] y) { y = l.f<cm=1>(x) } "

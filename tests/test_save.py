@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import random
 import shutil
@@ -34,6 +35,8 @@ from opshift.passes.save import copy, save
 HARDMAX = '<ir_version: 8, opset_import: ["":13]> g (float[2,3] x) => (float[2,3] y) { [hot] y = Hardmax(x) }'
 ADD = '<ir_version: 8, opset_import: ["":13]> g (float[2] x) => (float[2] y) { y = Add(x, w) }'
 WEIGHTS = np.array([1, 2], np.float32)
+KILLS = int(os.environ.get("OPSHIFT_KILLS", "100"))
+"""How often a process that saves is killed."""
 Write = Callable[..., object]
 
 
@@ -436,6 +439,7 @@ def test_what_is_there_already(here: Path, there: Path, write: Write) -> None:
     source = with_weights(here, "same.bin", "linked.bin", "within.bin", "new.bin")
     (there / "same.bin").write_bytes(WEIGHTS.tobytes())
     os.link(here / "linked.bin", there / "linked.bin")
+    source = dataclasses.replace(source, allowed=(here.resolve(),))
     (there / "real.bin").write_bytes(WEIGHTS.tobytes())
     (there / "within.bin").symlink_to("real.bin")
     nodes = {name: (there / name).stat().st_ino for name in ("same.bin", "linked.bin", "within.bin")}
@@ -900,7 +904,7 @@ def test_killed_at_any_moment(here: Path, there: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        for attempt in range(100):
+        for attempt in range(KILLS):
             if attempt % 20 == 19:
                 shutil.rmtree(there)
                 there.mkdir()
@@ -923,6 +927,64 @@ def test_killed_at_any_moment(here: Path, there: Path) -> None:
     assert 1 <= most <= 3  # some were killed while they wrote, and none left more than its own files
     saved(load(here / "in.onnx"), out)
     assert set(tree(there)) == {"out.onnx", "w.bin", "sub/w.bin"}
+
+
+def test_a_conversion_that_is_killed_at_any_moment(here: Path, there: Path) -> None:
+    """The command itself, with its child process: the output is the old file or the new one, and nothing piles up."""
+    source = with_weights(here, "w.bin")
+    source.model.graph.node.add(op_type="Hardmax", input=["y"], output=["z"], name="hot")
+    source.model.graph.output[0].name = "z"
+    (here / "in.onnx").write_bytes(source.model.SerializeToString())
+    out = there / "out.onnx"
+    command = [sys.executable, "-m", "opshift", "convert", str(here / "in.onnx"), "-o", str(out), "--opset"]
+    begun = time.monotonic()
+    subprocess.run([*command, "11"], check=True, capture_output=True, timeout=120)
+    took = time.monotonic() - begun
+    whole = {out.read_bytes()}
+    subprocess.run([*command, "12"], check=True, capture_output=True, timeout=120)
+    whole.add(out.read_bytes())
+    before = tree(here)
+    draw = random.Random(3)
+    for attempt in range(max(4, KILLS // 12)):
+        with subprocess.Popen([*command, "11" if attempt % 2 else "12"], stdout=-3, stderr=-3) as process:
+            time.sleep(draw.uniform(0.6, 1.1) * took)
+            process.kill()
+        assert out.read_bytes() in whole
+        assert tree(here) == before
+        assert sum(path.name.startswith(".opshift-") for path in there.iterdir()) <= 2
+    subprocess.run([*command, "11"], check=True, capture_output=True, timeout=120)
+    assert set(tree(there)) == {"out.onnx", "w.bin"}
+
+
+def test_a_folder_that_is_removed_while_a_model_is_converted(here: Path, there: Path) -> None:
+    source = with_weights(here, "w.bin")
+    real = saving._copy_file
+
+    def late(origin: Path, *rest: object) -> None:
+        real(origin, *rest)  # type: ignore[arg-type]
+        shutil.rmtree(there)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saving, "_copy_file", late)
+        assert "cannot be written" in fails(saved, source, there / "out.onnx")
+    assert not there.exists()
+    assert set(tree(here)) == {"in.onnx", "w.bin"}
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="file systems are mounted by root, on Linux")
+def test_a_file_system_that_is_full(here: Path, there: Path) -> None:
+    """A tmpfs of 200 kB, for a model of 150 kB that is there already."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", there], check=False).returncode:
+        pytest.skip("nothing may be mounted here")
+    try:
+        source = plain(here)
+        source.model.graph.initializer.add(name="big", data_type=2, dims=[150_000], raw_data=bytes(150_000))
+        saved(source, there / "out.onnx")
+        with unchanged(there):
+            assert "no space left on device" in fails(saved, source, there / "out.onnx")
+            assert "no space left on device" in fails(saved, source, there / "another.onnx")
+    finally:
+        subprocess.run(["umount", there], check=True)
 
 
 def test_a_file_that_somebody_is_writing_is_left_alone(here: Path, there: Path) -> None:

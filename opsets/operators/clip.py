@@ -106,11 +106,13 @@ def _as_inputs(what: Clip, operands: Operands) -> Reason | None:
 
 
 def _as_float(what: Clip, operands: Operands) -> Reason | None:
-    bounds = [float(bound.known.item()) for bound in operands[1:] if bound is not None and bound.known is not None]
+    bounds = [None if bound is None or bound.known is None else float(bound.known.item()) for bound in operands[1:]]
     for bound in bounds:
-        if float(np.float32(bound)) != bound:
+        if bound is not None and float(np.float32(bound)) != bound:
             return Reason(f"a bound is a float, which does not hold {bound}")
-    if len(bounds) == 2 and bounds[0] > bounds[1]:
+    most = float(np.finfo(np.float32).max)
+    low, high = (end if bound is None else bound for bound, end in zip(bounds, (-most, most), strict=True))
+    if low > high:
         # Clip-13 says what that means; onnxruntime 1.31.1 takes no such Clip-6.
         return Reason("the lower bound is above the upper one, of which it says nothing")
     return _limits_of_float(what, operands)

@@ -51,5 +51,5 @@ OPERATOR = dataclasses.replace(
     name="HardmaxAxes",
     domain="opshift",
     means=hardmax.OPERATOR,
-    versions=(Version(1, lift=lambda attributes: Rows(tuple(attributes["axes"]))),),
+    versions=(Version(1, lift=lambda attributes: Rows(tuple(attributes["axes"] or ()))),),
 )

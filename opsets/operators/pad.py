@@ -393,6 +393,7 @@ OPERATOR = Operator(
     normal=_typed,
     hostile=hostile,
     carriers=MOVED,
+    fault=lambda what, operands: None if what.mode in MODES else f"its mode is {what.mode!r}, and there is no such",
     idle=lambda what, operands: _nothing(what, operands) is None,
     lowerings=(placed, placed_at_run_time, with_zero, joined, indexed, bordered, held, repeated, unpadded),
 )
