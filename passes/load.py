@@ -675,15 +675,15 @@ def _infer_and_check(outline: onnx.ModelProto, data: bytes, *, nested: bool) -> 
     if not any(name.encode() in data for name in _ADDED):
         return None
     inferred = _inferred(outline)
+    opset = max((entry.version for entry in outline.opset_import if entry.domain in DOMAINS), default=1)
     found = [
         (body, index, node)
         for body in (external.bodies(inferred) if nested else [Body(inferred.graph, "main", None, ())])
         for index, node in enumerate(body.graph.node)
-        if node.op_type in _ADDED and node.domain in DOMAINS
+        if node.op_type in _ADDED and node.domain in DOMAINS and onnx.defs.has(node.op_type, opset, "")
     ]
     wanted = frozenset(name for _, _, node in found for name in node.input)
     types: dict[int, Mapping[str, TensorType | None]] = {}
-    opset = max((entry.version for entry in outline.opset_import if entry.domain in DOMAINS), default=1)
     for body, index, node in found:
         axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), None)
         inputs = tuple(_type(name, body, types, wanted) for name in node.input)

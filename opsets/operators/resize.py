@@ -349,6 +349,8 @@ def _next(what: Resize, operands: Operands) -> tuple[int, np.ndarray[Any, Any]] 
     if given is None or given.known is None or x.rank is None:
         return Reason("the rank, or what it is resized to, is computed at run time", missing=True)
     axes = range(x.rank) if what.axes is None else what.axes
+    if given.known.shape != (len(axes),):
+        return Reason("there is not one number for each axis")
     for place, axis in reversed(list(enumerate(axes))):
         length, number = x.dim(axis), given.known[place]
         if _empty(operands, 3) and number == 1:
