@@ -215,7 +215,9 @@ def _most(node: Node) -> int:
     """
     if node.name == "Range":
         return POSITIONS
-    return max(SMALL, *(0 if facts is None or facts.known is None else facts.known.size * 8 for facts in node.inputs))
+    return max(
+        [SMALL, *(facts.known.size * 8 for facts in node.inputs if facts is not None and facts.known is not None)]
+    )
 
 
 def _fold_by_facts(node: Node) -> tuple[Facts, ...] | None:

@@ -417,6 +417,7 @@ SUBJECTS = (
     Subject("Squeeze", "reshaped_to_known", {}, ("float[n,1,3]", ints(1))),
     Subject("Unsqueeze", "reshaped_to_known", {}, ("float[n,3]", ints(1))),
     Subject("Less", "by_halves", {}, ("int64[2,3]", "int64[3]"), opset=11, keep=True),
+    Subject("Less", "by_halves", {}, ("uint64[2,3]", "uint64[3]"), opset=8, keep=True),
     Subject("Greater", "exchanged", {}, ("float[2,3]", "float[3]")),
     Subject("GreaterOrEqual", "either", {}, ("float[2,3]", "float[3]")),
     Subject("LessOrEqual", "either", {}, ("float[2,3]", "float[3]")),

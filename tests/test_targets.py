@@ -413,7 +413,7 @@ def test_an_index_that_others_read_stays_an_integer(outputs: str, more: str) -> 
 def test_small_integers_are_avoided_where_nothing_is_said_of_them() -> None:
     """They are the fastest in onnxruntime; OpenCV and MNN load Equal of them, and compute it wrongly."""
     text = """<ir_version: 8, opset_import: ["": 13]>
-    g (float[64,100] x) => (float[64,100] y) { y = Hardmax <axis = 1> (x) }"""
+    g (float[2,21,256,256] x) => (float[2,21,256,256] y) { y = Hardmax <axis = 1> (x) }"""
     listed = frozenset({"ArgMax", "Cast", "Equal"})
     small = {TensorProto.UINT8, TensorProto.INT8}
     for target, avoided in (

@@ -192,7 +192,8 @@ def _single(rows: Rows, operands: Operands) -> Reason | None:
 
 
 def _around(rows: Rows, operands: Operands) -> Mapping[str, Any]:
-    dims, (axis,) = _static(rows, operands) or (1,), rows.axes
+    dims = _static(rows, operands) or (1,)
+    axis = rows.axes[0] % len(dims)
     one = np.ones([1] * len(dims), helper.tensor_dtype_to_np_dtype(first(operands).dtype or TensorProto.FLOAT))
     return {
         "axis": axis,

@@ -13,18 +13,19 @@ from opshift.opsets.plain import Plain, plain
 
 
 def _wide(meaning: Plain, operands: Operands) -> Reason | None:
-    return None if first(operands).dtype == TensorProto.INT64 else Reason("the inputs are not int64")
+    wide = first(operands).dtype in (TensorProto.INT64, TensorProto.UINT64)
+    return None if wide else Reason("the inputs are not int64 or uint64")
 
 
 @lowering(13, given=_wide)
 def by_halves(a, b):
-    """Compare int64 by the upper halves, then by the lower ones, each exact as a double."""
+    """Compare by the upper halves, then by the lower ones, each exact as a double, and as int64."""
     upper_a = op.Div(a, 4294967296)
     upper_b = op.Div(b, 4294967296)
     lower_a = op.Cast(op.Sub(a, op.Mul(upper_a, 4294967296)), to=11)
     lower_b = op.Cast(op.Sub(b, op.Mul(upper_b, 4294967296)), to=11)
     below = op.Less(op.Cast(upper_a, to=11), op.Cast(upper_b, to=11))
-    return op.Or(below, op.And(op.Equal(upper_a, upper_b), op.Less(lower_a, lower_b)))
+    return op.Or(below, op.And(op.Equal(op.Cast(upper_a, to=7), op.Cast(upper_b, to=7)), op.Less(lower_a, lower_b)))
 
 
 @lowering(13)

@@ -70,7 +70,7 @@ class TestArgMax(Table):
         *(Case(f"bfloat16, last {last}", [DEEP.astype(BF16)], ArgMax(1, 1, last), least=13) for last in (0, 1)),
         *(
             Case(
-                f"as {dtype}, axis {axis}, keepdims {keep}, last {last}",
+                f"{array.dtype} as {dtype}, axis {axis}, keepdims {keep}, last {last}",
                 [array],
                 ArgMax(axis, keep, last, "any", dtype),
             )
