@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -359,13 +360,21 @@ def _parts(meaning: ArgMax, operands: Operands) -> tuple[int, int, int] | None:
     return math.prod(before), along, math.prod(behind)
 
 
+_LONGEST = 2**24
+"""Longer axes have no blocks: finding one takes as many steps as the root of the length."""
+
+
+@functools.cache
 def _block(along: int, behind: int) -> int:
     """How many elements a block has: what is searched is the maxima of the blocks, then the block that has it.
 
     A maximum costs about half as much again as an element of the last search; in front of other axes a block is
     brought together element by element, which costs about as much as two searches.
     """
-    blocks = [size for size in range(2, along) if along % size == 0]
+    if along > _LONGEST:
+        return 0
+    small = [size for size in range(1, math.isqrt(along) + 1) if along % size == 0]
+    blocks = sorted({*small, *(along // size for size in small)} - {1, along})
     weights = (1.5, 1.0) if behind == 1 else (1.0, 3.0)
     return min(blocks, key=lambda size: weights[0] * along / size + weights[1] * size, default=0)
 
