@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     """Inspect and print."""
     from opshift.passes.inspect import inspect
 
-    found = inspect(options.model, allow_paths=options.allow_path)
+    found = inspect(options.model, allow_paths=tuple(options.allow_path))
     if options.json:
         output.print_json({"status": 0, "command": "inspect", "model": options.model, **found.to_json()})
     else:

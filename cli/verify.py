@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
             **shared.verification(options),
             exact=options.exact,
             semantics=options.semantics,
-            allow_paths=options.allow_path,
+            allow_paths=tuple(options.allow_path),
             progress=progress,
         )
     status = 0 if report.verdict is Verdict.EQUAL else 1

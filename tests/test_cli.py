@@ -136,7 +136,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
         vars(made).update(functions)
         monkeypatch.setitem(sys.modules, name, made)
 
-    module("opshift.passes.inspect", inspect=lambda path: FOUND)
+    module("opshift.passes.inspect", inspect=lambda path, allow_paths=(): FOUND)
     module("opshift.passes.convert", convert=fake, plan=lambda *a, **k: fake(*a, **k).plan)
     module("opshift.passes.verify", verify=lambda *a, **k: fake(*a, **k).report)
     monkeypatch.chdir(tmp_path)
@@ -555,7 +555,9 @@ DEFAULTS = {
     "exact": False,
     "external_data": None,
     "size_threshold": 1024,
+    "allow_paths": (),
 }
+LINKS = [(["--allow-path", "a", "--allow-path", "b"], "allow_paths", ("a", "b"))]
 CONVERTING = [
     (["--no-verify"], "verify", False),
     (["--verify", "nodes"], "verify", "nodes"),
@@ -566,9 +568,9 @@ CONVERTING = [
 ]
 COMPARING = [(["--exact"], "exact", True), (["--semantics", "spec"], "semantics", "spec")]
 ASKED = [
-    *((CONVERT, *case) for case in REQUEST + PROOF + CONVERTING),
-    *((PLAN, *case) for case in REQUEST),
-    *((VERIFY, *case) for case in PROOF + COMPARING),
+    *((CONVERT, *case) for case in REQUEST + PROOF + CONVERTING + LINKS),
+    *((PLAN, *case) for case in REQUEST + LINKS),
+    *((VERIFY, *case) for case in PROOF + COMPARING + LINKS),
 ]
 
 
@@ -829,7 +831,7 @@ def test_inspect_a_model_that_can_go_nowhere(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = FakeInspection(producer="pytorch 2", domains={"": 13}, reachable=(), down=None)
-    monkeypatch.setattr(sys.modules["opshift.passes.inspect"], "inspect", lambda path: found)
+    monkeypatch.setattr(sys.modules["opshift.passes.inspect"], "inspect", lambda path, allow_paths=(): found)
     assert main(["inspect", "in.onnx"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("by pytorch 2")

@@ -26,7 +26,7 @@ PACKAGES: dict[str, str] = {
     "opshift.cli": "cli",
 }
 """Where the packages are; those inside these follow from their folders."""
-DATA = (".toml", ".typed")
+DATA = (".json", ".toml", ".typed")
 
 
 def folders() -> dict[str, Path]:
