@@ -18,7 +18,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
-LEAST = 14000
+LEAST = 15500
 """Tests that must have passed. Raise it as tests are added: it is here to notice files that are no longer collected."""
 IN_RUNTIMES = 103
 """Tests of test_runtimes.py that must have passed: all of them."""
