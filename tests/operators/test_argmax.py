@@ -74,13 +74,10 @@ class TestArgMax(Table):
                 [array],
                 ArgMax(axis, keep, last, "any", dtype),
             )
-            for dtype, axis, keep, last, array in itertools.product(
-                (TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT8),
-                (0, -1),
-                (0, 1),
-                (0, 1),
-                (FEW, FEW.astype(F64)),
+            for dtype, axis, keep, last in itertools.product(
+                (TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT8), (0, -1), (0, 1), (0, 1)
             )
+            for array in (FEW, FEW.astype(F64))
         ),
         *(
             Case(f"{what}, any NaN, last {last}", [array], ArgMax(1, 1, last, "any"))

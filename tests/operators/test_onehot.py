@@ -61,6 +61,9 @@ def indices_of(dtype: Any) -> Array:
     return np.array([0, 2, 4, 5, 9, np.iinfo(dtype).max] if unsigned else [0, 2, 4, 5, -1, -5, -6], dtype)
 
 
+WHOLE: dict[Any, Array] = {F32: INDICES.astype(F32), F64: FAR.astype(F64)}
+
+
 class TestOneHot(Table):
     operator = onehot.OPERATOR
     cases = (
@@ -103,11 +106,17 @@ class TestOneHot(Table):
             if negative != "absent" or (indices >= 0).all()
         ),
         *(
-            case(f"whole {dtype.__name__}, {negative}, axis {axis}", whole, values=arr([0, 1]), known=(1, 2), **more)
-            for (dtype, whole), (axis, negative) in itertools.product(
-                {F32: INDICES.astype(F32), F64: FAR.astype(F64)}.items(), ((-1, "wrap"), (0, "off"), (-2, "only"))
+            case(
+                f"whole {dtype.__name__}, {negative}, axis {axis}",
+                whole,
+                values=arr([0, 1]),
+                known=(1, 2),
+                axis=axis,
+                negative=negative,
+                fraction="absent",
             )
-            for more in ({"axis": axis, "negative": negative, "fraction": "absent"},)
+            for dtype, whole in WHOLE.items()
+            for axis, negative in ((-1, "wrap"), (0, "off"), (-2, "only"))
         ),
         *(
             case(f"{what}, known", values=values, known=(1, 2))
