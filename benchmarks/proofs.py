@@ -9,6 +9,7 @@ optimisations off and on, and to run each once.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.metadata
 import itertools
 import os
@@ -100,7 +101,7 @@ def main() -> None:
     for size in (1, 1000):
         many = chain("Hardmax", size, axis=1)
         rewritten = opshift.convert(many, opset=12, verify=False).model
-        action = lambda many=many: opshift.convert(many, opset=12, verify="nodes")  # noqa: E731
+        action = functools.partial(opshift.convert, many, opset=12, verify="nodes")
         show(f"{size} lowered nodes, alike: proof of nodes", action, [(many, rewritten)])
     right, wrong = chain("LeakyRelu", 1000, alpha=1.001), chain("LeakyRelu", 1000, alpha=1.001)
     wrong.graph.node[500].attribute[0].f = 1.01

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from opshift.passes.errors import UsageError
-
-NARROWINGS = ("nan", "finite-inputs")
+from opshift.passes.outcome import NARROWINGS
 
 
 class Parser(argparse.ArgumentParser):

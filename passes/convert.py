@@ -21,7 +21,7 @@ from opshift.passes.describe import default_opset
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
 from opshift.passes.load import Source, load
 from opshift.passes.lower import alone, lower
-from opshift.passes.outcome import Check, Code, Plan, Refusal, Report, Verdict
+from opshift.passes.outcome import NARROWINGS, Check, Code, Plan, Refusal, Report, Verdict
 from opshift.passes.plan import Planned, Planner, Replace, too_old, written_too_old
 from opshift.passes.restamp import restamp
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 Model: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model"
 Progress = Callable[[str, int, int], None]
-
-NARROWINGS = frozenset({"nan", "finite-inputs"})
 
 
 @dataclass(frozen=True)
@@ -297,7 +295,7 @@ def check_request(
         raise UsageError("Nothing is asked for: give an opset, operators to decompose, or a target.")
     if semantics not in ("runtime", "spec"):
         raise UsageError(f"There are the semantics runtime and spec, not {semantics!r}.")
-    if unknown := sorted(set(allow) - NARROWINGS):
+    if unknown := sorted(set(allow) - {*NARROWINGS}):
         raise UsageError(f"There is no narrowing {unknown[0]!r}; there are {', '.join(sorted(NARROWINGS))}.")
     if opset is not None and not 1 <= opset <= NEWEST:
         raise UsageError(f"There is no opset {opset}; onnx {onnx.__version__} knows opsets 1 to {NEWEST}.")

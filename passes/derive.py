@@ -27,12 +27,10 @@ from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import operator_of
 from opshift.passes.bodies import bodies
 from opshift.passes.infer import infer, typed
+from opshift.passes.outcome import NARROWINGS
 
 DEPTH = 24
 """Lowerings within lowerings; the deepest that occurs is half of that."""
-
-NARROWINGS = ("nan", "finite-inputs")
-"""Kinds of inputs that a lowering may leave out; the second holds the first."""
 
 RIVALLED = frozenset({"ArgMax", "Hardmax", "OneHot"})
 """Operators whose kernels lowerings are compared with, where all dimensions are known."""

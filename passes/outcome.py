@@ -9,6 +9,9 @@ import dataclasses
 import enum
 from typing import Any
 
+NARROWINGS = ("nan", "finite-inputs")
+"""Kinds of inputs that a lowering may leave out; the second holds the first."""
+
 
 class Code(enum.StrEnum):
     """Why a node, or a model, cannot be taken to the target. The set is closed."""

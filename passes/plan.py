@@ -615,11 +615,11 @@ class Planner:
     ) -> Replace | None:
         """Derive a node; `otherwise` is why it cannot be kept, told where ONNX has no body for the operator either."""
         label = f"{seen.name}-{seen.since_version}"
-        if not seen.domain and schema_at("", seen.name, opset) is None:
+        before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
+        if not seen.domain and before is None:
             self._refuse(Code.UNKNOWN_OPERATOR, where, seen.name, f"opset {opset} has no {seen.name}.", "")
             return None
         why = self.legality.why_not(seen)
-        before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
         if before and after and (shrinks := self._shrinks(seen, before, after)):
             self._refuse(Code.MISSING_FACT, where, label, shrinks, "Give the model's inputs element types.")
             return None

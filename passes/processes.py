@@ -86,14 +86,7 @@ class _Child:
     def __init__(self) -> None:
         self.ended = False
         self._mark = f"opshift {uuid.uuid4()}".encode()
-        # -m and -c put the working directory first on the path, where a file next to a model may be called numpy.py.
-        code = (
-            f"import sys; sys.path[:] = {[entry for entry in sys.path if isinstance(entry, str)]!r}; "
-            f"from opshift.passes.processes import main; main({self._mark!r})"
-        )
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        self._process = started("processes", self._mark)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests: Any = self._process.stdin
@@ -136,12 +129,27 @@ class _Child:
                 stream.close()
 
 
-def _end(status: int) -> str:
-    if status >= 0:
-        return f"ended with status {status}"
+def started(module: str, *arguments: object) -> subprocess.Popen[bytes]:
+    """Start a Python that runs `main` of a module of opshift.passes, with pipes for what goes in and comes out."""
+    # -m and -c put the working directory first on the path, where a file next to a model may be called numpy.py.
+    code = (
+        f"import sys; sys.path[:] = {[entry for entry in sys.path if isinstance(entry, str)]!r}; "
+        f"from opshift.passes.{module} import main; main({', '.join(map(repr, arguments))})"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+
+
+def killed(status: int) -> str:
+    """Say which signal ended a process, of a status below zero."""
     with contextlib.suppress(ValueError):
         return f"died with signal {-status} ({signal.Signals(-status).name})"
     return f"died with signal {-status}"
+
+
+def _end(status: int) -> str:
+    return killed(status) if status < 0 else f"ended with status {status}"
 
 
 def main(mark: bytes) -> None:

@@ -15,9 +15,7 @@ import itertools
 import os
 import pickle
 import queue
-import signal
 import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +31,7 @@ from opshift.opsets import kernels
 from opshift.opsets.facts import Facts
 from opshift.opsets.operator import Lifted, Node, freeze, lift, operator_for
 from opshift.opsets.same_meaning import same_meaning
-from opshift.passes import external, load
+from opshift.passes import external, load, processes
 from opshift.passes.errors import UsageError
 
 Array = npt.NDArray[Any]
@@ -352,18 +350,8 @@ class Worker:
 
     def _begin(self, memory: int | None) -> None:
         mark = f"opshift {uuid.uuid4()}"
-        # -m and -c put the working directory first on the path, where a file next to a model may be called numpy.py.
-        code = (
-            f"import sys; sys.path[:] = {[entry for entry in sys.path if isinstance(entry, str)]!r}; "
-            f"from opshift.passes.child import main; main({memory!r}, {mark!r})"
-        )
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-c", code],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
+            process = processes.started("child", memory, mark)
         except OSError as error:
             raise UsageError(f"No child process can be started to run models in: {error}.") from error
         self._process, self._memory = process, memory
@@ -465,11 +453,7 @@ def _size(feeds: Feeds) -> int:
 
 
 def _death(status: int) -> str:
-    if status >= 0:
-        return f"onnxruntime ended its process with status {status}"
-    with contextlib.suppress(ValueError):
-        return f"onnxruntime died with signal {-status} ({signal.Signals(-status).name})"
-    return f"onnxruntime died with signal {-status}"
+    return f"onnxruntime {processes.killed(status) if status < 0 else f'ended its process with status {status}'}"
 
 
 _AHEAD = 16  # requests sent before their turn
