@@ -19,6 +19,9 @@ Dim = int | str | None
 SMALL = 64 * 1024
 """Bytes: a constant larger than this is not looked into, and nothing larger is ever folded."""
 
+ADDRESSABLE = 2**47
+"""Elements that no tensor has: a process addresses no more bytes."""
+
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 UNSIGNED = frozenset({TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64})
 SIGNED = frozenset({TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64})
@@ -109,6 +112,11 @@ class Facts:
             return 0
         known = [dim for dim in self.shape if isinstance(dim, int)]
         return math.prod(known) if len(known) == len(self.shape) else None
+
+    @property
+    def holdable(self) -> bool:
+        """Whether the known dimensions leave room for the tensor in any memory; empty ones count as one element."""
+        return math.prod(dim or 1 for dim in self.shape or () if isinstance(dim, int)) <= ADDRESSABLE
 
     def dim(self, axis: int) -> Dim:
         """Return one dimension; None where it, or the rank, is unknown."""

@@ -18,7 +18,21 @@ op: Any = None
 meaning: Any = None
 """In a body: operators spelled by their meaning, `meaning.OneHot(i, d, v, axis=0, negative="off")`."""
 
+HELD = 2**24
+"""Elements that a constant made for a lowering may have; a model with more would hardly be written, or loaded."""
+
 _compiling = threading.Lock()
+
+
+class TooManyError(Exception):
+    """A lowering would need a constant of too many elements."""
+
+
+def bounded(count: int) -> int:
+    """Return how many elements a constant of a lowering is to have, where that is not too many."""
+    if count > HELD:
+        raise TooManyError(f"it would hold a constant of {count} elements")
+    return count
 
 
 class Reason(str):
@@ -77,7 +91,10 @@ class Lowering:
         """Return the body as it is for one node, or why it does not apply."""
         if self.given and (reason := self.given(meaning, operands)):
             return Reason(f"{self.name}: {reason}", reason.missing)
-        bound = dict(self.bind(meaning, operands)) if self.bind else {}
+        try:
+            bound = dict(self.bind(meaning, operands)) if self.bind else {}
+        except TooManyError as error:
+            return Reason(f"{self.name}: {error}")
         narrows = self.narrows(meaning, operands) if self.narrows else frozenset[str]()
         rounds = self.rounds and any(facts is not None and facts.dtype not in INTEGERS for facts in operands)
         inputs = tuple(range(len(operands)))

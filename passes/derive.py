@@ -142,6 +142,8 @@ class Deriver:
         if len(stack) >= DEPTH:
             return Failure("lowerings nest too deep", busy=True)
         found = self._native(lifted, nested=bool(stack))
+        if not all(facts is None or facts.holdable for facts in lifted.operands):
+            return Failure("an input has more elements than memory holds")
         if isinstance(found, Failure):
             found = self._cheapest(lifted, (*stack, key), found)
         elif lifted.operator.name in RIVALLED and (stack or self.optimize) and _static(lifted):

@@ -14,7 +14,7 @@ from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Node, Outputs, freeze
 from opshift.opsets.schema import Schema, attribute_value, default_domain, schema_at
 from opshift.passes.infer import infer
-from opshift.passes.load import without_negative_dims
+from opshift.passes.load import without_hostile_dims
 
 INLINED = 200_000
 """Nodes: a model that has more when its functions are inlined is described without them."""
@@ -109,8 +109,8 @@ def describe(model: onnx.ModelProto, absent: Collection[str] = ()) -> Scope:
         else:
             light = inlined(light)
     try:
-        inferred = onnx.shape_inference.infer_shapes(without_negative_dims(light), data_prop=True)
-    except onnx.shape_inference.InferenceError:
+        inferred = onnx.shape_inference.infer_shapes(without_hostile_dims(light), data_prop=True)
+    except Exception:  # InferenceError, or what C++ throws at contents that nobody foresaw
         inferred = light
     constants: dict[str, Facts | None] = {tensor.name: facts_of_tensor(tensor) for tensor in model.graph.initializer}
     if model.ir_version >= 4:

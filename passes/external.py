@@ -104,11 +104,11 @@ def bodies(model: onnx.ModelProto) -> Iterator[Body]:
                 if attribute.type in _HOLDERS:
                     holders.append(attribute)
                     label = f"{path}/{node_name(node, index)}.{attribute.name}"
-                    inner += [(nested, label) for nested in _graphs(attribute)]
+                    inner += [(nested, label) for nested in graphs(attribute)]
         if isinstance(graph, onnx.FunctionProto):
             for attribute in graph.attribute_proto:
                 holders.append(attribute)
-                inner += [(nested, f"{path}.{attribute.name}") for nested in _graphs(attribute)]
+                inner += [(nested, f"{path}.{attribute.name}") for nested in graphs(attribute)]
         body = Body(graph, path, outer, tuple(holders), depth)
         yield body
         waiting += [(nested, label, body) for nested, label in reversed(inner)]
@@ -119,7 +119,8 @@ def node_name(node: onnx.NodeProto, index: int) -> str:
     return node.name or f"{node.op_type}_{index}"
 
 
-def _graphs(attribute: AttributeProto) -> Iterator[onnx.GraphProto]:
+def graphs(attribute: AttributeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs that an attribute holds."""
     if attribute.HasField("g"):
         yield attribute.g
     yield from attribute.graphs

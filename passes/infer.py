@@ -68,7 +68,7 @@ def infer(node: Node) -> tuple[Facts, ...] | Reason:
         return value
     return tuple(
         constant(np.zeros(one.shape, helper.tensor_dtype_to_np_dtype(one.dtype)), one.dtype)
-        if one.size == 0 and one.dtype and one.shape and all(isinstance(dim, int) for dim in one.shape)
+        if one.size == 0 and one.dtype and one.shape and one.holdable and all(isinstance(dim, int) for dim in one.shape)
         else one
         for one in facts
     )

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.facts import Facts
 from opshift.passes.classes import counted, summed
 from opshift.passes.moods import STYLES, Allowed, Mood, Rng, draw, indices, moods
 from opshift.passes.sessions import Feeds, RejectedError, Why
@@ -272,6 +273,9 @@ def trials(
         nonlocal elements
         if (size := max(sum(map(math.prod, shape.values())) for shape, _ in batch)) > _LARGEST:
             rejections.append(f"inputs of these shapes have {size} elements, and at most {_LARGEST} are drawn")
+            return [False] * len(batch)
+        if not all(Facts(None, dims).holdable for shape, _ in batch for dims in shape.values()):
+            rejections.append("numpy has no arrays of these shapes")  # nor empty ones, with any dimension like that
             return [False] * len(batch)
         drawn = [values(shape, turn) for shape, turn in batch]
         results = plain(drawn)

@@ -6,6 +6,7 @@ are shown an outline of the model, in which such weights are typed inputs.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
@@ -283,6 +284,7 @@ def _checked(source: Source) -> Source:
     _check_types(outline, found)
     _check_names(found)
     _check_axes(found)
+    _check_attributes(model, data, found)
     _check_calls(model, found)
     for tensor in external.tensors(found):
         _check_tensor(tensor)
@@ -609,10 +611,43 @@ def _empty(tensor: TensorProto) -> None:
 
 
 def _check_by_onnx(data: bytes) -> None:
-    try:
+    with _condensed_faults():
         onnx.checker.check_model(data)
+
+
+@contextlib.contextmanager
+def _condensed_faults() -> Iterator[None]:
+    try:
+        yield
     except Exception as error:  # ValidationError, or what C++ throws at contents that nobody foresaw
         raise InvalidModelError(_condensed(str(error))) from None
+
+
+_REFERENCE = b"\xaa\x01"  # the field ref_attr_name of an attribute
+
+
+def _check_attributes(model: onnx.ModelProto, data: bytes, found: Sequence[Body]) -> None:
+    """Check attributes of graphs for training, which onnx's checker passes over, and parameters outside functions."""
+    roots: dict[int, onnx.GraphProto | onnx.FunctionProto] = {}
+    for body in found:  # an outer one always comes before those inside it
+        roots[id(body)] = roots[id(body.outer)] if body.outer else body.graph
+    training = {id(graph) for info in model.training_info for graph in (info.initialization, info.algorithm)}
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = model.ir_version
+    context.opset_imports = {entry.domain: entry.version for entry in model.opset_import}
+    for body in found if training or _REFERENCE in data else ():
+        root = roots[id(body)]
+        if isinstance(root, onnx.FunctionProto):
+            continue
+        for index, node in enumerate(body.graph.node):
+            for attribute in node.attribute:
+                if attribute.ref_attr_name:
+                    where = printable(f"{body.path}/{external.node_name(node, index)}")
+                    what = f"the parameter {printable(attribute.ref_attr_name)} of a function"
+                    raise InvalidModelError(f"{node.op_type} at {where} refers to {what}, and is in none.")
+                if id(root) in training and not list(external.graphs(attribute)):
+                    with _condensed_faults():
+                        onnx.checker.check_attribute(attribute, context)
 
 
 _UNSORTED = re.compile(r"topologically sorted, however input '(.*?)' of node:\s*name: (.*?) OpType: (\S*)", re.S | re.I)
@@ -700,24 +735,28 @@ def _inferred(outline: onnx.ModelProto) -> onnx.ModelProto:
         plain = onnx.ModelProto()
         _copy_fields(plain, outline, {"functions"})
     try:
-        return onnx.shape_inference.infer_shapes(without_negative_dims(plain))
+        return onnx.shape_inference.infer_shapes(without_hostile_dims(plain))
     except Exception:  # even when it is not strict it gives up at some contradictions; declared types are left
         return plain
 
 
-_NEGATIVE = re.compile(rb"[\x80-\xff]{9}\x01")  # protobuf writes a negative number in ten bytes
+LONGEST = 2**21
+"""A vector longer than this may be one of sizes: onnx's inference (1.23.2, Slice, Gather ...) makes a dim of each."""
+# The field dim_value, with a number that takes four bytes (2**21 and more) to ten (what is negative).
+_FAR = re.compile(rb"\x08[\x80-\xff]{3,9}[\x01-\x7f]")
 
 
-def without_negative_dims(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model, itself or a copy, that says nothing of dimensions which are negative.
+def without_hostile_dims(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model, itself or a copy, that says nothing of dimensions that onnx's inference does not survive.
 
-    onnxruntime takes them for unknown; onnx's inference ends the process (1.23.2, Slice).
+    Negative ones, which onnxruntime takes for unknown, end the process (1.23.2, Slice); vectors of more than `LONGEST`
+    elements take memory without bounds.
     """
     try:
         data = model.SerializeToString()
     except EncodeError:  # too large for onnx as well
         return model
-    if not _NEGATIVE.search(data):
+    if not _FAR.search(data):
         return model
     known = onnx.ModelProto()
     known.CopyFrom(model)
@@ -725,8 +764,9 @@ def without_negative_dims(model: onnx.ModelProto) -> onnx.ModelProto:
         graph = body.graph
         declared = () if isinstance(graph, onnx.FunctionProto) else (graph.input, graph.output)
         for value in (value for values in (*declared, graph.value_info) for value in values):
-            for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
-                if dim.dim_value < 0:
+            dims = value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ()
+            for dim in dims:
+                if dim.dim_value < 0 or (len(dims) == 1 and dim.dim_value > LONGEST):
                     dim.ClearField("dim_value")
     return known
 

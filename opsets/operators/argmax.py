@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from opshift.opsets.axes import END, axis_not_negative, first, one_axis, rank_known, rank_unknown
 from opshift.opsets.facts import FLOATS, INTEGERS, Tensor
-from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.rows import ranked_axes
 
@@ -414,10 +414,10 @@ def _in_blocks(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
     return {
         "blocks": (before * count, size),
         "most": (before, count),
-        "starts": Tensor(np.arange(before, dtype=np.int64) * count),
+        "starts": Tensor(np.arange(bounded(before), dtype=np.int64) * count),
         "four": (before, count, size, behind),
         "three": (before, along, behind),
-        "places": Tensor(np.arange(size, dtype=np.int32).reshape(1, size, 1)),
+        "places": Tensor(np.arange(bounded(size), dtype=np.int32).reshape(1, size, 1)),
         "size": size,
         "shape": tuple(shape),
     }
@@ -473,10 +473,11 @@ def _finite(meaning: ArgMax, operands: Operands) -> frozenset[str]:
 
 
 def _numbered(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
-    length = first(operands).dim(meaning.axis)
+    dim = first(operands).dim(meaning.axis)
+    length = bounded(dim if isinstance(dim, int) else 0)
     wide = first(operands).dtype == TensorProto.DOUBLE
     bound = _along(meaning, operands)
-    numbers = np.arange(1, (length if isinstance(length, int) else 0) + 1).astype(np.float64 if wide else np.float32)
+    numbers = np.arange(1, length + 1).astype(np.float64 if wide else np.float32)
     count = numbers.reshape(bound["along"])
     return {
         **bound,

@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from opshift.opsets.axes import END, axes_operand, first, operand_not_negative
 from opshift.opsets.facts import Tensor, constant
-from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
 
@@ -101,6 +101,7 @@ def _matrix(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     size, parts = (dim if isinstance(dim, int) else 0 for dim in (data.dim(along), data.dim(-1)))
     wanted = count // 2 + 1 if meaning.onesided else count
     # Modulo first: the angle stays exact however long the signal is.
+    bounded(size * wanted)
     turns = np.outer(np.arange(size), np.arange(wanted)) % count / count
     root = np.exp((2j if meaning.inverse else -2j) * np.pi * turns)
     root = root / count if meaning.inverse else root

@@ -89,7 +89,9 @@ def oracle(meaning: GridSample, x: _Array, grid: _Array) -> _Array:
 
 
 def _lift(attributes: Mapping[str, Any]) -> GridSample:
-    return GridSample(_NEW[attributes["mode"]], attributes["padding_mode"], attributes["align_corners"])
+    return GridSample(
+        _NEW.get(attributes["mode"], attributes["mode"]), attributes["padding_mode"], attributes["align_corners"]
+    )
 
 
 def _write(meaning: GridSample, operands: Operands) -> Mapping[str, Any]:
@@ -98,6 +100,10 @@ def _write(meaning: GridSample, operands: Operands) -> Mapping[str, Any]:
         "padding_mode": meaning.padding_mode,
         "align_corners": meaning.align_corners,
     }
+
+
+def _fault(meaning: GridSample, operands: Operands) -> str | None:
+    return None if meaning.mode in _OLD else f"its mode is {meaning.mode!r}, and there is no such"
 
 
 def _images(meaning: GridSample, operands: Operands) -> Reason | None:
@@ -306,6 +312,7 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(nearest, weighed),
     hostile=hostile,
+    fault=_fault,
     # What a place that is no number shows, the text does not say.
     nan_defined=lambda meaning, operands: False,
 )

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from opshift.opsets.axes import first, rank_known
 from opshift.opsets.facts import Tensor
-from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator
 from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal, trailing
 
@@ -112,8 +112,9 @@ def _signed(rows: Rows, operands: Operands) -> Reason | None:
 
 def _countdown(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     bound = _positions(0)(rows, operands)
-    length = first(operands).dim(rows.axes[0])
-    numbers = np.arange(length if isinstance(length, int) else 0, 0, -1, dtype=np.float64).reshape(bound["along"])
+    dim = first(operands).dim(rows.axes[0])
+    length = bounded(dim if isinstance(dim, int) else 0)
+    numbers = np.arange(length, 0, -1, dtype=np.float64).reshape(bound["along"])
     wide = bound["to"] == TensorProto.DOUBLE
     return {
         "axes": rows.axes,
@@ -234,8 +235,8 @@ def _two_factors(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     length = math.prod(dims[start:])
     return {
         "matrix": (math.prod(dims[:start]), length),
-        "high": Tensor(np.arange(length // dims[-1], dtype=np.int32)),
-        "low": Tensor(np.arange(dims[-1], dtype=np.int32)),
+        "high": Tensor(np.arange(bounded(length // dims[-1]), dtype=np.int32)),
+        "low": Tensor(np.arange(bounded(dims[-1]), dtype=np.int32)),
         "last": dims[-1],
         "outer": (*dims[:-1], 1),
         "inner": (*dims[:start], *[1] * (len(dims) - 1 - start), dims[-1]),

@@ -12,7 +12,7 @@ import onnx
 from opshift.opsets.axes import first
 from opshift.opsets.carriers import MOVED
 from opshift.opsets.facts import Tensor, constant
-from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
 MODES = ("constant", "reflect", "edge", "wrap")
@@ -216,7 +216,7 @@ def _mirrors(what: Pad, operands: Operands) -> Reason | None:
 def _positions(what: Pad, operands: Operands) -> Mapping[str, Any]:
     axis, low, high, left = _last(operands)
     length = first(operands).dim(axis)
-    places = np.arange(length if isinstance(length, int) else 0)
+    places = np.arange(bounded(length if isinstance(length, int) else 0))
     index = oracle(what, places, np.array([low, high]))
     return {"axis": axis, "index": tuple(index.tolist()), "left": left, "mode": what.mode}
 
@@ -236,6 +236,8 @@ def _computed(what: Pad, operands: Operands) -> Reason | None:
         return Reason("the axes are computed at run time", missing=True)
     if data is None or data.rank is None:
         return Reason("the rank is unknown", missing=True)
+    if not data.rank or (axes is not None and axes.size == 0):
+        return Reason("it names no axis")
     if pads is None or (pads.known is not None and not pads.known.any()):
         return Reason("it adds nothing")
     known = pads.known is not None and all(isinstance(dim, int) for dim in data.shape or ())

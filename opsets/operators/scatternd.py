@@ -11,7 +11,7 @@ import numpy as np
 
 from opshift.opsets.axes import first
 from opshift.opsets.facts import SMALL, Tensor
-from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.operators.scatterelements import JOIN, joins_by_none, sums_only
 
@@ -60,7 +60,7 @@ def _strides(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
         "dims": tuple(named),
         "count": (-1, len(named)),
         "strides": Tensor(np.array(strides).reshape(len(named), 1)),
-        "offsets": Tensor(np.arange(size).reshape(1, size)),
+        "offsets": Tensor(np.arange(bounded(size)).reshape(1, size)),
         "reduction": what.reduction,
     }
 

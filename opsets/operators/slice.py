@@ -56,7 +56,7 @@ def _axes(operands: Operands) -> tuple[int, ...] | None:
     """Which axes are cut; None where that is computed at run time."""
     starts, axes = operands[1] or Facts(), operands[3]
     if axes is not None:
-        return None if axes.known is None else tuple(int(axis) for axis in axes.known)
+        return None if axes.known is None else tuple(int(axis) for axis in axes.known.flat)
     length = starts.dim(0)
     return tuple(range(length)) if isinstance(length, int) else None
 
@@ -65,7 +65,7 @@ def _steps(operands: Operands) -> tuple[int, ...] | None:
     steps, axes = operands[4], _axes(operands)
     if steps is None:
         return None if axes is None else (1,) * len(axes)
-    return None if steps.known is None else tuple(int(step) for step in steps.known)
+    return None if steps.known is None else tuple(int(step) for step in steps.known.flat)
 
 
 def _known(operands: Operands) -> Reason | None:

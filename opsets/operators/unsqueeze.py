@@ -35,9 +35,11 @@ def _left(meaning: Plain, operands: Operands) -> tuple[int, ...] | None:
     dims, axes = first(operands).shape, None if operands[1] is None else operands[1].known
     if dims is None or axes is None:
         return None
-    new = {int(axis) % (len(dims) + len(axes)) for axis in axes}
+    new = {int(axis) % (len(dims) + axes.size) for axis in axes.flat}
+    if len(new) < axes.size:
+        return None
     old = iter(dims)
-    return fixed(tuple(1 if place in new else next(old) for place in range(len(dims) + len(axes))))
+    return fixed(tuple(1 if place in new else next(old) for place in range(len(dims) + axes.size)))
 
 
 def _known(meaning: Plain, operands: Operands) -> Reason | None:
