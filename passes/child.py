@@ -17,6 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import ml_dtypes
@@ -208,6 +209,8 @@ def main(memory: int | None, mark: str) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if memory is not None:
             resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    with contextlib.suppress(OSError):  # Linux: where memory runs out this process is ended, not the one it serves
+        Path("/proc/self/oom_score_adj").write_text("1000")
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)

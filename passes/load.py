@@ -126,7 +126,10 @@ def _contents(path: Path) -> tuple[bytes, tuple[int, ...]]:
                     f"the file has {status.st_size} bytes, and protobuf reads no more than 2 GiB. "
                     "Save the model with its weights as external data: onnx.save(..., save_as_external_data=True)."
                 )
-            return file.read(), stamp(status)
+            data, before = file.read(), stamp(status)
+            if stamp(os.fstat(file.fileno())) != before:
+                raise InvalidModelError("the file changed while it was read. Run this again when it is written.")
+            return data, before
     except FileNotFoundError:
         raise InvalidModelError("there is no such file.") from None
     except PermissionError:

@@ -190,6 +190,13 @@ def test_too_little_memory_to_start_is_said() -> None:
     assert found.value.why is Why.LIMIT
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone is told what to end first")
+def test_where_memory_runs_out_the_child_is_ended(started: list[subprocess.Popen[bytes]]) -> None:
+    opened(memory=next(MEMORY)).run(x(1))
+    assert Path(f"/proc/{started[-1].pid}/oom_score_adj").read_text() == "1000\n"
+    assert Path("/proc/self/oom_score_adj").read_text() != "1000\n"
+
+
 def test_a_child_ends_when_nobody_can_ask_it_any_more() -> None:
     code = "from opshift.passes.child import main; main(None, 'mark')"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

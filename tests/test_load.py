@@ -335,6 +335,15 @@ def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
+def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(parse(HARDMAX).SerializeToString())
+    states = iter([(1,), (2,)])
+    monkeypatch.setattr(load, "stamp", lambda status: next(states))
+    with pytest.raises(InvalidModelError, match="the file changed while it was read"):
+        load.load(path)
+
+
 def test_files_that_are_not_regular_are_never_opened(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo.onnx"
     os.mkfifo(fifo)  # opening it would wait for ever

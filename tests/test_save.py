@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ import pytest
 from google.protobuf.message import EncodeError
 from onnx import TensorProto
 
+from opshift.cli.main import main
 from opshift.passes import load as loading
 from opshift.passes import save as saving
 from opshift.passes.errors import InvalidModelError, UsageError
@@ -954,6 +956,82 @@ def test_a_conversion_that_is_killed_at_any_moment(here: Path, there: Path) -> N
         assert sum(path.name.startswith(".opshift-") for path in there.iterdir()) <= 2
     subprocess.run([*command, "11"], check=True, capture_output=True, timeout=120)
     assert set(tree(there)) == {"out.onnx", "w.bin"}
+
+
+def unprivileged() -> list[str]:
+    """Return what a command begins with so that permissions count for it: root passes over them."""
+    if os.name != "posix":
+        pytest.skip("permissions are those of POSIX")
+    if os.getuid():
+        return []
+    if shutil.which("setpriv") is None:
+        pytest.skip("there is no setpriv, without which root passes over permissions")
+    lost = "-dac_override,-dac_read_search,-fowner"
+    return ["setpriv", f"--bounding-set={lost}", f"--inh-caps={lost}"]
+
+
+@pytest.mark.parametrize("name", ["out.onnx", "new.onnx"])
+def test_a_process_that_may_not_write_to_the_folder(here: Path, there: Path, name: str) -> None:
+    plain(here)
+    (there / "out.onnx").write_text("old")
+    command = [sys.executable, "-m", "opshift", "convert", str(here / "in.onnx"), "-o", str(there / name)]
+    command += ["--opset", "12"]
+    there.chmod(0o555)
+    try:
+        with unchanged(there):
+            done = subprocess.run([*unprivileged(), *command], capture_output=True, text=True, timeout=120, check=False)
+    finally:
+        there.chmod(0o755)
+    assert done.returncode == 2
+    assert "permission denied" in done.stderr
+    assert "Traceback" not in done.stderr
+    subprocess.run(command, capture_output=True, timeout=120, check=True)
+
+
+WRITER = """
+import sys
+path, one, other = sys.argv[1:]
+states = [open(name, "rb").read() for name in (one, other)]
+print("begun", flush=True)
+while True:
+    for data in states:
+        with open(path, "wb") as file:
+            for at in range(0, len(data), 50):
+                file.write(data[at : at + 50])
+                file.flush()
+"""
+
+
+def test_an_input_that_somebody_writes_all_the_while(here: Path, there: Path) -> None:
+    """Of whatever is read: the output is what comes of one state of the file or the other, or there is none."""
+    wanted = set()
+    for name, changed in (("one", HARDMAX), ("other", HARDMAX.replace("Hardmax", "Softmax"))):
+        model = parse(changed)
+        model.doc_string = name * 200
+        (here / name).write_bytes(model.SerializeToString())
+        shutil.copy(here / name, here / f"{name}.onnx")
+        assert main(["convert", str(here / f"{name}.onnx"), "-o", str(there / "out.onnx"), "--opset", "12"]) == 0
+        wanted.add((there / "out.onnx").read_bytes())
+        (there / "out.onnx").unlink()
+    assert len(wanted) == 2
+    became: Counter[int] = Counter()
+    command = [sys.executable, "-c", WRITER, *(str(here / name) for name in ("in.onnx", "one", "other"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        try:
+            for _ in range(300):
+                status = main(
+                    ["convert", str(here / "in.onnx"), "-o", str(there / "out.onnx"), "--opset", "12", "--no-verify"]
+                )
+                became[status] += 1
+                assert (there / "out.onnx").exists() == (status == 0)
+                if status == 0:
+                    assert (there / "out.onnx").read_bytes() in wanted
+                    (there / "out.onnx").unlink()
+        finally:
+            writer.kill()
+    assert set(became) == {0, 2}
 
 
 def test_a_folder_that_is_removed_while_a_model_is_converted(here: Path, there: Path) -> None:
