@@ -55,9 +55,6 @@ def least_ir_version(model: onnx.ModelProto) -> int:
     """Return the lowest ir_version that can hold a model: its opset, and the fields and types that it uses."""
     imports = [helper.make_opsetid(default_domain(item.domain), item.version) for item in model.opset_import]
     needs = [helper.find_min_ir_version_for(imports, ignore_unknown=True)]
-    inputs = {value.name for value in model.graph.input}
-    if any(tensor.name not in inputs for tensor in model.graph.initializer):
-        needs.append(4)
     if model.graph.quantization_annotation:
         needs.append(5)
     if model.graph.sparse_initializer:
@@ -73,6 +70,9 @@ def least_ir_version(model: onnx.ModelProto) -> int:
     if model.graph.metadata_props or any(item.metadata_props or item.value_info for item in model.functions):
         needs.append(METADATA)
     for graph in graphs(model):
+        if isinstance(graph, onnx.GraphProto) and graph.initializer:
+            inputs = {value.name for value in graph.input}
+            needs += [4] * any(tensor.name not in inputs for tensor in graph.initializer)
         for node in graph.node:
             if node.device_configurations:
                 needs.append(11)

@@ -55,6 +55,10 @@ def needing(what: str) -> onnx.ModelProto:
     tensor = helper.make_tensor("w", TensorProto.FLOAT, [1], [1.0])
     if what == "initializer that is no input":
         graph.initializer.append(tensor)
+    elif what == "initializer of a branch":  # onnxruntime 1.31.1 refuses it at ir_version 3: "not in graph input"
+        branch = helper.make_graph([helper.make_node("Identity", ["w"], ["b"])], "t", [], [], [tensor])
+        branch.output.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, [1]))
+        graph.node.append(helper.make_node("If", ["c"], ["z"], then_branch=branch, else_branch=branch))
     elif what == "quantization annotation":
         graph.quantization_annotation.add(tensor_name="y")
     elif what == "sparse initializer":
@@ -80,6 +84,7 @@ def needing(what: str) -> onnx.ModelProto:
 NEEDS = {
     "nothing": 3,
     "initializer that is no input": 4,
+    "initializer of a branch": 4,
     "quantization annotation": 5,
     "sparse initializer": 6,
     "training info": 7,
