@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
+import math
 import platform
 import time
 from collections.abc import Iterator, Mapping
@@ -89,6 +90,11 @@ def elementwise(count: int) -> Iterator[Kernel]:
             yield Kernel("Mul", dtype, (x, row), constants=frozenset({1}))
             yield Kernel("Add", dtype, (x, row), constants=frozenset({1}))
             yield Kernel("Sub", dtype, (x, row), constants=frozenset({1}))
+        else:
+            for name in ("Max", "Min"):
+                yield Kernel(name, dtype, (x, x[::-1].copy()))
+        half = (np.array([0]), np.array([columns // 2]), np.array([1]))
+        yield Kernel("Slice", dtype, (np.concatenate([x, x], 1), *half), constants=frozenset({1, 2, 3}))
         yield Kernel("Where", dtype, (x > 50, row, np.full((1, 1), 3, number)), constants=frozenset({1, 2}))
         yield Kernel("Gather", dtype, (x, np.arange(rows)[::-1].copy()), {"axis": 0})
         single = rng.integers(0, 2, shape).astype(np.int32)
@@ -128,17 +134,16 @@ def in_rows(count: int) -> Iterator[tuple[Kernel, str, int]]:
     for behind in ("last", "inner"):
         for length in LENGTHS:
             rest = max(count // length, 1)
-            before = 1 if behind == "last" else max(int(rest**0.5) // 16, 1)
+            before = 1 if behind == "last" else 2 ** max(int(math.log2(rest)) // 2 - 4, 0)
             shape = (rest, length) if behind == "last" else (before, length, max(rest // before, 2))
-            for dtype in ("float", "double", "int32"):
-                x = rng.standard_normal(shape).astype(np.float32)
-                x = (x * 100).astype(NUMBERS[dtype])
+            for dtype in ("float", "double", "int32", "uint8"):
+                x = (np.abs(rng.standard_normal(shape)).astype(np.float32) * 50).astype(NUMBERS[dtype])
                 axes = np.array([1])
                 yield Kernel("ArgMax", dtype, (x,), {"axis": 1}), behind, length
                 yield Kernel("ArgMaxLast", dtype, (x,), {"axis": 1, "select_last_index": 1}), behind, length
-                for name in ("ReduceMax", "ReduceMin", "ReduceSum"):
+                for name in ("ReduceMax", "ReduceMin", *(["ReduceSum"] if dtype != "uint8" else [])):
                     yield Kernel(name, dtype, (x, axes), constants=frozenset({1})), behind, length
-                if dtype != "int32":
+                if dtype in ("float", "double"):
                     top = Kernel("TopK", dtype, (x, np.array([1])), {"axis": 1}, frozenset({1}), 2)
                     yield top, behind, length
                 if dtype == "float":

@@ -249,9 +249,9 @@ def measure(case: Case, seconds: float) -> Measured:
     rng = np.random.default_rng(0)
     end = time.perf_counter() + seconds * len(sessions)
     while time.perf_counter() < end or len(copies) < 5:
-        # Whoever runs behind the kernel finds other things in the caches.
         for name in rng.permutation(list(sessions)):
             taken[name].append(timed(sessions[name], x, repeated))
+        np.copyto(target, largest)
         start = time.process_time_ns()
         for _ in range(repeated):
             np.copyto(target, largest)
@@ -262,7 +262,8 @@ def measure(case: Case, seconds: float) -> Measured:
 
 
 def timed(one: Any, x: Array, repeated: int) -> float:
-    """Return the microseconds of CPU that one run takes."""
+    """Return the microseconds of CPU that one run takes, after one of the same: caches are as it leaves them."""
+    one.run(None, {"x": x})
     start = time.process_time_ns()
     for _ in range(repeated):
         one.run(None, {"x": x})

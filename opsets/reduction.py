@@ -11,6 +11,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.axes import axes_operand, first, operand_not_negative, rank_known
+from opshift.opsets.facts import Facts
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
@@ -140,6 +141,66 @@ def in_integers(data, axes):
     return op.Greater(meaning.Same(op.Cast(data, to=6), axes), 0)
 
 
+def _bytes(what: Reduction, operands: Operands) -> Reason | None:
+    """ReduceMax and ReduceMin of bytes take one after the other (onnxruntime 1.31.1), Max and Min many at once."""
+    if first(operands).dtype not in (TensorProto.INT8, TensorProto.UINT8):
+        return Reason("the data is no bytes")
+    axes = operands[1].known if operands[1] else None
+    length = first(operands).dim(int(axes.item())) if axes is not None and axes.size == 1 else None
+    if not isinstance(length, int):
+        return Reason("it is not one axis whose length is known", missing=True)
+    return None if length > 1 else Reason("there is nothing to halve")
+
+
+def _halves(what: Reduction, operands: Operands) -> Mapping[str, Any]:
+    axes = operands[1].known if operands[1] else None
+    axis = 0 if axes is None else int(axes.item())
+    dim = first(operands).dim(axis)
+    length = dim if isinstance(dim, int) else 0
+    half = (length + 1) // 2
+    return {
+        "axis": (axis,),
+        "half": (half,),
+        "rest": (length - half,),
+        "keepdims": what.keepdims,
+    }
+
+
+@lowering(18, given=_bytes, bind=_halves)
+def larger_half(data, axes, axis: Sequence[int], half: Sequence[int], rest: Sequence[int], keepdims: int):
+    """Take the larger of both halves, which overlap in the middle where there is one, until one element is left."""
+    larger = op.Max(op.Slice(data, [0], half, axis), op.Slice(data, rest, [2147483647], axis))
+    return meaning.Itself(larger, axis, keepdims=keepdims)
+
+
+@lowering(18, given=_bytes, bind=_halves)
+def smaller_half(data, axes, axis: Sequence[int], half: Sequence[int], rest: Sequence[int], keepdims: int):
+    """Take the smaller of both halves, which overlap in the middle where there is one, until one element is left."""
+    smaller = op.Min(op.Slice(data, [0], half, axis), op.Slice(data, rest, [2147483647], axis))
+    return meaning.Itself(smaller, axis, keepdims=keepdims)
+
+
+def _one(what: Reduction, operands: Operands) -> bool:
+    """Tell whether each reduced axis is known to have one element, and stays."""
+    data, axes = operands[0] or Facts(), operands[1]
+    if not what.keepdims or data.shape is None or axes is None or axes.known is None:
+        return False
+    return all(data.dim(int(axis)) == 1 for axis in axes.known.flat)
+
+
+def _single(what: Reduction, operands: Operands) -> Reason | None:
+    gone = not what.keepdims and _one(Reduction(), operands)
+    return None if gone else Reason("it is not over axes of length 1, which go")
+
+
+@lowering(18, given=_single)
+def of_one(data, axes):
+    """Drop axes of length 1."""
+    return op.Squeeze(data, axes)
+
+
+_HALVES = {"ReduceMax": larger_half, "ReduceMin": smaller_half}
+
 _LEAVE_ONE_ALONE = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
 """What they make of one element is that element."""
 
@@ -168,12 +229,14 @@ def reduction(
         operands=("data", "axes"),
         oracle=oracle,
         normal=_normal,
-        idle=lambda what, operands: name in _LEAVE_ONE_ALONE and _noop(what, operands) is None,
+        idle=lambda what, operands: (
+            name in _LEAVE_ONE_ALONE and (_noop(what, operands) is None or _one(what, operands))
+        ),
         # Of an input of another shape kernels take the elements in another order.
         lowerings=(
             dataclasses.replace(apart, rounds=not in_any_order),
             squeezed,
             left_alone if name in _LEAVE_ONE_ALONE else along_a_new_axis,
-            *((in_integers,) if in_any_order else ()),
+            *((in_integers, of_one, _HALVES[name]) if in_any_order else ()),
         ),
     )

@@ -32,7 +32,7 @@ from opshift.passes.outcome import NARROWINGS
 DEPTH = 24
 """Lowerings within lowerings; the deepest that occurs is half of that."""
 
-RIVALLED = frozenset({"ArgMax", "Hardmax", "OneHot"})
+RIVALLED = frozenset({"ArgMax", "Hardmax", "OneHot", "ReduceMax", "ReduceMin"})
 """Operators whose kernels lowerings are compared with, where all dimensions are known."""
 
 FASTER = 0.9

@@ -309,6 +309,8 @@ SUBJECTS = (
         for which, more in (("first", {}), ("last", {"select_last_index": 1}))
         for how in ("place", "place_below", "score_below", "sign")
     ),
+    Subject("ArgMax", "first_byte", {"axis": 1}, ("float[9,36,26]",), keep=True),
+    Subject("ArgMax", "last_byte", {"axis": 1, "select_last_index": 1}, ("float[9,36,26]",), keep=True),
     Subject("ArgMax", "blocked", {"axis": 1}, ("float[48,180]",), keep=True),
     Subject("ArgMax", "blocked_before_others", {"axis": 1}, ("float[9,36,26]",), keep=True),
     Subject("ArgMax", "nan_lowered", {"axis": 1}, ("float[2,5]",)),
@@ -348,6 +350,9 @@ SUBJECTS = (
     Subject("ReduceSum", "squeezed", {"keepdims": 0}, ("float[2,3,4]", "int64[1]"), keep=True),
     Subject("ReduceSum", "left_alone", {"noop_with_empty_axes": 1}, ("float[2,3]", None), opset=12, keep=True),
     Subject("ReduceL1", "along_a_new_axis", {"noop_with_empty_axes": 1}, ("float[2,3]", None), opset=12, keep=True),
+    Subject("ReduceMax", "larger_half", {}, ("int8[2,5,3]", ints(1)), opset=18, keep=True),
+    Subject("ReduceMin", "smaller_half", {"keepdims": 0}, ("uint8[2,5,3]", ints(1)), opset=18, keep=True),
+    Subject("ReduceMax", "of_one", {"keepdims": 0}, ("float[2,1,3]", ints(1)), opset=18, keep=True),
     Subject("ReduceMax", "in_integers", {}, ("bool[2,3,4]", ints(1)), opset=18, keep=True),
     Subject("ReduceMin", "in_integers", {"keepdims": 0}, ("bool[2,3,4]", ints(1)), opset=9, keep=True),
     Subject("CumSum", "of_each_place", {"exclusive": 1}, ("float[2,3]", np.array(1))),
