@@ -264,12 +264,23 @@ def near_places(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[s
     }
 
 
+def level(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Have images of mean 0 and variance 4, so that nothing rounds: GroupNormalization-18 is not written as a node.
+
+    There are two groups of some channels. Scales are odd and biases even, so that no zero is signed.
+    """
+    odd, even = 2 * rng.integers(-9, 10, (2, 2)).astype(np.float32)
+    channels = int(rng.integers(1, 4)) * 2 if feeds["X"].shape[1] != 6 else 6
+    return {"X": np.resize(np.array([2, -2], np.float32), (2, channels, 4)), "scale": odd + 1, "bias": even}
+
+
 CEILED = {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0), "ceil_mode": 1}
 DILATED = {"kernel_shape": (2,), "dilations": (3,), "pads": (1, 2)}
 COUNTED = {"count_include_pad": 1}
 MIRRORED = {"padding_mode": "reflection", "align_corners": 1}
 IMAGE = ("float[n,2,3,4]", "float[1,2,2,2]", "float[n,8,2,3]")
 HALF = {"inverse": 1, "onesided": 1}
+BY_GROUP = {"num_groups": 2, "epsilon": 0.0, "scaled": "group"}
 LINEAR = {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "linear"}
 SUBJECTS = (
     Subject("Hardmax", "permuted", ROWS, ("float[2,3,4]",), keep=True),
@@ -480,6 +491,9 @@ SUBJECTS = (
         keep=True,
     ),
     Subject("BatchNormalization", "computed", {}, ("float[2,3,4]", *["float[3]"] * 4)),
+    Subject("GroupNormalization", "computed", {"num_groups": 2}, ("float[2,4,3]", "float[4]", "float[4]")),
+    Subject("GroupNormalization", "by_channel", BY_GROUP, ("float[2,6,4]", *["float[2]"] * 2), 21, True, tamed=level),
+    Subject("GroupNormalization", "by_channel", BY_GROUP, ("float[2,c,4]", *["float[g]"] * 2), 21, True, tamed=level),
     Subject("LayerNormalization", "shifted", {}, ("float[2,3,4]", "float[4]", "float[4]"), opset=18),
     Subject("LayerNormalization", "computed", {"axis": 1}, ("float[2,3,4]", "float[3,4]", None), used=(True,) * 3),
     Subject("DeformConv", "shifted", {}, (*IMAGE, "float[1]", None), opset=19, keep=True),
