@@ -65,10 +65,6 @@ def _typed(what: GroupNormalization, operands: Operands) -> Reason | None:
     return None if known else Reason("the element type of X is unknown", missing=True)
 
 
-def _of_channels(what: GroupNormalization, operands: Operands) -> Reason | None:
-    return _typed(what, operands) if what.scaled == "channel" else Reason("scale and bias are those of a group")
-
-
 def _by_group(what: GroupNormalization, operands: Operands) -> Reason | None:
     return None if what.scaled == "group" else Reason("scale and bias are those of a channel")
 
@@ -82,25 +78,6 @@ def by_channel(x, scale, bias, groups: Sequence[int]):
     return meaning.Same(x, scales, biases, scaled="channel")
 
 
-def _computed(what: GroupNormalization, operands: Operands) -> Mapping[str, Any]:
-    return {
-        "rows": (0, what.num_groups, -1),
-        "epsilon": what.epsilon,
-        "stash": what.stash_type,
-        "to": first(operands).dtype,
-    }
-
-
-@lowering(18, given=_of_channels, bind=_computed, rounds=True)
-def computed(x, scale, bias, rows: Sequence[int], epsilon: float, stash: int, to: int):
-    """Compute it by the equation of the text, each group as a row."""
-    wide = op.Reshape(op.Cast(x, to=stash), rows)
-    away = wide - op.ReduceMean(wide, [2], keepdims=1)
-    spread = op.Sqrt(op.ReduceMean(away * away, [2], keepdims=1) + op.Cast(epsilon, to=stash))
-    even = op.Reshape(op.Cast(away / spread, to=to), op.Concat(op.Shape(x, end=2), [-1], axis=0))
-    return op.Reshape(even * op.Unsqueeze(scale, [1]) + op.Unsqueeze(bias, [1]), op.Shape(x))
-
-
 def _grouped(attributes: Mapping[str, Any]) -> GroupNormalization:
     return GroupNormalization(attributes["num_groups"], attributes["epsilon"], None, "group")
 
@@ -112,6 +89,6 @@ OPERATOR = Operator(
     operands=("X", "scale", "bias"),
     oracle=oracle,
     normal=normal,
-    lowerings=(by_channel, computed),
+    lowerings=(by_channel,),
     sums=True,
 )
