@@ -68,8 +68,8 @@ _SUMS = frozenset({
     "GlobalLpPool", "GridSample", "GroupNormalization", "InstanceNormalization", "LRN", "LSTM", "LayerNormalization",
     "LinearAttention", "LogSoftmax", "LpNormalization", "LpPool", "MatMul", "Mean", "MeanVarianceNormalization",
     "NegativeLogLikelihoodLoss", "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceLogSum",
-    "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Resize", "RoiAlign", "STFT",
-    "Softmax", "SoftmaxCrossEntropyLoss", "Sum",
+    "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Resize", "RoiAlign",
+    "RotaryEmbedding", "STFT", "Softmax", "SoftmaxCrossEntropyLoss", "Sum",
 })  # fmt: skip
 _ADDS = frozenset({"Add", "Sub"})
 # What they are made of overflows before they do.
