@@ -274,12 +274,20 @@ def level(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, An
     return {"X": np.resize(np.array([2, -2], np.float32), (2, channels, 4)), "scale": odd + 1, "bias": even}
 
 
+def level_heads(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Have queries that all of four keys answer alike, so that a mean of whole numbers is what nothing rounds."""
+    values = 4 * rng.integers(1, 9, feeds["V"].shape)
+    return {**feeds, "Q": np.zeros_like(feeds["Q"]), "K": np.ones_like(feeds["K"]), "V": values}
+
+
 CEILED = {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0), "ceil_mode": 1}
 DILATED = {"kernel_shape": (2,), "dilations": (3,), "pads": (1, 2)}
 COUNTED = {"count_include_pad": 1}
 MIRRORED = {"padding_mode": "reflection", "align_corners": 1}
 IMAGE = ("float[n,2,3,4]", "float[1,2,2,2]", "float[n,8,2,3]")
 HALF = {"inverse": 1, "onesided": 1}
+HEADS = ("float[2,2,3,4]", "float[2,2,4,4]", "float[2,2,4,4]")
+SPREAD = {"short_mask": "spread"}
 BY_GROUP = {"num_groups": 2, "epsilon": 0.0, "scaled": "group"}
 LINEAR = {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "linear"}
 SUBJECTS = (
@@ -496,6 +504,8 @@ SUBJECTS = (
     Subject("HardSwish", "clipped", {}, ("double[40]",), opset=11),
     Subject("Mish", "by_exp", {}, ("double[40]",)),
     Subject("Sum", "added", {}, ("float[2,3]", "float[3]")),
+    Subject("Attention", "spread", SPREAD, (*HEADS, "bool[3,1]", None, None, None), 24, True, tamed=level_heads),
+    Subject("Attention", "spread", SPREAD, (*HEADS, "bool[3,m]", None, None, None), 24, True, tamed=level_heads),
     Subject("LayerNormalization", "shifted", {}, ("float[2,3,4]", "float[4]", "float[4]"), opset=18),
     Subject("LayerNormalization", "computed", {"axis": 1}, ("float[2,3,4]", "float[3,4]", None), used=(True,) * 3),
     Subject("DeformConv", "shifted", {}, (*IMAGE, "float[1]", None), opset=19, keep=True),

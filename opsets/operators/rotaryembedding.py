@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +32,7 @@ def oracle(
 ) -> np.ndarray[Any, Any]:
     """RotaryEmbedding-23: "(cos_cache * x1) - (sin_cache * x2)", then "(sin_cache * x1) + (cos_cache * x2)"."""
     batch, tokens = x.shape[0], x.shape[-2]
-    heads = x.swapaxes(1, 2) if x.ndim == 4 else x.reshape(batch, tokens, what.num_heads, -1)
+    heads = x.swapaxes(1, 2) if x.ndim == 4 else x.reshape(batch, tokens, what.num_heads or 1, -1)
     turned, rest = np.split(heads.astype(np.float64), [what.rotary_embedding_dim or heads.shape[-1]], axis=-1)
     cos, sin = (
         (cache if places is None else cache[places]).astype(np.float64)[:, :, None, : turned.shape[-1] // 2]
@@ -45,14 +44,6 @@ def oracle(
     return np.asarray(y.swapaxes(1, 2) if x.ndim == 4 else y.reshape(x.shape))
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Have positions that the caches hold."""
-    if "position_ids" not in feeds or not feeds["position_ids"].flags.writeable:
-        return feeds
-    rows = feeds["cos_cache"].shape[0] if "cos_cache" in feeds else 1
-    return {**feeds, "position_ids": rng.integers(0, max(rows, 1), feeds["position_ids"].shape)}
-
-
 OPERATOR = Operator(
     name="RotaryEmbedding",
     meaning=RotaryEmbedding,
@@ -60,5 +51,4 @@ OPERATOR = Operator(
     operands=("X", "cos_cache", "sin_cache", "position_ids"),
     oracle=oracle,
     carriers=COMPUTED,
-    hostile=hostile,
 )
