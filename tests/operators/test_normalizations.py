@@ -146,6 +146,8 @@ class TestLayerNormalization(Table):
         layered("epsilon", IMAGE, LayerNormalization(-1, 0.5), 5),
         layered("one scale", IMAGE, LayerNormalization(-2), 1),
         layered("vector", IMAGE[0, 0, 0], LayerNormalization(), 5),
+        layered("double", IMAGE.astype(F64), LayerNormalization(stash_type=TensorProto.DOUBLE), 5),
+        layered("double, statistics in float", IMAGE.astype(F64), LayerNormalization(wider=True), 5),
     )
 
 
