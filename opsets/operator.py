@@ -23,7 +23,7 @@ import onnx
 from opshift.opsets.carriers import Carriers
 from opshift.opsets.facts import Dim, Facts, Tensor, array_of, constant
 from opshift.opsets.lowering import Lowering, Reason
-from opshift.opsets.schema import Schema, default_domain, misfit, schema_at
+from opshift.opsets.schema import Schema, default_domain, misfit, schema_at, schema_read_at
 
 Operands = tuple[Facts | None, ...]
 """What is known of each operand, in the order of `Operator.operands`; None for one that is absent."""
@@ -167,7 +167,7 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
         left_out = (None,) * (0 if operator.variadic else len(operator.operands) - len(node.inputs))
         return _normal(Lifted(operator, meaning, (*node.inputs, *left_out), (*given, *left_out), node.used))
     version = operator.version(node.since_version)
-    schema = schema_at(node.domain, node.name, node.since_version)
+    schema = schema_read_at(node.domain, node.name, node.since_version)
     if version is None or schema is None:
         return Reason(f"version {node.since_version} of {node.name} has not been reviewed")
     if wrong := misfit(schema, node.attributes):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from opshift.opsets.carriers import Carriers
 from opshift.opsets.facts import INTEGERS
@@ -33,6 +34,12 @@ def two_integers(meaning: Plain, operands: Operands) -> Reason | None:
     if len(operands) == 2 and dtypes and dtypes <= INTEGERS:
         return None
     return Reason("the inputs are not known to be two tensors of integers", missing=not dtypes)
+
+
+def of_double(meaning: Any, operands: Operands) -> Reason | None:
+    """Hold for double, for which onnxruntime 1.31.1 has no kernel of many a function."""
+    dtype = operands[0].dtype if operands[0] is not None else None
+    return None if dtype == TensorProto.DOUBLE else Reason("it is not known to be double", missing=dtype is None)
 
 
 def apart(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 import onnx
 import onnx.defs
+import onnx.shape_inference
 
 
 @dataclass(frozen=True)
@@ -89,11 +91,60 @@ def _view(raw: onnx.defs.OpSchema) -> Schema:
 @functools.cache
 def schema_at(domain: str, name: str, opset: int) -> Schema | None:
     """Return the version of an operator that an opset has; None if it has none, or only a deprecated one."""
+    raw = _raw(domain, name, opset)
+    return None if raw is None or raw.deprecated else _view(raw)
+
+
+@functools.cache
+def schema_read_at(domain: str, name: str, opset: int) -> Schema | None:
+    """Return the version of an operator that a node written at an opset has, which may be one of `READ`."""
+    raw = _raw(domain, name, opset)
+    if raw is None or (name, raw.since_version) not in READ:
+        return schema_at(domain, name, opset)
+    return _revived(name, raw.since_version)
+
+
+def _raw(domain: str, name: str, opset: int) -> onnx.defs.OpSchema | None:
     try:
-        raw = onnx.defs.get_schema(name, opset, domain)
+        return onnx.defs.get_schema(name, opset, domain)
     except onnx.defs.SchemaError:
         return None
-    return None if raw.deprecated else _view(raw)
+
+
+READ = frozenset({("GroupNormalization", 18)})
+"""Versions that ONNX deprecates in the opset they came with, and that onnxruntime runs (1.31.1) all the same.
+
+It runs neither Upsample-10 nor Scatter-11.
+"""
+
+DEPRECATED = "opshift.deprecated"
+"""The domain in which onnx knows the versions of `READ`: its checker and its inference refuse them in its own."""
+
+
+@functools.cache
+def _revived(name: str, since_version: int) -> Schema:
+    """Register a deprecated version once more, with all that its nodes are held to, and no longer deprecated."""
+    raw = onnx.defs.get_schema(name, since_version, "")
+    constraints = [(one.type_param_str, one.allowed_type_strs, one.description) for one in raw.type_constraints]
+    again = onnx.defs.OpSchema(
+        f"{name}-{since_version}",  # onnx.reference cannot be imported where two domains have one name
+        DEPRECATED,
+        raw.since_version,
+        raw.doc or "",
+        inputs=raw.inputs,
+        outputs=raw.outputs,
+        type_constraints=constraints,
+        attributes=list(raw.attributes.values()),
+    )
+    again.set_type_and_shape_inference_function(_like_first_input)
+    onnx.defs.register_schema(again)
+    return dataclasses.replace(_view(again), name=name)
+
+
+def _like_first_input(context: onnx.shape_inference.InferenceContext) -> None:
+    known = context.get_input_type(0)
+    if known is not None:
+        context.set_output_type(0, known)
 
 
 _ATTRIBUTE = onnx.defs.OpSchema.AttrType

@@ -12,7 +12,7 @@ from onnx import AttributeProto, TensorProto
 from opshift.opsets.facts import INTEGERS, Facts, facts_of_tensor, facts_of_type
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Node, Outputs, freeze
-from opshift.opsets.schema import Schema, attribute_value, default_domain, schema_at
+from opshift.opsets.schema import Schema, attribute_value, default_domain, schema_read_at
 from opshift.passes.infer import infer
 from opshift.passes.load import without_hostile_dims
 
@@ -263,7 +263,7 @@ def view(node: onnx.NodeProto, scope: Scope, opset: int) -> Node:
     An attribute that is a graph is seen as the facts of its outputs; one that refers to a parameter is left out.
     """
     domain = default_domain(node.domain)
-    schema = schema_at(domain, node.op_type, opset if not domain else 1)
+    schema = schema_read_at(domain, node.op_type, opset if not domain else 1)
     attributes = {
         attribute.name: freeze(attribute_value(attribute))
         for attribute in node.attribute

@@ -27,7 +27,7 @@ from opshift.opsets.facts import (
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Node, Outputs, lift, operator_for
 from opshift.opsets.operators import constant as constants
-from opshift.opsets.schema import NEWEST, Schema, schema_at
+from opshift.opsets.schema import NEWEST, Schema, schema_at, schema_read_at
 from opshift.passes import external
 
 POSITIONS = 8 * 2**20
@@ -83,7 +83,7 @@ def typed(node: Node) -> tuple[Facts, ...] | Reason:
     schema = (
         schema_at("", node.name, NEWEST)
         if node.domain == SPELLING
-        else schema_at(node.domain, node.name, node.since_version)
+        else schema_read_at(node.domain, node.name, node.since_version)
     )
     if schema is None:
         return tuple(Facts() for _ in node.used)
@@ -115,7 +115,7 @@ def _typed(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
     }
     outputs = [f"o{index}" for index in range(len(node.used))]
     attributes = {name: value for name, value in node.attributes.items() if name in schema.attributes}
-    proto = make_node(node.name, schema.domain, names, outputs, attributes)
+    proto = make_node(schema.raw.name, schema.domain, names, outputs, attributes)
     assumed = _assumed(node, schema)
     given = {
         name: type_of_facts(facts if facts.dtype else Facts(assumed[index], facts.shape))

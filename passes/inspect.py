@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import onnx
 
 from opshift.opsets.operators import hardmaxaxes
-from opshift.opsets.schema import NEWEST, OLDEST, default_domain, schema_at
+from opshift.opsets.schema import NEWEST, OLDEST, default_domain, schema_read_at
 from opshift.opsets.target import Legality
 from opshift.passes.convert import Model
 from opshift.passes.describe import default_opset, graphs
@@ -132,7 +132,7 @@ def _operators(model: onnx.ModelProto, own: int) -> tuple[Use, ...]:
     for graph in graphs(model):
         for node in graph.node:
             domain = default_domain(node.domain)
-            schema = schema_at(domain, node.op_type, own) if not domain else None
+            schema = schema_read_at(domain, node.op_type, own) if not domain else None
             counts[node.op_type, domain, schema.since_version if schema else None] += 1
     return tuple(
         Use(name, domain, since, count)

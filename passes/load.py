@@ -27,6 +27,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError, Message
 from onnx import TensorProto
 
+from opshift.opsets.schema import DEPRECATED, READ, Schema, schema_read_at
 from opshift.passes import external
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import Body, printable, reason, shown_path
@@ -574,12 +575,14 @@ def _closed(outline: onnx.ModelProto, data: bytes) -> bytes:
     """Return the outline, serialised, without references to files, which onnx's checker would look for.
 
     Functions are looked into whatever the ir_version, as onnxruntime does. An external tensor that is left in the
-    outline becomes an empty one. The domain is spelled '', and inputs and
-    outputs of unknown rank, which the checker refuses and onnxruntime takes, are shown as scalars.
+    outline becomes an empty one. The domain is spelled '', and inputs and outputs of unknown rank, which the checker
+    refuses and onnxruntime takes, are shown as scalars. A version that is deprecated and read all the same stands in a
+    domain where it is not deprecated.
     """
     shapeless = any(not value.type.tensor_type.HasField("shape") for value in _tensors_in_and_out(outline))
     early = bool(outline.functions) and outline.ir_version < _FUNCTIONS
-    if not shapeless and not early and b"location" not in data and b"\x07ai.onnx" not in data:
+    deprecated = _deprecated(outline, data)
+    if not shapeless and not early and not deprecated and b"location" not in data and b"\x07ai.onnx" not in data:
         return data  # protobuf writes a string as its length and its bytes
     model = onnx.ModelProto()
     model.CopyFrom(outline)
@@ -601,7 +604,22 @@ def _closed(outline: onnx.ModelProto, data: bytes) -> bytes:
     for holder in holders:
         if holder.domain == "ai.onnx":
             holder.domain = ""
+    for one in deprecated:
+        for node in (node for body in found for node in body.graph.node):
+            if not node.domain and node.op_type == one.name:
+                node.domain, node.op_type = one.domain, one.raw.name
+        for importer in (model, *model.functions):
+            importer.opset_import.add(domain=one.domain, version=one.since_version)
     return cast(bytes, model.SerializeToString())
+
+
+def _deprecated(outline: onnx.ModelProto, data: bytes) -> Sequence[Schema]:
+    """Return the versions that are deprecated and read all the same, of operators that the model names."""
+    importers = (outline, *outline.functions)
+    opsets = {entry.version for one in importers for entry in one.opset_import if entry.domain in DOMAINS}
+    named = (name for name, _ in READ if name.encode() in data)
+    found = ([schema_read_at("", name, opset) for opset in opsets] for name in named)
+    return [one[0] for one in found if one[0] and all(other and other.domain == DEPRECATED for other in one)]
 
 
 def _tensors_in_and_out(model: onnx.ModelProto) -> Iterator[onnx.ValueInfoProto]:

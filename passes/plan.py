@@ -22,7 +22,7 @@ from opshift.opsets.lowering import Reason
 from opshift.opsets.no_conversion import why_absent
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, freeze, operator_for
 from opshift.opsets.same_meaning import same_meaning
-from opshift.opsets.schema import OLDEST, Schema, attribute_value, default_domain, schema_at
+from opshift.opsets.schema import OLDEST, Schema, attribute_value, default_domain, schema_at, schema_read_at
 from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import has_body, operator_of
 from opshift.passes.derive import (
@@ -615,7 +615,7 @@ class Planner:
     ) -> Replace | None:
         """Derive a node; `otherwise` is why it cannot be kept, told where ONNX has no body for the operator either."""
         label = f"{seen.name}-{seen.since_version}"
-        before, after = schema_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
+        before, after = schema_read_at("", seen.name, opset), schema_at("", seen.name, self.legality.opset)
         if not seen.domain and before is None:
             self._refuse(Code.UNKNOWN_OPERATOR, where, seen.name, f"opset {opset} has no {seen.name}.", "")
             return None
@@ -627,7 +627,7 @@ class Planner:
         if why is None and not slow and (self.strict is self.plain or self.strict.legality.why_not(seen) is None):
             self.kept += 1
             return None
-        if fault := _fault(seen, opset):
+        if not _open_parameters(node, bound) and (fault := _fault(seen, opset)):
             raise InvalidModelError(f"{label} at {where}: {fault}.")
         derived = self._derived(node, seen, where, bound, kept=why is None)
         if why is not None and self.legality.target and (folded := self._folded(seen, derived)):
@@ -693,8 +693,7 @@ class Planner:
         self, node: onnx.NodeProto, seen: Node, where: str, bound: Mapping[str, Any] | None, *, kept: bool
     ) -> tuple[Lifted, Fragment] | Failure | None:
         """Derive what onnxruntime runs, else what is legal; None if a node that is legal had better stay as it is."""
-        open_parameters = [attribute.name for attribute in node.attribute if attribute.ref_attr_name]
-        if bound is None and open_parameters:
+        if open_parameters := _open_parameters(node, bound):
             return Failure(f"{', '.join(open_parameters)} is a parameter of the function", missing=True)
         lifted = self.strict.lift(seen)
         if isinstance(lifted, Reason):
@@ -974,6 +973,11 @@ def _output_type(node: Node, schema: Schema) -> Reason | None:
 def _has_lowerings(name: str) -> bool:
     operator = operator_for("", name)
     return operator is not None and bool(operator.lowerings)
+
+
+def _open_parameters(node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> list[str]:
+    """Name the attributes that refer to a function's parameters, where these are not bound yet."""
+    return [] if bound is not None else [attribute.name for attribute in node.attribute if attribute.ref_attr_name]
 
 
 def _bind(seen: Node, node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> Node:

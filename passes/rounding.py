@@ -68,8 +68,8 @@ _SUMS = frozenset({
     "GlobalLpPool", "GridSample", "GroupNormalization", "InstanceNormalization", "LRN", "LSTM", "LayerNormalization",
     "LinearAttention", "LogSoftmax", "LpNormalization", "LpPool", "MatMul", "Mean", "MeanVarianceNormalization",
     "NegativeLogLikelihoodLoss", "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceLogSum",
-    "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Resize", "RoiAlign", "STFT",
-    "Softmax", "SoftmaxCrossEntropyLoss", "Sum",
+    "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Resize", "RoiAlign",
+    "RotaryEmbedding", "STFT", "Softmax", "SoftmaxCrossEntropyLoss", "Sum",
 })  # fmt: skip
 _ADDS = frozenset({"Add", "Sub"})
 # What they are made of overflows before they do.
@@ -183,8 +183,13 @@ class Rounding:
                     for place, (name, value) in enumerate(given.items())
                 }
             results, narrow = self._node(node, widened, given, plain)
-            if first and narrow:
-                results = {name: _disturbed(value, plain[name], rng, 0) for name, value in results.items()}
+            if first:
+                # A result that was not computed in a wider type does not show how it rounds itself.
+                own = {name for name in results if node.op_type not in SELECTING and _is_widest(plain[name])}
+                results = {
+                    name: _disturbed(value, plain[name], rng, 0) if narrow or name in own else value
+                    for name, value in results.items()
+                }
             values.update(results)
             easy = node.op_type in SELECTING or (
                 not narrow and all(_easy(plain[name]) for name in read) and all(_shown(plain[name]) for name in names)
@@ -291,6 +296,10 @@ def _near_the_end(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
 
 def _infinite(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
     return np.asarray(~np.isfinite(wide))
+
+
+def _is_widest(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.float64
 
 
 def _is_wide(value: Any) -> bool:

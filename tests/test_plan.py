@@ -110,6 +110,12 @@ def test_attributes_that_nothing_must_know_stay_parameters() -> None:
     same(source, result, {"x": CUBE})
 
 
+def test_an_attribute_that_must_be_there_may_be_a_parameter() -> None:
+    body = "Turned <to> (a) => (b) { b = Cast <to: int = @to> (a) }"
+    source = functions("g (float[2,3] x) => (int32[2,3] y) { y = f.Turned <to = 6> (x) }", body)
+    same(source, converted(source, opset=9), {"x": X})
+
+
 @pytest.mark.parametrize("body", [FIRST, WITH_AXIS])
 def test_a_function_in_which_nothing_changes_is_not_copied(body: str) -> None:
     """Hardmax-13 is the same at 18: there is no reason to ask what it is called with."""

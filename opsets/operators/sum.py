@@ -1,9 +1,33 @@
 """Sum: the sum of several tensors; broadcast since 8, of one shape before."""
 
+from __future__ import annotations
+
 import functools
+from typing import Any
 
 import numpy as np
 
+from opshift.opsets.lowering import Reason, lowering
+from opshift.opsets.operator import Operands
 from opshift.opsets.plain import one_shape, plain
 
-OPERATOR = plain("Sum", (6, 8, 13), (), lambda *x: functools.reduce(np.add, x), variadic=True, given={6: one_shape})
+
+def _two(meaning: Any, operands: Operands) -> Reason | None:
+    return None if len(operands) == 2 else Reason(f"there are {len(operands)} operands, not two")
+
+
+@lowering(13, given=_two)
+def added(a, b):
+    """Add two tensors, which Add-7 broadcasts."""
+    return a + b
+
+
+OPERATOR = plain(
+    "Sum",
+    (6, 8, 13),
+    (),
+    lambda *x: functools.reduce(np.add, x),
+    (added,),
+    variadic=True,
+    given={6: one_shape},
+)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto
+from onnx.parser import parse_model
 from running import run
 
 import opshift
-from operators.harness import F32, F64, Array, Case, Table
-from opshift.opsets.operators import layernormalization, reciprocal, sqrt
+from operators.harness import F16, F32, F64, Array, Case, Table, dtype_name
+from opshift.opsets.operators import groupnormalization, layernormalization, reciprocal, rmsnormalization, sqrt
+from opshift.opsets.operators.groupnormalization import GroupNormalization
 from opshift.opsets.operators.layernormalization import LayerNormalization
+from opshift.opsets.operators.rmsnormalization import RMSNormalization
 
 RNG = np.random.default_rng(9)
 IMAGE = RNG.normal(2, 3, size=(3, 4, 2, 5)).astype(F32)
@@ -23,40 +26,107 @@ def numbers(*shape: int, dtype: Any = F32) -> Array:
     return np.asarray(RNG.normal(size=shape)).astype(dtype)
 
 
-def grouped(x: Array, scale: Array, bias: Array, groups: int, epsilon: float) -> Array:
-    """GroupNormalization-21: "y = scale * (x - mean) / sqrt(variance + epsilon) + bias", within each group."""
-    wide = x.astype(F64).reshape(x.shape[0], groups, -1)
-    spread = np.sqrt(wide.var(axis=2, keepdims=True) + epsilon)
-    normal = ((wide - wide.mean(axis=2, keepdims=True)) / spread).reshape(x.shape)
-    along = (-1, *[1] * (x.ndim - 2))
-    return np.asarray(normal * scale.reshape(along) + bias.reshape(along))
+def grouped(name: str, x: Array, what: GroupNormalization) -> Case:
+    length = x.shape[1] if what.scaled == "channel" else what.num_groups
+    return Case(name, [x, numbers(length, dtype=x.dtype), numbers(length, dtype=x.dtype)], what)
 
 
-@pytest.mark.parametrize("opset", [20, 13, 7])
+class TestGroupNormalization(Table):
+    operator = groupnormalization.OPERATOR
+    tolerance = 3e-6
+    cases = (
+        *(
+            grouped(f"{groups} scaled by {scaled}", IMAGE, GroupNormalization(groups, scaled=scaled))
+            for groups in (1, 2, 4)
+            for scaled in ("channel", "group")
+        ),
+        grouped("epsilon", IMAGE, GroupNormalization(2, 0.5)),
+        grouped("sequence", IMAGE[:, :, 0], GroupNormalization(2, scaled="group")),
+        grouped("matrix", IMAGE[:, :, 0, 0], GroupNormalization(2)),
+        grouped("volume", IMAGE[:, :, None], GroupNormalization(2)),
+        grouped("double", IMAGE.astype(F64), GroupNormalization(2, stash_type=TensorProto.DOUBLE, scaled="group")),
+        grouped("double in float", IMAGE.astype(F64), GroupNormalization(2)),
+    )
+
+
+EIGHTEEN = """<ir_version: 9, opset_import: ["": 18, "own": 1]>
+g ({dtype}[n,{channels},3] x, {dtype}[{length}] s, {dtype}[{length}] b) => ({dtype}[n,c,m] y) {{ {nodes} }}"""
+NORMALIZED = "y = GroupNormalization <num_groups = {groups}, epsilon = 0.25> (x, s, b)"
+IN_IF = """t = Constant <value = bool {{1}}> () y = If (t) <then_branch = a () => ({dtype}[n,c,m] u) {{
+u = GroupNormalization <num_groups = {groups}, epsilon = 0.25> (x, s, b) }}, else_branch = e () => ({dtype}[n,c,m] v)
+{{ v = Neg (x) }}>"""
+IN_FUNCTION = """y = own.normalized <groups = {groups}> (x, s, b) }}
+<domain: "own", opset_import: ["": 18]> normalized <groups> (x, s, b) => (y)
+{{ y = GroupNormalization <num_groups: int = @groups, epsilon = 0.25> (x, s, b)"""
+
+
+@pytest.mark.parametrize("sizes", ["static", "symbolic"])
 @pytest.mark.parametrize(
-    ("x", "groups", "attributes"),
+    ("nodes", "dtype", "groups"),
     [
-        *((IMAGE, groups, {}) for groups in (1, 2, 4)),
-        (IMAGE, 2, {"epsilon": 0.5}),
-        (IMAGE[:, :, 0], 2, {}),
-        (IMAGE[:, :, 0, 0], 2, {}),
-        (IMAGE[:, :, None], 2, {}),
-        (IMAGE.astype(F64), 2, {}),
-        (IMAGE.astype(F64), 2, {"stash_type": 11}),
+        (NORMALIZED, F32, 1),
+        (NORMALIZED, F32, 2),
+        (NORMALIZED, F32, 4),
+        (NORMALIZED, F64, 2),
+        (NORMALIZED, F16, 2),
+        (IN_IF, F32, 2),
+        (IN_FUNCTION, F64, 2),
     ],
-    ids=["1", "2", "4", "epsilon", "sequence", "matrix", "volume", "double in float", "double"],
+    ids=["one", "two", "four", "double", "half", "branch", "function"],
 )
-def test_group_normalization_goes_by_its_body(x: Array, groups: int, attributes: Mapping[str, Any], opset: int) -> None:
-    feeds = {"x": x, "scale": numbers(x.shape[1], dtype=x.dtype), "bias": numbers(x.shape[1], dtype=x.dtype)}
-    node = helper.make_node("GroupNormalization", list(feeds), ["y"], num_groups=groups, **attributes)
-    dtype = helper.np_dtype_to_tensor_dtype(x.dtype)
-    inputs = [helper.make_tensor_value_info(name, dtype, value.shape) for name, value in feeds.items()]
-    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", dtype, x.shape)])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=8)
-    rewritten = opshift.convert(model, opset=opset).rewritten
-    ((found,),) = run(rewritten, [feeds])
-    wanted = grouped(feeds["x"], feeds["scale"], feeds["bias"], groups, attributes.get("epsilon", 1e-5))
-    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
+def test_version_18_is_read(nodes: str, sizes: str, dtype: Any, groups: int) -> None:
+    fields = {"dtype": dtype_name(dtype), "groups": groups}
+    fields |= {"channels": 4, "length": groups} if sizes == "static" else {"channels": "c", "length": "g"}
+    model = parse_model(EIGHTEEN.format(nodes=nodes.format(**fields), **fields))
+    feeds = {"x": IMAGE[:, :, 0, :3], "s": numbers(groups), "b": numbers(groups)}
+    feeds = {name: value.astype(dtype) for name, value in feeds.items()}
+    ((wanted,),) = run(model, [feeds])
+    meaning = GroupNormalization(groups, 0.25, None, "group")
+    near = {F32: 2e-6, F64: 1e-14, F16: 4e-3}[dtype]  # some units of rounding, of numbers up to 4
+    np.testing.assert_allclose(groupnormalization.oracle(meaning, *feeds.values()), wanted, rtol=near, atol=near)
+    for opset in (7, 17, 20, 21):
+        result = opshift.convert(model, opset=opset)
+        assert result.report is not None
+        assert result.report.verdict == "equal"
+        onnx.checker.check_model(result.rewritten)
+        ((found,),) = run(result.rewritten, [feeds])
+        if opset >= 21 and dtype is not F16:  # of float16, onnxruntime leaves out casts between the nodes of a body
+            np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_allclose(found, wanted, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ("GroupNormalization <num_groups = 2> (x, s)", "input size 2"),
+        ("GroupNormalization (x, s, b)", "num_groups"),
+        ('GroupNormalization <num_groups = "two"> (x, s, b)', "num_groups"),
+        ("GroupNormalization <num_groups = 2, stash_type = 1> (x, s, b)", "stash_type"),
+        ("GroupNormalization <num_groups = 2> (x, s, q)", "'q'"),
+        ("GroupNormalization <num_groups = 2, num_groups = 2> (x, s, b)", "multiple times"),
+    ],
+)
+def test_version_18_is_held_to_its_schema(node: str, words: str) -> None:
+    model = parse_model(EIGHTEEN.format(dtype="float", channels=4, length=2, nodes=f"y = {node}"))
+    with pytest.raises(opshift.InvalidModelError, match=words):
+        opshift.convert(model, opset=21)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<ir_version: 9, opset_import: ["": 11]> g (float[3] x, int64[1] i, float[1] u) => (float[3] y) '
+        "{ y = Scatter (x, i, u) }",
+        '<ir_version: 9, opset_import: ["": 10]> g (float[3] x, float[1] s) => (float[6] y) { y = Upsample (x, s) }',
+        '<ir_version: 9, opset_import: ["": 21, "own": 1]> g (float[1,4] x, float[2] s) => (float[1,4] y) '
+        '{ y = own.f (x, s) } <domain: "own", opset_import: ["": 18]> f (x, s) => (y) '
+        "{ y = GroupNormalization <num_groups = 2> (x, s, s) }",
+    ],
+    ids=["Scatter-11", "Upsample-10", "a function of opset 18 in a model of 21"],
+)
+def test_no_other_deprecated_version_is_read(text: str) -> None:
+    with pytest.raises(opshift.InvalidModelError):
+        opshift.convert(parse_model(text), opset=22)
 
 
 def layered(name: str, x: Array, what: Any, *shape: int, bias: bool = True) -> Case:
@@ -76,6 +146,24 @@ class TestLayerNormalization(Table):
         layered("epsilon", IMAGE, LayerNormalization(-1, 0.5), 5),
         layered("one scale", IMAGE, LayerNormalization(-2), 1),
         layered("vector", IMAGE[0, 0, 0], LayerNormalization(), 5),
+        layered("double", IMAGE.astype(F64), LayerNormalization(stash_type=TensorProto.DOUBLE), 5),
+        layered("double, statistics in float", IMAGE.astype(F64), LayerNormalization(wider=True), 5),
+    )
+
+
+def squared(name: str, x: Array, what: RMSNormalization, *shape: int) -> Case:
+    return Case(name, [x, numbers(*shape, dtype=x.dtype)], what)
+
+
+class TestRMSNormalization(Table):
+    operator = rmsnormalization.OPERATOR
+    tolerance = 2e-6
+    cases = (
+        *(squared(f"axis {axis}", IMAGE, RMSNormalization(axis), *IMAGE.shape[axis:]) for axis in (-1, -2, 0, 1, 3)),
+        squared("epsilon", IMAGE, RMSNormalization(-1, 0.5), 5),
+        squared("one scale", IMAGE, RMSNormalization(-2), 1),
+        squared("vector", IMAGE[0, 0, 0], RMSNormalization(), 5),
+        squared("double", IMAGE.astype(F64), RMSNormalization(stash_type=TensorProto.DOUBLE), 5),
     )
 
 

@@ -1,0 +1,21 @@
+"""Erf: the error function of each element. Since version 9."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.carriers import COMPUTED
+from opshift.opsets.plain import plain
+
+_erf = np.vectorize(math.erf, [np.float64])
+
+
+def erf(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Erf-9: "the error function of the given input tensor element-wise"; integers give integers."""
+    return np.asarray(_erf(x.astype(np.float64)).astype(x.dtype))
+
+
+OPERATOR = plain("Erf", (9, 13), ("input",), erf, carriers=COMPUTED)

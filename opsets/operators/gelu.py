@@ -1,0 +1,40 @@
+"""Gelu: each element times the share of a normal distribution that is below it. Since version 20."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.carriers import COMPUTED
+from opshift.opsets.operator import Operator, Version
+from opshift.opsets.operators.erf import erf
+
+
+@dataclass(frozen=True)
+class Gelu:
+    """How the share is computed: `none` is by the error function, `tanh` nearly so."""
+
+    approximate: str = "none"
+
+
+def oracle(what: Gelu, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Gelu-20: "0.5 * x * (1 + erf(x/sqrt(2)))", or "0.5 * x * (1 + Tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))"."""
+    wide = x.astype(np.float64)
+    if what.approximate == "tanh":
+        share = np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3))
+    else:
+        share = erf(wide / math.sqrt(2))
+    return np.asarray((0.5 * wide * (1 + share)).astype(x.dtype))
+
+
+OPERATOR = Operator(
+    name="Gelu",
+    meaning=Gelu,
+    versions=(Version(20),),
+    operands=("X",),
+    oracle=oracle,
+    carriers=COMPUTED,
+)

@@ -1,0 +1,31 @@
+"""HardSwish: each element times a share that goes up in a straight line from -3 to 3. Since version 14."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.carriers import COMPUTED
+from opshift.opsets.lowering import lowering, op
+from opshift.opsets.plain import of_double, plain
+
+
+def _oracle(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """HardSwish-14: "y = x * max(0, min(1, alpha * x + beta))", "where alpha = 1/6 and beta = 0.5".
+
+    Its function body has alpha as a float, whatever the type.
+    """
+    wide = x.astype(np.float64)
+    return np.asarray((wide * np.clip(wide * float(np.float32(1 / 6)) + 0.5, 0, 1)).astype(x.dtype))
+
+
+@lowering(18, given=of_double, rounds=True)
+def clipped(x):
+    """Multiply by a line that is cut off."""
+    zero = op.CastLike(0.0, x)
+    one = op.CastLike(1.0, x)
+    return x * op.Clip(x * op.CastLike(0.16666667163372040, x) + op.CastLike(0.5, x), zero, one)
+
+
+OPERATOR = plain("HardSwish", (14, 22), ("X",), _oracle, (clipped,), carriers=COMPUTED)

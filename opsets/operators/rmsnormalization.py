@@ -1,0 +1,76 @@
+"""RMSNormalization: mean square 1 over the last axes, then scaled. Since version 23."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from opshift.opsets.axes import first, one_axis
+from opshift.opsets.carriers import COMPUTED
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class RMSNormalization:
+    """The first of the axes, what is added to the mean square, and the type that it is computed in.
+
+    None for the type stands for float, and for double where the input is double.
+    """
+
+    axis: int = -1
+    epsilon: float = float(np.float32(1e-5))
+    stash_type: int | None = TensorProto.FLOAT
+
+
+def oracle(what: RMSNormalization, x: np.ndarray[Any, Any], scale: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """RMSNormalization-23: "`normalized_axes` is `[axis, ..., rank of X - 1]`".
+
+    "this operator casts all input variables" to `stash_type`, "and finally cast `Normalized` back to the original type
+    of `X`".
+    """
+    stash = onnx.helper.tensor_dtype_to_np_dtype(what.stash_type or TensorProto.FLOAT)
+    wide = x.astype(stash).astype(np.float64)
+    axes = tuple(range(what.axis % x.ndim, x.ndim))
+    even = wide / np.sqrt((wide**2).mean(axes, keepdims=True) + what.epsilon)
+    return np.asarray((even.astype(x.dtype).astype(np.float64) * scale.astype(np.float64)).astype(scale.dtype))
+
+
+def _as_run(attributes: Mapping[str, Any]) -> RMSNormalization:
+    """Lift what onnxruntime runs: double is computed in double, whatever `stash_type` says (seen in 1.31.1)."""
+    what = _as_told(attributes)
+    return dataclasses.replace(what, stash_type=None) if what.stash_type == TensorProto.FLOAT else what
+
+
+def _as_told(attributes: Mapping[str, Any]) -> RMSNormalization:
+    return RMSNormalization(attributes["axis"], attributes["epsilon"], attributes["stash_type"])
+
+
+def normal(what: RMSNormalization, operands: Operands) -> tuple[RMSNormalization, Operands]:
+    """Count the axis from the front, and name the type, where rank and type are known."""
+    dtype = first(operands).dtype
+    if what.stash_type is None and dtype is not None:
+        wide = TensorProto.DOUBLE if dtype == TensorProto.DOUBLE else TensorProto.FLOAT
+        what = dataclasses.replace(what, stash_type=wide)
+    return one_axis(what, operands)
+
+
+def _typed(what: RMSNormalization, operands: Operands) -> Reason | None:
+    return Reason("the element type of X is unknown", missing=True) if what.stash_type is None else None
+
+
+OPERATOR = Operator(
+    name="RMSNormalization",
+    meaning=RMSNormalization,
+    versions=(Version(23, lift=_as_run, spec=_as_told, given=_typed),),
+    operands=("X", "scale"),
+    oracle=oracle,
+    normal=normal,
+    carriers=COMPUTED,
+)

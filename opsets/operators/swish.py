@@ -1,0 +1,34 @@
+"""Swish: each element times its sigmoid. Since version 24."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.carriers import COMPUTED
+from opshift.opsets.operator import Operator, Version
+
+
+@dataclass(frozen=True)
+class Swish:
+    """What an element is multiplied by before its sigmoid is taken."""
+
+    alpha: float = 1.0
+
+
+def oracle(what: Swish, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Swish-24: "Swish(x) = x * sigmoid(alpha * x)"."""
+    wide = x.astype(np.float64)
+    return np.asarray((wide / (1 + np.exp(-what.alpha * wide))).astype(x.dtype))
+
+
+OPERATOR = Operator(
+    name="Swish",
+    meaning=Swish,
+    versions=(Version(24),),
+    operands=("X",),
+    oracle=oracle,
+    carriers=COMPUTED,
+)

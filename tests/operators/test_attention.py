@@ -1,0 +1,136 @@
+"""RotaryEmbedding and Attention."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx.parser import parse_model
+
+import opshift
+from operators.harness import F32, Array, Case, Table
+from opshift.opsets.operators import attention, rotaryembedding
+from opshift.opsets.operators.attention import Attention
+from opshift.opsets.operators.rotaryembedding import RotaryEmbedding
+
+RNG = np.random.default_rng(11)
+
+
+def numbers(*shape: int, dtype: Any = F32) -> Array:
+    return np.asarray(RNG.normal(size=shape)).astype(dtype)
+
+
+def turned(name: str, what: RotaryEmbedding, *shape: int, half: int = 4, placed: bool = True) -> Case:
+    """Return a case of two batch entries and five tokens, with caches of nine positions."""
+    lead = (9,) if placed else (2, 5)
+    places = RNG.integers(0, 9, (2, 5)) if placed else None
+    return Case(name, [numbers(2, *shape), numbers(*lead, half), numbers(*lead, half), places], what)
+
+
+class TestRotaryEmbedding(Table):
+    operator = rotaryembedding.OPERATOR
+    tolerance = 1e-6
+    cases = (
+        turned("heads", RotaryEmbedding(), 3, 5, 8),
+        turned("no positions", RotaryEmbedding(), 3, 5, 8, placed=False),
+        turned("matrix", RotaryEmbedding(3), 5, 24),
+        turned("matrix, no positions", RotaryEmbedding(3), 5, 24, placed=False),
+        turned("interleaved", RotaryEmbedding(interleaved=1), 3, 5, 8),
+        turned("interleaved matrix", RotaryEmbedding(3, interleaved=1), 5, 24, placed=False),
+        turned("in part", RotaryEmbedding(3, 4), 3, 5, 8, half=2),
+        turned("in part, interleaved matrix", RotaryEmbedding(3, 4, 1), 5, 24, half=2),
+    )
+
+
+def attended(name: str, what: Attention, *more: Array | None, kv: int = 2, keys: int = 5, flat: bool = False) -> Case:
+    """Return a case of two batch entries, two heads and three queries; heads are of 4 and their values of 6."""
+    q, k, v = numbers(2, 2, 3, 4), numbers(2, kv, keys, 4), numbers(2, kv, keys, 6)
+    arrays = [one.swapaxes(1, 2).reshape(2, one.shape[2], -1) for one in (q, k, v)] if flat else [q, k, v]
+    return Case(name, [*arrays, *more, *[None] * (4 - len(more))], what)
+
+
+PLAIN = Attention()
+PAST = (numbers(2, 2, 2, 4), numbers(2, 2, 2, 6))
+WHOLE = "onnxruntime 1.31.1 takes masks only that are as long as there are keys"
+WINDOWS = "onnxruntime 1.31.1 has an Attention-25 without windows"
+BOOLS = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], bool)
+
+
+class TestAttention(Table):
+    operator = attention.OPERATOR
+    tolerance = 2e-6
+    cases = (
+        attended("plain", PLAIN),
+        attended("scaled", Attention(scale=0.25)),
+        attended("capped", Attention(softcap=0.5)),
+        attended("causal", Attention(is_causal=1)),
+        attended("shared keys", PLAIN, kv=1),
+        attended("heads in a row", Attention(q_num_heads=2, kv_num_heads=2), flat=True),
+        attended("shared keys in a row", Attention(q_num_heads=2, kv_num_heads=1), kv=1, flat=True),
+        attended("mask", PLAIN, numbers(3, 5)),
+        attended("mask of bools", PLAIN, BOOLS),
+        attended("mask for each head", PLAIN, numbers(2, 2, 3, 5)),
+        replace(attended("mask of one element", Attention(short_mask="spread"), numbers(3, 1)), departs=WHOLE),
+        replace(attended("short mask", PLAIN, numbers(3, 2)), departs=WHOLE),
+        attended("past", PLAIN, None, *PAST),
+        attended("past, causal", Attention(is_causal=1), None, *PAST),
+        attended("past and mask", PLAIN, numbers(3, 7), *PAST),
+        attended("lengths", PLAIN, None, None, None, np.array([5, 3])),
+        attended("lengths, causal", Attention(is_causal=1), None, None, None, np.array([5, 3])),
+        replace(attended("window", Attention(left_window_size=1, right_window_size=1)), departs=WINDOWS),
+        attended("products, capped", Attention(softcap=0.5, qk_matmul_output_mode=1), BOOLS),
+        attended("products, masked", Attention(softcap=0.5, qk_matmul_output_mode=2), numbers(3, 5)),
+        attended("weights", Attention(softcap=0.5, qk_matmul_output_mode=3), BOOLS),
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float", "float16", "bfloat16"])
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_a_rotary_embedding_is_proven_below_23(dtype: str, interleaved: int) -> None:
+    node = f"RotaryEmbedding <interleaved = {interleaved}> (x, c, s, p)"
+    inputs = f"{dtype}[b,3,t,8] x, {dtype}[m,4] c, {dtype}[m,4] s, int64[b,t] p"
+    text = f"g ({inputs}) => ({dtype}[b,3,t,8] y) {{ y = {node} }}"
+    model = parse_model(f'<ir_version: 10, opset_import: ["": 23]> {text}')
+    for opset in (22, 13):
+        result = opshift.convert(model, opset=opset)
+        assert result.report is not None
+        assert [check.verdict for check in result.report.nodes] == ["equal"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "source", "target", "mask", "operators"),
+    [
+        ("float", 24, 23, "float[3,5]", ["Attention"]),
+        ("float", 24, 23, "bool[t,s]", ["Attention"]),
+        ("float", 23, 24, "float[3,s]", ["Attention"]),
+        ("float", 23, 24, "float[3,1]", ["Expand", "Attention"]),
+        ("float", 23, 25, "float[3,m]", ["Expand", "Attention"]),
+        ("bfloat16", 25, 23, "bfloat16[3,5]", ["Attention"]),
+    ],
+)
+def test_an_attention_stays_one_where_its_mask_means_the_same(
+    dtype: str, source: int, target: int, mask: str, operators: list[str]
+) -> None:
+    queries, keys = ("t", "s") if "s" in mask else (3, 5)
+    inputs = f"{dtype}[2,2,{queries},4] q, {dtype}[2,2,{keys},4] k, {dtype}[2,2,{keys},4] v, {mask} m"
+    text = f"g ({inputs}) => ({dtype}[2,2,{queries},4] y) {{ y = Attention (q, k, v, m) }}"
+    model = parse_model(f'<ir_version: 10, opset_import: ["": {source}]> {text}')
+    result = opshift.convert(model, opset=target)
+    assert [node.op_type for node in result.rewritten.graph.node if node.op_type != "Shape"][-2:] == operators
+    assert result.report is not None
+    assert all(check.verdict == "equal" for check in result.report.nodes)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "attributes", "mask"),
+    [("bfloat16", "", "bfloat16[3,5]"), ("float16", "", "bool[3,5]"), ("float", "<left_window_size = 1>", "bool[3,5]")],
+)
+def test_an_attention_is_proven_below_23(dtype: str, attributes: str, mask: str) -> None:
+    inputs = f"{dtype}[2,2,3,4] q, {dtype}[2,2,5,4] k, {dtype}[2,2,5,4] v, {mask} m"
+    text = f"g ({inputs}) => ({dtype}[2,2,3,4] y) {{ y = Attention {attributes} (q, k, v, m) }}"
+    model = parse_model(f'<ir_version: 10, opset_import: ["": 25]> {text}')
+    result = opshift.convert(model, opset=17)
+    assert result.report is not None
+    assert [check.verdict for check in result.report.nodes] == ["equal"]
