@@ -74,12 +74,13 @@ def _apart_from_place(step: Step) -> Hashable:
 
 def _kind(alike: _Alike, plan: Plan) -> Kind:
     step, change = alike.step, alike.change
-    before = after = None
     ways = change.fragment.ways if change else ()
     ways = tuple(way if way.cost is None else dataclasses.replace(way, cost=round(way.cost, 3)) for way in ways)
     if change:
         original, rewritten = alone(change, plan.source_opset, plan.target_opset)
         before, after = _subgraph(original), _subgraph(rewritten)
+    else:
+        before, after = _itself(step.operator, plan.source_opset), _itself(step.operator, plan.target_opset)
     return Kind(
         step.action,
         step.operator,
@@ -93,6 +94,12 @@ def _kind(alike: _Alike, plan: Plan) -> Kind:
         after,
         (),
     )
+
+
+def _itself(operator: str, opset: int) -> Subgraph:
+    """Return an operator by itself: nothing is known of a node that stays but for what its version is called."""
+    schema = schema_at("", operator, opset)
+    return Subgraph(opset, (), (), (Drawn(operator, schema.since_version if schema else None, (), (), ()),), ())
 
 
 def _subgraph(model: onnx.ModelProto) -> Subgraph:

@@ -105,7 +105,7 @@ class Value:
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """A node of a drawing, its attributes as `axis=1`; `since_version` is None where ONNX does not have the operator."""
+    """A node of a drawing, its attributes as `axis=1`; `since_version` is None where ONNX has no such operator."""
 
     operator: str
     since_version: int | None
@@ -130,8 +130,8 @@ class Kind:
     """Nodes that are rewritten in one way, with what is known of their inputs: `nodes` holds their paths.
 
     The first fields are those of their steps. `ways` are those that were compared, the one that was taken among them;
-    they are empty where there was no choice. `before` is the node by itself and `after` what replaces it; both are None
-    where it stays as it is, and only what its version is called changes.
+    they are empty where there was no choice. `before` is the node by itself and `after` what replaces it; where it
+    stays as it is, and only the number of its version changes, its inputs are left out.
     """
 
     action: Action
@@ -142,8 +142,8 @@ class Kind:
     becomes: tuple[str, ...]
     narrows: tuple[str, ...]
     ways: tuple[Way, ...]
-    before: Subgraph | None
-    after: Subgraph | None
+    before: Subgraph
+    after: Subgraph
     nodes: tuple[str, ...]
 
 
