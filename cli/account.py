@@ -66,7 +66,11 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Line:
-    """A rewritten node, with what was shown of it: `verdict` is empty where nothing was compared."""
+    """A rewritten node, with what was shown of it by itself.
+
+    `verdict` is that of its comparison, else "reviewed" (people have read that both versions mean the same), or
+    "not run".
+    """
 
     node: str
     rewrite: Rewrite
@@ -308,4 +312,4 @@ def _lines(rewrites: Sequence[Rewrite], report: Report | None) -> Iterator[Line]
             if check:
                 yield Line(node, rewrite, str(check.verdict), check.inputs, one_line(check.reason))
             else:
-                yield Line(node, rewrite, "", None, "")
+                yield Line(node, rewrite, "not run" if lowered else "reviewed", None, "")

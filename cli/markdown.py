@@ -84,7 +84,7 @@ def _rewrites(it: Account) -> Iterator[tuple[str, ...]]:
     """Yield a row for all rewrites that read the same, though other things be known of the nodes."""
     found: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for line in it.lines:
-        found[_read(line.rewrite)][line.verdict or "not run"] += 1
+        found[_read(line.rewrite)][line.verdict] += 1
     for cells, verdicts in found.items():
         told = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
         yield str(verdicts.total()), *cells, told

@@ -32,7 +32,7 @@ def page(document: Mapping[str, Any]) -> str:
         .render(
             it=it,
             drawings=drawings,
-            verdicts=list(dict.fromkeys(line.verdict or "not run" for line in it.lines)),
+            verdicts=list(dict.fromkeys(line.verdict for line in it.lines)),
             origins=sorted({rewrite.origin for rewrite in it.rewrites}),
             style=style,
             style_hash=_hash(style),
