@@ -118,8 +118,8 @@ def _read(subgraph: Subgraph) -> Iterator[Value]:
 
 def _join(graph: graphlay.Graph, source: tuple[int, str], target: int) -> None:
     place, label = source
-    extra = {"label_size": {"width": _cells(label) * CHARACTER, "height": LINE}} if label else {}
-    graph.edge(place, target, key=label, **extra)
+    size = {"width": _cells(label) * CHARACTER, "height": LINE} if label else None
+    graph.edge(place, target, key=label, label_size=size)
 
 
 def _laid_out(graph: graphlay.Graph, contents: Sequence[tuple[str, tuple[str, ...]]], said: tuple[str, ...]) -> Drawing:
