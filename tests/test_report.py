@@ -436,7 +436,7 @@ def rendered(text: str) -> Iterator[str]:
     yield from Seen(MarkdownIt("commonmark").enable("table").render(text)).texts
 
 
-@pytest.mark.parametrize("name", [*HOSTILE, "``", " ", "", "*a* _b_ ~c~ https://e.com ftp://e.com a@b.c"])
+@pytest.mark.parametrize("name", [*HOSTILE, "``", "a|b", "a\\", " ", "", "*a* _b_ ~c~ https://e.com ftp://e.com a@b.c"])
 def test_names_mean_nothing_to_markdown(name: str) -> None:
     for written in (markdown.code(name), markdown.text(name)):
         html = MarkdownIt("commonmark").enable("table").render(f"| a | b |\n|---|---|\n| {written} | x {written} |\n")
