@@ -16,7 +16,7 @@ from opshift.passes.outcome import Action, Check, Kind, Plan, Refusal, Report, V
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 
 STAGES = {
-    "load": "load and check the model",
+    "load": "load and check",
     "plan": "plan",
     "lower": "lower and restamp",
     "verify": "prepare the proof",
@@ -259,7 +259,7 @@ def _rewrite(kind: Kind, number: int, plan: Plan) -> Rewrite:
         version = since("", kind.operator, plan.target_opset)
         to = f"{kind.operator}-{version}" if version else f"opset {plan.target_opset}"
     else:
-        to = ", ".join(kind.becomes) or ("constants" if kind.lowerings == ("folded",) else "nothing")
+        to = ", ".join(kind.becomes) or _HELD.get(kind.lowerings[0], "nothing")
     return Rewrite(
         kind=kind,
         number=number,
@@ -272,6 +272,9 @@ def _rewrite(kind: Kind, number: int, plan: Plan) -> Rewrite:
         barred=tuple(way for way in kind.ways if way.cost is None),
     )
 
+
+_HELD = {"folded": "a constant", "initializer": "an initializer"}
+"""What a node becomes where no node replaces it."""
 
 _UNCHOSEN = {
     "folded": "its value is known",

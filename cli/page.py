@@ -53,7 +53,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(count=words.count, literal=_literal, outcome=_outcome)
+    environment.globals.update(newline=Markup("\n"), count=words.count, literal=_literal, outcome=_outcome)
     return environment
 
 

@@ -44,6 +44,8 @@ def run(options: argparse.Namespace) -> int:
     from opshift.passes.verify import verify
 
     with output.progress(options.quiet, options.verbose) as progress:
+        told = options.watch.beside(progress)
+        told("load", 0, 0)
         report = verify(
             options.model,
             options.other,
@@ -51,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
             exact=options.exact,
             semantics=options.semantics,
             allow_paths=tuple(options.allow_path),
-            progress=options.watch.beside(progress),
+            progress=told,
         )
     status = 0 if report.verdict is Verdict.EQUAL else 1
     described = describe(options, report, status)

@@ -290,7 +290,7 @@ class Seen(HTMLParser):
 TAGS = frozenset(
     re.findall(
         r"\w+",
-        "html head meta title style body header div p h1 h2 h3 dl dt dd code main section ul li span strong table "
+        "html head meta title style body header div p h1 h2 h3 dl dt dd code main section ul li span strong pre table "
         "caption thead tbody tr th td details summary figure figcaption svg path polygon g rect text form label "
         "input select option output a footer script",
     )
@@ -489,12 +489,13 @@ def test_amounts(size: int, words: str) -> None:
         ("segmenter-opset13", {"opset": 8}, "means the same"),
         ("hardmax-opset13", {"decompose": ["Hardmax"]}, "cheapest of"),
         ("hardmax-opset12", {"opset": 13}, "cheapest of"),
+        ("in-scan-opset13", {"opset": 8}, "its value is known"),
     ],
 )
 def test_why_this_one(model: str, request_: dict[str, Any], choice: str) -> None:
     plan = opshift.plan(fixture(model), **request_)
     document = {"command": "plan", "model": model, "plan": plan, "timings": [], "versions": {}}
-    assert account(document).rewrites[0].choice.startswith(choice)
+    assert any(rewrite.choice.startswith(choice) for rewrite in account(document).rewrites)
 
 
 def test_a_hostile_model_is_a_model() -> None:
