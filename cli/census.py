@@ -24,10 +24,11 @@ class Count:
 
 @dataclasses.dataclass(frozen=True)
 class Census:
-    """What a model is made of."""
+    """What a model is made of; `size` is that of the protobuf in bytes, without weights that are in other files."""
 
     opset: int | None
     ir_version: int
+    size: int
     operators: dict[str, Count]
 
 
@@ -39,7 +40,7 @@ def census(model: onnx.ModelProto) -> Census:
         f"{domain}::{name}" if domain else name: Count(number, since(domain, name, imports.get(domain)))
         for (domain, name), number in found.items()
     }
-    return Census(imports.get(""), model.ir_version, dict(sorted(operators.items())))
+    return Census(imports.get(""), model.ir_version, model.ByteSize(), dict(sorted(operators.items())))
 
 
 def normal(domain: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from opshift.cli import many, output
 from opshift.cli import options as shared
+from opshift.cli.document import document
 from opshift.passes.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,15 +68,15 @@ def run(options: argparse.Namespace) -> int:
             options.model,
             **request,
             **proof(options),
-            progress=progress,
+            progress=options.watch.beside(progress),
         )
     # The model came as a path, so what comes back is a ModelProto.
     before, after = census(result.source_model), census(cast("ModelProto", result.model))
-    document = describe(options, destination, result, before, after)
-    with output.staged(options.report, document), output.progress(options.quiet, verbose=False) as progress:
+    made = describe(options, destination, result, before, after)
+    with output.staged(options.report, made), output.progress(options.quiet, verbose=False) as progress:
         result.save(destination, **weights, progress=progress)
     if options.json:
-        output.print_json(document)
+        output.print_json(made)
     else:
         show(options, destination, result, before, after)
     return 0
@@ -130,18 +131,17 @@ def describe(
     options: argparse.Namespace, destination: str, result: Result, before: Census, after: Census
 ) -> dict[str, Any]:
     """Return a conversion as JSON has it."""
-    return {
-        "status": 0,
-        "command": "convert",
-        "model": options.model,
-        "output": destination,
-        "nothing_to_do": nothing_to_do(result, before, after),
-        "verdict": result.report.verdict if result.report else "unchecked",
-        "before": before,
-        "after": after,
-        "plan": result.plan,
-        "report": result.report,
-    }
+    return document(
+        options,
+        0,
+        output=destination,
+        nothing_to_do=nothing_to_do(result, before, after),
+        verdict=result.report.verdict if result.report else "unchecked",
+        before=before,
+        after=after,
+        plan=result.plan,
+        report=result.report,
+    )
 
 
 def nothing_to_do(result: Result, before: Census, after: Census) -> bool:

@@ -6,13 +6,19 @@ import argparse
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import opshift
 from opshift.cli import convert, inspect, ops, plan, targets, verify
+from opshift.cli.document import Stopwatch, document
 from opshift.cli.options import Parser, did_you_mean
 from opshift.cli.output import message, one_line, print_json, write_report
 from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from opshift.cli.census import Census
 
 COMMANDS = {
     "convert": convert,
@@ -81,7 +87,7 @@ def build() -> Parser:
         summary, _, rest = (command.__doc__ or "").partition("\n")
         added = commands.add_parser(name, help=summary, description=summary, epilog=rest.strip() or None)
         command.add_options(added)
-        added.set_defaults(run=command.run, parser=added)
+        added.set_defaults(run=command.run, parser=added, command=name, watch=Stopwatch())
     return parser
 
 
@@ -92,14 +98,14 @@ def fail(error: Exception, options: argparse.Namespace) -> int:
 
         traceback.print_exception(error)
     status, kind = classify(error)
-    document = error_document(error, status, kind)
+    made = error_document(error, status, kind, options)
     if options.json:
-        print_json(document)
+        print_json(made)
     else:
         message("\n".join(lines(error, status, options)))
     if status == NOT_POSSIBLE:
         try:
-            write_report(options.report, document)
+            write_report(options.report, made)
         except UsageError as unwritable:
             message(f"error: {one_line(str(unwritable))}")
     return status
@@ -119,14 +125,27 @@ def classify(error: Exception) -> tuple[int, str]:
     return FAULT, "fault"
 
 
-def error_document(error: Exception, status: int, kind: str) -> dict[str, Any]:
-    """Return an error as JSON has it."""
+def error_document(error: Exception, status: int, kind: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return an error as JSON has it, with what was known when it came."""
     details: dict[str, Any] = {"kind": kind, "message": text(error, status)}
+    known: dict[str, Any] = {}
     if isinstance(error, UnsupportedError):
         details["refusals"] = error.refusals
+        known = {"before": census(error.model) if error.model else None, "plan": error.plan}
     if isinstance(error, VerificationError):
         details["report"] = error.report
-    return {"status": status, "error": details}
+        known = {"verdict": error.report.verdict}
+        if result := error.result:
+            known |= {"before": census(result.source_model), "after": census(result.rewritten), "plan": result.plan}
+    known = {name: value for name, value in known.items() if value is not None}
+    return document(options, status, **known, error=details)
+
+
+def census(model: ModelProto) -> Census:
+    """Count the operators of a model; what counts them needs onnx, which `opshift --help` does not wait for."""
+    from opshift.cli.census import census
+
+    return census(model)
 
 
 def text(error: Exception, status: int) -> str:

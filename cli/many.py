@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from opshift.cli import options as shared
 from opshift.cli import output
+from opshift.cli.document import document
 from opshift.passes.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
     status = max(EXIT[outcome.status] for outcome in outcomes)
     outcomes.sort(key=lambda outcome: outcome.source)
     described = [describe(outcome) for outcome in outcomes]
-    output.write_report(options.report, {"status": status, "command": "convert", "models": described})
+    output.write_report(options.report, document(options, status, models=described))
     if not options.json:
         show(outcomes, options.output, quiet=options.quiet, proven=not options.no_verify)
     return status

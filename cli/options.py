@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import importlib.util
 import os
 import stat
 import threading
@@ -13,6 +14,12 @@ from typing import Any, NoReturn
 
 from opshift.passes.errors import UsageError
 from opshift.passes.outcome import NARROWINGS
+
+REPORTS = (".html", ".json", ".md")
+"""What a report can be written as, by the suffix of its file."""
+
+PAGE_NEEDS = ("graphlay", "jinja2")
+"""The packages of the extra `report`, that a page is made with."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -106,7 +113,11 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add what the commands have that work on a model for a while."""
-    parser.add_argument("--report", metavar="FILE", help="write what --json prints to this file, which ends in .json")
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write a report to this file: a page (.html), Markdown (.md), or what --json prints (.json)",
+    )
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument("-v", "--verbose", action="store_true", help="name every node, and the stages as they come")
     amount.add_argument("-q", "--quiet", action="store_true", help="print the last line of the result only")
@@ -320,8 +331,14 @@ def check_report(path: str | None, others: Iterable[str]) -> None:
     """Raise for a report of another kind, or one that would replace a model."""
     if path is None:
         return
-    if Path(path).suffix.casefold() != ".json":
-        raise UsageError(f"--report {path}: reports are written as JSON; name a file that ends in .json.")
+    suffix = Path(path).suffix.casefold()
+    if suffix not in REPORTS:
+        raise UsageError(f"--report {path}: name a file that ends in {', '.join(REPORTS[:-1])} or {REPORTS[-1]}.")
+    if missing := [name for name in PAGE_NEEDS if suffix == ".html" and importlib.util.find_spec(name) is None]:
+        raise UsageError(
+            f"--report {path} needs {' and '.join(missing)}: install them with `pip install 'opshift[report]'`, "
+            "or name a file that ends in .json or .md."
+        )
     if any(same_file(path, other) for other in others):
         raise UsageError(f"--report {path} would replace a model; name another file.")
     check_writable(path, "--report")

@@ -184,6 +184,20 @@ def to_json(document: Any) -> str:
     return json.dumps(jsonable(document), indent=2, allow_nan=False) + "\n"
 
 
+def report(path: Path, document: Any) -> str:
+    """Return the document as the file's suffix asks for it: a page, Markdown or JSON."""
+    match path.suffix.casefold():
+        case ".html":
+            from opshift.cli.page import page
+
+            return page(document)
+        case ".md":
+            from opshift.cli.markdown import markdown
+
+            return markdown(document)
+    return to_json(document)
+
+
 def print_json(document: Any) -> None:
     """Print the one JSON object that --json promises."""
     write_result(to_json(document))
@@ -199,7 +213,7 @@ def staged(path: str | None, document: Any) -> Iterator[None]:
     draft = place.with_name(f".{place.name}.{os.getpid()}.tmp")
     try:
         try:
-            draft.write_text(to_json(document), encoding="utf-8")
+            draft.write_text(report(place, document), encoding="utf-8")
         except OSError as error:
             raise UsageError(f"--report {path} cannot be written: {error.strerror or error}.") from error
         yield

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from opshift.cli import options as shared
 from opshift.cli import output
+from opshift.cli.document import document
 
 if TYPE_CHECKING:
     from opshift.passes.outcome import Check, Plan, Step
@@ -33,11 +34,11 @@ def run(options: argparse.Namespace) -> int:
     from opshift.passes.convert import plan
 
     with output.progress(options.quiet, options.verbose) as progress:
-        made = plan(options.model, **request, progress=progress)
-    document = describe(options, made)
-    output.write_report(options.report, document)
+        made = plan(options.model, **request, progress=options.watch.beside(progress))
+    described = describe(options, made)
+    output.write_report(options.report, described)
     if options.json:
-        output.print_json(document)
+        output.print_json(described)
     else:
         show(options, made)
     return 0 if made.possible else 1
@@ -45,15 +46,10 @@ def run(options: argparse.Namespace) -> int:
 
 def describe(options: argparse.Namespace, made: Plan) -> dict[str, Any]:
     """Return a plan as JSON has it."""
-    document: dict[str, Any] = {
-        "status": 0 if made.possible else 1,
-        "command": "plan",
-        "model": options.model,
-        "plan": made,
-    }
-    if not made.possible:
-        document["error"] = {"kind": "unsupported", "message": summary(made), "refusals": made.refusals}
-    return document
+    if made.possible:
+        return document(options, 0, plan=made)
+    error = {"kind": "unsupported", "message": summary(made), "refusals": made.refusals}
+    return document(options, 1, plan=made, error=error)
 
 
 def show(options: argparse.Namespace, made: Plan) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opshift.cli import options as shared
 from opshift.cli import output
+from opshift.cli.document import document
 
 if TYPE_CHECKING:
     from opshift.passes.outcome import Report
@@ -43,6 +44,8 @@ def run(options: argparse.Namespace) -> int:
     from opshift.passes.verify import verify
 
     with output.progress(options.quiet, options.verbose) as progress:
+        told = options.watch.beside(progress)
+        told("load", 0, 0)
         report = verify(
             options.model,
             options.other,
@@ -50,13 +53,13 @@ def run(options: argparse.Namespace) -> int:
             exact=options.exact,
             semantics=options.semantics,
             allow_paths=tuple(options.allow_path),
-            progress=progress,
+            progress=told,
         )
     status = 0 if report.verdict is Verdict.EQUAL else 1
-    document = describe(options, report, status)
-    output.write_report(options.report, document)
+    described = describe(options, report, status)
+    output.write_report(options.report, described)
     if options.json:
-        output.print_json(document)
+        output.print_json(described)
     else:
         show(options, report)
     return status
@@ -66,17 +69,8 @@ def describe(options: argparse.Namespace, report: Report, status: int) -> dict[s
     """Return a comparison as JSON has it."""
     from opshift.cli.words import verdict
 
-    document: dict[str, Any] = {
-        "status": status,
-        "command": "verify",
-        "model": options.model,
-        "other": options.other,
-        "verdict": report.verdict,
-        "report": report,
-    }
-    if status:
-        document["error"] = {"kind": "verification", "message": verdict(report), "report": report}
-    return document
+    error = {"kind": "verification", "message": verdict(report), "report": report}
+    return document(options, status, verdict=report.verdict, report=report, **({"error": error} if status else {}))
 
 
 def show(options: argparse.Namespace, report: Report) -> None:

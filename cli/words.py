@@ -119,13 +119,18 @@ def counterexample(check: Check) -> Iterator[str]:
         yield f"    shown by: {one_line(example.command)}"
 
 
-def classes(report: Report) -> Iterator[str]:
-    """Yield how many inputs were of which class."""
+def classes_of(report: Report) -> dict[str, int]:
+    """Return how many inputs were of which class."""
     counts: dict[str, int] = {}
     for check in (*report.nodes, report.whole):
         for name, number in check.classes.items():
             counts[name] = counts.get(name, 0) + number
-    if counts:
+    return counts
+
+
+def classes(report: Report) -> Iterator[str]:
+    """Yield how many inputs were of which class, on one line."""
+    if counts := classes_of(report):
         yield "Inputs: " + ", ".join(f"{number} with {name}" for name, number in counts.items())
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -19,6 +20,7 @@ from opshift.opsets.unfiled import Worded
 from opshift.passes import external
 from opshift.passes.describe import default_opset
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
+from opshift.passes.kinds import kinds, replacements
 from opshift.passes.load import Source, load
 from opshift.passes.lower import alone, lower
 from opshift.passes.outcome import NARROWINGS, Check, Code, Plan, Refusal, Report, Verdict
@@ -128,7 +130,9 @@ def plan(
         InvalidModelError: the model is missing, unreadable or invalid.
         UsageError: the request makes no sense.
     """
+    _tell(progress, "load")
     request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
+    _tell(progress, "plan")
     return _planned(request, progress).plan
 
 
@@ -183,20 +187,23 @@ def convert(
         UnsupportedError: the model cannot be converted; it names every node in the way.
         VerificationError: the result was not shown to be equal.
     """
+    _tell(progress, "load")
     request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
+    _tell(progress, "plan")
     planned = _planned(request, progress)
-    if not planned.plan.possible:
-        raise UnsupportedError(planned.plan.refusals)
     source = request.source
+    if not planned.plan.possible:
+        raise UnsupportedError(planned.plan.refusals, planned.plan, source.model)
     rewritten = source.model
     if not planned.plan.nothing_to_do or not _ir_version_fits(request, rewritten):
+        _tell(progress, "lower")
         rewritten = onnx.ModelProto()
         rewritten.CopyFrom(source.model)
         lower(rewritten, planned)
         least = restamp(rewritten, request.legality.opset, ir_version)
-        _fits(rewritten, least, ir_version, request.legality.target)
-        _settled(request, rewritten)
-    report = None
+        _fits(request, planned.plan, rewritten, least)
+        _settled(request, planned.plan, rewritten)
+    result = Result(_as_given(source, rewritten), planned.plan, None, source, rewritten)
     if verify:
         asked: dict[str, Any] = {
             "input_shapes": input_shapes,
@@ -208,8 +215,17 @@ def convert(
             "save_repro": save_repro,
             "progress": progress,
         }
-        report = _verified(request, planned, rewritten, require_proof, asked)
-    return Result(_as_given(source, rewritten), planned.plan, report, source, rewritten)
+        _tell(progress, "verify")
+        report = _verified(request, planned, rewritten, asked)
+        result = dataclasses.replace(result, report=report)
+        _shown_to_be_equal(result, report, require_proof)
+    return result
+
+
+def _tell(progress: Progress | None, stage: str) -> None:
+    """Say that a stage begins; how much there is to do is told later, if at all."""
+    if progress:
+        progress(stage, 0, 0)
 
 
 def _ir_version_fits(request: _Request, model: onnx.ModelProto) -> bool:
@@ -218,18 +234,19 @@ def _ir_version_fits(request: _Request, model: onnx.ModelProto) -> bool:
     return low <= model.ir_version <= high and request.ir_version in (None, model.ir_version)
 
 
-def _settled(request: _Request, rewritten: onnx.ModelProto) -> None:
+def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto) -> None:
     """Plan the result again, which must give nothing: else the fault is opshift's own, and nothing is written."""
     again = Planner(rewritten, request.legality, request.semantics, request.allow, runnable=False).run().plan
     if again.refusals:
         # What a graph needs around the nodes that were asked for: a Constant in a function, an Identity for an output.
-        raise UnsupportedError(again.refusals)
+        raise UnsupportedError(again.refusals, plan, request.source.model)
     if again.steps:
         raise AssertionError(f"the result is not on the target: {again.steps[0]}")
 
 
-def _fits(model: onnx.ModelProto, least: int, ir_version: int | None, target: Target | None) -> None:
+def _fits(request: _Request, plan: Plan, model: onnx.ModelProto, least: int) -> None:
     """Bring the ir_version into the target's range; refuse where the model, at `least` so, cannot do with it."""
+    target, ir_version = request.legality.target, request.ir_version
     if target and target.ir_version and ir_version is None:
         low, high = target.ir_version
         model.ir_version = ir_version = min(max(model.ir_version, low), high)
@@ -237,9 +254,8 @@ def _fits(model: onnx.ModelProto, least: int, ir_version: int | None, target: Ta
         reason = (
             f"the model needs ir_version {least} for its opset, functions, metadata or element types, not {ir_version}."
         )
-        raise UnsupportedError(
-            (Refusal(Code.IR_VERSION, "model", "", reason, f"Take --ir-version {least} or higher."),)
-        )
+        refusal = Refusal(Code.IR_VERSION, "model", "", reason, f"Take --ir-version {least} or higher.")
+        raise UnsupportedError((refusal,), plan, request.source.model)
 
 
 # --- the request ------------------------------------------------------------------------------------------------------
@@ -337,17 +353,11 @@ def _planned(request: _Request, progress: Progress | None) -> Planned:
         progress=progress,
         optimize=request.optimize,
     )
-    return planner.run()
+    planned = planner.run()
+    return dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, kinds=kinds(planned)))
 
 
 # --- the proof --------------------------------------------------------------------------------------------------------
-
-
-def replacements(planned: Planned) -> Iterator[Replace]:
-    """Yield every node that is lowered, in all graphs and functions."""
-    for graph in (*planned.graphs, *(plan.graph for plan in planned.functions)):
-        for part in graph.all():
-            yield from (change for change in part.changes.values() if isinstance(change, Replace))
 
 
 def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
@@ -387,7 +397,6 @@ def _verified(
     request: _Request,
     planned: Planned,
     rewritten: onnx.ModelProto,
-    require_proof: bool,
     asked: Mapping[str, Any],
 ) -> Report:
     from opshift.passes.verify import verify
@@ -400,7 +409,7 @@ def _verified(
         rewritten, folder = external.relocated(rewritten, source.files, source.directory)
         if source.path is None:
             original, original_dir = external.relocated(source.model, source.files, source.directory)
-    report = verify(
+    return verify(
         original,
         rewritten,
         pairs=pairs,
@@ -411,17 +420,22 @@ def _verified(
         allow_paths=source.allowed,
         **asked,
     )
+
+
+def _shown_to_be_equal(result: Result, report: Report, require_proof: bool) -> None:
+    """Raise where the result must not be written."""
     for check in (*report.nodes, report.whole):
         if check.verdict == Verdict.DIFFERENT:
-            raise VerificationError(_different(check), report)
+            raise VerificationError(_different(check), report, result)
     unproven = [check for check in report.nodes if check.verdict != Verdict.EQUAL]
     if unproven:
         raise VerificationError(
-            f"{unproven[0].operator} at {unproven[0].node} could not be shown to be equal: {unproven[0].reason}", report
+            f"{unproven[0].operator} at {unproven[0].node} could not be shown to be equal: {unproven[0].reason}",
+            report,
+            result,
         )
     if require_proof and report.verdict != Verdict.EQUAL:
-        raise VerificationError(f"The whole model could not be compared: {report.whole.reason}", report)
-    return report
+        raise VerificationError(f"The whole model could not be compared: {report.whole.reason}", report, result)
 
 
 def _different(check: Check) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import operator_of
 from opshift.passes.bodies import bodies
 from opshift.passes.infer import infer, typed
-from opshift.passes.outcome import NARROWINGS
+from opshift.passes.outcome import NARROWINGS, Way
 
 DEPTH = 24
 """Lowerings within lowerings; the deepest that occurs is half of that."""
@@ -84,6 +84,8 @@ class Fragment:
     narrows: frozenset[str] = frozenset()
     rounds: bool = False
     """Whether it computes the same only but for rounding."""
+    ways: tuple[Way, ...] = field(default=(), compare=False)
+    """What it was chosen from, itself among them."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class Deriver:
         elif lifted.operator.name in RIVALLED and (stack or self.optimize) and _static(lifted):
             other = self._cheapest(lifted, (*stack, key), Failure("it is legal"))
             if isinstance(other, Fragment) and not other.rounds and other.cost < FASTER * found.cost:
-                found = other
+                found = dataclasses.replace(other, ways=(*other.ways, Way("native", found.cost)))
         if isinstance(found, Failure) and found.narrowing and not stack:
             found = dataclasses.replace(found, narrowing=self._enough(lifted))
         if isinstance(found, Fragment) or not found.busy:
@@ -205,19 +207,24 @@ class Deriver:
             value = lifted.meaning.value
             return Fragment((), (Constant(value, constant(value.array).dtype or 0),), ("initializer",), 0.0)
         failures: list[Failure] = []
+        compared: list[Way] = []
         # ONNX's own bodies are for what nothing else says: some lose digits, such as a variance by squares.
         for ways in (_ways(lifted), bodies(lifted)):
             best: Fragment | None = None
             for way in ways:
                 if best and not best.rounds and not isinstance(way, Reason) and way.rounds:
+                    compared.append(Way(way.name, None, "it rounds otherwise"))
                     continue
                 found = self._by(way, lifted, stack)
                 if isinstance(found, Failure):
                     failures.append(found)
-                elif best is None or (found.rounds, found.cost) < (best.rounds, best.cost):
+                    compared.append(_left(way, found))
+                    continue
+                compared.append(Way(found.lowerings[0], found.cost))
+                if best is None or (found.rounds, found.cost) < (best.rounds, best.cost):
                     best = found
             if best:
-                return best
+                return dataclasses.replace(best, ways=tuple(compared))
         nearest = min(
             failures,
             key=lambda failure: (not failure.missing, not failure.narrowing, failure.beside, failure.busy),
@@ -401,6 +408,12 @@ class _Wide:
             cost=found.cost + self.cost,
             rounds=found.rounds or self.rounds,
         )
+
+
+def _left(way: Body | _Wide | Reason, failure: Failure) -> Way:
+    """Say why a way was not taken; failures begin with its name."""
+    name = way.partition(": ")[0] if isinstance(way, Reason) else way.name
+    return Way(name, None, failure.reason.removeprefix(name).lstrip(": "))
 
 
 def _ways(lifted: Lifted) -> Iterator[Body | _Wide | Reason]:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from opshift.passes.outcome import Refusal, Report
+from typing import TYPE_CHECKING
+
+from opshift.passes.outcome import Plan, Refusal, Report
+
+if TYPE_CHECKING:
+    import onnx
+
+    from opshift.passes.convert import Result
 
 
 class OpshiftError(Exception):
@@ -18,18 +25,29 @@ class UsageError(OpshiftError):
 
 
 class UnsupportedError(OpshiftError):
-    """The model is valid and cannot be taken to the target; `refusals` names every node in the way."""
+    """The model is valid and cannot be taken to the target; `refusals` names every node in the way.
 
-    def __init__(self, refusals: tuple[Refusal, ...]) -> None:
+    `plan` is as far as planning came, and `model` what was read; None where there was none of it yet.
+    """
+
+    def __init__(
+        self, refusals: tuple[Refusal, ...], plan: Plan | None = None, model: onnx.ModelProto | None = None
+    ) -> None:
         """Keep the refusals; the text is one line each."""
         self.refusals = refusals
+        self.plan = plan
+        self.model = model
         super().__init__("\n".join(str(refusal) for refusal in refusals))
 
 
 class VerificationError(OpshiftError):
-    """The rewritten model was not shown to be equal; nothing is written. `report` has the counterexample."""
+    """The rewritten model was not shown to be equal; nothing is written. `report` has the counterexample.
 
-    def __init__(self, message: str, report: Report) -> None:
+    `result` is what was made, for those who look into it.
+    """
+
+    def __init__(self, message: str, report: Report, result: Result | None = None) -> None:
         """Keep the report beside the message."""
         self.report = report
+        self.result = result
         super().__init__(message)

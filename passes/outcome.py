@@ -83,8 +83,76 @@ class Step:
 
 
 @dataclasses.dataclass(frozen=True)
+class Way:
+    """A way to say a node that was looked at: a lowering, the body that ONNX gives, or the operator itself ("native").
+
+    `cost` counts in nodes that do nothing (opsets/costs.py); None where the way does not apply, and `why_not` says why.
+    """
+
+    name: str
+    cost: float | None
+    why_not: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """A value of a drawing: its type as people write it (`float[n,3]`, empty: unknown), its elements if it is small."""
+
+    name: str
+    type: str = ""
+    elements: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """A node of a drawing, its attributes as `axis=1`; `since_version` is None where ONNX has no such operator."""
+
+    operator: str
+    since_version: int | None
+    attributes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Subgraph:
+    """A few nodes at one opset, in order; `constants` are initializers among what they read."""
+
+    opset: int
+    inputs: tuple[Value, ...]
+    constants: tuple[Value, ...]
+    nodes: tuple[Drawn, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """Nodes that are rewritten in one way, with what is known of their inputs: `nodes` holds their paths.
+
+    The first fields are those of their steps. `ways` are those that were compared, the one that was taken among them;
+    they are empty where there was no choice. `before` is the node by itself and `after` what replaces it; where it
+    stays as it is, and only the number of its version changes, its inputs are left out.
+    """
+
+    action: Action
+    operator: str
+    since_version: int
+    why: str
+    lowerings: tuple[str, ...]
+    becomes: tuple[str, ...]
+    narrows: tuple[str, ...]
+    ways: tuple[Way, ...]
+    before: Subgraph
+    after: Subgraph
+    nodes: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
-    """What `convert` would do to a model; `steps` leaves out the nodes that are kept as they are."""
+    """What `convert` would do to a model; `steps` leaves out the nodes that are kept as they are.
+
+    `kinds` has the same nodes once more, those that are alike together.
+    """
 
     source_opset: int
     target_opset: int
@@ -93,6 +161,7 @@ class Plan:
     kept: int
     steps: tuple[Step, ...]
     refusals: tuple[Refusal, ...]
+    kinds: tuple[Kind, ...] = ()
 
     @property
     def possible(self) -> bool:

@@ -835,7 +835,7 @@ USAGE = [
     (["convert", "zoo", "-o", "out"], "nothing was asked for"),
     (["convert", "zoo", "-o", "out", "--opset", "99"], "99"),
     (["convert", "zoo", "-o", "zoo", "--opset", "12"], "is one of the models"),
-    (["convert", "zoo", "-o", "out", "--opset", "12", "--report", "x.txt"], "ends in .json"),
+    (["convert", "zoo", "-o", "out", "--opset", "12", "--report", "x.txt"], "ends in .html, .json or .md"),
     (["convert", "zoo", "-o", "out", "--opset", "12", "--no-verify", "--seed", "1"], "--seed directs"),
     (["convert", "zoo/*.x", "-o", "out", "--opset", "12"], "there are no models"),
     (["convert", "zoo/a.onnx", "-o", "b.onnx", "--opset", "12", "--jobs", "2"], "--jobs is for many models"),

@@ -26,7 +26,7 @@ PACKAGES: dict[str, str] = {
     "opshift.cli": "cli",
 }
 """Where the packages are; those inside these follow from their folders."""
-DATA = (".json", ".toml", ".typed")
+DATA = (".css", ".html", ".js", ".json", ".toml", ".typed")
 
 
 def folders() -> dict[str, Path]:
@@ -141,6 +141,7 @@ def test_wheel_has_what_the_package_reads() -> None:
         "opshift/opsets/operators/argmax.py",
         "opshift/opsets/operators/onehot.py",
         "opshift/cli/main.py",
+        "opshift/cli/templates/page.html",
     ):
         assert name in names
 
@@ -150,7 +151,7 @@ def test_metadata(wheel: zipfile.ZipFile) -> None:
     found = metadata(wheel)
     assert found["License-Expression"] == "Apache-2.0"
     assert found["Requires-Python"] == ">=3.11"
-    assert set(found.get_all("Provides-Extra", [])) == {"verify", "dev", "corpus", "runtimes"}
+    assert set(found.get_all("Provides-Extra", [])) == {"verify", "report", "dev", "browser", "corpus", "runtimes"}
     needed = [line for line in found.get_all("Requires-Dist", []) if "extra" not in line]
     assert not any(line.startswith("onnxruntime") for line in needed), "it comes with the extra `verify`"
     assert "# opshift" in str(found.get_payload())
@@ -165,6 +166,7 @@ def test_sdist_can_be_tested(built: Path) -> None:
     with tarfile.open(only(built, "*.tar.gz")) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = [".ci/run", ".ci/checks.py", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "docs/generate.py"]
+    wanted.append("docs/report.schema.json")
     wanted += [file.relative_to(ROOT).as_posix() for file in (ROOT / "fixtures").glob("*.onnxtxt")]
     wanted += [file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("*.py")]
     assert set(wanted) <= names

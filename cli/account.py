@@ -1,0 +1,318 @@
+"""What a report tells people, whatever it is written as: the verdict in words, the tables, the kinds of rewrites."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opshift.cli import words
+from opshift.cli.census import Census, cell, since
+from opshift.cli.output import one_line
+from opshift.opsets.operator import operator_for
+from opshift.passes.outcome import Action, Check, Kind, Plan, Refusal, Report, Verdict, Way
+
+GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
+
+STAGES = {
+    "load": "load and check",
+    "plan": "plan",
+    "lower": "lower and restamp",
+    "verify": "prepare the proof",
+    "nodes": "prove the rewritten nodes",
+    "whole": "prove the whole model",
+}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The verdict: how it is to be taken, in a word or two, and in a sentence."""
+
+    level: str
+    title: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table of before and after."""
+
+    name: str
+    before: str
+    after: str | None
+    """None where nothing was made."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the two differ."""
+        return self.after not in (None, self.before)
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A kind of rewrites as people read it; `choice` says in a few words why it is done in this way."""
+
+    kind: Kind
+    number: int
+    origin: str
+    to: str
+    by: str
+    choice: str
+    summary: str
+    ways: tuple[Way, ...]
+    barred: tuple[Way, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A rewritten node, with what was shown of it by itself.
+
+    `verdict` is that of its comparison, else "reviewed" (people have read that both versions mean the same), or
+    "not run".
+    """
+
+    node: str
+    rewrite: Rewrite
+    verdict: str
+    inputs: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """All that a report tells, in the order in which it is read."""
+
+    command: str
+    model: str
+    other: str
+    output: str
+    written: bool
+    headline: Headline
+    rows: tuple[Row, ...]
+    facts: tuple[Row, ...]
+    notes: tuple[str, ...]
+    refusals: tuple[Refusal, ...]
+    differences: tuple[Check, ...]
+    rewrites: tuple[Rewrite, ...]
+    lines: tuple[Line, ...]
+    report: Report | None
+    classes: Mapping[str, int]
+    models: tuple[Mapping[str, Any], ...]
+    timings: tuple[Mapping[str, Any], ...]
+    versions: Mapping[str, str]
+
+    @property
+    def changed(self) -> tuple[Row, ...]:
+        """The operators whose number or version is another."""
+        return tuple(row for row in self.rows if row.changed)
+
+
+def account(document: Mapping[str, Any]) -> Account:
+    """Return what a document tells people."""
+    error: Mapping[str, Any] = document.get("error", {})
+    plan: Plan | None = document.get("plan")
+    report: Report | None = document.get("report") or error.get("report")
+    before: Census | None = document.get("before")
+    after: Census | None = document.get("after")
+    rewrites = tuple(_rewrite(kind, number, plan) for number, kind in enumerate(plan.kinds, 1)) if plan else ()
+    return Account(
+        command=document.get("command", ""),
+        model=document.get("model", ""),
+        other=document.get("other", ""),
+        output=document.get("output", ""),
+        written=not error,
+        headline=_headline(document, plan, report),
+        rows=tuple(_operators(before, after)) if before else (),
+        facts=tuple(_facts(before, after)) if before else tuple(_opsets(plan)),
+        notes=tuple(_notes(plan, report)),
+        refusals=tuple(error.get("refusals", ())),
+        differences=_differences(report),
+        rewrites=rewrites,
+        lines=tuple(_lines(rewrites, report)),
+        report=report,
+        classes=words.classes_of(report) if report else {},
+        models=tuple(document.get("models", ())),
+        timings=tuple(
+            {**timing, "does": STAGES.get(timing["stage"], timing["stage"])} for timing in document["timings"]
+        ),
+        versions=document["versions"],
+    )
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+def _headline(document: Mapping[str, Any], plan: Plan | None, report: Report | None) -> Headline:
+    error: Mapping[str, Any] = document.get("error", {})
+    if "models" in document:
+        return _many(document["models"])
+    if error.get("kind") == "unsupported":
+        return _refused(error["refusals"], plan, document["command"])
+    if report:
+        return _proven(document, report, written=document["command"] == "convert" and not error)
+    if document["command"] == "plan" and plan:
+        return _planned(plan)
+    if document.get("nothing_to_do"):
+        return Headline(GOOD, "Nothing to do", "The model is on the target already, and the result is a copy of it.")
+    return Headline(DOUBTFUL, "Not proven", "Verification was switched off with --no-verify. The result was written.")
+
+
+def _many(models: Sequence[Mapping[str, Any]]) -> Headline:
+    counts = Counter(str(model["outcome"]) for model in models)
+    well = counts["converted"] + counts["unchanged"]
+    told = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
+    title = f"{well} of {words.count(len(models), 'model')} written"
+    return Headline(GOOD if well == len(models) else BAD, title, f"{told}.")
+
+
+def _refused(refusals: Sequence[Refusal], plan: Plan | None, command: str) -> Headline:
+    to = f" to opset {plan.target_opset}" if plan else ""
+    to += f" of {plan.target}" if plan and plan.target else ""
+    nothing = " Nothing was written." if command == "convert" else ""
+    sentence = f"The model cannot be taken{to}: {words.count(len(refusals), 'refusal')}.{nothing}"
+    return Headline(BAD, "Cannot be converted", sentence)
+
+
+def _proven(document: Mapping[str, Any], report: Report, *, written: bool) -> Headline:
+    sentence = _differing(report) if report.verdict is Verdict.DIFFERENT else words.verdict(report).partition(": ")[2]
+    sentence = sentence[:1].upper() + sentence[1:]
+    sentence += "" if sentence.endswith(".") else "."
+    if document["command"] == "convert" and not written:
+        sentence += " Nothing was written."
+    match report.verdict:
+        case Verdict.EQUAL if document.get("nothing_to_do"):
+            return Headline(GOOD, "Nothing to do", f"The model is on the target already. {sentence}")
+        case Verdict.EQUAL:
+            return Headline(GOOD, "Equal", sentence)
+        case Verdict.DIFFERENT:
+            return Headline(BAD, "Different", sentence)
+    return Headline(DOUBTFUL, "Not proven", sentence)
+
+
+def _differing(report: Report) -> str:
+    """Return what computes something else; how it does is told below."""
+    nodes = sum(check.verdict is Verdict.DIFFERENT for check in report.nodes)
+    whole = ["the whole model"] if report.whole.verdict is Verdict.DIFFERENT else []
+    parts = ([words.count(nodes, "rewritten node")] if nodes else []) + whole
+    verb = "computes" if len(parts) == 1 and nodes < 2 else "compute"
+    return f"{' and '.join(parts)} {verb} something else on one of the inputs tried"
+
+
+def _planned(plan: Plan) -> Headline:
+    if plan.nothing_to_do:
+        return Headline(GOOD, "Nothing to do", f"The model is on the target already (opset {plan.source_opset}).")
+    lowered = sum(step.action is Action.LOWER for step in plan.steps)
+    told = f"{words.count(lowered, 'node')} lowered, {len(plan.steps) - lowered} restamped, {plan.kept} kept"
+    return Headline(GOOD, "Possible", f"From opset {plan.source_opset} to {plan.target_opset}: {told}.")
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _operators(before: Census, after: Census | None) -> Iterator[Row]:
+    names = sorted({*before.operators, *(after.operators if after else ())})
+    for name in names:
+        yield Row(name, cell(before.operators.get(name)), cell(after.operators.get(name)) if after else None)
+
+
+def _facts(before: Census, after: Census | None) -> Iterator[Row]:
+    yield Row("opset", str(before.opset), str(after.opset) if after else None)
+    yield Row("ir_version", str(before.ir_version), str(after.ir_version) if after else None)
+    yield Row("size", amount(before.size), amount(after.size) if after else None)
+
+
+def _opsets(plan: Plan | None) -> Iterator[Row]:
+    if plan:
+        yield Row("opset", str(plan.source_opset), str(plan.target_opset))
+
+
+def amount(size: int) -> str:
+    """Return a number of bytes as people write it: `1.2 MB`."""
+    if size < 1000:
+        return f"{size} B"
+    power = next(power for power in (1, 2, 3) if size < 999.5 * 1000**power or power == 3)
+    return f"{size / 1000**power:.3g} {('kB', 'MB', 'GB')[power - 1]}"
+
+
+def _notes(plan: Plan | None, report: Report | None) -> Iterator[str]:
+    if plan:
+        yield from words.narrowings(plan)
+    if report and (none := [name for name, number in report.whole.classes.items() if not number]):
+        yield f"The whole model was tried on no input with {', '.join(none)}."
+
+
+def _differences(report: Report | None) -> tuple[Check, ...]:
+    """Return the comparisons that tell more than the headline does."""
+    if report is None or report.verdict is Verdict.EQUAL:
+        return ()
+    checks = (report.whole, *report.nodes) if report.verdict is Verdict.DIFFERENT else report.nodes
+    return tuple(check for check in checks if check.verdict is report.verdict)
+
+
+# --- rewritten nodes --------------------------------------------------------------------------------------------------
+
+
+def _rewrite(kind: Kind, number: int, plan: Plan) -> Rewrite:
+    applicable = sorted((way for way in kind.ways if way.cost is not None), key=lambda way: way.cost or 0.0)
+    if kind.action is Action.RESTAMP:
+        version = since("", kind.operator, plan.target_opset)
+        to = f"{kind.operator}-{version}" if version else f"opset {plan.target_opset}"
+    else:
+        to = ", ".join(kind.becomes) or _HELD.get(kind.lowerings[0], "nothing")
+    return Rewrite(
+        kind=kind,
+        number=number,
+        origin=f"{kind.operator}-{kind.since_version}",
+        to=to,
+        by=kind.lowerings[0] if kind.lowerings else "",
+        choice=_choice(kind, applicable),
+        summary=_summary(kind),
+        ways=tuple(applicable),
+        barred=tuple(way for way in kind.ways if way.cost is None),
+    )
+
+
+_HELD = {"folded": "a constant", "initializer": "an initializer"}
+"""What a node becomes where no node replaces it."""
+
+_UNCHOSEN = {
+    "folded": "its value is known",
+    "initializer": "its value is known",
+    "left_out": "it does nothing here",
+    "batch": "the only one that applies",
+}
+"""Why what is no lowering was done."""
+
+
+def _choice(kind: Kind, applicable: Sequence[Way]) -> str:
+    if kind.action is Action.RESTAMP:
+        return "means the same"
+    if not kind.lowerings:
+        return "the operator itself, written as the target has it"
+    if not applicable:
+        return _UNCHOSEN.get(kind.lowerings[0], "the only one that applies")
+    if len(applicable) == 1:
+        return "the only one that applies"
+    if applicable[0].name == kind.lowerings[0]:
+        return f"cheapest of {len(applicable)}"
+    return f"cheapest of {len(applicable)} that rounds least"
+
+
+def _summary(kind: Kind) -> str:
+    """Return the first line of what a lowering says of itself."""
+    operator = operator_for("", kind.operator) if kind.lowerings else None
+    lowerings = operator.lowerings if operator else ()
+    return next((one.summary.rstrip(".") for one in lowerings if one.name == kind.lowerings[0]), "")
+
+
+def _lines(rewrites: Sequence[Rewrite], report: Report | None) -> Iterator[Line]:
+    checks = {check.node: check for check in report.nodes} if report else {}
+    for rewrite in rewrites:
+        lowered = rewrite.kind.action is Action.LOWER
+        for node in rewrite.kind.nodes:
+            check = checks.get(node) if lowered else None
+            if check:
+                yield Line(node, rewrite, str(check.verdict), check.inputs, one_line(check.reason))
+            else:
+                yield Line(node, rewrite, "not run" if lowered else "reviewed", None, "")

@@ -1,0 +1,75 @@
+"""A report as a page: one file that needs no network, made of cli/templates by jinja2, with drawings by graphlay."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from opshift.cli import words
+from opshift.cli.account import account
+from opshift.cli.drawing import drawing
+from opshift.cli.many import EXIT
+from opshift.cli.output import jsonable, plain
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """Return a document as HTML. Whatever stands in it comes out escaped, names of the model above all."""
+    it = account(document)
+    style, script = (Markup((TEMPLATES / name).read_text(encoding="utf-8")) for name in ("page.css", "page.js"))
+    drawings = [(drawing(rewrite.kind.before), drawing(rewrite.kind.after)) for rewrite in it.rewrites]
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            it=it,
+            drawings=drawings,
+            verdicts=list(dict.fromkeys(line.verdict for line in it.lines)),
+            origins=sorted({rewrite.origin for rewrite in it.rewrites}),
+            style=style,
+            style_hash=_hash(style),
+            script=script,
+            script_hash=_hash(script),
+        )
+    )
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """Everything that a template puts out is escaped for HTML, and what is not printable is written out before."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        finalize=_printable,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(newline=Markup("\n"), count=words.count, literal=_literal, outcome=_outcome)
+    return environment
+
+
+def _printable(value: Any) -> Any:
+    return value if isinstance(value, Markup) else plain(str(value))
+
+
+def _literal(value: Any) -> str:
+    return words.literal(jsonable(value))
+
+
+def _outcome(model: Mapping[str, Any]) -> str:
+    """Return the verdict whose colour an outcome has."""
+    return "different" if EXIT[model["outcome"]] else "equal"
+
+
+def _hash(text: str) -> str:
+    """Return what a Content-Security-Policy calls a text by."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
