@@ -207,11 +207,18 @@ def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
             target = view.constant(node.input[1])
             known = [size for size in ([] if target is None else target.reshape(-1).tolist()) if size > 0]
             reshaped.update(dict.fromkeys((*known, math.prod(known))))
+        if node.op_type == "GroupNormalization":
+            reshaped.update(dict.fromkeys((2 * _groups_of(node), _groups_of(node))))
     declared = dict.fromkeys(
         dim for dims in (*view.weights, *view.shapes.values()) for dim in dims if isinstance(dim, int)
     )
     kept = [size for size in (*reshaped, *pinned.values(), *sorted(declared)) if 1 < size <= _LARGEST]
     return Hints(tuple(equal), tuple(pinned.items()), tuple(dict.fromkeys(kept))[:48])
+
+
+def _groups_of(node: onnx.NodeProto) -> int:
+    """Return how many groups of channels a GroupNormalization has, of which the channels are a multiple."""
+    return next((item.i for item in node.attribute if item.name == "num_groups"), 1)
 
 
 def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
@@ -244,6 +251,8 @@ def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
         yield first[1], channels * groups if operator == "Conv" and isinstance(channels, int) else channels
     elif operator in ("GRU", "LSTM", "RNN") and len(first) == len(second) == 3:
         yield first[2], second[2]
+    elif operator == "GroupNormalization" and view.versions.get("", 0) < 21:
+        yield second[0], _groups_of(node)  # a scale for each group, and not for each channel
     elif operator in ("BatchNormalization", "InstanceNormalization", "GroupNormalization") and len(first) > 1:
         yield first[1], second[0]
     elif operator == "LayerNormalization":

@@ -385,6 +385,21 @@ def test_shapes_are_repaired(text: str, accepts: Callable[[Mapping[str, int]], b
     assert sought(text, accepts)
 
 
+@pytest.mark.parametrize(("opset", "scale"), [(18, "G"), (18, "16"), (21, "C")])
+def test_channels_are_multiples_of_the_groups(opset: int, scale: str) -> None:
+    node = "GroupNormalization <num_groups = 16> (x, s, b)"
+    found = model(f"g (float[N,C,W] x, float[{scale}] s, float[{scale}] b) => (float[N,C,W] y) {{ y = {node} }}", opset)
+    specs, known = inputs.specs(found.graph), shapes.hints(outline(found))
+
+    def accepts(shape: shapes.Shapes) -> bool:
+        sizes = shapes.sizes_of(specs, shape)
+        length = sizes.get(scale, 16)
+        return sizes["C"] % 16 == 0 < sizes["C"] and length == (16 if opset == 18 else sizes["C"])
+
+    yielded = itertools.islice(shapes.repaired(specs, known, accepts), 40)
+    assert {16, 32} <= {shapes.sizes_of(specs, shape)["C"] for shape in yielded}
+
+
 @pytest.mark.parametrize(
     ("text", "accepts", "free"),
     [

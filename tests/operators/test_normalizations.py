@@ -49,33 +49,33 @@ class TestGroupNormalization(Table):
     )
 
 
-EIGHTEEN = """<ir_version: 9, opset_import: ["": 18, "own": 1]>
+EIGHTEEN = """<ir_version: 9, opset_import: ["": {opset}, "own": 1]>
 g ({dtype}[n,{channels},3] x, {dtype}[{length}] s, {dtype}[{length}] b) => ({dtype}[n,c,m] y) {{ {nodes} }}"""
 NORMALIZED = "y = GroupNormalization <num_groups = {groups}, epsilon = 0.25> (x, s, b)"
 IN_IF = """t = Constant <value = bool {{1}}> () y = If (t) <then_branch = a () => ({dtype}[n,c,m] u) {{
 u = GroupNormalization <num_groups = {groups}, epsilon = 0.25> (x, s, b) }}, else_branch = e () => ({dtype}[n,c,m] v)
 {{ v = Neg (x) }}>"""
 IN_FUNCTION = """y = own.normalized <groups = {groups}> (x, s, b) }}
-<domain: "own", opset_import: ["": 18]> normalized <groups> (x, s, b) => (y)
+<domain: "own", opset_import: ["": {opset}]> normalized <groups> (x, s, b) => (y)
 {{ y = GroupNormalization <num_groups: int = @groups, epsilon = 0.25> (x, s, b)"""
 
 
 @pytest.mark.parametrize("sizes", ["static", "symbolic"])
 @pytest.mark.parametrize(
-    ("nodes", "dtype", "groups"),
+    ("nodes", "dtype", "groups", "source"),
     [
-        (NORMALIZED, F32, 1),
-        (NORMALIZED, F32, 2),
-        (NORMALIZED, F32, 4),
-        (NORMALIZED, F64, 2),
-        (NORMALIZED, F16, 2),
-        (IN_IF, F32, 2),
-        (IN_FUNCTION, F64, 2),
+        (NORMALIZED, F32, 1, 18),
+        (NORMALIZED, F32, 2, 19),
+        (NORMALIZED, F32, 4, 20),
+        (NORMALIZED, F64, 2, 20),
+        (NORMALIZED, F16, 2, 20),
+        (IN_IF, F32, 2, 20),
+        (IN_FUNCTION, F64, 2, 20),
     ],
     ids=["one", "two", "four", "double", "half", "branch", "function"],
 )
-def test_version_18_is_read(nodes: str, sizes: str, dtype: Any, groups: int) -> None:
-    fields = {"dtype": dtype_name(dtype), "groups": groups}
+def test_version_18_is_read(nodes: str, sizes: str, dtype: Any, groups: int, source: int) -> None:
+    fields = {"dtype": dtype_name(dtype), "groups": groups, "opset": source}
     fields |= {"channels": 4, "length": groups} if sizes == "static" else {"channels": "c", "length": "g"}
     model = parse_model(EIGHTEEN.format(nodes=nodes.format(**fields), **fields))
     feeds = {"x": IMAGE[:, :, 0, :3], "s": numbers(groups), "b": numbers(groups)}
@@ -107,7 +107,7 @@ def test_version_18_is_read(nodes: str, sizes: str, dtype: Any, groups: int) -> 
     ],
 )
 def test_version_18_is_held_to_its_schema(node: str, words: str) -> None:
-    model = parse_model(EIGHTEEN.format(dtype="float", channels=4, length=2, nodes=f"y = {node}"))
+    model = parse_model(EIGHTEEN.format(opset=18, dtype="float", channels=4, length=2, nodes=f"y = {node}"))
     with pytest.raises(opshift.InvalidModelError, match=words):
         opshift.convert(model, opset=21)
 
@@ -119,7 +119,7 @@ def test_version_18_is_held_to_its_schema(node: str, words: str) -> None:
         "{ y = Scatter (x, i, u) }",
         '<ir_version: 9, opset_import: ["": 10]> g (float[3] x, float[1] s) => (float[6] y) { y = Upsample (x, s) }',
         '<ir_version: 9, opset_import: ["": 21, "own": 1]> g (float[1,4] x, float[2] s) => (float[1,4] y) '
-        '{ y = own.f (x, s) } <domain: "own", opset_import: ["": 18]> f (x, s) => (y) '
+        '{ y = own.f (x, s) } <domain: "own", opset_import: ["": {opset}]> f (x, s) => (y) '
         "{ y = GroupNormalization <num_groups = 2> (x, s, s) }",
     ],
     ids=["Scatter-11", "Upsample-10", "a function of opset 18 in a model of 21"],
