@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -82,6 +83,36 @@ def test_a_report_fits_the_schema(case: str, read: Any) -> None:
     jsonschema.Draft202012Validator(closed(SCHEMA)).validate(document)
     assert document["schema"] == 1
     assert document["status"] == CASES[case].status
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "kind"),
+    [
+        (["convert", "none.onnx", "-o", "out.onnx", "--opset", "11"], 2, "invalid-model"),
+        (["verify", "none.onnx", "none.onnx"], 2, "invalid-model"),
+        (["plan", "none.onnx"], 2, "usage"),
+        (["convert"], 2, "usage"),
+    ],
+)
+def test_what_is_printed_of_an_error_fits_it_too(
+    arguments: list[str], status: int, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.chdir(tmp_path):
+        assert main([*arguments, "--json"]) == status
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(closed(SCHEMA)).validate(document)
+    assert document["error"]["kind"] == kind
+    assert document.get("command", "convert") == arguments[0]
+
+
+def test_lines_of_many_models_fit_their_part_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.chdir(tmp_path):
+        assert main([*CASES["many"].arguments, "--json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 14
+    outcome = {**closed(SCHEMA["$defs"]["outcome"]), "$defs": SCHEMA["$defs"]}
+    for line in lines:
+        jsonschema.Draft202012Validator(outcome).validate(json.loads(line))
 
 
 def test_the_schema_has_every_word_of_closed_sets() -> None:
@@ -389,6 +420,8 @@ def test_an_alike_kind_is_drawn_once(tmp_path: Path) -> None:
     arguments = ("convert", "in.onnx", "-o", "out.onnx", "--decompose", "Hardmax", "--no-verify")
     text = report(Case(arguments, 0, lambda: many_nodes(200)), tmp_path, ".html").read_text()
     assert text.count("<svg") == 10
+    names = re.findall(r'<code class="name">main/([^<]*)<', text)
+    assert names == [f"layer_{index // 100}/head_{index % 100}" for index in range(200)], "as the model has them"
     assert text.count('<summary class="row">') == 200
     assert text.count('<h3><span class="times">40 &times;') == 5
 
