@@ -129,7 +129,7 @@ def account(document: Mapping[str, Any]) -> Account:
         refusals=tuple(error.get("refusals", ())),
         differences=_differences(report),
         rewrites=rewrites,
-        lines=tuple(_lines(rewrites, report)),
+        lines=tuple(_lines(rewrites, plan, report)) if plan else (),
         report=report,
         classes=words.classes_of(report) if report else {},
         models=tuple(document.get("models", ())),
@@ -306,13 +306,15 @@ def _summary(kind: Kind) -> str:
     return next((one.summary.rstrip(".") for one in lowerings if one.name == kind.lowerings[0]), "")
 
 
-def _lines(rewrites: Sequence[Rewrite], report: Report | None) -> Iterator[Line]:
+def _lines(rewrites: Sequence[Rewrite], plan: Plan, report: Report | None) -> Iterator[Line]:
+    """Yield the rewritten nodes in the order of the model."""
     checks = {check.node: check for check in report.nodes} if report else {}
-    for rewrite in rewrites:
+    places = {(step.node, step.operator): place for place, step in enumerate(plan.steps)}
+    nodes = [(node, rewrite) for rewrite in rewrites for node in rewrite.kind.nodes]
+    for node, rewrite in sorted(nodes, key=lambda pair: places[pair[0], pair[1].kind.operator]):
         lowered = rewrite.kind.action is Action.LOWER
-        for node in rewrite.kind.nodes:
-            check = checks.get(node) if lowered else None
-            if check:
-                yield Line(node, rewrite, str(check.verdict), check.inputs, one_line(check.reason))
-            else:
-                yield Line(node, rewrite, "not run" if lowered else "reviewed", None, "")
+        check = checks.get(node) if lowered else None
+        if check:
+            yield Line(node, rewrite, str(check.verdict), check.inputs, one_line(check.reason))
+        else:
+            yield Line(node, rewrite, "not run" if lowered else "reviewed", None, "")

@@ -118,7 +118,7 @@ def test_a_page_says_its_verdict_first_and_loads_nothing(name: str, tab: Any) ->
     assert headings[0] == it.page.locator("h1").inner_text()
     assert it.page.locator("h1").bounding_box()["y"] < 200
     assert it.page.get_by_role("banner").count() == it.page.get_by_role("main").count() == 1
-    assert it.page.get_by_role("contentinfo").count() == 1
+    assert it.page.get_by_role("contentinfo").count() == it.page.get_by_role("navigation").count() == 1
     assert it.quiet(), (it.said, it.asked)
 
 
@@ -153,10 +153,20 @@ def test_a_row_unfolds_by_keyboard(tab: Any) -> None:
     drawings.first.wait_for()
     assert drawings.count() == 2
     assert "ArgMax-13 <axis=1" in drawings.first.get_attribute("aria-label")
-    assert it.page.get_by_role("img", name="TopK-11").is_visible()
+    assert drawings.last.is_visible()
+    assert "ArgMax" not in drawings.last.get_attribute("aria-label")
     it.page.keyboard.press("Space")
     drawings.first.wait_for(state="detached")
     assert it.quiet()
+
+
+def test_sections_are_reached_past_all_rows(tab: Any) -> None:
+    it = tab("equal")
+    it.page.get_by_role("navigation").get_by_role("link", name="The proof").press("Enter")
+    assert it.page.get_by_role("heading", name="The proof").bounding_box()["y"] < SCREEN["height"]
+    it.page.keyboard.press("Shift+Tab")
+    last = it.page.locator("summary.row").last
+    assert last.evaluate("(one) => one === document.activeElement"), "the keyboard goes on from there"
 
 
 def test_what_is_focused_is_seen(tab: Any) -> None:
