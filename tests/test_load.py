@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import google.protobuf
 import ml_dtypes
 import numpy as np
 import onnx
@@ -591,7 +592,9 @@ def test_graphs_nested_too_deep(tmp_path: Path, depth: int) -> None:
     too_deep = depth > external.NESTING
     assert ("are nested" in refused(model)) == too_deep
     if depth < 1000:  # protobuf itself crashes at 100,000
-        assert ("are nested" in refused(written(tmp_path, model))) == too_deep
+        # protobuf 6 does not say why it reads no further.
+        said = "are nested" if int(google.protobuf.__version__.split(".")[0]) >= 7 else "not an ONNX model"
+        assert (said in refused(written(tmp_path, model))) == too_deep
 
 
 def test_text_that_is_not_utf8_is_found_anywhere(tmp_path: Path) -> None:
