@@ -7,7 +7,8 @@ first.
 
 onnxruntime judges. Where it cannot, since it does not give the test's outputs for the original either (it lacks the
 kernel, or the domain; it rounds a transform in coarser steps than the test allows), ONNX's reference implementation
-does, if it gives them for the original. It is as strict: the outputs must be the test's, within the test's tolerance.
+does, if it gives them for the original. It is as strict: the outputs must be the test's, within the test's tolerance
+(or two units of float16 and bfloat16, which is more than the tolerance of the tests).
 But it has some operators in their newest version alone (Hardmax), so it never judges what onnxruntime can. The column
 `by reference` tells how many of the right ones it judged.
 """
