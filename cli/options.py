@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import importlib.util
 import os
@@ -309,19 +310,22 @@ def check_target(asked: str) -> None:
 
 def same_file(one: str, other: str) -> bool:
     """Whether both paths lead to one file, which need not exist."""
-    try:
+    with contextlib.suppress(OSError):
         return Path(one).samefile(other)
-    except OSError:
+    with contextlib.suppress(OSError):  # Python 3.14 raises for an overlong name
         return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
+    return False
 
 
 def check_writable(path: str, option: str) -> None:
     """Raise early for a path that nothing can be written to, before minutes are spent on a model."""
-    place = Path(path)
+    place, regular = Path(path), True
     try:
         if not place.parent.is_dir():
             raise UsageError(f"{option} {path}: there is no folder {str(place.parent)!r}; create it first.")
-        if place.exists() and not stat.S_ISREG(place.stat().st_mode):
+        with contextlib.suppress(FileNotFoundError):  # exists() is silent on an overlong name since Python 3.14
+            regular = stat.S_ISREG(place.stat().st_mode)
+        if not regular:
             raise UsageError(f"{option} {path}: this is not a regular file; name one that can be replaced.")
     except (OSError, ValueError) as error:
         raise UsageError(f"{option} {path!r} cannot be written: {error}.") from error

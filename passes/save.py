@@ -8,6 +8,7 @@ a killed run left behind is known by its free lock, and removed by the next run 
 from __future__ import annotations
 
 import contextlib
+import errno
 import filecmp
 import hashlib
 import os
@@ -487,6 +488,8 @@ def _output(path: str | os.PathLike[str], overwrite: bool) -> _Output:
         output = _Output(Path(path).absolute(), Path(path).resolve())
         if not output.path.parent.is_dir() or not output.real.parent.is_dir():
             raise UsageError(f"{shown} cannot be written: there is no folder {shown_path(output.real.parent)}.")
+        if output.real.is_symlink():  # Python 3.13 resolves a circle of links to one of them
+            raise UsageError(f"{shown} cannot be written: {reason(OSError(errno.ELOOP, os.strerror(errno.ELOOP)))}.")
         if output.real.exists():
             _check_replaceable(output.real, shown, overwrite)
     except (OSError, RuntimeError, ValueError) as error:

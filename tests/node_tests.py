@@ -80,7 +80,7 @@ def _close(expected: Array, actual: Array, rtol: float, atol: float) -> bool:
     if expected.dtype != actual.dtype or expected.shape != actual.shape:
         return False
     if expected.dtype in (np.float16, BFLOAT16):
-        # The tests' 0.001 is about a unit of float16 and a quarter of one of bfloat16: whatever rounds once more or less on
+        # The tests' 0.001 is about a unit of float16 and a quarter of one of bfloat16: what rounds once more or less on
         # the way departs by a unit from what was itself rounded.
         rtol = max(rtol, 2 * float(ml_dtypes.finfo(expected.dtype).eps))
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64

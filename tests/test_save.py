@@ -989,7 +989,7 @@ def test_a_process_that_may_not_write_to_the_folder(here: Path, there: Path, nam
 
 
 WRITER = """
-import sys
+import sys, time
 path, one, other = sys.argv[1:]
 states = [open(name, "rb").read() for name in (one, other)]
 print("begun", flush=True)
@@ -999,6 +999,7 @@ while True:
             for at in range(0, len(data), 50):
                 file.write(data[at : at + 50])
                 file.flush()
+        time.sleep(0.002)
 """
 
 
