@@ -9,11 +9,13 @@ or more skips than `SKIPS`, are a failure.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +34,15 @@ SKIPS = 12
 """Tests that may be skipped: what a platform or a newer onnxruntime does not offer. Each is printed with its reason."""
 ASKED = ("OPSHIFT_BROWSER", "OPSHIFT_CORPUS", "OPSHIFT_RUNTIMES")
 """Variables by which what is missing is a failure."""
+TOOLS = ("hypothesis", "jsonschema", "pytest", "pytest-xdist")
+ELSEWHERE = tuple(
+    f"tests/{name}.py"
+    for name in (
+        "operators/test_hardmax",
+        *("test_cli", "test_load", "test_lower", "test_plan", "test_verify"),
+    )
+)
+"""What is run with the lowest versions of all dependencies, and in the other Pythons that are installed."""
 SCRIPTS = (("tests", "fixtures", "benchmarks", ".ci"), ("docs",))
 """Folders of scripts, checked for types apart from the package; two scripts of one name are not checked together."""
 
@@ -46,6 +57,8 @@ def main() -> int:
         run("mypy, the package", "mypy", "--strict", "-p", "opshift"),
         *(run(f"mypy, {', '.join(folders)}", "mypy", "--strict", *folders) for folders in SCRIPTS),
         tests(),
+        elsewhere("the lowest versions", sys.executable, *lowest()),
+        *(elsewhere(name, path) for name, path in others()),
     ]
     print("\n" + "\n".join(f"{'passed' if passed else 'FAILED':8}{line}" for passed, line in results))
     return 0 if all(passed for passed, _ in results) else 1
@@ -86,6 +99,42 @@ def tests() -> tuple[bool, str]:
     faults = list(_too_few(outcomes, {file: cases.count((file, "passed")) for file in ALL_OF}))
     counted = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
     return passed and not faults, "; ".join([f"{line}: {counted}", *faults])
+
+
+def lowest() -> list[str]:
+    """Return what pip is to install so that each dependency has the lowest version that pyproject.toml allows."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    found = [*project["dependencies"], *extras["verify"], *extras["report"]]
+    return [f"{match[1]}=={match[2]}" for one in found if (match := re.match(r"([\w-]+)>=([\w.]+)", one))]
+
+
+def others() -> list[tuple[str, str]]:
+    """Return the other Pythons of this machine that opshift is for, those of pyenv included."""
+    found = []
+    for minor in (11, 12, 13, 14):
+        places = [f"python3.{minor}", *map(str, Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3"))]
+        paths = [path for place in places if (path := shutil.which(place))]
+        # A shim of pyenv is there for versions that are not in use.
+        works = [path for path in paths if subprocess.run([path, "-c", ""], check=False).returncode == 0]
+        if works and sys.version_info[:2] != (3, minor):
+            found.append((f"Python 3.{minor}", works[0]))
+    return found
+
+
+def elsewhere(name: str, python: str, *pins: str) -> tuple[bool, str]:
+    """Install opshift from scratch for a Python, with these versions, and run the tests of `ELSEWHERE`."""
+    print(f"\n== {name}", flush=True)
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        there = Path(folder) / ("Scripts" if os.name == "nt" else "bin") / "python"
+        commands: Sequence[Sequence[str | Path]] = (
+            [python, "-m", "venv", folder],
+            [there, "-m", "pip", "install", "--quiet", f"{ROOT}[report,verify]", *pins, *TOOLS],
+            [there, "-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", *ELSEWHERE],
+        )
+        passed = all(subprocess.run(command, cwd=ROOT, check=False).returncode == 0 for command in commands)
+    return passed, f"{name}, {time.monotonic() - begun:.0f} s"
 
 
 def _file(case: ElementTree.Element) -> str:

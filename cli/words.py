@@ -138,7 +138,8 @@ def untried(report: Report) -> Iterator[str]:
     """Yield of which classes no input was tried, that could have been."""
     found = report.whole.classes or (report.nodes[0].classes if report.nodes else {})
     if none := [name for name, number in found.items() if not number]:
-        yield f"No input was tried with {', '.join(none)}."
+        whole = "whole model" if report.whole.classes else "node"
+        yield f"No input of the {whole} was tried with {', '.join(none)}."
 
 
 def literal(value: Any) -> str:

@@ -16,7 +16,7 @@ from onnx import ModelProto, version_converter
 
 from opshift.passes.errors import UsageError
 
-CASES = int(os.environ.get("OPSHIFT_MATRIX_CASES", "1500"))
+CASES = int(os.environ.get("OPSHIFT_MATRIX_CASES", "1000"))
 SEED = int(os.environ.get("OPSHIFT_MATRIX_SEED", "0"))
 
 

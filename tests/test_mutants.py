@@ -3,13 +3,18 @@
 A subject is one lowering at the top, derived for one target. Each of its mutants, a small change of one node or one
 constant of what it writes, must be found different by `prove`. The survivors are listed with the reason why they are
 right all the same.
+
+There are thousands: one in `SHARE` is tried, always the same ones, or all with `OPSHIFT_MUTANTS=all`. All is what
+whoever writes a lowering runs: `OPSHIFT_MUTANTS=all pytest tests/test_mutants.py -k ArgMax`.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +36,7 @@ from opshift.passes.outcome import Verdict
 from opshift.passes.pairs import Pair, prove
 from opshift.passes.plan import Replace
 
+SHARE = 1 if os.environ.get("OPSHIFT_MUTANTS") == "all" else 3
 OPERATORS = {(operator.domain, operator.name): operator for operator in known_operators()}
 
 
@@ -821,7 +827,8 @@ def test_every_mutant_is_caught(subject: Subject) -> None:
     pair = pair_of(subject)
     (check,) = prove([pair])
     assert check.verdict is Verdict.EQUAL, check.reason
-    found = {what for what, model in mutants(pair.rewritten) if not caught(pair, model)}
+    tried = [(what, model) for what, model in mutants(pair.rewritten) if zlib.crc32(what.encode()) % SHARE == 0]
+    found = {what for what, model in tried if not caught(pair, model)}
     assert not {what for what in found if not is_listed(subject, what)}
 
 

@@ -249,7 +249,7 @@ def test_what_was_not_tried_is_said(
     np.savez("in.npz", x=np.array([[1, 2]], np.float32))
     assert main(["verify", "a.onnx", "b.onnx", "--inputs", "in.npz"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("No input was tried with ")
+    assert lines[0].startswith("No input of the whole model was tried with ")
     assert "NaN" in lines[0]
     assert lines[-1].startswith("EQUAL: the whole model")
     assert main(["verify", "a.onnx", "b.onnx"]) == 0
