@@ -1,4 +1,4 @@
-"""Bodies of lowerings as onnxscript compiled them, in `bodies.onnxtxt`: importing onnxscript takes longer than a conversion.
+"""Bodies of lowerings, as onnxscript has compiled them, in `bodies.onnxtxt`: to import it takes half a second.
 
 `python docs/generate.py` writes the file. A body whose module has changed since then is compiled when it is needed.
 """

@@ -1,4 +1,4 @@
-"""Bodies that were compiled beforehand are what onnxscript makes of the lowerings, and are taken only while they are."""
+"""Bodies that were compiled beforehand are what onnxscript makes of the lowerings, else they are not taken."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from opshift.opsets.lowering import Lowering, lowering
 from opshift.opsets.operator import known_operators
 from opshift.opsets.operators import hardmax
 
-LOWERINGS = {
-    f"{one.body.__module__}.{one.name}": one for operator in known_operators() for one in operator.lowerings
-}
+LOWERINGS = {f"{one.body.__module__}.{one.name}": one for operator in known_operators() for one in operator.lowerings}
 
 
 def comparable(function: onnx.FunctionProto) -> onnx.FunctionProto:
