@@ -132,8 +132,10 @@ def growth(folder: Path, sizes: Sequence[int], repeat: int) -> dict[str, dict[in
 
 def exponent(spent: Mapping[int, Spent], start: float) -> float:
     """Return how time grows from 1e4 nodes on, without what the smallest model takes: the slope of the fitted line."""
-    points = [(math.log(size), math.log(one.seconds - start)) for size, one in spent.items() if size >= 10**4]
-    return float(np.polyfit(*zip(*points, strict=True), 1)[0]) if len(points) > 1 else math.nan
+    grown = {size: max(one.seconds - start, 1e-3) for size, one in spent.items() if size >= 10**4}
+    if len(grown) < 2:
+        return math.nan
+    return float(np.polyfit(np.log(list(grown)), np.log(list(grown.values())), 1)[0])
 
 
 # --- weights ----------------------------------------------------------------------------------------------------------

@@ -28,13 +28,14 @@ def compiled(body: Callable[..., Any], opset: int) -> onnx.FunctionProto | None:
     return onnx.parser.parse_function(text) if text and digest == _digest(body.__code__.co_filename) else None
 
 
-def written(functions: Iterable[tuple[FunctionType, int, onnx.FunctionProto]]) -> str:
+def written(functions: Iterable[tuple[Callable[..., Any], int, onnx.FunctionProto]]) -> str:
     """Return the contents of the file for these bodies, at the opsets that they are written at."""
     return "".join(
         f"# {key} {digest}\n{text}\n"
         for key, digest, text in sorted(
             (_key(body, opset), _digest(body.__code__.co_filename), _text(function))
             for body, opset, function in functions
+            if isinstance(body, FunctionType)
         )
     )
 
