@@ -165,7 +165,7 @@ def weighty(path: Path, gib: float, embedded: bool) -> None:
 
 def command(*arguments: str | os.PathLike[str]) -> list[str]:
     """Return the command line of opshift."""
-    return [sys.executable, "-m", "opshift", *map(os.fspath, arguments)]
+    return [sys.executable, "-m", "opshift", *(os.fspath(one) for one in arguments)]
 
 
 def weights(folder: Path, repeat: int) -> dict[str, Spent]:
