@@ -10,6 +10,10 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from onnx import TensorProto
 
+from opshift.passes import external
+from opshift.passes.errors import InvalidModelError
+from opshift.passes.external import printable
+
 LARGE = 2**20
 """Bytes: smaller weights are written with what is around them."""
 
@@ -37,14 +41,42 @@ def pieces(model: onnx.ModelProto) -> list[Piece]:
     Raises:
         EncodeError: it is larger than protobuf writes, as far as protobuf is asked.
     """
-    large = [tensor.HasField("raw_data") and len(tensor.raw_data) >= LARGE for tensor in model.graph.initializer]
+    large = [_raw(tensor) for tensor in model.graph.initializer]
     if not any(large) or any(map(_has_unknown, (model, model.graph, *model.graph.initializer))):
         return [model.SerializeToString()]
     weights: list[Piece] = []
-    for tensor, apart in zip(model.graph.initializer, large, strict=True):
-        inside = list(_around(tensor, _RAW_DATA, [Raw(tensor, len(tensor.raw_data))])) if apart else None
+    for tensor, raw in zip(model.graph.initializer, large, strict=True):
+        inside = list(_around(tensor, _RAW_DATA, [raw])) if raw else None
         weights += _field(_INITIALIZER, inside or [tensor.SerializeToString()])
     return list(_around(model, _GRAPH, list(_around(model.graph, _INITIALIZER, weights, whole=True))))
+
+
+def data_of(piece: Piece) -> bytes:
+    """Return the bytes of a piece.
+
+    Raises:
+        InvalidModelError: a tensor has more or less of them than its shape and element type need.
+    """
+    if isinstance(piece, bytes):
+        return piece
+    data = piece.tensor.raw_data
+    if len(data) != piece.length:
+        raise InvalidModelError(
+            f"tensor {printable(piece.tensor.name)} has {len(data)} bytes of data; its shape and element type need "
+            f"{piece.length}."
+        )
+    return data
+
+
+def _raw(tensor: TensorProto) -> Raw | None:
+    """Return the data of a tensor where they are large, by what it declares: protobuf would copy them to count them."""
+    if not tensor.HasField("raw_data"):
+        return None
+    try:
+        size = external.size(tensor)
+    except InvalidModelError:  # no such type or shape
+        return None
+    return None if size is None or size < LARGE else Raw(tensor, size)
 
 
 def length(parts: Iterable[Piece]) -> int:

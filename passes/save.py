@@ -29,7 +29,7 @@ from opshift.passes import external
 from opshift.passes.errors import InvalidModelError, UsageError
 from opshift.passes.external import reason, shown_path
 from opshift.passes.load import LIMIT, Source, is_text, stamp
-from opshift.passes.pieces import Piece, Raw, length, pieces
+from opshift.passes.pieces import Piece, data_of, length, pieces
 
 try:
     import fcntl
@@ -242,7 +242,7 @@ def _drop_empty_strings(message: Message) -> None:
 
 def _write_parts(file: BinaryIO, parts: Sequence[Piece]) -> None:
     for part in parts:
-        file.write(part.tensor.raw_data if isinstance(part, Raw) else part)
+        file.write(data_of(part))
 
 
 def _copy_file(

@@ -12,7 +12,8 @@ import pytest
 from onnx import numpy_helper
 from onnx.parser import parse_model
 
-from opshift.passes.pieces import LARGE, Raw, length, pieces
+from opshift.passes.errors import InvalidModelError
+from opshift.passes.pieces import LARGE, Raw, data_of, length, pieces
 
 TEXT = """<ir_version: 10, opset_import: ["": 18, "l": 1], producer_name: "somebody">
     g (float[2] x) => (float[2] y) <float[2] small = {1.0, 2.0}> { z = l.f(x) y = Add(z, small) }
@@ -31,7 +32,7 @@ def model(*sizes: int) -> onnx.ModelProto:
 
 def joined(made: onnx.ModelProto) -> bytes:
     parts = pieces(made)
-    data = b"".join(part.tensor.raw_data if isinstance(part, Raw) else part for part in parts)
+    data = b"".join(map(data_of, parts))
     assert length(parts) == len(data)
     return data
 
@@ -58,6 +59,15 @@ def test_what_nobody_knows_is_written() -> None:
         part.MergeFromString(unknown)
         assert joined(made) == made.SerializeToString()
         assert unknown in joined(made)
+
+
+def test_data_that_a_shape_does_not_need_are_not_written() -> None:
+    made = model(LARGE)
+    made.graph.initializer[-1].raw_data += b"!"
+    with pytest.raises(
+        InvalidModelError, match=f"has {LARGE + 1} bytes of data; its shape and element type need {LARGE}"
+    ):
+        joined(made)
 
 
 def test_embedded_weights_are_held_twice_at_most(tmp_path: Path) -> None:
