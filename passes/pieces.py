@@ -94,12 +94,15 @@ def _around(message: Message, number: int, parts: list[Piece], *, whole: bool = 
 def _fields(message: Message, wanted: Callable[[int], bool]) -> bytes:
     """Return some fields of a message as protobuf writes them."""
     kept = type(message)()
-    for field, value in message.ListFields():
-        if wanted(field.number):
-            if hasattr(value, "MergeFrom"):  # a message, or a repeated field
-                getattr(kept, field.name).MergeFrom(value)
-            else:
-                setattr(kept, field.name, value)
+    for field in message.DESCRIPTOR.fields:  # to list those that are set makes a copy of each
+        if not wanted(field.number):
+            continue
+        if field.has_presence and not message.HasField(field.name):
+            continue
+        if field.message_type or not field.has_presence:  # without presence it is repeated, ONNX being proto2
+            getattr(kept, field.name).MergeFrom(getattr(message, field.name))
+        else:
+            setattr(kept, field.name, getattr(message, field.name))
     data: bytes = kept.SerializeToString()
     return data
 
