@@ -113,7 +113,7 @@ def test_kinds_say_what_single_nodes_say(opset: int, monkeypatch: pytest.MonkeyP
     models: list[Any] = [parse_model(f'<ir_version: 8, opset_import: ["": 12]> g {text}') for text in texts]
 
     def plans() -> list[Any]:
-        found = []
+        found: list[Any] = []
         for model in (*fixtures, *models):
             try:
                 found.append(opshift.plan(model, opset=opset, allow=["nan"]))
