@@ -30,10 +30,10 @@ import opshift
 from opshift.opsets.lowering import Lowering
 from opshift.opsets.operator import Lifted, Operator, lift, operator_for
 from opshift.opsets.target import Legality
+from opshift.passes.changes import Replace
 from opshift.passes.derive import Deriver, Fragment, operand_sources
 from opshift.passes.describe import describe, view
 from opshift.passes.lower import alone
-from opshift.passes.plan import Replace
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 Array = np.ndarray[Any, Any]

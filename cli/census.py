@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator
 
 import onnx
 import onnx.defs
+
+from opshift.passes.graphs import graphs, kinds
+from opshift.passes.pieces import length, pieces
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +37,15 @@ class Census:
 def census(model: onnx.ModelProto) -> Census:
     """Count the operators of every graph and function of a model."""
     imports = {normal(entry.domain): entry.version for entry in model.opset_import}
-    found = Counter((normal(node.domain), node.op_type) for node in every_node(model))
+    found: Counter[tuple[str, str]] = Counter()
+    for graph in graphs(model):
+        for (domain, name, _), places in kinds(graph).items():
+            found[normal(domain), name] += len(places)
     operators = {
         f"{domain}::{name}" if domain else name: Count(number, since(domain, name, imports.get(domain)))
         for (domain, name), number in found.items()
     }
-    return Census(imports.get(""), model.ir_version, model.ByteSize(), dict(sorted(operators.items())))
+    return Census(imports.get(""), model.ir_version, length(pieces(model)), dict(sorted(operators.items())))
 
 
 def normal(domain: str) -> str:
@@ -53,22 +58,6 @@ def since(domain: str, name: str, opset: int | None) -> int | None:
     if opset is None or not onnx.defs.has(name, opset, domain):
         return None
     return onnx.defs.get_schema(name, opset, domain).since_version
-
-
-def every_node(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of the main graph, of the functions and of the graphs inside nodes."""
-    waiting: list[Iterable[onnx.NodeProto]] = [model.graph.node, *(function.node for function in model.functions)]
-    while waiting:
-        for node in waiting.pop():
-            yield node
-            waiting.extend(graph.node for attribute in node.attribute for graph in graphs(attribute))
-
-
-def graphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graphs that an attribute holds."""
-    if attribute.HasField("g"):
-        yield attribute.g
-    yield from attribute.graphs
 
 
 def rows(before: Census, after: Census, *, all_rows: bool) -> list[tuple[str, str, str]]:

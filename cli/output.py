@@ -162,6 +162,8 @@ def jsonable(value: Any) -> Any:
     """Return what JSON can hold: numbers that are not finite become strings, sets sorted lists, objects dicts."""
     if hasattr(value, "to_json"):
         return jsonable(value.to_json())
+    if hasattr(value, "_asdict"):
+        return jsonable(value._asdict())
     if dataclasses.is_dataclass(value):
         return {field.name: jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Write docs/operators.md from the registry, and the outputs shown in other pages from real runs.
+"""Write docs/operators.md and opsets/bodies.onnxtxt from the registry, and outputs shown in pages from real runs.
 
 `python docs/generate.py` writes them; `--check` changes nothing and fails where either is out of date.
 """
@@ -28,6 +28,7 @@ from typing import Any
 
 import onnx.defs
 
+from opshift.opsets import compiled
 from opshift.opsets.lowering import Lowering
 from opshift.opsets.no_conversion import NoConversion, no_conversions, why_absent
 from opshift.opsets.operator import Operator, Version, known_operators
@@ -37,6 +38,7 @@ from opshift.opsets.unfiled import has_body
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "operators.md"
+BODIES = ROOT / "opsets" / compiled.FILE
 README = ROOT / "README.md"
 SHOWN = (README, ROOT / "docs" / "verification.md")
 """Pages with examples."""
@@ -336,6 +338,15 @@ def normal(text: str) -> str:
     return re.sub(r"(onnxruntime|onnx|numpy) \d+(\.\d+)+\w*", r"\1 VERSION", text)
 
 
+# --- opsets/bodies.onnxtxt -------------------------------------------------------------------------------------------
+
+
+def bodies_file() -> str:
+    """Return the bodies of all lowerings, as onnxscript compiles them now."""
+    lowerings = {(one.body, one.opset): one for operator in known_operators() for one in operator.lowerings}
+    return compiled.written((body, opset, one.compile()) for (body, opset), one in lowerings.items())
+
+
 # --- all -------------------------------------------------------------------------------------------------------------
 
 
@@ -351,7 +362,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is out of date")
     options = parser.parse_args(None if arguments is None else list(arguments))
-    made = {DOCUMENT: operators_page()}
+    made = {DOCUMENT: operators_page(), BODIES: bodies_file()}
     made |= {page: refreshed(page.read_text(encoding="utf-8")) for page in SHOWN if page.exists()}
     changed = False
     for path, text in made.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -67,6 +68,11 @@ def _loads(opset: int, ir_version: int) -> bool:
     return True
 
 
+def installed() -> bool:
+    """Whether there is an onnxruntime, which is not imported yet."""
+    return importlib.util.find_spec("onnxruntime") is not None
+
+
 @functools.cache
 def newest_opset() -> int | None:
     """Return the newest opset that the installed onnxruntime loads; None where there is no onnxruntime."""
@@ -127,13 +133,17 @@ def _inlined(name: str, opset: int) -> bool:
 
 def loses(name: str, source: int, target: int) -> bool:
     """Whether onnxruntime has no kernel for an operator, inlines its body at one opset, and does not at another."""
-    return name not in _kernels() and _inlined(name, source) and not _inlined(name, target)
+    inlined_then_only = _inlined(name, source) and not _inlined(name, target)
+    return inlined_then_only and newest_opset() is not None and name not in _kernels()
 
 
 def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
     """Whether onnxruntime runs this node; False where a type is unknown and the kernels ask for certain ones."""
+    loaded = newest_opset()
+    if loaded is None:
+        return True  # it cannot be asked
     # What is newer than the installed onnxruntime will run on the kernels that it has for the version before.
-    newest = min(newest_opset() or NEWEST, NEWEST)
+    newest = min(loaded, NEWEST)
     if node.name == "Constant" or _inlined(node.name, min(opset, newest)):
         return True
     before = schema_at("", node.name, newest) if node.since_version > newest else None

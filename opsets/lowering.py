@@ -10,6 +10,7 @@ from typing import Any
 
 import onnx
 
+from opshift.opsets.compiled import compiled
 from opshift.opsets.facts import INTEGERS
 
 op: Any = None
@@ -107,7 +108,11 @@ class Lowering:
 
     @functools.cached_property
     def function(self) -> onnx.FunctionProto:
-        """The body as onnxscript compiles it, on first use (1 ms)."""
+        """The body as a function: compiled already, or on first use."""
+        return compiled(self.body, self.opset) or self.compile()
+
+    def compile(self) -> onnx.FunctionProto:
+        """Return the body as onnxscript compiles it (1 ms)."""
         import onnxscript
         from onnxscript import values
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
+import functools
+import gc
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -18,13 +21,15 @@ from opshift.opsets.schema import NEWEST, OLDEST, schema_at
 from opshift.opsets.target import Legality, Target
 from opshift.opsets.unfiled import Worded
 from opshift.passes import external
+from opshift.passes.changes import Planned, Replace
 from opshift.passes.describe import default_opset
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
+from opshift.passes.graphs import Walked, walk
 from opshift.passes.kinds import kinds, replacements
 from opshift.passes.load import Source, load
 from opshift.passes.lower import alone, lower
 from opshift.passes.outcome import NARROWINGS, Check, Code, Plan, Refusal, Report, Verdict
-from opshift.passes.plan import Planned, Planner, Replace, too_old, written_too_old
+from opshift.passes.plan import Planner, too_old, written_too_old
 from opshift.passes.restamp import restamp
 
 if TYPE_CHECKING:
@@ -130,10 +135,11 @@ def plan(
         InvalidModelError: the model is missing, unreadable or invalid.
         UsageError: the request makes no sense.
     """
-    _tell(progress, "load")
-    request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
-    _tell(progress, "plan")
-    return _planned(request, progress).plan
+    with _without_collection():
+        _tell(progress, "load")
+        request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
+        _tell(progress, "plan")
+        return _planned(request, progress).plan
 
 
 def convert(
@@ -187,22 +193,27 @@ def convert(
         UnsupportedError: the model cannot be converted; it names every node in the way.
         VerificationError: the result was not shown to be equal.
     """
-    _tell(progress, "load")
-    request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
-    _tell(progress, "plan")
-    planned = _planned(request, progress)
-    source = request.source
-    if not planned.plan.possible:
-        raise UnsupportedError(planned.plan.refusals, planned.plan, source.model)
-    rewritten = source.model
-    if not planned.plan.nothing_to_do or not _ir_version_fits(request, rewritten):
-        _tell(progress, "lower")
-        rewritten = onnx.ModelProto()
-        rewritten.CopyFrom(source.model)
-        lower(rewritten, planned)
-        least = restamp(rewritten, request.legality.opset, ir_version)
-        _fits(request, planned.plan, rewritten, least)
-        _settled(request, planned.plan, rewritten)
+    with _without_collection():
+        _tell(progress, "load")
+        request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
+        _tell(progress, "plan")
+        planned = _planned(request, progress)
+        source = request.source
+        if not planned.plan.possible:
+            raise UnsupportedError(planned.plan.refusals, planned.plan, source.model)
+        rewritten = source.model
+        if not planned.plan.nothing_to_do or not _ir_version_fits(request, rewritten):
+            _tell(progress, "lower")
+            rewritten = onnx.ModelProto()
+            rewritten.CopyFrom(source.model)
+            lower(rewritten, planned, source.bodies)
+            walked = tuple(walk(rewritten))
+            least = restamp(rewritten, request.legality.opset, ir_version, walked)
+            _fits(request, planned.plan, rewritten, least)
+            _settled(request, planned.plan, rewritten, walked)
+        # What the checks have found out has served.
+        source = dataclasses.replace(source, bodies=(), static=None, inferred=None)
+        request = dataclasses.replace(request, source=source)
     result = Result(_as_given(source, rewritten), planned.plan, None, source, rewritten)
     if verify:
         asked: dict[str, Any] = {
@@ -228,15 +239,28 @@ def _tell(progress: Progress | None, stage: str) -> None:
         progress(stage, 0, 0)
 
 
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Keep Python from looking for cycles meanwhile: there are none, and it would look at many objects often."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def _ir_version_fits(request: _Request, model: onnx.ModelProto) -> bool:
     target = request.legality.target
     low, high = target.ir_version if target and target.ir_version else (model.ir_version, model.ir_version)
     return low <= model.ir_version <= high and request.ir_version in (None, model.ir_version)
 
 
-def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto) -> None:
+def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto, walked: Sequence[Walked]) -> None:
     """Plan the result again, which must give nothing: else the fault is opshift's own, and nothing is written."""
-    again = Planner(rewritten, request.legality, request.semantics, request.allow, runnable=False).run().plan
+    planner = Planner(rewritten, request.legality, request.semantics, request.allow, runnable=False, walked=walked)
+    again = planner.run().plan
     if again.refusals:
         # What a graph needs around the nodes that were asked for: a Constant in a function, an Identity for an output.
         raise UnsupportedError(again.refusals, plan, request.source.model)
@@ -292,7 +316,7 @@ def _request(
             raise UsageError(f"ir_version {ir_version} is outside of what {profile.name} takes, {profile.ir_version}.")
     wanted = own if opset is None else opset
     legality = Legality(wanted, frozenset(decompose), profile)
-    runnable = profile is None and kernels.newest_opset() is not None
+    runnable = profile is None and kernels.installed()
     return _Request(source, legality, semantics, frozenset(allow), ir_version, runnable, optimize)
 
 
@@ -352,9 +376,13 @@ def _planned(request: _Request, progress: Progress | None) -> Planned:
         runnable=request.runnable,
         progress=progress,
         optimize=request.optimize,
+        walked=request.source.bodies,
+        static=request.source.static,
+        outline=request.source.inferred,
     )
     planned = planner.run()
-    return dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, kinds=kinds(planned)))
+    plan = dataclasses.replace(planned.plan, rewrites=functools.partial(kinds, planned))
+    return dataclasses.replace(planned, plan=plan)
 
 
 # --- the proof --------------------------------------------------------------------------------------------------------

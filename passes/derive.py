@@ -8,6 +8,7 @@ names are not in it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from opshift.opsets.schema import NEWEST, attribute_value, default_domain, schem
 from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import operator_of
 from opshift.passes.bodies import bodies
-from opshift.passes.infer import infer, typed
+from opshift.passes.infer import infer, message, typed
 from opshift.passes.outcome import NARROWINGS, Way
 
 DEPTH = 24
@@ -71,6 +72,11 @@ class Written:
     attributes: Mapping[str, Any]
     inputs: tuple[Ref, ...]
     outputs: int
+
+    @functools.cached_property
+    def message(self) -> bytes:
+        """The node as protobuf writes it, but for its name and those of its inputs and outputs."""
+        return message(self.name, self.attributes)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import onnx
 import onnx.inliner
@@ -13,11 +14,24 @@ from opshift.opsets.facts import INTEGERS, Facts, facts_of_tensor, facts_of_type
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Node, Outputs, freeze
 from opshift.opsets.schema import Schema, attribute_value, default_domain, schema_read_at
+from opshift.passes.graphs import graphs, subgraphs, without_hostile_dims
 from opshift.passes.infer import infer
-from opshift.passes.load import without_hostile_dims
 
 INLINED = 200_000
 """Nodes: a model that has more when its functions are inlined is described without them."""
+
+
+class Values(Protocol):
+    """What is known of the values that one graph can see."""
+
+    def __getitem__(self, name: str) -> Facts | None:
+        """Return what is known of a value, which may be nothing; None for an input that a call leaves out."""
+
+    def note(self, name: str, facts: Facts) -> None:
+        """Note what has been found out about a value of this graph."""
+
+    def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
+        """Return the scope of a subgraph."""
 
 
 @dataclass(frozen=True)
@@ -49,47 +63,13 @@ class Scope:
 NOTHING = Scope({})
 
 
-_GRAPHS = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS})
-
-
-def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
-    """Yield the subgraphs of a node, by the name of their attribute; those of a list are numbered."""
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            yield attribute.name, attribute.g
-        for index, graph in enumerate(attribute.graphs):
-            yield f"{attribute.name}[{index}]", graph
-
-
-def graphs(owner: onnx.ModelProto | onnx.FunctionProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
-    """Yield all graphs and functions of a model, those of its training too, or a function and the graphs in it."""
-    waiting: list[onnx.GraphProto | onnx.FunctionProto] = [owner] if isinstance(owner, onnx.FunctionProto) else []
-    if isinstance(owner, onnx.ModelProto):
-        waiting = [owner.graph, *owner.functions]
-        for training in owner.training_info:
-            waiting += [training.initialization, training.algorithm]
-    while waiting:
-        graph = waiting.pop()
-        yield graph
-        for node in graph.node:
-            for attribute in node.attribute:
-                # Asked for its type first: most nodes of a large model have no graph in them.
-                if attribute.type in _GRAPHS:
-                    waiting.extend((attribute.g,) if attribute.type == AttributeProto.GRAPH else attribute.graphs)
-
-
-def dtypes(model: onnx.ModelProto) -> Iterator[int]:
-    """Yield the element types that a model declares, of values, tensors and what is cast to, with repetitions."""
-    for graph in graphs(model):
-        if isinstance(graph, onnx.GraphProto):
-            yield from (tensor.data_type for tensor in graph.initializer)
-            for value in (*graph.input, *graph.output, *graph.value_info):
-                yield value.type.tensor_type.elem_type
-        for node in graph.node:
-            for attribute in node.attribute:
-                yield attribute.t.data_type
-                if attribute.name in ("to", "dtype", "output_dtype"):
-                    yield attribute.i
+def dtypes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[int]:
+    """Yield the element types that a graph declares, of values and initializers, with repetitions."""
+    if isinstance(graph, onnx.GraphProto):
+        yield from (tensor.data_type for tensor in graph.initializer)
+        yield from (tensor.values.data_type for tensor in graph.sparse_initializer)
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            yield value.type.tensor_type.elem_type
 
 
 def default_opset(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
@@ -97,11 +77,37 @@ def default_opset(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
     return next((item.version for item in imports if not default_domain(item.domain)), None)
 
 
-def describe(model: onnx.ModelProto, absent: Collection[str] = ()) -> Scope:
+def describe(model: onnx.ModelProto, absent: Collection[str] = (), outline: onnx.ModelProto | None = None) -> Scope:
     """Infer types and shapes of all graphs of a model, through its functions; weights are not read.
 
-    `absent` names inputs of the main graph that nobody feeds: those of a function that a call leaves out.
+    `absent` names inputs of the main graph that nobody feeds: those of a function that a call leaves out. `outline` is
+    the model with types that were inferred without its functions, as `load` does where it must.
     """
+    inferred = outline if outline is not None and _says_all(outline, model) else _inferred(model)
+    constants: dict[str, Facts | None] = {**initializers(model)}
+    constants.update(dict.fromkeys(absent))
+    opset = default_opset(model.opset_import) or 1
+    return _scope(inferred.graph, None, constants, opset)
+
+
+def initializers(model: onnx.ModelProto) -> dict[str, Facts]:
+    """Return the facts of the initializers of the main graph."""
+    constants = {tensor.name: facts_of_tensor(tensor) for tensor in model.graph.initializer}
+    if model.ir_version >= 4:
+        # From ir_version 4 on, an initializer that is an input too is a default, which a caller may override.
+        for name in {value.name for value in model.graph.input} & set(constants):
+            constants[name] = Facts(constants[name].dtype, constants[name].shape)
+    return constants
+
+
+def _says_all(outline: onnx.ModelProto, model: onnx.ModelProto) -> bool:
+    """Whether an outline has every node, and there are neither functions nor values that a caller may override."""
+    inputs = {value.name for value in model.graph.input}
+    overridable = any(tensor.name in inputs for tensor in model.graph.initializer)
+    return not model.functions and not overridable and len(outline.graph.node) == len(model.graph.node)
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     light = without_weights(model)
     if light.functions:
         if expanded(light) > INLINED:
@@ -109,19 +115,9 @@ def describe(model: onnx.ModelProto, absent: Collection[str] = ()) -> Scope:
         else:
             light = inlined(light)
     try:
-        inferred = onnx.shape_inference.infer_shapes(without_hostile_dims(light), data_prop=True)
+        return onnx.shape_inference.infer_shapes(without_hostile_dims(light), data_prop=True)
     except Exception:  # InferenceError, or what C++ throws at contents that nobody foresaw
-        inferred = light
-    constants: dict[str, Facts | None] = {tensor.name: facts_of_tensor(tensor) for tensor in model.graph.initializer}
-    if model.ir_version >= 4:
-        # From ir_version 4 on, an initializer that is an input too is a default, which a caller may override.
-        inputs = {value.name for value in model.graph.input}
-        for name in inputs & set(constants):
-            facts = constants[name] or Facts()
-            constants[name] = Facts(facts.dtype, facts.shape)
-    constants.update(dict.fromkeys(absent))
-    opset = default_opset(model.opset_import) or 1
-    return _scope(inferred.graph, None, constants, opset)
+        return light
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -182,15 +178,16 @@ def expanded(model: onnx.ModelProto) -> int:
 def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, Facts | None], opset: int) -> Scope:
     own: dict[str, Facts | None] = {}
     known: dict[bytes, Facts] = {}  # a large model has few types
-    for value in (*graph.value_info, *graph.output, *graph.input):
-        kind = value.type.SerializeToString(deterministic=True)
-        if kind not in known:
-            known[kind] = facts_of_type(value.type)
-        own[value.name] = known[kind]
+    for values in (graph.value_info, graph.output, graph.input):
+        for value in values:
+            kind = value.type.SerializeToString()
+            if kind not in known:
+                known[kind] = facts_of_type(value.type)
+            own[value.name] = known[kind]
     own.update(constants)
     inner: dict[tuple[str, str], Scope] = {}
     scope = Scope(own, outer, inner)
-    for node in graph.node:
+    for node in _telling(graph, scope):
         if node.op_type == "Constant" and not default_domain(node.domain):
             found = infer(view(node, scope, opset))
             if not isinstance(found, Reason):
@@ -205,6 +202,23 @@ def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, 
         if facts is not None and facts.value is not None and facts.known is None:
             own[name] = Facts(facts.dtype, facts.shape)
     return scope
+
+
+def _telling(graph: onnx.GraphProto, scope: Scope) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes that may tell more than onnx: a rank is open, the first input has elements, or there are graphs.
+
+    Most nodes of a large model tell nothing, and are gone past at a glance.
+    """
+    own = scope.own
+    ranked = {"", *(name for name, facts in own.items() if facts is not None and facts.shape is not None)}
+    for node in graph.node:
+        # A slice is a list, which protobuf makes at once; it hands a sequence's items out one by one.
+        if ranked.issuperset(node.output[:]) and node.op_type not in ("Shape", "Size"):
+            inputs = node.input[:1]
+            first = own.get(inputs[0]) if inputs else None
+            if first is not None and first.value is None and (not node.attribute or not any(subgraphs(node))):
+                continue
+        yield node
 
 
 def _found_out(node: onnx.NodeProto, scope: Scope, opset: int) -> Iterator[tuple[str, Facts]]:
@@ -235,7 +249,7 @@ def _found_out(node: onnx.NodeProto, scope: Scope, opset: int) -> Iterator[tuple
 
 
 def _typed_by_outputs(
-    node: onnx.NodeProto, schema: Schema, inputs: Sequence[Facts | None], scope: Scope
+    node: onnx.NodeProto, schema: Schema, inputs: Sequence[Facts | None], scope: Values
 ) -> tuple[Facts | None, ...]:
     """Fill in types of inputs that outputs, whose types the model declares, are bound to."""
     bound = {
@@ -257,7 +271,7 @@ def _owner(node: onnx.NodeProto) -> str:
     return next((name for name in node.output if name), "")
 
 
-def view(node: onnx.NodeProto, scope: Scope, opset: int) -> Node:
+def view(node: onnx.NodeProto, scope: Values, opset: int) -> Node:
     """Return a node apart from its graph.
 
     An attribute that is a graph is seen as the facts of its outputs; one that refers to a parameter is left out.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
@@ -17,6 +17,7 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from opshift.passes.errors import InvalidModelError, UsageError
+from opshift.passes.graphs import NAMING, Kind
 
 _WIDTHS = {
     8: "UINT8 INT8 BOOL FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0",
@@ -67,8 +68,11 @@ def printable(text: str | bytes, limit: int = 120) -> str:
 
 @dataclass(frozen=True)
 class Body:
-    """A graph or a function of a model with those of its attributes that hold tensors or graphs.
+    """A graph or a function of a model, with what one walk over its nodes has found.
 
+    `holders` are those of its attributes that hold tensors or graphs, `kinds` the places of the nodes by their kind,
+    `names` their names, and `outputs` the values that they make; where there is none, the name is empty. `dtypes` are
+    the element types of tensors in attributes, and those that attributes name.
     `path` reads `main`, `main/if_0.then_branch` or `function f`; `outer` is the one that it is inside of.
     """
 
@@ -76,7 +80,15 @@ class Body:
     path: str
     outer: Body | None
     holders: tuple[AttributeProto, ...]
+    kinds: Mapping[Kind, Sequence[int]]
+    names: Sequence[str]
+    outputs: Sequence[str]
+    dtypes: Set[int]
     depth: int = 0
+
+    def places(self, operators: Container[str]) -> list[int]:
+        """Return the places of the nodes of operators of these names, whatever their domain, in order."""
+        return sorted(index for (_, name, _), found in self.kinds.items() if name in operators for index in found)
 
 
 def bodies(model: onnx.ModelProto) -> Iterator[Body]:
@@ -99,8 +111,22 @@ def bodies(model: onnx.ModelProto) -> Iterator[Body]:
             )
         holders: list[AttributeProto] = []
         inner: list[tuple[onnx.GraphProto, str]] = []
+        places: dict[Kind, list[int]] = {}
+        names: list[str] = []
+        outputs: list[str] = []
+        dtypes: set[int] = set()
         for index, node in enumerate(graph.node):
-            for attribute in node.attribute:
+            kind = node.domain, node.op_type, node.overload
+            if kind in places:
+                places[kind].append(index)
+            else:
+                places[kind] = [index]
+            names.append(node.name)
+            outputs += node.output[:]
+            # Asked for any first: most nodes of a large model have no attribute.
+            for attribute in node.attribute if node.attribute else ():
+                if attribute.type == AttributeProto.INT and attribute.name in NAMING:
+                    dtypes.add(attribute.i)
                 if attribute.type in _HOLDERS:
                     holders.append(attribute)
                     label = f"{path}/{node_name(node, index)}.{attribute.name}"
@@ -109,7 +135,9 @@ def bodies(model: onnx.ModelProto) -> Iterator[Body]:
             for attribute in graph.attribute_proto:
                 holders.append(attribute)
                 inner += [(nested, f"{path}.{attribute.name}") for nested in graphs(attribute)]
-        body = Body(graph, path, outer, tuple(holders), depth)
+        dtypes.update(attribute.t.data_type for attribute in holders)
+        dtypes.update(attribute.sparse_tensor.values.data_type for attribute in holders)
+        body = Body(graph, path, outer, tuple(holders), places, names, outputs, dtypes, depth)
         yield body
         waiting += [(nested, label, body) for nested, label in reversed(inner)]
 

@@ -15,7 +15,8 @@ from opshift.opsets.operators import hardmaxaxes
 from opshift.opsets.schema import NEWEST, OLDEST, default_domain, schema_read_at
 from opshift.opsets.target import Legality
 from opshift.passes.convert import Model
-from opshift.passes.describe import default_opset, graphs
+from opshift.passes.describe import default_opset
+from opshift.passes.graphs import graphs
 from opshift.passes.load import load
 from opshift.passes.outcome import Code, Refusal
 from opshift.passes.plan import Planner, written_too_old

@@ -13,10 +13,10 @@ from onnx import AttributeProto, TensorProto
 
 from opshift.opsets.facts import array_of, facts_of_type, type_name
 from opshift.opsets.schema import default_domain, schema_at
+from opshift.passes.changes import Planned, Replace
 from opshift.passes.describe import default_opset
 from opshift.passes.lower import alone
 from opshift.passes.outcome import Action, Drawn, Kind, Plan, Step, Subgraph, Value
-from opshift.passes.plan import Planned, Replace
 
 FEW = 8
 """Elements: of a constant that has more, the first are shown."""

@@ -14,7 +14,7 @@ import re
 import stat
 import sys
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -27,10 +27,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError, Message
 from onnx import TensorProto
 
+from opshift.opsets.facts import Facts
 from opshift.opsets.schema import DEPRECATED, READ, Schema, schema_read_at
 from opshift.passes import external
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import Body, printable, reason, shown_path
+from opshift.passes.graphs import without_hostile_dims
+from opshift.passes.static import Static
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -51,9 +54,12 @@ class Source:
 
     `directory` is where relative external data lie, None for a model in memory. `path` is the model's file, absolute.
     `given` is the object that the caller gave, where it was not a path. `stamp` tells whether the file is still the
-    one that was read. `inferred` is an outline of the model with inferred types (large weights as inputs, functions
-    left out) where the checks had to infer them: facts can be read from it. `files` are the real paths of its external
-    data by location, where `directory` is known, and `allowed` the folders in which links may end.
+    one that was read. `files` are the real paths of its external data by location, where `directory` is known, and
+    `allowed` the folders in which links may end.
+
+    What the checks have found out need not be found out again: `bodies` are the graphs and functions of the model,
+    `static` are facts of single values. `inferred` is an outline of the model with inferred types (large weights as
+    inputs, functions left out) where the checks had to infer them.
     """
 
     model: onnx.ModelProto
@@ -61,9 +67,11 @@ class Source:
     path: Path | None
     given: onnx.ModelProto | onnx_ir.Model | None
     stamp: tuple[int, ...] | None = None
-    inferred: onnx.ModelProto | None = None
     allowed: tuple[Path, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
+    bodies: tuple[Body, ...] = ()
+    static: Static | None = None
+    inferred: onnx.ModelProto | None = None
 
 
 def load(
@@ -297,7 +305,8 @@ def _checked(source: Source) -> Source:
     if source.directory is not None:
         files = external.resolve(references, source.directory, source.path, source.allowed)
     _check_by_onnx(_closed(outline, data))
-    return replace(source, files=files, inferred=_infer_and_check(outline, data, nested=len(found) > 1))
+    static, inferred = _check_types_of_operators(model, outline, data, found)
+    return replace(source, files=files, bodies=found, static=static, inferred=inferred)
 
 
 def _check_head(model: onnx.ModelProto) -> None:
@@ -463,14 +472,14 @@ def _check_names(found: Iterable[Body]) -> None:
     """Check what onnx's checker does not, and onnxruntime does, or what the outline hides from it."""
     for body in found:
         graph = body.graph
-        if name := _twice([name for node in graph.node if (name := node.name)]):
+        if name := _twice([name for name in body.names if name]):
             raise InvalidModelError(f"two nodes of {printable(body.path)} have the name {printable(name)}.")
         if isinstance(graph, onnx.FunctionProto):
             for default in graph.attribute_proto:
                 if default.type in _FIELDS and not default.HasField(_FIELDS[default.type]):
                     what = f"the default {printable(default.name)} of {printable(body.path)}"
                     raise InvalidModelError(f"{what} has no value of its type.")
-            computed = {*graph.input, *(name for node in graph.node for name in node.output)}
+            computed = {*graph.input, *body.outputs}
             for name in graph.output:
                 if name not in computed:
                     raise InvalidModelError(f"{printable(body.path)} never computes its output {printable(name)}.")
@@ -483,15 +492,21 @@ def _check_names(found: Iterable[Body]) -> None:
 def _check_calls(model: onnx.ModelProto, found: Iterable[Body]) -> None:
     """Check that no call gives a function more than it takes, or takes more than it gives."""
     functions = {(one.domain, one.name, one.overload): one for one in model.functions}
-    for body in found if functions else ():
-        for index, node in enumerate(body.graph.node):
-            called = functions.get((node.domain, node.op_type, node.overload))
-            if called and (len(node.input) > len(called.input) or len(node.output) > len(called.output)):
-                where = printable(f"{body.path}/{external.node_name(node, index)}")
-                raise InvalidModelError(
-                    f"{where} calls the function {printable(called.name)} with {len(node.input)} inputs and "
-                    f"{len(node.output)} outputs; it has {len(called.input)} and {len(called.output)}."
-                )
+    calls = (
+        (body, index, functions[kind])
+        for body in found
+        for kind, places in body.kinds.items()
+        if kind in functions
+        for index in places
+    )
+    for body, index, called in calls:
+        node = body.graph.node[index]
+        if len(node.input) > len(called.input) or len(node.output) > len(called.output):
+            where = printable(f"{body.path}/{external.node_name(node, index)}")
+            raise InvalidModelError(
+                f"{where} calls the function {printable(called.name)} with {len(node.input)} inputs and "
+                f"{len(node.output)} outputs; it has {len(called.input)} and {len(called.output)}."
+            )
 
 
 def _check_axes(found: Iterable[Body]) -> None:
@@ -507,8 +522,9 @@ def _check_axes(found: Iterable[Body]) -> None:
             if len(value.type.tensor_type.shape.dim) == 1
         }
         lengths[id(body)] = {**(lengths[id(body.outer)] if body.outer else {}), **vectors}
-        for index, node in enumerate(graph.node):
-            position = external.SHAPED.get(node.op_type, len(node.input))
+        for index in body.places(external.SHAPED):
+            node = graph.node[index]
+            position = external.SHAPED[node.op_type]
             if position < len(node.input):
                 length = lengths[id(body)].get(node.input[position], 0)
                 if length > external.MOST_AXES:
@@ -719,35 +735,48 @@ def check_operators(model: onnx.ModelProto) -> None:
     Raises:
         InvalidModelError: one is out of what the operator's version defines, as far as types are known.
     """
-    outline = _outline(model, next(external.bodies(model)))
-    _infer_and_check(outline, outline.SerializeToString(), nested=True)
+    found = tuple(external.bodies(model))
+    outline = _outline(model, found[0])
+    _check_types_of_operators(model, outline, outline.SerializeToString(), found)
 
 
-def _infer_and_check(outline: onnx.ModelProto, data: bytes, *, nested: bool) -> onnx.ModelProto | None:
-    """Check the operators; return the outline with inferred types, or None where it has none of them.
-
-    `nested` is False where there is nothing but a main graph.
-    """
+def _check_types_of_operators(
+    model: onnx.ModelProto, outline: onnx.ModelProto, data: bytes, found: Sequence[Body]
+) -> tuple[Static | None, onnx.ModelProto | None]:
+    """Check the operators; return what had to be found out for it, of single values and by onnx's inference."""
     if not any(name.encode() in data for name in _ADDED):
-        return None
+        return None, None
+    static = Static(model)
+    # The values of graphs inside graphs have scopes of their own.
+    if len(found) == 1 and _check_operators(found, outline, lambda body, name: _as_tensor_type(static.find(name))):
+        return static, None
     inferred = _inferred(outline)
-    opset = max((entry.version for entry in outline.opset_import if entry.domain in DOMAINS), default=1)
-    found = [
-        (body, index, node)
-        for body in (external.bodies(inferred) if nested else [Body(inferred.graph, "main", None, ())])
-        for index, node in enumerate(body.graph.node)
-        if node.op_type in _ADDED and node.domain in DOMAINS and onnx.defs.has(node.op_type, opset, "")
-    ]
-    wanted = frozenset(name for _, _, node in found for name in node.input)
+    inside = tuple(external.bodies(inferred))
     types: dict[int, Mapping[str, TensorType | None]] = {}
-    for body, index, node in found:
-        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), None)
-        inputs = tuple(_type(name, body, types, wanted) for name in node.input)
-        if fault := operator_fault(node.op_type, opset, axis, inputs):
-            version = onnx.defs.get_schema(node.op_type, opset, "").since_version
-            where = printable(f"{body.path}/{external.node_name(node, index)}")
-            raise InvalidModelError(f"{node.op_type}-{version} at {where}: {fault}.")
-    return inferred
+    _check_operators(inside, outline, lambda body, name: _type(name, body, types))
+    return static, inferred
+
+
+def _check_operators(
+    found: Sequence[Body], outline: onnx.ModelProto, type_of: Callable[[Body, str], TensorType | None]
+) -> bool:
+    """Check the operators by the types of their inputs; whether all of these are known."""
+    opset = max((entry.version for entry in outline.opset_import if entry.domain in DOMAINS), default=1)
+    known = frozenset(name for name in _ADDED if onnx.defs.has(name, opset, ""))
+    complete = True
+    for body in found:
+        for index in body.places(known):
+            node = body.graph.node[index]
+            if node.domain not in DOMAINS:
+                continue
+            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), None)
+            inputs = tuple([type_of(body, name) for name in node.input[:]])
+            complete = complete and None not in inputs
+            if fault := operator_fault(node.op_type, opset, axis, inputs):
+                version = onnx.defs.get_schema(node.op_type, opset, "").since_version
+                where = printable(f"{body.path}/{external.node_name(node, index)}")
+                raise InvalidModelError(f"{node.op_type}-{version} at {where}: {fault}.")
+    return complete
 
 
 def _inferred(outline: onnx.ModelProto) -> onnx.ModelProto:
@@ -756,64 +785,42 @@ def _inferred(outline: onnx.ModelProto) -> onnx.ModelProto:
         plain = onnx.ModelProto()
         _copy_fields(plain, outline, {"functions"})
     try:
-        return onnx.shape_inference.infer_shapes(without_hostile_dims(plain))
+        return onnx.shape_inference.infer_shapes(without_hostile_dims(plain), data_prop=True)
     except Exception:  # even when it is not strict it gives up at some contradictions; declared types are left
         return plain
 
 
-LONGEST = 2**21
-"""A vector longer than this may be one of sizes: onnx's inference (1.23.2, Slice, Gather ...) makes a dim of each."""
-# The field dim_value, with a number that takes four bytes (2**21 and more) to ten (what is negative).
-_FAR = re.compile(rb"\x08[\x80-\xff]{3,9}[\x01-\x7f]")
-
-
-def without_hostile_dims(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model, itself or a copy, that says nothing of dimensions that onnx's inference does not survive.
-
-    Negative ones, which onnxruntime takes for unknown, end the process (1.23.2, Slice); vectors of more than `LONGEST`
-    elements take memory without bounds.
-    """
-    try:
-        data = model.SerializeToString()
-    except EncodeError:  # too large for onnx as well
-        return model
-    if not _FAR.search(data):
-        return model
-    known = onnx.ModelProto()
-    known.CopyFrom(model)
-    for body in external.bodies(known):
-        graph = body.graph
-        declared = () if isinstance(graph, onnx.FunctionProto) else (graph.input, graph.output)
-        for value in (value for values in (*declared, graph.value_info) for value in values):
-            dims = value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ()
-            for dim in dims:
-                if dim.dim_value < 0 or (len(dims) == 1 and dim.dim_value > LONGEST):
-                    dim.ClearField("dim_value")
-    return known
-
-
-def _type(
-    name: str, body: Body, types: dict[int, Mapping[str, TensorType | None]], wanted: Container[str]
-) -> TensorType | None:
+def _type(name: str, body: Body, types: dict[int, Mapping[str, TensorType | None]]) -> TensorType | None:
     """Return what is known of a value in a graph, which may come from a graph around it."""
     scope: Body | None = body
     while scope is not None:
         if id(scope) not in types:
-            types[id(scope)] = _declared(scope.graph, wanted)
+            types[id(scope)] = _declared(scope.graph)
         if name in types[id(scope)]:
             return types[id(scope)][name]
         scope = scope.outer
     return None
 
 
-def _declared(graph: onnx.GraphProto | onnx.FunctionProto, wanted: Container[str]) -> Mapping[str, TensorType | None]:
-    """Return the types of some values of a graph."""
+def _declared(graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[str, TensorType | None]:
+    """Return the types of the values of a graph."""
     if isinstance(graph, onnx.FunctionProto):
         return {}
-    values = (value for values in (graph.output, graph.value_info, graph.input) for value in values)
-    declared = {value.name: _as_type(value.type) for value in values if value.name in wanted}
-    tensors = (tensor for tensor in graph.initializer if tensor.name in wanted)
-    return declared | {tensor.name: TensorType(tensor.data_type, tuple(tensor.dims)) for tensor in tensors}
+    known: dict[bytes, TensorType | None] = {}  # a large model has few types
+    declared: dict[str, TensorType | None] = {}
+    for values in (graph.output, graph.value_info, graph.input):
+        for value in values:
+            kind = value.type.SerializeToString()
+            if kind not in known:
+                known[kind] = _as_type(value.type)
+            declared[value.name] = known[kind]
+    return declared | {tensor.name: TensorType(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer}
+
+
+def _as_tensor_type(facts: Facts | None) -> TensorType | None:
+    if facts is None or facts.shape is None:
+        return None
+    return TensorType(facts.dtype or 0, tuple(dim if isinstance(dim, int) else None for dim in facts.shape))
 
 
 def _as_type(declared: onnx.TypeProto) -> TensorType | None:

@@ -16,8 +16,8 @@ import onnx
 from onnx import helper
 
 from opshift.passes.compare import mismatch
+from opshift.passes.graphs import without_hostile_dims
 from opshift.passes.interpret import outer_names, type_of
-from opshift.passes.load import without_hostile_dims
 from opshift.passes.sessions import Feeds, Limits, Session, Source
 
 _EMBEDDED = 64 * 2**20  # bytes of constants up to which a cut is made

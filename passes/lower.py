@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -13,21 +13,13 @@ from onnx import NodeProto, TensorProto
 from opshift.opsets.facts import Tensor, tensor_of, type_name, type_of_facts
 from opshift.opsets.operator import Node
 from opshift.opsets.schema import default_domain
+from opshift.passes import external
+from opshift.passes.changes import Call, Carry, Drop, FunctionPlan, GraphPlan, Nest, Planned, Relabel, Replace
 from opshift.passes.derive import Constant, Fragment, Input, Output, Ref
-from opshift.passes.describe import graphs, subgraphs
+from opshift.passes.external import Body
+from opshift.passes.functions import bind_attributes
+from opshift.passes.graphs import graphs, subgraphs
 from opshift.passes.infer import make_node
-from opshift.passes.plan import (
-    Call,
-    Carry,
-    Drop,
-    FunctionPlan,
-    GraphPlan,
-    Nest,
-    Planned,
-    Relabel,
-    Replace,
-    bind_attributes,
-)
 
 METADATA = 10
 """The ir_version from which on nodes have metadata_props."""
@@ -36,10 +28,12 @@ METADATA = 10
 class Names:
     """Names that nothing in a model has yet; values and nodes share one pool."""
 
-    def __init__(self, model: onnx.ModelProto) -> None:
-        """Take all names of a model as taken."""
+    def __init__(self, model: onnx.ModelProto, bodies: Iterable[Body] = ()) -> None:
+        """Take all names of a model as taken; `bodies` is the model, where somebody has walked over it."""
         self._taken: set[str] = set()
-        for graph in graphs(model):
+        self._numbers: dict[str, int] = {}
+        for body in bodies or external.bodies(model):
+            graph = body.graph
             if isinstance(graph, onnx.GraphProto):
                 self._taken.update(tensor.name for tensor in graph.initializer)
                 self._taken.update(tensor.values.name for tensor in graph.sparse_initializer)
@@ -48,17 +42,17 @@ class Names:
                 self._taken.update(graph.input)
             # Types of values that are gone may still be noted.
             self._taken.update(value.name for value in graph.value_info)
-            for node in graph.node:
-                self._taken.add(node.name)
-                self._taken.update(node.output)
+            self._taken.update(body.names)
+            self._taken.update(body.outputs)
 
     def new(self, wanted: str) -> str:
         """Return the name that is wanted, or the first numbered one that is free."""
-        name, number = wanted, 0
+        name, number = wanted, self._numbers.get(wanted, 0)
         while name in self._taken:
             number += 1
             name = f"{wanted}_{number}"
         self._taken.add(name)
+        self._numbers[wanted] = number  # none below it will be free
         return name
 
 
@@ -136,10 +130,14 @@ class ConstantNodes(Constants):
         before.append(make_node("Cast", "", [whole], [name], {"to": dtype}))
 
 
-def lower(model: onnx.ModelProto, planned: Planned) -> None:
-    """Rewrite a model in place, as planned; opset imports are `restamp`'s."""
-    names = Names(model)
+def lower(model: onnx.ModelProto, planned: Planned, bodies: Iterable[Body] = ()) -> None:
+    """Rewrite a model in place, as planned; opset imports are `restamp`'s.
+
+    `bodies` are those of the model that it is a copy of, where somebody has walked over it.
+    """
+    names = Names(model, bodies)
     read_before = _read_by_changed(model, planned)
+    made_before = [model.graph.node[index].output[0] for index in planned.graphs[0].constants]
     opset = planned.plan.target_opset
     if planned.initializers:
         # Before 4, an initializer is an input that has a default.
@@ -153,7 +151,7 @@ def lower(model: onnx.ModelProto, planned: Planned) -> None:
     for graph, plan in zip(mains, planned.graphs, strict=True):
         _lower_graph(graph, plan, names, in_graphs, marked)
     _lower_functions(model, planned.functions, names, ConstantNodes(names, opset), marked)
-    _drop_unread(model, read_before)
+    _drop_unread(model, read_before, made_before)
     model.graph.initializer.extend(initializers.made)
 
 
@@ -167,7 +165,7 @@ def _read(model: onnx.ModelProto) -> set[str]:
                 entry.value for note in graph.quantization_annotation for entry in note.quant_parameter_tensor_names
             )
         for node in graph.node:
-            names.update(node.input)
+            names.update(node.input[:])
     for training in model.training_info:
         names.update(item.value for item in (*training.initialization_binding, *training.update_binding))
         names.update(item.key for item in (*training.initialization_binding, *training.update_binding))
@@ -181,18 +179,23 @@ def _read_by_changed(model: onnx.ModelProto, planned: Planned) -> set[str]:
     while waiting:
         graph, plan = waiting.pop()
         for index in plan.changes:
-            names.update(graph.node[index].input)
+            names.update(graph.node[index].input[:])
         for (index, attribute), inside in plan.inner.items():
             waiting.append((next(found for name, found in subgraphs(graph.node[index]) if name == attribute), inside))
     return names
 
 
-def _drop_unread(model: onnx.ModelProto, names: Set[str]) -> None:
-    """Drop those constants of the main graph that rewriting has made idle: axes that are an attribute now, a shape."""
+def _drop_unread(model: onnx.ModelProto, names: Set[str], constants: Sequence[str]) -> None:
+    """Drop those constants of the main graph that rewriting has made idle: axes that are an attribute now, a shape.
+
+    `names` are those that were read by what is rewritten, `constants` those of the Constant nodes.
+    """
     graph = model.graph
     names = names - {value.name for value in graph.input}
     held = [index for index, tensor in enumerate(graph.initializer) if tensor.name in names]
-    made = [index for index, node in enumerate(graph.node) if _is_constant(node) and not names.isdisjoint(node.output)]
+    made: list[int] = []
+    if not names.isdisjoint(constants):
+        made = [index for index, node in enumerate(graph.node) if _is_constant(node) and node.output[0] in names]
     if not held and not made:
         return
     read = _read(model)
@@ -247,21 +250,24 @@ def _lower_graph(
         _lower_graph(inner, inside, names, own, marked)
         if own is not constants:
             inner.initializer.extend(own.made)
-    replacements: dict[int, list[NodeProto]] = {}
+    nodes = graph.node
+    places = list(range(len(nodes)))
+    gone: list[int] = []
     renamed: dict[str, str] = {}
     for index, change in plan.changes.items():
-        node = graph.node[index]
+        node = nodes[index]
         if isinstance(change, Call):
             node.op_type = change.name
             # A copy has its attributes bound; the call passes none.
             del node.attribute[:]
         elif isinstance(change, Drop):
-            replacements[index] = []
+            gone.append(index)
             renamed.update(dict.fromkeys(node.output, ""))
         elif isinstance(change, Carry):
             before: list[NodeProto] = []
             _carry(node, names, constants, before)
-            replacements[index] = [*before, node]
+            nodes.extend([*before, node])
+            gone.append(index)
         elif isinstance(change, Nest):
             _nest(node, names)
         elif isinstance(change, Relabel):
@@ -269,14 +275,26 @@ def _lower_graph(
             del node.attribute[:]
             node.attribute.extend(kept)
         else:
-            replacements[index] = list(splice(node, index, change, names, constants, marked, renamed))
-    if replacements:
-        _replace(graph, replacements)
+            splice(nodes, node, index, change, names, constants, marked, renamed)
+            gone.append(index)
+        places += [index] * (len(nodes) - len(places))
+    if gone:
+        _sort(nodes, places, gone)
     if renamed:
         _rename(graph, renamed)
         for index in range(len(graph.value_info) - 1, -1, -1):
             if graph.value_info[index].name in renamed:
                 del graph.value_info[index]
+
+
+def _sort(nodes: MutableSequence[NodeProto], places: list[int], gone: Sequence[int]) -> None:
+    """Bring nodes to their places, and cut off those that are gone; nodes that stay are not copied."""
+    end = len(places)
+    for index in gone:
+        places[index] = end
+    order = iter(places)
+    nodes.sort(key=lambda node: next(order))  # type: ignore[attr-defined]
+    del nodes[end - len(gone) :]
 
 
 def _rename(graph: onnx.GraphProto | onnx.FunctionProto, renamed: Mapping[str, str]) -> None:
@@ -288,16 +306,6 @@ def _rename(graph: onnx.GraphProto | onnx.FunctionProto, renamed: Mapping[str, s
             node.input[place] = name
         for _, inner in subgraphs(node):
             _rename(inner, renamed)
-
-
-def _replace(graph: onnx.GraphProto | onnx.FunctionProto, replacements: Mapping[int, list[NodeProto]]) -> None:
-    nodes: list[NodeProto] = []
-    for index, node in enumerate(graph.node):
-        nodes.extend(replacements.get(index, [node]))
-    kept = onnx.GraphProto()
-    kept.node.extend(nodes)
-    del graph.node[:]
-    graph.node.extend(kept.node)
 
 
 def _carry(node: NodeProto, names: Names, constants: Constants, before: list[NodeProto]) -> None:
@@ -361,6 +369,7 @@ def _nest(node: NodeProto, names: Names) -> None:
 
 
 def splice(
+    nodes: Any,
     node: NodeProto,
     index: int,
     change: Replace,
@@ -368,8 +377,8 @@ def splice(
     constants: Constants,
     marked: bool,
     renamed: dict[str, str],
-) -> Iterator[NodeProto]:
-    """Yield the nodes of a fragment with the inputs and outputs of the node that they replace.
+) -> None:
+    """Add to `nodes` those of a fragment, with the inputs and outputs of the node that they replace.
 
     Outputs that no node writes are put into `renamed`, with the names of what they are.
     """
@@ -390,32 +399,35 @@ def splice(
                 return str((change.inputs or node.input)[source])
         return "" if ref is None else constants.name(ref, before)
 
-    made: list[NodeProto] = []
-    single = len(fragment.nodes) == 1
-    for place, leaf in enumerate(fragment.nodes):
-        inputs = [name_of(ref) for ref in leaf.inputs]
-        outputs = [values[Output(place, position)] for position in range(leaf.outputs)]
-        made.append(make_node(leaf.name, "", inputs, outputs, leaf.attributes))
-        made[-1].name = node.name if single else names.new(f"{base}/{leaf.name}")
+    inputs = [[name_of(ref) for ref in leaf.inputs] for leaf in fragment.nodes]
+    labels = [node.name if len(inputs) == 1 else names.new(f"{base}/{leaf.name}") for leaf in fragment.nodes]
+    behind: list[NodeProto] = []
     for place, (name, ref) in enumerate(zip(node.output, fragment.outputs, strict=True)):
         if place in change.renamed:
             renamed[name] = name_of(ref)
-            continue
-        if name and isinstance(ref, Constant):
-            made.append(constants.output(ref, name, before))
-        elif name and name_of(ref) != name:
-            made.append(make_node("Identity", "", [name_of(ref)], [name], {}))
-        else:
-            continue
-        made[-1].name = names.new(f"{base}/{made[-1].op_type}")
-    for new in made:
-        new.doc_string = node.doc_string
-        if marked:
-            new.metadata_props.extend(node.metadata_props)
-            if fragment.lowerings:
-                new.metadata_props.add(key="opshift.lowering", value=f"{node.op_type}: {', '.join(fragment.lowerings)}")
-    yield from before
-    yield from made
+        elif name and isinstance(ref, Constant):
+            behind.append(constants.output(ref, name, before))
+        elif name and (source := name_of(ref)) != name:
+            behind.append(make_node("Identity", "", [source], [name], {}))
+    nodes.extend(before)
+    first = len(nodes)
+    for place, leaf in enumerate(fragment.nodes):
+        new = nodes.add()
+        new.MergeFromString(leaf.message)
+        new.input.extend(inputs[place])
+        new.output.extend([values[Output(place, position)] for position in range(leaf.outputs)])
+        new.name = labels[place]
+    for new in behind:
+        new.name = names.new(f"{base}/{new.op_type}")
+    nodes.extend(behind)
+    if marked or node.doc_string:
+        for new in nodes[first:]:
+            new.doc_string = node.doc_string
+            if marked:
+                new.metadata_props.extend(node.metadata_props)
+                if fragment.lowerings:
+                    told = f"{node.op_type}: {', '.join(fragment.lowerings)}"
+                    new.metadata_props.add(key="opshift.lowering", value=told)
 
 
 def _output_names(node: NodeProto, fragment: Fragment, names: Names, base: str) -> dict[Output, str]:
@@ -457,7 +469,7 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
     constants = Constants(Names(original))
     # Alone, a value that is the output must have its name.
     change = dataclasses.replace(change, renamed=(), inputs=())
-    rewritten.graph.node.extend(splice(node, 0, change, Names(original), constants, False, {}))
+    splice(rewritten.graph.node, node, 0, change, Names(original), constants, False, {})
     rewritten.graph.initializer.extend(constants.made)
     return original, rewritten
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 NARROWINGS = ("nan", "finite-inputs")
 """Kinds of inputs that a lowering may leave out; the second holds the first."""
@@ -64,8 +66,7 @@ class Action(enum.StrEnum):
     LOWER = "lower"
 
 
-@dataclasses.dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """What happens to one node.
 
     `operator` and `since_version` are the node's own; `why` says what is wrong with it on the target (empty for KEEP);
@@ -80,6 +81,19 @@ class Step:
     lowerings: tuple[str, ...] = ()
     becomes: tuple[str, ...] = ()
     narrows: tuple[str, ...] = ()
+
+    def at(self, node: str) -> Step:
+        """Return the same step at another node."""
+        return Step(
+            self.action,
+            node,
+            self.operator,
+            self.since_version,
+            self.why,
+            self.lowerings,
+            self.becomes,
+            self.narrows,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +165,7 @@ class Kind:
 class Plan:
     """What `convert` would do to a model; `steps` leaves out the nodes that are kept as they are.
 
-    `kinds` has the same nodes once more, those that are alike together.
+    `kinds` has the same nodes once more, those that are alike together; it is found out when it is asked for.
     """
 
     source_opset: int
@@ -161,7 +175,17 @@ class Plan:
     kept: int
     steps: tuple[Step, ...]
     refusals: tuple[Refusal, ...]
-    kinds: tuple[Kind, ...] = ()
+    rewrites: Callable[[], tuple[Kind, ...]] = dataclasses.field(default=tuple, compare=False, repr=False)
+    """Finds out `kinds`."""
+
+    @functools.cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The nodes of the steps, those that are alike together."""
+        return self.rewrites()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to another process: the kinds, and not what finds them out."""
+        return {**self.__dict__, "kinds": self.kinds, "rewrites": tuple}
 
     @property
     def possible(self) -> bool:
@@ -175,7 +199,18 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers."""
-        return {"possible": self.possible, "nothing_to_do": self.nothing_to_do, **dataclasses.asdict(self)}
+        return {
+            "possible": self.possible,
+            "nothing_to_do": self.nothing_to_do,
+            "source_opset": self.source_opset,
+            "target_opset": self.target_opset,
+            "target": self.target,
+            "decompose": self.decompose,
+            "kept": self.kept,
+            "steps": [step._asdict() for step in self.steps],
+            "refusals": [dataclasses.asdict(refusal) for refusal in self.refusals],
+            "kinds": [dataclasses.asdict(kind) for kind in self.kinds],
+        }
 
 
 class Verdict(enum.StrEnum):

@@ -14,7 +14,7 @@ import onnx
 from opshift.opsets.facts import Dim, facts_of_tensor, facts_of_type
 from opshift.opsets.schema import default_domain
 from opshift.passes import describe
-from opshift.passes.load import without_hostile_dims
+from opshift.passes.graphs import graphs, subgraphs, without_hostile_dims
 from opshift.passes.specs import Array, Shape, graph_inputs, unnamed, versions
 
 _FEW = 16
@@ -80,7 +80,7 @@ def outline(model: onnx.ModelProto) -> Outline:
     shapes: dict[str, tuple[Dim, ...]] = {}
     constants: dict[str, Array] = {}
     same: dict[str, str] = {}
-    for graph in describe.graphs(light):
+    for graph in graphs(light):
         if isinstance(graph, onnx.GraphProto):
             for value in (*graph.input, *graph.output, *graph.value_info):
                 if (dims := facts_of_type(value.type).shape) is not None:
@@ -141,5 +141,5 @@ def nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """Yield every node of a graph and of the graphs in its attributes."""
     for node in graph.node:
         yield node
-        for _, inner in describe.subgraphs(node):
+        for _, inner in subgraphs(node):
             yield from nodes(inner)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Sequence
+
 import onnx
 from onnx import TensorProto, helper
 
 from opshift.opsets.operator import SPELLING
 from opshift.opsets.schema import default_domain
-from opshift.passes.describe import dtypes, graphs
+from opshift.passes.describe import dtypes
+from opshift.passes.graphs import Walked, graphs, walk
 from opshift.passes.lower import METADATA
 
 _TYPES = {
@@ -21,10 +25,12 @@ _TYPES = {
 """The ir_version that brought an element type, from the comments on versions in onnx.proto."""
 
 
-def restamp(model: onnx.ModelProto, opset: int, ir_version: int | None = None) -> int:
+def restamp(
+    model: onnx.ModelProto, opset: int, ir_version: int | None = None, walked: Sequence[Walked] | None = None
+) -> int:
     """Set the opset of the default domain everywhere, drop the domain `opshift`, and set a fitting ir_version.
 
-    Returns the lowest ir_version that the result can have.
+    Returns the lowest ir_version that the result can have. `walked` is the model, where somebody has walked over it.
 
     On the way down the ir_version goes to the lowest that the opset and the model's contents need, since who needs an
     old opset has an old runtime; on the way up it rises only if it must.
@@ -42,7 +48,7 @@ def restamp(model: onnx.ModelProto, opset: int, ir_version: int | None = None) -
         copies = [onnx.OperatorSetIdProto.FromString(item.SerializeToString()) for item in kept]
         del owner.opset_import[:]
         owner.opset_import.extend(copies)
-    least = least_ir_version(model)
+    least = least_ir_version(model, tuple(walk(model)) if walked is None else walked)
     if ir_version is not None:
         model.ir_version = ir_version
     elif opset < before:
@@ -51,7 +57,7 @@ def restamp(model: onnx.ModelProto, opset: int, ir_version: int | None = None) -
     return least
 
 
-def least_ir_version(model: onnx.ModelProto) -> int:
+def least_ir_version(model: onnx.ModelProto, walked: Iterable[Walked]) -> int:
     """Return the lowest ir_version that can hold a model: its opset, and the fields and types that it uses."""
     imports = [helper.make_opsetid(default_domain(item.domain), item.version) for item in model.opset_import]
     needs = [helper.find_min_ir_version_for(imports, ignore_unknown=True)]
@@ -69,16 +75,16 @@ def least_ir_version(model: onnx.ModelProto) -> int:
         needs.append(METADATA)
     if model.graph.metadata_props or any(item.metadata_props or item.value_info for item in model.functions):
         needs.append(METADATA)
-    for graph in graphs(model):
+    for graph in (one.graph for one in walked):
         if isinstance(graph, onnx.GraphProto) and graph.initializer:
             inputs = {value.name for value in graph.input}
             needs += [4] * any(tensor.name not in inputs for tensor in graph.initializer)
-        for node in graph.node:
-            if node.device_configurations:
-                needs.append(11)
-            elif node.metadata_props or node.overload:
-                needs.append(METADATA)
+    if any(one.noted for one in walked):
+        needs.append(METADATA)
+    if any(one.placed for one in walked):
+        needs.append(11)
     known = set(TensorProto.DataType.values())  # an operator of another domain may number its own
-    used = {TensorProto.DataType.Name(dtype) for dtype in dtypes(model) if dtype in known}
+    found = {*itertools.chain.from_iterable((*dtypes(one.graph), *one.dtypes) for one in walked)}
+    used = {TensorProto.DataType.Name(dtype) for dtype in found & known}
     needs += [version for version, names in _TYPES.items() if used & set(names)]
     return max(needs)

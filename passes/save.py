@@ -14,7 +14,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from opshift.passes import external
 from opshift.passes.errors import InvalidModelError, UsageError
 from opshift.passes.external import reason, shown_path
 from opshift.passes.load import LIMIT, Source, is_text, stamp
+from opshift.passes.pieces import Piece, data_of, length, pieces
 
 try:
     import fcntl
@@ -133,9 +134,14 @@ def save(
         InvalidModelError: external data are missing or unsafe to open.
     """
     output = _output(path, overwrite)
-    layout = _layout(model, output, source, external_data, size_threshold)
-    data = _as_text(layout.model, output.path) if is_text(output.path) else _as_binary(layout.model, output.path)
-    _write(output, lambda file: _write_bytes(file, data), layout.files, progress)
+    if external_data in (None, "keep", "copy") and not is_text(output.path):
+        parts = _as_binary(model, output.path)
+        outside = any(isinstance(part, bytes) and b"location" in part for part in parts)
+        layout = _layout(model, output, source, external_data, size_threshold, outside=outside)
+    else:
+        layout = _layout(model, output, source, external_data, size_threshold)
+        parts = [_as_text(layout.model, output.path)] if is_text(output.path) else _as_binary(layout.model, output.path)
+    _write(output, lambda file: _write_parts(file, parts), layout.files, progress)
     return layout.paths
 
 
@@ -169,7 +175,8 @@ def copy(
             progress=progress,
         )
     output = _output(path, overwrite)
-    layout = _layout(source.model, output, source, external_data, size_threshold)
+    outside = source.directory is None or bool(source.files)
+    layout = _layout(source.model, output, source, external_data, size_threshold, outside=outside)
     if not external.same_file(source.path, output.real):
         origin = external.real(source.path)
         _write(output, lambda file: _copy_file(origin, file, source.stamp), layout.files, progress)
@@ -179,14 +186,14 @@ def copy(
 # --- what is written ---
 
 
-def _as_binary(model: onnx.ModelProto, path: Path) -> bytes:
+def _as_binary(model: onnx.ModelProto, path: Path) -> list[Piece]:
     try:
-        data: bytes = model.SerializeToString()
+        parts = pieces(model)
     except EncodeError:
-        data = b""
-    if not 0 < len(data) <= LIMIT:
+        raise _too_large(path) from None
+    if not 0 < length(parts) <= LIMIT:
         raise _too_large(path)
-    return data
+    return parts
 
 
 def _as_text(model: onnx.ModelProto, path: Path) -> bytes:
@@ -233,8 +240,9 @@ def _drop_empty_strings(message: Message) -> None:
                 _drop_empty_strings(inner)
 
 
-def _write_bytes(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
+def _write_parts(file: BinaryIO, parts: Sequence[Piece]) -> None:
+    for part in parts:
+        file.write(data_of(part))
 
 
 def _copy_file(
@@ -304,10 +312,19 @@ def _raw(tensor: TensorProto) -> bytes:
 
 
 def _layout(
-    model: onnx.ModelProto, output: _Output, source: Source | None, weights: Weights | None, threshold: int
+    model: onnx.ModelProto,
+    output: _Output,
+    source: Source | None,
+    weights: Weights | None,
+    threshold: int,
+    *,
+    outside: bool = True,
 ) -> _Layout:
-    """Say where weights go, and refuse what would lose or leave any; nothing is written yet."""
-    references = external.references(external.bodies(model))
+    """Say where weights go, and refuse what would lose or leave any; nothing is written yet.
+
+    `outside` says whether any tensor may be in another file.
+    """
+    references = external.references(external.bodies(model)) if outside else ()
     files = _sources(references, output, source) if references else {}
     if _moving(model, weights, threshold):
         return _moved(model, output, files, weights, threshold)

@@ -18,7 +18,7 @@ import onnx
 
 from opshift.opsets.operator import operator_for
 from opshift.opsets.schema import default_domain
-from opshift.passes.describe import graphs, subgraphs
+from opshift.passes.graphs import graphs, subgraphs
 from opshift.passes.outline import Outline, outline
 from opshift.passes.specs import Array, schema
 

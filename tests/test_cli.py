@@ -649,7 +649,7 @@ def test_rows_that_do_not_change_are_counted_and_listed_under_verbose(
     engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     engine.target = MODEL_13.replace("Hardmax<axis = 1>", "Exp")
-    engine.plan = plan_of(dataclasses.replace(STEP, node="main/hot_0", why="why"))
+    engine.plan = plan_of(STEP._replace(node="main/hot_0", why="why"))
     assert main(CONVERT) == 0
     out = capsys.readouterr().out
     assert "2 other operators as before." in out

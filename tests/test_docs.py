@@ -42,6 +42,13 @@ def test_operators_page_is_current() -> None:
     assert not difference, "".join(difference)
 
 
+def test_compiled_bodies_are_current() -> None:
+    """`python docs/generate.py` mends this."""
+    generate = generator()
+    difference = generate.outdated(generate.BODIES, generate.bodies_file())
+    assert not difference, "".join(difference)
+
+
 def test_operators_page_has_every_operator_and_lowering() -> None:
     page = text_of("docs/operators.md")
     for operator in known_operators():

@@ -242,10 +242,16 @@ def test_large_weights_that_are_inputs_as_well() -> None:
 
 def test_inferred_types_are_handed_on() -> None:
     model = parse(HARDMAX.replace("y = Hardmax(x)", "z = Relu(x) y = Hardmax(z)"))
-    inferred = load.load(model).inferred
+    source = load.load(model)
+    assert source.inferred is None
+    assert source.static is not None
+    assert source.static.find("z") == source.static.find("x")
+    open_ranks = parse(HARDMAX.replace("y = Hardmax(x)", "s = Shape(x) z = Reshape(x, s) y = Hardmax(z)"))
+    inferred = load.load(open_ranks).inferred
     assert inferred is not None
-    assert [value.name for value in inferred.graph.value_info] == ["z"]
-    assert load.load(parse(ADD.replace("w", "x"))).inferred is None
+    assert [value.name for value in inferred.graph.value_info] == ["s", "z"]
+    other = load.load(parse(ADD.replace("w", "x")))
+    assert (other.inferred, other.static) == (None, None)
 
 
 def test_functions_that_call_each_other_take_no_time() -> None:

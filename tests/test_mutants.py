@@ -30,11 +30,11 @@ from opshift.opsets.facts import Facts, Tensor, constant
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, known_operators, lift, write_native
 from opshift.opsets.target import Legality
+from opshift.passes.changes import Replace
 from opshift.passes.derive import Deriver, Fragment, operand_sources
 from opshift.passes.lower import alone
 from opshift.passes.outcome import Verdict
 from opshift.passes.pairs import Pair, prove
-from opshift.passes.plan import Replace
 
 SHARE = 1 if os.environ.get("OPSHIFT_MUTANTS") == "all" else 3
 OPERATORS = {(operator.domain, operator.name): operator for operator in known_operators()}

@@ -12,6 +12,7 @@ from operators.harness import converted
 
 import opshift
 from opshift.passes.errors import UnsupportedError
+from opshift.passes.graphs import walk
 from opshift.passes.outcome import Code
 from opshift.passes.restamp import least_ir_version
 
@@ -98,7 +99,8 @@ NEEDS = {
 
 @pytest.mark.parametrize(("what", "least"), NEEDS.items(), ids=list(NEEDS))
 def test_least_ir_version(what: str, least: int) -> None:
-    assert least_ir_version(needing(what)) == least
+    model = needing(what)
+    assert least_ir_version(model, tuple(walk(model))) == least
 
 
 @pytest.mark.parametrize("ir_version", [9, 10, 13])

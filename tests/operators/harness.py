@@ -31,12 +31,12 @@ from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.operator import SPELLING, Lifted, Native, Node, Operator, lift, write_native
 from opshift.opsets.schema import OLDEST, schema_at
 from opshift.opsets.target import Legality
+from opshift.passes.changes import Replace
 from opshift.passes.derive import Deriver, Fragment, operand_sources
 from opshift.passes.errors import UnsupportedError
 from opshift.passes.infer import infer, make_node
 from opshift.passes.lower import alone
 from opshift.passes.outcome import Code
-from opshift.passes.plan import Replace
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

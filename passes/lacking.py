@@ -1,0 +1,136 @@
+"""Targets that lack Identity, Constant or Cast: how an output gets its name, and an index its type, without them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import onnx
+
+from opshift.opsets.facts import Facts
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import Lifted, Node
+from opshift.opsets.schema import default_domain, schema_at
+from opshift.passes.changes import Change, Replace
+from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, Ref
+from opshift.passes.graphs import subgraphs
+from opshift.passes.infer import infer
+
+
+def closed(
+    change: Replace, node: onnx.NodeProto, deriver: Deriver, given_out: Callable[[], frozenset[str]], *, constants: bool
+) -> Replace | Failure:
+    """Do without the Identity or Constant that gives an output its name, on a target that does not have them.
+
+    Where only nodes read the output, they read what it is instead; else the Identity is lowered like any node.
+    `given_out` returns the names that must stay; with `constants`, a Constant of any type may stand on the target.
+    """
+    fragment = change.fragment
+    nodes, outputs, renamed = list(fragment.nodes), list(fragment.outputs), []
+    for place, (name, ref) in enumerate(zip(node.output, fragment.outputs, strict=True)):
+        own = isinstance(ref, Output) and ref not in fragment.outputs[:place]
+        if not name or own or (isinstance(ref, Constant) and constants):
+            continue
+        facts: Facts | None = Facts()
+        if isinstance(ref, Constant):
+            facts = Facts(ref.dtype, ref.value.array.shape)
+        elif isinstance(ref, Input):
+            facts = change.lifted.operands[ref.operand]
+        found = _named(facts, deriver)
+        if isinstance(found, Fragment) and not found.lowerings:
+            continue
+        if name not in given_out():
+            renamed.append(place)
+        elif isinstance(found, Failure):
+            return found
+        else:
+            nodes += [dataclasses.replace(leaf, inputs=_behind(leaf.inputs, len(nodes), ref)) for leaf in found.nodes]
+            outputs[place] = Output(len(nodes) - 1, 0)
+    fragment = dataclasses.replace(fragment, nodes=tuple(nodes), outputs=tuple(outputs))
+    return dataclasses.replace(change, fragment=fragment, renamed=tuple(renamed))
+
+
+def _named(facts: Facts | None, deriver: Deriver) -> Fragment | Failure:
+    """Derive the node that gives a value another name."""
+    schema = schema_at("", "Identity", deriver.legality.opset)
+    node = Node("", "Identity", schema.since_version if schema else 1, {}, (facts,), (True,))
+    lifted = deriver.lift(node)
+    return Failure(lifted) if isinstance(lifted, Reason) else deriver.derive(lifted)
+
+
+def _behind(inputs: Sequence[Ref], base: int, ref: Ref) -> tuple[Ref, ...]:
+    """Move the inputs of a node that follows `base` others, and whose operand is `ref`."""
+    return tuple(
+        Output(one.node + base, one.place) if isinstance(one, Output) else ref if isinstance(one, Input) else one
+        for one in inputs
+    )
+
+
+def folded(
+    seen: Node, derived: tuple[Lifted, Fragment] | Failure | None, deriver: Deriver
+) -> tuple[Lifted, Fragment] | None:
+    """Return constants in the place of a node that the target does not have as it is, where they are known."""
+    if isinstance(derived, tuple) and not derived[1].lowerings:
+        return None
+    lifted, inferred = deriver.lift(seen), infer(seen)
+    if isinstance(lifted, Reason) or isinstance(inferred, Reason):
+        return None
+    refs = [
+        Constant(facts.value, facts.dtype) if facts.known is not None and facts.value and facts.dtype else None
+        for facts in inferred
+    ]
+    if any(used and ref is None for used, ref in zip(seen.used, refs, strict=True)):
+        return None
+    return lifted, Fragment((), tuple(refs), ("folded",), 0.0)
+
+
+def is_folded(change: Change | None) -> bool:
+    """Whether a node becomes a constant, of which the scope has been told."""
+    return isinstance(change, Replace) and change.fragment.lowerings == ("folded",)
+
+
+def given_out(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
+    """Return the names that must stay what they are: outputs, also of graphs inside, and values that notes speak of."""
+    if isinstance(graph, onnx.FunctionProto):
+        names = set(graph.output)
+    else:
+        names = {value.name for value in graph.output}
+        for note in graph.quantization_annotation:
+            names.add(note.tensor_name)
+            names.update(entry.value for entry in note.quant_parameter_tensor_names)
+    return frozenset(names).union(*(given_out(inner) for node in graph.node for _, inner in subgraphs(node)))
+
+
+def indices_cast(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, int]:
+    """Return the Casts that alone read an index, with the ArgMax that gives it."""
+    makers = {
+        node.output[0]: index
+        for index, node in enumerate(graph.node)
+        if node.op_type == "ArgMax" and not default_domain(node.domain)
+    }
+    if not makers:
+        return {}
+    names = given_out(graph)
+    inner = (name for node in graph.node for _, one in subgraphs(node) for name in _read_in(one))
+    readers = Counter(itertools.chain((name for node in graph.node for name in node.input), inner))
+    found = {
+        index: makers[node.input[0]]
+        for index, node in enumerate(graph.node)
+        if node.op_type == "Cast" and not default_domain(node.domain) and node.input[0] in makers
+    }
+    return {
+        cast: maker
+        for cast, maker in found.items()
+        if readers[graph.node[cast].input[0]] == 1 and graph.node[cast].input[0] not in names
+        if not any(item.ref_attr_name for place in (cast, maker) for item in graph.node[place].attribute)
+    }
+
+
+def _read_in(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names that the nodes of a graph read, with those of graphs inside."""
+    for node in graph.node:
+        yield from node.input
+        for _, inner in subgraphs(node):
+            yield from _read_in(inner)

@@ -1,0 +1,124 @@
+"""A model as protobuf writes it, in pieces: large weights are not copied into one more string of all bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import onnx
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+from onnx import TensorProto
+
+from opshift.passes import external
+from opshift.passes.errors import InvalidModelError
+from opshift.passes.external import printable
+
+LARGE = 2**20
+"""Bytes: smaller weights are written with what is around them."""
+
+_GRAPH, _INITIALIZER, _RAW_DATA = (
+    onnx.ModelProto.GRAPH_FIELD_NUMBER,
+    onnx.GraphProto.INITIALIZER_FIELD_NUMBER,
+    TensorProto.RAW_DATA_FIELD_NUMBER,
+)
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The raw_data of a tensor, and how many bytes they are."""
+
+    tensor: TensorProto
+    length: int
+
+
+Piece = bytes | Raw
+
+
+def pieces(model: onnx.ModelProto) -> list[Piece]:
+    """Return what `SerializeToString` returns, in pieces; fields in the same order.
+
+    Raises:
+        EncodeError: it is larger than protobuf writes, as far as protobuf is asked.
+    """
+    large = [_raw(tensor) for tensor in model.graph.initializer]
+    if not any(large) or any(map(_has_unknown, (model, model.graph, *model.graph.initializer))):
+        return [model.SerializeToString()]
+    weights: list[Piece] = []
+    for tensor, raw in zip(model.graph.initializer, large, strict=True):
+        inside = list(_around(tensor, _RAW_DATA, [raw])) if raw else None
+        weights += _field(_INITIALIZER, inside or [tensor.SerializeToString()])
+    return list(_around(model, _GRAPH, list(_around(model.graph, _INITIALIZER, weights, whole=True))))
+
+
+def data_of(piece: Piece) -> bytes:
+    """Return the bytes of a piece.
+
+    Raises:
+        InvalidModelError: a tensor has more or less of them than its shape and element type need.
+    """
+    if isinstance(piece, bytes):
+        return piece
+    data = piece.tensor.raw_data
+    if len(data) != piece.length:
+        raise InvalidModelError(
+            f"tensor {printable(piece.tensor.name)} has {len(data)} bytes of data; its shape and element type need "
+            f"{piece.length}."
+        )
+    return data
+
+
+def _raw(tensor: TensorProto) -> Raw | None:
+    """Return the data of a tensor where they are large, by what it declares: protobuf would copy them to count them."""
+    if not tensor.HasField("raw_data"):
+        return None
+    try:
+        size = external.size(tensor)
+    except InvalidModelError:  # no such type or shape
+        return None
+    return None if size is None or size < LARGE else Raw(tensor, size)
+
+
+def length(parts: Iterable[Piece]) -> int:
+    """Return the number of bytes."""
+    return sum(part.length if isinstance(part, Raw) else len(part) for part in parts)
+
+
+def _around(message: Message, number: int, parts: list[Piece], *, whole: bool = False) -> Iterator[Piece]:
+    """Yield a message with these parts as the one field; `whole`: they have tags of their own."""
+    yield _fields(message, lambda one: one < number)
+    yield from parts if whole else _field(number, parts)
+    yield _fields(message, lambda one: one > number)
+
+
+def _fields(message: Message, wanted: Callable[[int], bool]) -> bytes:
+    """Return some fields of a message as protobuf writes them."""
+    kept = type(message)()
+    for field in message.DESCRIPTOR.fields:  # to list those that are set makes a copy of each
+        if not wanted(field.number):
+            continue
+        if field.has_presence and not message.HasField(field.name):
+            continue
+        if field.message_type or not field.has_presence:  # without presence it is repeated, ONNX being proto2
+            getattr(kept, field.name).MergeFrom(getattr(message, field.name))
+        else:
+            setattr(kept, field.name, getattr(message, field.name))
+    data: bytes = kept.SerializeToString()
+    return data
+
+
+def _field(number: int, parts: list[Piece]) -> list[Piece]:
+    """Return parts as one field whose length stands in front."""
+    return [_varint(number << 3 | 2) + _varint(length(parts)), *parts]
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def _has_unknown(message: Message) -> bool:
+    return len(UnknownFieldSet(message)) > 0

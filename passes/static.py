@@ -1,0 +1,183 @@
+"""Types and shapes of single values, found out node by node from what is declared.
+
+That does where dimensions are known or have names, and nothing is computed of shapes; for the rest onnx infers all
+values at once. What is told here is what onnx would tell, only sooner: equal nodes are inferred once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+import onnx
+
+from opshift.opsets.facts import FLOATS, Facts, facts_of_type
+from opshift.opsets.lowering import Reason
+from opshift.opsets.schema import default_domain
+from opshift.passes.describe import Scope, default_opset, initializers, view
+from opshift.passes.graphs import LONGEST, said
+from opshift.passes.infer import typed
+
+MOST = 256
+"""Nodes that are inferred one by one: where more of them differ, onnx is done sooner."""
+
+
+class Static:
+    """The facts of values of a main graph, as far as they follow from those that are declared."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        """Take a model that is checked, and that nobody changes."""
+        self._model = model
+        self._opset = default_opset(model.opset_import) or 1
+        self._functions = {(item.domain, item.name) for item in model.functions}
+        self._rest: Iterator[onnx.NodeProto] = iter(model.graph.node)
+        self._known: dict[str, Facts | None] = {}
+        self._unknown: set[str] = set()
+        self._one: dict[Facts, Facts] = {}
+        self._plain: dict[tuple[str, str], dict[int, Facts]] = {}
+        self._inferred: dict[Hashable, tuple[Sequence[Facts | None], tuple[Facts, ...] | None]] = {}
+
+    def find(self, name: str) -> Facts | None:
+        """Return the facts of a value; None where they do not follow. Nodes are gone through up to its own."""
+        if not self._known:
+            self._start()
+        if name not in self._known and name not in self._unknown:
+            self._go_to(name)
+        return self._known.get(name)
+
+    def _go_to(self, wanted: str) -> None:
+        """Go through the nodes up to the one that makes a value."""
+        known, plain = self._known, self._plain
+        for node in self._rest:
+            # Most nodes of a large model are of few kinds: no attributes, one input of few types, one output.
+            seen = plain.get((node.op_type, node.domain)) if not node.attribute else None
+            inputs = node.input[:]
+            if seen and len(inputs) == 1 and (facts := seen.get(id(known.get(inputs[0])))):
+                outputs = node.output[:]
+                if len(outputs) == 1 and outputs[0] not in self._unknown:
+                    known.setdefault(outputs[0], facts)
+                else:
+                    self._infer(node)
+            else:
+                self._infer(node)
+            if wanted in known or wanted in self._unknown:
+                return
+
+    def _start(self) -> None:
+        """Note what is declared."""
+        graph, known = self._model.graph, self._known
+        known[""] = None
+        types: dict[bytes, Facts] = {}  # a large model has few
+        for values in (graph.value_info, graph.output, graph.input):
+            for value in values:
+                kind = value.type.SerializeToString()
+                if kind not in types:
+                    types[kind] = self._the_one(facts_of_type(value.type))
+                facts = types[kind]
+                fixed = _is_static(facts) and all(isinstance(dim, int) for dim in facts.shape or ())
+                if not (_is_static(facts) if values is graph.input else fixed):
+                    self._unknown.add(value.name)  # what is declared and what follows would have to be brought together
+                elif values is graph.input or facts.dtype in FLOATS:
+                    known[value.name] = facts
+        for name, facts in initializers(self._model).items():
+            if _is_static(facts):
+                known[name] = facts
+            else:
+                known.pop(name, None)
+                self._unknown.add(name)
+
+    def _infer(self, node: onnx.NodeProto) -> None:
+        """Note what is known of the outputs of a node."""
+        known = self._known
+        outputs = node.output[:]
+        found: tuple[Facts, ...] | None = None
+        try:
+            inputs = [known[name] for name in node.input[:]]
+        except KeyError:
+            pass
+        else:
+            told = said(node) if node.attribute else ()
+            used = len(outputs) if all(outputs) else tuple(map(bool, outputs))
+            key = node.op_type, node.domain, told, tuple(map(id, inputs)), used
+            if key in self._inferred:
+                found = self._inferred[key][1]
+            elif len(self._inferred) < MOST:
+                found = self._new(node, inputs)
+                if told is not None:
+                    # The inputs are kept, so that their ids are nobody else's.
+                    self._inferred[key] = inputs, found
+                if found and told == () and len(inputs) == used == 1 and inputs[0] is not None:
+                    self._plain.setdefault((node.op_type, node.domain), {})[id(inputs[0])] = found[0]
+        if found is None:
+            self._unknown.update(name for name in outputs if name not in known)
+            return
+        for name, facts in zip(outputs, found, strict=True):
+            if name not in self._unknown:
+                known.setdefault(name, facts)
+
+    def _new(self, node: onnx.NodeProto, inputs: Sequence[Facts | None]) -> tuple[Facts, ...] | None:
+        constant = node.op_type == "Constant"
+        if default_domain(node.domain) or (node.domain, node.op_type) in self._functions:
+            return None
+        if not constant and (node.op_type in ("Shape", "Size") or all(one is None or one.value for one in inputs)):
+            return None  # elements follow
+        if not constant and said(node) is None:
+            return None
+        seen = view(node, Scope(self._known), self._opset)
+        found = typed(seen)
+        if isinstance(found, Reason) or len(found) != len(seen.used):
+            return None
+        if not all(_is_static(facts) for facts, used in zip(found, seen.used, strict=True) if used):
+            return None
+        return tuple([self._the_one(facts) for facts in found])
+
+    def _the_one(self, facts: Facts) -> Facts:
+        """Return one object for facts that are equal: by its id it is found."""
+        return self._one.setdefault(facts, facts)
+
+
+class Asked:
+    """A scope of which nothing is found out until it is asked for a value.
+
+    Of a main graph these are facts that follow from what is declared, as long as that does, and then all of them.
+    """
+
+    def __init__(self, static: Static | None, whole: Callable[[], Scope]) -> None:
+        """Ask `whole` for the scope only where `static` does not do."""
+        self._static = static
+        self._infer = whole
+        self._whole: Scope | None = None
+        self._noted: dict[str, Facts] = {}
+
+    def __getitem__(self, name: str) -> Facts | None:
+        """Return what is known of a value."""
+        if self._whole is None:
+            if name in self._noted:
+                return self._noted[name]
+            if self._static and (facts := self._static.find(name)) is not None:
+                return facts
+        return self._all()[name]
+
+    def note(self, name: str, facts: Facts) -> None:
+        """Note what has been found out about a value."""
+        self._noted[name] = facts
+        if self._whole is not None:
+            self._whole.note(name, facts)
+
+    def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
+        """Return the scope of a subgraph."""
+        return self._all().enter(node, attribute)
+
+    def _all(self) -> Scope:
+        if self._whole is None:
+            self._whole = self._infer()
+            self._static = None
+            for name, facts in self._noted.items():
+                self._whole.note(name, facts)
+        return self._whole
+
+
+def _is_static(facts: Facts) -> bool:
+    """Whether type and rank are known, and each dimension or its name."""
+    if not facts.dtype or facts.shape is None or None in facts.shape:
+        return False
+    return len(facts.shape) != 1 or not isinstance(facts.shape[0], int) or facts.shape[0] <= LONGEST
