@@ -48,9 +48,10 @@ class Kernel:
     outputs: int = 1
 
 
-def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """Open a model for one thread."""
+def session(model: onnx.ModelProto, *, arena: bool = True) -> onnxruntime.InferenceSession:
+    """Open a model for one thread; without `arena` memory is given back as soon as it is free."""
     options = onnxruntime.SessionOptions()
+    options.enable_cpu_mem_arena = arena
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import gc
 import importlib.metadata
 import math
 import re
@@ -224,6 +225,8 @@ class Measured:
     times: Mapping[str, float]
     copy: float
     lowerings: Mapping[str, str]
+    more: float | None
+    """By how many outputs the memory at the peak of the way taken is above the kernel's; None of small ones."""
 
     def share(self, name: str) -> float:
         """Return the time of a way as a share of the kernel's."""
@@ -258,7 +261,32 @@ def measure(case: Case, seconds: float) -> Measured:
         copies.append((time.process_time_ns() - start) / 1000 / repeated)
     written = {name: ", ".join(node.op_type for node in model.graph.node) for name, model in models.items()}
     medians = {name: float(np.median(times)) for name, times in taken.items()}
-    return Measured(medians, float(np.median(copies)), written)
+    more = None
+    if expected.nbytes >= LEAST and Path("/proc/self/clear_refs").exists():
+        kernel, way = (peak(models[name], x) for name in (KERNEL, way_of(case)))
+        more = (way - kernel) / expected.nbytes
+    return Measured(medians, float(np.median(copies)), written, more)
+
+
+LEAST = 2**20
+"""Bytes of an output from which on memory is measured: less is lost among what a process holds anyway."""
+
+
+def peak(model: onnx.ModelProto, x: Array) -> int:
+    """Return by how many bytes this process grows at most while a model runs (Linux)."""
+    one = session(model, arena=False)
+    one.run(None, {"x": x})
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is counted from here
+    before = resident("VmRSS")
+    one.run(None, {"x": x})
+    return resident("VmHWM") - before
+
+
+def resident(what: str) -> int:
+    """Return an entry of /proc/self/status in bytes."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(what)).split()[1])
 
 
 def timed(one: Any, x: Array, repeated: int) -> float:
@@ -295,16 +323,16 @@ def page(results: Mapping[Case, Measured], head: str) -> str:
     """Return docs/lowerings.md."""
     lines = [
         HEAD.format(head=head),
-        "| Node | at most | taken | x kernel | x copy | reached |",
-        "|---|---|---|---|---|---|",
+        "| Node | at most | taken | x kernel | x copy | reached | more memory |",
+        "|---|---|---|---|---|---|---|",
     ]
     for case, measured in results.items():
         name = way_of(case)
         most = "" if case.symbolic else f"{case.most:.2f}"
+        memory = "" if measured.more is None else f"{measured.more:.2f}"
         cells = [str(case), most, measured.lowerings[name], f"{measured.share(name):.2f}"]
-        lines.append(
-            f"| {' | '.join([*cells, f'{measured.times[name] / measured.copy:.1f}', verdict(case, measured)])} |"
-        )
+        cells += [f"{measured.times[name] / measured.copy:.1f}", verdict(case, measured), memory]
+        lines.append(f"| {' | '.join(cells)} |")
     lines.append(EVERY)
     for case, measured in results.items():
         kernel = measured.times[KERNEL]
@@ -326,6 +354,8 @@ Written by `python benchmarks/lowerings.py --write`; do not edit by hand.
 onnxruntime's own kernel, "x copy" as a multiple of copying the larger of input and output. "Taken" is what
 `--optimize --allow nan` makes of the node; of small ones and of those of unknown shape, which it leaves alone, what
 `--decompose` does. Of the latter it is told whether that takes longer than the plain way: positions, and what is equal.
+"More memory" is that of the way taken at its peak above the kernel's, in outputs, without onnxruntime's arena; at most
+one is wanted.
 ArgMax of floats in blocks relies on ReduceMax, of which nobody knows what it does with a NaN, hence the permission.
 
 ![times of all ways](lowerings.svg)
@@ -374,7 +404,8 @@ def report(case: Case, measured: Measured) -> Iterator[str]:
     """Yield the lines that are printed of a case."""
     kernel = measured.times[KERNEL]
     wanted = f"at most {case.most:g}: {verdict(case, measured)}"
-    yield f"{case}: {kernel:,.0f} us, {kernel / measured.copy:.1f} x copy; {wanted}"
+    memory = "" if measured.more is None else f"; {measured.more:.2f} outputs more memory than the kernel"
+    yield f"{case}: {kernel:,.0f} us, {kernel / measured.copy:.1f} x copy; {wanted}{memory}"
     for name, spent in sorted(measured.times.items(), key=lambda item: item[1]):
         yield f"    {name:28} {spent / kernel:6.2f} {spent / measured.copy:7.1f}  {measured.lowerings[name]}"
 
