@@ -337,6 +337,7 @@ SUBJECTS = (
     Subject("ArgMax", "first_byte", {"axis": 1}, ("float[9,36,26]",), keep=True),
     Subject("ArgMax", "last_byte", {"axis": 1, "select_last_index": 1}, ("float[9,36,26]",), keep=True),
     Subject("ArgMax", "blocked", {"axis": 1}, ("float[48,180]",), keep=True),
+    Subject("ArgMax", "blocked_in_bytes", {"axis": 1}, ("float[9,36,26]",), keep=True),
     Subject("ArgMax", "blocked_before_others", {"axis": 1}, ("float[9,36,26]",), keep=True),
     Subject("ArgMax", "nan_lowered", {"axis": 1}, ("float[2,5]",)),
     Subject("ArgMax", "unequal_lowered", {"axis": 1}, ("float[2,5]",)),

@@ -490,6 +490,48 @@ def blocked_before_others(
     return op.Cast(op.Reshape(index, shape), to=7)
 
 
+def _few_blocks(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if reason := _inner_blocked(meaning, operands):
+        return reason
+    if meaning.select_last_index:
+        return Reason("the last maximum is wanted")
+    _, along, behind = _parts(meaning, operands) or (1, 1, 1)
+    size = _block(along, behind)
+    return Reason("a byte does not count the blocks, or within one") if max(size, along // size) > 255 else None
+
+
+def _in_blocks_of_bytes(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
+    bound = dict(_in_blocks(meaning, operands))
+    _, count, size, _ = bound["four"]
+    return {
+        **{name: bound[name] for name in ("four", "three", "places", "size", "shape")},
+        "numbers": Tensor(np.arange(count, dtype=np.uint8).reshape(1, count, 1)),
+        "within": Tensor(np.arange(size, dtype=np.uint8).reshape(1, size, 1)),
+    }
+
+
+@lowering(18, given=_few_blocks, bind=_in_blocks_of_bytes, narrows=_nan)
+def blocked_in_bytes(
+    data,
+    four: Sequence[int],
+    three: Sequence[int],
+    places: Sequence[int],
+    numbers: Sequence[int],
+    within: Sequence[int],
+    size: int,
+    shape: Sequence[int],
+):
+    """Find the first block that has the maximum, then the maximum in it, both by positions that are bytes."""
+    maxima = op.ReduceMax(op.Reshape(data, four), [2], keepdims=0)
+    most = op.ReduceMax(maxima, [1], keepdims=1)
+    none = op.Cast(255, to=2)
+    block = meaning.ReduceMin(op.Where(op.Equal(maxima, most), numbers, none), [1], keepdims=1)
+    start = op.Mul(op.Cast(block, to=6), op.Cast(size, to=6))
+    won = op.GatherElements(op.Reshape(data, three), start + places, axis=1)
+    place = meaning.ReduceMin(op.Where(op.Equal(won, most), within, none), [1], keepdims=1)
+    return op.Cast(op.Reshape(start + op.Cast(place, to=6), shape), to=7)
+
+
 # --- the search without comparisons -------------------------------------------------------------------------------
 
 
@@ -689,6 +731,7 @@ OPERATOR = Operator(
         last_byte,
         blocked,
         blocked_before_others,
+        blocked_in_bytes,
         first_sign,
         last_sign,
         nan_sought,
