@@ -1,9 +1,9 @@
-"""Run all checks: ruff, mypy --strict and the tests; end with what was counted.
+"""Run all checks: ruff, mypy --strict, the tests and the site; end with what was counted.
 
-It needs a plain (not editable) installation of opshift with the extras `browser`, `corpus` and `runtimes`, and installs
-two packages more, and Chromium, fish and zsh where there are none (as root, on Debian and its like). A skipped test is
-not a success: neither browser, shells, corpus nor runtimes may be skipped, and fewer tests than `LEAST`, fewer of a
-file than `ALL_OF` says, or more skips than `SKIPS`, are a failure.
+It needs a plain (not editable) installation of opshift with the extras `browser`, `corpus`, `docs` and `runtimes`, and
+installs two packages more, and Chromium, fish and zsh where there are none (as root, on Debian and its like). A skipped
+test is not a success: neither browser, shells, corpus nor runtimes may be skipped, and fewer tests than `LEAST`, fewer
+of a file than `ALL_OF` says, or more skips than `SKIPS`, are a failure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FONTS = ("fonts-dejavu-core",)
 """Comes along with Chromium: without a font nothing is written in a browser."""
 SKIPS = 12
 """Tests that may be skipped: what a platform or a newer onnxruntime does not offer. Each is printed with its reason."""
-ASKED = ("OPSHIFT_BROWSER", "OPSHIFT_CORPUS", "OPSHIFT_RUNTIMES", "OPSHIFT_SHELLS")
+ASKED = ("OPSHIFT_BROWSER", "OPSHIFT_CORPUS", "OPSHIFT_DOCS", "OPSHIFT_RUNTIMES", "OPSHIFT_SHELLS")
 """Variables by which what is missing is a failure."""
 TOOLS = ("hypothesis", "jsonschema", "pytest", "pytest-xdist")
 ELSEWHERE = tuple(
@@ -59,6 +59,7 @@ def main() -> int:
         run("mypy, the package", "mypy", "--strict", "-p", "opshift"),
         *(run(f"mypy, {', '.join(folders)}", "mypy", "--strict", *folders) for folders in SCRIPTS),
         tests(),
+        site(),
         elsewhere("the lowest versions", sys.executable, *lowest()),
         *(elsewhere(name, path) for name, path in others()),
     ]
@@ -68,11 +69,22 @@ def main() -> int:
 
 def run(name: str, module: str, *arguments: str) -> tuple[bool, str]:
     """Run a module of this environment in the project's folder; return whether it passed, and a line about it."""
+    return run_script(name, "-m", module, *arguments)
+
+
+def run_script(name: str, *arguments: str) -> tuple[bool, str]:
+    """Run this Python in the project's folder, in the same way."""
     print(f"\n== {name}", flush=True)
     begun = time.monotonic()
     environment = {**os.environ, **dict.fromkeys(ASKED, "1")}
-    status = subprocess.run([sys.executable, "-m", module, *arguments], cwd=ROOT, env=environment, check=False)
+    status = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, check=False)
     return status.returncode == 0, f"{name}, {time.monotonic() - begun:.0f} s"
+
+
+def site() -> tuple[bool, str]:
+    """Build the documents as a site; what sphinx warns of is a failure, and so is a link that leads nowhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run_script("site", "docs/build_site.py", folder)
 
 
 def programs() -> tuple[bool, str]:

@@ -38,9 +38,8 @@ def gather(folder: Path) -> None:
         (folder / page).write_text(as_page((ROOT / name).read_text(encoding="utf-8")), encoding="utf-8")
     for path in folder.rglob("*.md"):
         text = path.read_text(encoding="utf-8")
-        for name, page in BESIDE.items():
-            text = text.replace(f"](../{name})", f"]({page})")
-        path.write_text(text, encoding="utf-8")
+        up = "../" * len(path.relative_to(folder).parts)
+        path.write_text(linked(text, up, up.removesuffix("../")), encoding="utf-8")
     shutil.copy(TEMPLATES / "drawing.css", folder / "_static")
     for name, text in reference_pages.pages().items():
         path = folder / "reference" / name
@@ -50,9 +49,14 @@ def gather(folder: Path) -> None:
 
 def as_page(text: str) -> str:
     """Return a page of the root with its links as they are one folder further down."""
+    return linked(text, "", "").replace("](docs/", "](")
+
+
+def linked(text: str, before: str, after: str) -> str:
+    """Return a text whose links to files beside docs/ lead to their pages; both folders are as seen from the text."""
     for name, page in BESIDE.items():
-        text = text.replace(f"]({name})", f"]({page})")
-    return text.replace("](docs/", "](")
+        text = re.sub(rf"\]\({re.escape(before + name)}(?=[)#])", f"]({after}{page}", text)
+    return text
 
 
 # --- links ------------------------------------------------------------------------------------------------------------

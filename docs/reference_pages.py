@@ -17,6 +17,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import onnx
@@ -54,12 +55,21 @@ def pages() -> dict[str, str]:
 OVERVIEW = """\
 # The operators, one by one
 
-Each page has an operator's versions, its meaning, its lowerings with a drawing of what they write, and what is impossible
-and why. These operators have a file of their own in `opsets/operators/`. The tables of all operators, also of those that
-pass by a reviewed row alone, are in [operators.md](../../operators.md).
+Each page has an operator's versions, its meaning, its lowerings with a drawing of what they write, and what is
+impossible and why. These have a file of their own in `opsets/operators/`. The tables of all operators, also of
+those that pass by a reviewed row alone, are in [operators.md](../../operators.md).
 
 | Operator | Versions | Lowerings | Without a conversion |
 |---|---|---|---|
+"""
+
+
+LOWERINGS = """\
+## Lowerings
+
+Other ways to say the meaning, the cheapest of which is taken where the target does not have the operator. What a
+drawing shows is lowered further where the target lacks something of it. The cost is that of the node that is drawn, in
+nodes that do nothing ([how it is measured](../../design.md#lift-and-lower)).
 """
 
 
@@ -83,11 +93,7 @@ def operator_page(operator: Operator) -> str:
     title = f"{operator.domain}::{operator.name}" if operator.domain else operator.name
     parts = [f"# {title}\n", *meaning(operator), *versions(operator)]
     if operator.lowerings and operator.means is None:
-        parts.append(
-            "## Lowerings\n\nOther ways to say the meaning, the cheapest of which is taken where the target does not have "
-            "the operator. What a drawing shows is lowered further where the target lacks something of it. The cost counts in "
-            "nodes that do nothing, for the node that is drawn ([how it is measured](../../design.md#lift-and-lower)).\n"
-        )
+        parts.append(LOWERINGS)
         parts += [part for lowering in operator.lowerings for part in lowering_section(operator, lowering)]
     else:
         parts.append(f"## Lowerings\n\n{_no_lowering(operator)}\n")
@@ -105,9 +111,7 @@ def _no_lowering(operator: Operator) -> str:
 
 def meaning(operator: Operator) -> Iterator[str]:
     """Yield what the operator means, and the fields of its meaning."""
-    module = inspect.getdoc(sys.modules[operator.oracle.__module__]) if callable(operator.oracle) else ""
-    home = inspect.getdoc(_home(operator)) or module or ""
-    yield f"{_prose(home.partition(chr(10) + chr(10))[0])}\n"
+    yield f"{_prose((inspect.getdoc(_home(operator)) or '').split(PARAGRAPH)[0])}\n"
     yield "## Meaning\n"
     if operator.means is not None:
         yield f"What {operator.means.name} means, under another name.\n"
@@ -117,19 +121,26 @@ def meaning(operator: Operator) -> Iterator[str]:
         return
     yield f"{_prose(inspect.getdoc(operator.meaning) or '')}\n"
     said = field_docs(operator.meaning)
-    yield "| Field | Type | Where none is given | |\n|---|---|---|---|"
+    yield "| Field | Type | Where none is given |" + " |" * bool(said)
+    yield "|---|---|---|" + "---|" * bool(said)
     for field in fields:
         default = "" if field.default is dataclasses.MISSING else f"`{escape(repr(field.default))}`"
-        yield f"| `{field.name}` | `{escape(str(field.type))}` | {default} | {escape(said.get(field.name, ''))} |"
+        more = f" {escape(said.get(field.name, ''))} |" if said else ""
+        yield f"| `{field.name}` | `{escape(str(field.type))}` | {default} |{more}"
     yield ""
 
 
-def _home(operator: Operator) -> Any:
-    """Return the module of an operator's file, or of another package."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("opshift.opsets.operators.") and getattr(module, "OPERATOR", None) is operator:
-            return module
-    return None
+PARAGRAPH = "\n\n"
+
+
+def _home(operator: Operator) -> ModuleType:
+    """Return the module of an operator's file."""
+    (home,) = (
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("opshift.opsets.operators.") and getattr(module, "OPERATOR", None) is operator
+    )
+    return home
 
 
 def _prose(text: str) -> str:
@@ -225,9 +236,12 @@ def drawn(operator: Operator, lowering: Lowering, example: Example) -> str:
     """Return the drawings of a node and of what a lowering makes of it, as HTML."""
     before, after = subgraph(example.before), subgraph(example.after)
     count = len(after.nodes)
+    captions = {"Before": before, f"After, at opset {example.opset}": after}
+    drawings = {
+        caption: svg(part, f"{caption}: {operator.name}, {lowering.name}") for caption, part in captions.items()
+    }
     figures = "".join(
-        f"<figure><figcaption>{caption}</figcaption>{svg(part, f'{caption}: {operator.name}, {lowering.name}')}</figure>"
-        for part, caption in ((before, "Before"), (after, f"After, at opset {example.opset}"))
+        f"<figure><figcaption>{caption}</figcaption>{drawing}</figure>" for caption, drawing in drawings.items()
     )
     summary = f"Drawing: {count} node{'s' * (count != 1)}, cost {example.cost:.1f}"
     details = f"<details{' open' * (count <= FEW)}><summary>{summary}</summary>"
