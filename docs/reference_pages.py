@@ -121,7 +121,7 @@ def meaning(operator: Operator) -> Iterator[str]:
         return
     yield f"{_prose(inspect.getdoc(operator.meaning) or '')}\n"
     said = field_docs(operator.meaning)
-    yield "| Field | Type | Where none is given |" + " |" * bool(said)
+    yield "| Field | Type | Where none is given |" + " What it says |" * bool(said)
     yield "|---|---|---|" + "---|" * bool(said)
     for field in fields:
         default = "" if field.default is dataclasses.MISSING else f"`{escape(repr(field.default))}`"
@@ -182,7 +182,7 @@ def _opsets(operator: Operator, since: int) -> str:
     ]
     if not having or operator.domain:
         return ""
-    return str(having[0]) if len(having) == 1 else f"{having[0]} to {having[-1]}"
+    return str(having[0]) if len(having) == 1 else f"{having[0]}&nbsp;to&nbsp;{having[-1]}"
 
 
 def impossible(operator: Operator) -> Iterator[str]:
@@ -326,7 +326,7 @@ def command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     if parser.epilog:
         _, _, examples = parser.epilog.partition("\n")
         yield f"```sh\n{textwrap.dedent(examples).rstrip()}\n```\n\n"
-    yield "| | takes | |\n|---|---|---|\n"
+    yield "| Option | Takes | What it does |\n|---|---|---|\n"
     for action in parser._actions:
         names = ", ".join(f"`{option}`" for option in action.option_strings) or f"`{action.metavar}`"
         values = action.metavar if action.option_strings and action.nargs != 0 else ""

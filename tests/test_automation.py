@@ -94,7 +94,7 @@ def test_pre_commit_runs_the_hook(released: Path, tmp_path: Path) -> None:
 
 
 def test_the_manifest_of_hooks_is_valid() -> None:
-    command = [sys.executable, "-m", "pre_commit", "validate-manifest", ROOT / ".pre-commit-hooks.yaml"]
+    command = [sys.executable, "-m", "pre_commit", "validate-manifest", str(ROOT / ".pre-commit-hooks.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     (hook,) = manifest(".pre-commit-hooks.yaml")
