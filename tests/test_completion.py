@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ def needs(shell: str) -> None:
         pytest.skip(f"there is no {shell}")
 
 
-def in_bash(line: str, folder: Path) -> set[str]:
+def in_bash(line: str, wanted: set[str], folder: Path) -> set[str]:
     """Return what bash offers for the last word of a line."""
     words = line.split(" ")
     (folder / "script").write_text(script("bash"), encoding="utf-8")
@@ -40,7 +39,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
     return _lines(["bash", "--norc", "-c", code], folder)
 
 
-def in_fish(line: str, folder: Path) -> set[str]:
+def in_fish(line: str, wanted: set[str], folder: Path) -> set[str]:
     """Return what fish offers for the last word of a line."""
     (folder / "script").write_text(script("fish"), encoding="utf-8")
     environment = {"HOME": str(folder)}
@@ -57,8 +56,11 @@ def _lines(command: list[str], folder: Path, **environment: str) -> set[str]:
     return set(done.stdout.split("\n")) - {""}
 
 
-def in_zsh(line: str, folder: Path) -> set[str]:
-    """Return what zsh lists, or fills in, for the last word of a line, which is typed on a terminal: all zsh offers."""
+def in_zsh(line: str, wanted: set[str], folder: Path) -> set[str]:
+    """Return what zsh lists, or fills in, for the last word of a line: typed on a terminal, which zsh alone asks for.
+
+    There is no telling when it is done; so this waits for what is wanted, and then for silence.
+    """
     import pty
 
     functions = folder / ".functions"
@@ -70,27 +72,28 @@ def in_zsh(line: str, folder: Path) -> set[str]:
         environment = {"PATH": os.environ["PATH"], "TERM": "dumb", "PS1": "", "HOME": str(folder), "COLUMNS": "500"}
         os.execvpe("zsh", ["zsh", "-f", "-i"], environment)
 
-    def until(done: Callable[[str], bool], seconds: float = 20.0) -> str:
-        said, end = "", time.monotonic() + seconds
-        while not done(said) and time.monotonic() < end:
+    def until(words: set[str]) -> set[str]:
+        said, end = "", time.monotonic() + 60.0
+        while (not words <= _words(said) and time.monotonic() < end) or select.select([terminal], [], [], 0.5)[0]:
             if select.select([terminal], [], [], 0.1)[0]:
                 said += os.read(terminal, 65536).decode()
-        assert done(said), said
-        return said
+        return _words(said)
 
     try:
-        # Each possible answer is listed below the line, and the number of columns keeps words whole.
-        setup = f"fpath+={functions}; autoload -U compinit; compinit -u -D; stty -echo columns 500; setopt nobeep"
-        os.write(terminal, f"{setup}; zstyle ':completion:*' list-separator '=='; print -r REA''DY\n".encode())
-        until(lambda said: "READY" in said)
+        # Many columns keep words whole; without an echo, what is typed here is not taken for an answer.
+        setup = f"fpath+={functions}; autoload -U compinit; compinit -u -D; stty -echo columns 500"
+        os.write(terminal, f"{setup}; print -r REA''DY\n".encode())
+        until({"READY"})
         os.write(terminal, f"{line}\t\t".encode())
-        time.sleep(0.5)
-        os.write(terminal, b"\x15print -r DO''NE\n")
-        said = until(lambda said: "DONE" in said)
+        return until(wanted)
     finally:
         os.write(terminal, b"\x15exit\n")
         os.close(terminal)
         os.waitpid(pid, 0)
+
+
+def _words(said: str) -> set[str]:
+    """Return the words in what was written on a terminal, without what moves the cursor."""
     return set(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|[\x07\x08]", " ", said).split())
 
 
@@ -121,7 +124,7 @@ def test_shells_complete(shell: str, line: str, offered: set[str], not_offered: 
     needs(shell)
     for name in ("mine.toml", "model.onnx"):
         (tmp_path / name).touch()
-    found = ASK[shell](line, tmp_path)
+    found = ASK[shell](line, offered, tmp_path)
     assert offered <= found
     assert not not_offered & found
 
