@@ -104,7 +104,7 @@ def test_the_manifest_of_hooks_is_valid() -> None:
 
 # --- the action -------------------------------------------------------------------------------------------------------
 
-# docs.github.com, "Metadata syntax reference", for composite actions, as of 2026.
+# docs.github.com, "Metadata syntax for GitHub Actions", of composite actions.
 KEYS = {"name", "author", "description", "inputs", "outputs", "runs", "branding"}
 INPUT_KEYS = {"description", "required", "default", "deprecationMessage"}
 STEP_KEYS = {"run", "shell", "if", "name", "id", "env", "working-directory", "uses", "with", "continue-on-error"}
