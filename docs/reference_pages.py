@@ -31,10 +31,10 @@ from opshift.opsets.same_meaning import table
 from opshift.opsets.schema import NEWEST, OLDEST, schema_at
 from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import has_body
+from opshift.passes.changes import Replace
 from opshift.passes.derive import Deriver, Fragment, operand_sources
 from opshift.passes.kinds import subgraph
 from opshift.passes.lower import alone
-from opshift.passes.plan import Replace
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests")]
 

@@ -5,6 +5,7 @@ It needs the extra `docs`. The whole site is built by .ci/checks.py.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import sys
@@ -30,9 +31,7 @@ def builder() -> ModuleType:
         for name in ("sphinx", "furo", "myst_parser"):
             pytest.importorskip(name)
     sys.path.insert(0, str(ROOT / "docs"))
-    import build_site
-
-    return build_site
+    return importlib.import_module("build_site")
 
 
 @pytest.fixture(scope="module")
