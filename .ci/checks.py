@@ -1,9 +1,9 @@
-"""Run all checks: ruff, mypy --strict and the tests; end with what was counted.
+"""Run all checks: ruff, mypy --strict, the tests and the site; end with what was counted.
 
-It needs a plain (not editable) installation of opshift with the extras `browser`, `corpus` and `runtimes`, and installs
-two packages more, and Chromium where there is none (as root, on Debian and its like). A skipped test is not a success:
-neither browser, corpus nor runtimes may be skipped, and fewer tests than `LEAST`, fewer of a file than `ALL_OF` says,
-or more skips than `SKIPS`, are a failure.
+It needs a plain (not editable) installation of opshift with the extras `browser`, `corpus`, `docs` and `runtimes`, and
+installs two packages more, and Chromium, fish and zsh where there are none (as root, on Debian and its like). A skipped
+test is not a success: neither browser, shells, corpus nor runtimes may be skipped, and fewer tests than `LEAST`, fewer
+of a file than `ALL_OF` says, or more skips than `SKIPS`, are a failure.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
-LEAST = 15680
+LEAST = 15800
 """Tests that must have passed. Raise it as tests are added: it is here to notice files that are no longer collected."""
 ALL_OF = {"test_runtimes": 103, "test_report_browser": 60}
 """Tests that must have passed of files that need more than Python: all of them."""
 BARE = ("ncnn==1.0.20261020", "pnnx==20261020")
 """Packages installed without what they ask for: opencv-python, which gets in the way of the headless one, and torch."""
-CHROMIUM = ("chromium", "fonts-dejavu-core")
-"""Packages of Debian; without a font nothing is written in a browser."""
+PROGRAMS = {"chromium": ("chromium", "chromium-browser", "google-chrome"), "fish": ("fish",), "zsh": ("zsh",)}
+"""Packages of Debian, and the names that their programs are looked for under."""
+FONTS = ("fonts-dejavu-core",)
+"""Comes along with Chromium: without a font nothing is written in a browser."""
 SKIPS = 12
 """Tests that may be skipped: what a platform or a newer onnxruntime does not offer. Each is printed with its reason."""
-ASKED = ("OPSHIFT_BROWSER", "OPSHIFT_CORPUS", "OPSHIFT_RUNTIMES")
+ASKED = ("OPSHIFT_BROWSER", "OPSHIFT_CORPUS", "OPSHIFT_DOCS", "OPSHIFT_RUNTIMES", "OPSHIFT_SHELLS")
 """Variables by which what is missing is a failure."""
 TOOLS = ("hypothesis", "jsonschema", "pytest", "pytest-xdist")
 ELSEWHERE = tuple(
@@ -51,12 +53,13 @@ def main() -> int:
     """Run every check, also after a failure, and return 1 if any failed."""
     results = [
         run("ncnn and pnnx", "pip", "install", "--quiet", "--no-deps", *BARE),
-        chromium(),
+        programs(),
         run("ruff check", "ruff", "check", "."),
         run("ruff format", "ruff", "format", "--check", "."),
         run("mypy, the package", "mypy", "--strict", "-p", "opshift"),
         *(run(f"mypy, {', '.join(folders)}", "mypy", "--strict", *folders) for folders in SCRIPTS),
         tests(),
+        site(),
         elsewhere("the lowest versions", sys.executable, *lowest()),
         *(elsewhere(name, path) for name, path in others()),
     ]
@@ -66,24 +69,37 @@ def main() -> int:
 
 def run(name: str, module: str, *arguments: str) -> tuple[bool, str]:
     """Run a module of this environment in the project's folder; return whether it passed, and a line about it."""
+    return run_script(name, "-m", module, *arguments)
+
+
+def run_script(name: str, *arguments: str) -> tuple[bool, str]:
+    """Run this Python in the project's folder, in the same way."""
     print(f"\n== {name}", flush=True)
     begun = time.monotonic()
     environment = {**os.environ, **dict.fromkeys(ASKED, "1")}
-    status = subprocess.run([sys.executable, "-m", module, *arguments], cwd=ROOT, env=environment, check=False)
+    status = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, check=False)
     return status.returncode == 0, f"{name}, {time.monotonic() - begun:.0f} s"
 
 
-def chromium() -> tuple[bool, str]:
-    """Install Chromium where there is none; the tests look for it under the same names."""
-    if any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
-        return True, "Chromium, which was there"
-    print("\n== Chromium", flush=True)
+def site() -> tuple[bool, str]:
+    """Build the documents as a site; what sphinx warns of is a failure, and so is a link that leads nowhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run_script("site", "docs/build_site.py", folder)
+
+
+def programs() -> tuple[bool, str]:
+    """Install what is missing of Chromium and the shells; the tests look for them under the same names."""
+    missing = [package for package, names in PROGRAMS.items() if not any(map(shutil.which, names))]
+    if not missing:
+        return True, f"{', '.join(PROGRAMS)}, which were there"
+    print(f"\n== {', '.join(missing)}", flush=True)
     if not shutil.which("apt-get"):
-        return False, "Chromium: there is none, and no apt-get; install it"
+        return False, f"{', '.join(missing)}: missing, and there is no apt-get; install them"
+    missing += FONTS if "chromium" in missing else ()
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (("update",), ("install", "--yes", "--no-install-recommends", *CHROMIUM)):
+    for command in (("update",), ("install", "--yes", "--no-install-recommends", *missing)):
         done = subprocess.run(["apt-get", "--quiet", "--quiet", *command], env=environment, check=False)
-    return done.returncode == 0, f"Chromium, by apt-get install {' '.join(CHROMIUM)}"
+    return done.returncode == 0, f"apt-get install {' '.join(missing)}"
 
 
 def tests() -> tuple[bool, str]:

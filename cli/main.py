@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import opshift
-from opshift.cli import convert, inspect, ops, plan, targets, verify
+from opshift.cli import completion, convert, inspect, ops, plan, targets, verify
 from opshift.cli.document import Stopwatch, document
 from opshift.cli.options import Parser, did_you_mean
 from opshift.cli.output import message, one_line, print_json, write_report
@@ -27,6 +27,7 @@ COMMANDS = {
     "inspect": inspect,
     "ops": ops,
     "targets": targets,
+    "completion": completion,
 }
 
 DONE, NOT_POSSIBLE, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130

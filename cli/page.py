@@ -17,6 +17,7 @@ from opshift.cli.account import account
 from opshift.cli.drawing import drawing
 from opshift.cli.many import EXIT
 from opshift.cli.output import jsonable, plain
+from opshift.passes.outcome import Subgraph
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -24,7 +25,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 def page(document: Mapping[str, Any]) -> str:
     """Return a document as HTML. Whatever stands in it comes out escaped, names of the model above all."""
     it = account(document)
-    style, script = (Markup((TEMPLATES / name).read_text(encoding="utf-8")) for name in ("page.css", "page.js"))
+    style, script = _text("drawing.css", "page.css"), _text("page.js")
     drawings = [(drawing(rewrite.kind.before), drawing(rewrite.kind.after)) for rewrite in it.rewrites]
     return (
         _environment()
@@ -40,6 +41,15 @@ def page(document: Mapping[str, Any]) -> str:
             script_hash=_hash(script),
         )
     )
+
+
+def svg(subgraph: Subgraph, label: str) -> str:
+    """Return the drawing of a subgraph as HTML: what it looks like says drawing.css, in the colours of the page."""
+    return str(_environment().get_template("drawing.html").module.svg(drawing(subgraph), label))  # type: ignore[attr-defined]
+
+
+def _text(*names: str) -> Markup:
+    return Markup("".join((TEMPLATES / name).read_text(encoding="utf-8") for name in names))
 
 
 @functools.cache

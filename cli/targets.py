@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         chosen = [load_target(name) for name in ([options.target] if options.target is not None else builtin_targets())]
     except ProfileError as error:
-        raise UsageError(f"{error}.") from error
+        raise UsageError(f"{error}" + "." * (not str(error).endswith("?"))) from error
     if options.probe:
         return probed(chosen[0], as_json=options.json)
     if options.json:

@@ -1,6 +1,7 @@
 """Write docs/operators.md and opsets/bodies.onnxtxt from the registry, and outputs shown in pages from real runs.
 
-`python docs/generate.py` writes them; `--check` changes nothing and fails where either is out of date.
+`python docs/generate.py` writes them; `--check` changes nothing and fails where one is out of date. A page that needs
+packages which are not installed is left as it is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import dataclasses
 import difflib
 import functools
+import importlib.util
 import inspect
 import io
 import itertools
@@ -40,7 +42,11 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "operators.md"
 BODIES = ROOT / "opsets" / compiled.FILE
 README = ROOT / "README.md"
-SHOWN = (README, ROOT / "docs" / "verification.md")
+GUIDES = tuple(
+    ROOT / "docs" / name for name in ("index.md", "tutorial.md", "reference/python.md", "lift-and-lower.md")
+) + tuple(sorted((ROOT / "docs" / "howto").glob("*.md")))
+"""Pages to learn from: all that stands in them runs."""
+SHOWN = (README, ROOT / "docs" / "verification.md", *GUIDES)
 """Pages with examples."""
 
 # --- docs/operators.md ------------------------------------------------------------------------------------------------
@@ -258,6 +264,8 @@ def escape(text: str) -> str:
 # --- examples --------------------------------------------------------------------------------------------------------
 
 BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (?P<path>[\w./-]+\.(toml|py|yaml|yml))\n")
+NEEDS = re.compile(r"^<!-- needs: (?P<names>[\w ]+) -->$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,8 +287,9 @@ def refreshed(text: str) -> str:
     """Return a page with the outputs of its examples replaced by what they print now.
 
     `console` blocks hold commands after `$ ` and what they print; a `python` block's prints stand in the `text` block
-    that follows. All run, in order, in one empty folder that holds a copy of the fixtures. Two blocks of kind `sh`, the
-    installation and the tests, are left alone.
+    that follows, and one without such a block prints nothing. A block whose first line is a comment with a path is a
+    file, and is written there. All run, in order, in one empty folder that holds a copy of the fixtures. Blocks of kind
+    `sh`, mostly installations, are left alone.
     """
     pieces: list[str] = []
     at = 0
@@ -288,16 +297,28 @@ def refreshed(text: str) -> str:
     names: dict[str, Any] = {"__name__": "readme"}
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "fixtures", Path(folder) / "fixtures")
-        for index, block in enumerate(found):
-            if block.kind == "console":
-                body = "".join(session(block.body, Path(folder)))
-            elif block.kind == "text" and index and found[index - 1].kind == "python":
-                body = printed(found[index - 1].body, Path(folder), names)
-            else:
-                continue
-            pieces += [text[at : block.start], body]
-            at = block.end
+        for block, following in itertools.zip_longest(found, found[1:]):
+            if named := FILE.match(block.body):
+                path = Path(folder) / named["path"]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.body, encoding="utf-8")
+            elif block.kind == "console":
+                pieces += [text[at : block.start], *session(block.body, Path(folder))]
+                at = block.end
+            elif block.kind == "python":
+                body = printed(block.body, Path(folder), names)
+                if following is not None and following.kind == "text":
+                    pieces += [text[at : following.start], body]
+                    at = following.end
+                elif body:
+                    raise ValueError(f"this prints {body!r}, and no block of kind text follows it:\n{block.body}")
     return "".join([*pieces, text[at:]])
+
+
+def missing(text: str) -> list[str]:
+    """Return the packages that a page needs, in a comment of its own, and that are not installed."""
+    found = NEEDS.search(text)
+    return [name for name in found["names"].split() if importlib.util.find_spec(name) is None] if found else []
 
 
 def session(body: str, folder: Path) -> Iterator[str]:
@@ -361,9 +382,19 @@ def main(arguments: Iterable[str] | None = None) -> int:
     """Write the files, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is out of date")
+    parser.add_argument("pages", metavar="PAGE", nargs="*", type=Path, help="only these (all)")
     options = parser.parse_args(None if arguments is None else list(arguments))
-    made = {DOCUMENT: operators_page(), BODIES: bodies_file()}
-    made |= {page: refreshed(page.read_text(encoding="utf-8")) for page in SHOWN if page.exists()}
+    written: dict[Path, Callable[[], str]] = {DOCUMENT: operators_page, BODIES: bodies_file}
+    asked = [page.resolve() for page in options.pages] or [*written, *SHOWN]
+    made = {page: write() for page, write in written.items() if page in asked}
+    for page in SHOWN:
+        if page not in asked:
+            continue
+        text = page.read_text(encoding="utf-8")
+        if lacking := missing(text):
+            print(f"{page.relative_to(ROOT)}: left as it is, for want of {', '.join(lacking)}")
+        else:
+            made[page] = refreshed(text)
     changed = False
     for path, text in made.items():
         difference = outdated(path, text)

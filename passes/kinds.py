@@ -78,7 +78,7 @@ def _kind(alike: _Alike, plan: Plan) -> Kind:
     ways = tuple(way if way.cost is None else dataclasses.replace(way, cost=round(way.cost, 3)) for way in ways)
     if change:
         original, rewritten = alone(change, plan.source_opset, plan.target_opset)
-        before, after = _subgraph(original), _subgraph(rewritten)
+        before, after = subgraph(original), subgraph(rewritten)
     else:
         before, after = _itself(step.operator, plan.source_opset), _itself(step.operator, plan.target_opset)
     return Kind(
@@ -102,7 +102,7 @@ def _itself(operator: str, opset: int) -> Subgraph:
     return Subgraph(opset, (), (), (Drawn(operator, schema.since_version if schema else None, (), (), ()),), ())
 
 
-def _subgraph(model: onnx.ModelProto) -> Subgraph:
+def subgraph(model: onnx.ModelProto) -> Subgraph:
     """Return what is drawn of a small model."""
     graph, opset = model.graph, default_opset(model.opset_import) or 1
     return Subgraph(

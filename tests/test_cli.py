@@ -208,7 +208,7 @@ def test_version() -> None:
 def test_help_names_every_command_and_status() -> None:
     done = opshift("--help")
     assert done.returncode == 0
-    assert all(f"    {name} " in done.stdout for name in COMMANDS)
+    assert {line.split()[0] for line in done.stdout.splitlines() if line.startswith("    ")} >= set(COMMANDS)
     assert all(f"  {status}  " in done.stdout for status in range(4))
 
 

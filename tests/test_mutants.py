@@ -128,7 +128,7 @@ def pair_of(subject: Subject) -> Pair:
 def native(whole: Lifted) -> tuple[Node, int] | None:
     """Return the node itself at an opset that can say it, best one that onnxruntime loads; None if it means another."""
     given = [None if facts is None else index for index, facts in enumerate(whole.operands)]
-    while given[-1] is None:
+    while given and given[-1] is None:
         given.pop()
     for opset in (26, 12, 10, 8, 28):
         written = write_native(whole, opset)

@@ -1,0 +1,28 @@
+"""`python -m opshift.cli.hook`: `opshift plan` of each model that pre-commit names, with the options of its `args`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from opshift.cli.main import main
+
+MODELS = (".onnx", ".onnxtxt")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Plan for each model among the arguments; return the highest status.
+
+    What is no model is an option: `--opset=11`, with its value in the same word or in the next.
+    """
+    options = [argument for argument in arguments if not argument.endswith(MODELS)]
+    models = [argument for argument in arguments if argument.endswith(MODELS)]
+    status = 0
+    for model in models:
+        print(f"{model}:", flush=True)
+        status = max(status, main(["plan", model, *options]))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,336 @@
+"""The pages of the site that are made when it is built: one an operator, with its lowerings drawn, and the commands.
+
+What is drawn of a lowering is what the tests derive of it: the subject whose mutants they catch, or else the smallest
+node of the operator's table of cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import functools
+import inspect
+import itertools
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import onnx
+
+from opshift.cli.main import COMMANDS, EPILOG, build
+from opshift.cli.page import svg
+from opshift.opsets.lowering import Lowering, Reason
+from opshift.opsets.no_conversion import no_conversions
+from opshift.opsets.operator import SPELLING, Node, Operator, known_operators, lift
+from opshift.opsets.same_meaning import table
+from opshift.opsets.schema import NEWEST, OLDEST, schema_at
+from opshift.opsets.target import Legality
+from opshift.opsets.unfiled import has_body
+from opshift.passes.changes import Replace
+from opshift.passes.derive import Deriver, Fragment, operand_sources
+from opshift.passes.kinds import subgraph
+from opshift.passes.lower import alone
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests")]
+
+import test_mutants  # noqa: E402
+from generate import cell, escape, impossible_line, reasons, row_line, version_limits  # noqa: E402
+from operators import harness  # noqa: E402
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page, by its path below `reference`."""
+    known = known_operators()
+    made = {f"operators/{operator.name}.md": operator_page(operator) for operator in known}
+    return {"command-line.md": command_line(), "operators/index.md": overview(known), **made}
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+OVERVIEW = """\
+# The operators, one by one
+
+Each page has an operator's versions, its meaning, its lowerings with a drawing of what they write, and what is
+impossible and why. These have a file of their own in `opsets/operators/`. The tables of all operators, also of
+those that pass by a reviewed row alone, are in [operators.md](../../operators.md).
+
+| Operator | Versions | Lowerings | Without a conversion |
+|---|---|---|---|
+"""
+
+
+LOWERINGS = """\
+## Lowerings
+
+Other ways to say the meaning, the cheapest of which is taken where the target does not have the operator. What a
+drawing shows is lowered further where the target lacks something of it. The cost is that of the node that is drawn, in
+nodes that do nothing ([how it is measured](../../design.md#lift-and-lower)).
+"""
+
+
+def overview(known: Iterable[Operator]) -> str:
+    """Return the page that leads to those of the operators."""
+    lines, names = [], []
+    for operator in known:
+        versions = ", ".join(str(version.since) for version in operator.versions)
+        stops = "; ".join(_where(item.below, item.versions) for item in no_conversions().get(operator.name, ()))
+        lines.append(f"| [{operator.name}]({operator.name}.md) | {versions} | {len(operator.lowerings)} | {stops} |\n")
+        names.append(f"{operator.name}\n")
+    return OVERVIEW + "".join(lines) + "\n```{toctree}\n:hidden:\n\n" + "".join(names) + "```\n"
+
+
+def _where(below: int | None, versions: tuple[int, int] | None) -> str:
+    return f"below {below}" if versions is None else f"between {versions[0]} and {versions[1]}"
+
+
+def operator_page(operator: Operator) -> str:
+    """Return what is known of one operator."""
+    title = f"{operator.domain}::{operator.name}" if operator.domain else operator.name
+    parts = [f"# {title}\n", *meaning(operator), *versions(operator)]
+    if operator.lowerings and operator.means is None:
+        parts.append(LOWERINGS)
+        parts += [part for lowering in operator.lowerings for part in lowering_section(operator, lowering)]
+    else:
+        parts.append(f"## Lowerings\n\n{_no_lowering(operator)}\n")
+    return "\n".join([*parts, *impossible(operator)])
+
+
+def _no_lowering(operator: Operator) -> str:
+    if operator.means is not None:
+        name = operator.means.name
+        return f"Those of [{name}]({name}.md), of which it is another name."
+    if has_body(operator.name):
+        return "The file has none; the body of other operators that ONNX's own text gives serves as one."
+    return "None: the operator is among those that others are said with, or nothing older says the same."
+
+
+def meaning(operator: Operator) -> Iterator[str]:
+    """Yield what the operator means, and the fields of its meaning."""
+    yield f"{_prose((inspect.getdoc(_home(operator)) or '').split(PARAGRAPH)[0])}\n"
+    yield "## Meaning\n"
+    if operator.means is not None:
+        yield f"What {operator.means.name} means, under another name.\n"
+    fields = dataclasses.fields(operator.meaning)
+    if not fields:
+        yield "The operator's name is all of its meaning.\n"
+        return
+    yield f"{_prose(inspect.getdoc(operator.meaning) or '')}\n"
+    said = field_docs(operator.meaning)
+    yield "| Field | Type | Where none is given |" + " What it says |" * bool(said)
+    yield "|---|---|---|" + "---|" * bool(said)
+    for field in fields:
+        default = "" if field.default is dataclasses.MISSING else f"`{escape(repr(field.default))}`"
+        more = f" {escape(said.get(field.name, ''))} |" if said else ""
+        yield f"| `{field.name}` | `{escape(str(field.type))}` | {default} |{more}"
+    yield ""
+
+
+PARAGRAPH = "\n\n"
+
+
+def _home(operator: Operator) -> ModuleType:
+    """Return the module of an operator's file."""
+    (home,) = (
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("opshift.opsets.operators.") and getattr(module, "OPERATOR", None) is operator
+    )
+    return home
+
+
+def _prose(text: str) -> str:
+    """Return a docstring as Markdown: angle brackets and stars in it mean themselves."""
+    return text.replace("*", "\\*").replace("<", "\\<")
+
+
+def field_docs(meaning: type) -> dict[str, str]:
+    """Return what stands below each field of a dataclass, in its source."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(meaning))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    found: dict[str, str] = {}
+    for field, below in itertools.pairwise(tree.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            assert isinstance(field.target, ast.Name)
+            found[field.target.id] = " ".join(str(below.value.value).split())
+    return found
+
+
+def versions(operator: Operator) -> Iterator[str]:
+    """Yield the versions, the opsets that have each, and what it cannot say."""
+    yield "## Versions\n"
+    yield "| Version | Opsets | Not where |\n|---|---|---|"
+    for version in operator.versions:
+        limits = list(version_limits(operator, version))
+        yield f"| {version.since} | {_opsets(operator, version.since)} | {cell(limits)} |"
+    yield ""
+    if rows := table().get(operator.name):
+        yield "Reviewed as meaning the same:\n"
+        yield "| Operator | Versions | What changed | Only |\n|---|---|---|---|\n" + "".join(map(row_line, rows))
+
+
+def _opsets(operator: Operator, since: int) -> str:
+    """Return the opsets whose version of the operator this is."""
+    having = [
+        opset
+        for opset in range(OLDEST, NEWEST + 1)
+        if (schema := schema_at(operator.domain, operator.name, opset)) and schema.since_version == since
+    ]
+    if not having or operator.domain:
+        return ""
+    return str(having[0]) if len(having) == 1 else f"{having[0]}&nbsp;to&nbsp;{having[-1]}"
+
+
+def impossible(operator: Operator) -> Iterator[str]:
+    """Yield what has no conversion, and why."""
+    yield "## What is impossible\n"
+    if entries := no_conversions().get(operator.name):
+        yield "| Operator | Where | Why |\n|---|---|---|\n" + "".join(map(impossible_line, entries))
+    else:
+        yield "Nothing is known to be impossible for good."
+    yield "Every refusal, and what helps, is explained in [limits.md](../../limits.md).\n"
+
+
+# --- lowerings --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Example:
+    """A node, what a lowering makes of it at an opset, and what that costs."""
+
+    opset: int
+    cost: float
+    before: onnx.ModelProto
+    after: onnx.ModelProto
+
+
+FEW = 12
+"""Nodes: drawings of more are folded up until somebody wants to see them."""
+
+ALLOWED = frozenset({"nan", "finite-inputs"})
+
+
+def lowering_section(operator: Operator, lowering: Lowering) -> Iterator[str]:
+    """Yield what one lowering does, where it does not apply, and a drawing of what it writes."""
+    yield f"### `{lowering.name}`\n"
+    yield f"{_prose(lowering.summary)}\n"
+    facts = [f"Written at opset {lowering.opset}."]
+    if lowering.rounds:
+        facts.append("Floats are computed in another order, so that the result is the same but for rounding.")
+    if lowering.narrows:
+        facts.append(
+            "It may *narrow*: give another result for some inputs (those with NaN), and then it takes `--allow`."
+        )
+    if limits := list(reasons(lowering.given)) if lowering.given else []:
+        facts.append(f"Not where: {cell(limits)}.")
+    yield " ".join(facts) + "\n"
+    if example := example_of(operator, lowering):
+        yield drawn(operator, lowering, example)
+
+
+def drawn(operator: Operator, lowering: Lowering, example: Example) -> str:
+    """Return the drawings of a node and of what a lowering makes of it, as HTML."""
+    before, after = subgraph(example.before), subgraph(example.after)
+    count = len(after.nodes)
+    captions = {"Before": before, f"After, at opset {example.opset}": after}
+    drawings = {
+        caption: svg(part, f"{caption}: {operator.name}, {lowering.name}") for caption, part in captions.items()
+    }
+    figures = "".join(
+        f"<figure><figcaption>{caption}</figcaption>{drawing}</figure>" for caption, drawing in drawings.items()
+    )
+    summary = f"Drawing: {count} node{'s' * (count != 1)}, cost {example.cost:.1f}"
+    details = f"<details{' open' * (count <= FEW)}><summary>{summary}</summary>"
+    return f'```{{raw}} html\n{details}\n<div class="drawings">{figures}</div></details>\n```\n'
+
+
+def example_of(operator: Operator, lowering: Lowering) -> Example | None:
+    """Return what is drawn of a lowering, the smallest of a few: subjects of the mutants, or cases of a table."""
+    found = [
+        example
+        for subject in test_mutants.SUBJECTS
+        if (subject.operator, subject.lowering) == (operator.name, lowering.name)
+        and (example := _example(operator, lowering, _spelled(operator, subject), subject.opset, subject.keep))
+    ]
+    return min(found or _of_cases(operator, lowering), key=lambda example: len(example.after.graph.node), default=None)
+
+
+def _spelled(operator: Operator, subject: test_mutants.Subject) -> Node:
+    fields = _fields(operator.meaning(**subject.meaning))
+    return Node(SPELLING, operator.name, 1, fields, tuple(map(test_mutants.facts, subject.operands)), subject.used)
+
+
+def _of_cases(operator: Operator, lowering: Lowering) -> list[Example]:
+    if operator.name not in _tables():
+        return []
+    found = []
+    cases = _tables()[operator.name].cases
+    for case, kind, opset, keep in itertools.product(cases, harness.KINDS[:3], (18, 13, 9), (False, True)):
+        used = (True,) * len(harness.outputs_of(operator, case))
+        fields = _fields(harness.meaning_of(operator, case))
+        spelled = Node(SPELLING, operator.name, 1, fields, harness.operands(case, kind), used)
+        if example := _example(operator, lowering, spelled, opset, keep):
+            found.append(example)
+    return found
+
+
+def _fields(meaning: Any) -> dict[str, Any]:
+    given = {field.name: getattr(meaning, field.name) for field in dataclasses.fields(meaning)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@functools.cache
+def _tables() -> Mapping[str, type[harness.Table]]:
+    return harness.tables()
+
+
+def _example(operator: Operator, lowering: Lowering, spelled: Node, opset: int, keep: bool) -> Example | None:
+    """Return what this lowering alone makes of a node at an opset, None where it does not apply there."""
+    whole = lift(harness.only(operator, lowering), spelled, "runtime")
+    if isinstance(whole, Reason):
+        return None
+    gone = frozenset[str]() if keep else frozenset({operator.name})
+    fragment = Deriver(Legality(opset, gone, runnable=True), allow=ALLOWED).derive(whole)
+    if not isinstance(fragment, Fragment):
+        return None
+    seen, source = test_mutants.native(dataclasses.replace(whole, operator=operator)) or (spelled, opset)
+    change = Replace(fragment, operand_sources(whole), seen, whole, "node")
+    return Example(opset, fragment.cost, *alone(change, source, opset))
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+
+COMMAND_LINE = """\
+# The command line
+
+Made of the argument parsers. `opshift COMMAND --help` prints the same.
+
+"""
+
+
+def command_line() -> str:
+    """Return the page of all commands."""
+    (commands,) = (action.choices for action in build()._actions if isinstance(action, argparse._SubParsersAction))
+    parts = [COMMAND_LINE, *(part for name in COMMANDS for part in command(name, commands[name]))]
+    parts.append("## Exit status\n\n```text\n" + EPILOG.partition("\n")[2] + "```\n")
+    return "".join(parts)
+
+
+def command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield what one command takes."""
+    yield f"## opshift {name}\n\n{parser.description}\n\n"
+    if parser.epilog:
+        _, _, examples = parser.epilog.partition("\n")
+        yield f"```sh\n{textwrap.dedent(examples).rstrip()}\n```\n\n"
+    yield "| Option | Takes | What it does |\n|---|---|---|\n"
+    for action in parser._actions:
+        names = ", ".join(f"`{option}`" for option in action.option_strings) or f"`{action.metavar}`"
+        values = action.metavar if action.option_strings and action.nargs != 0 else ""
+        if action.choices is not None and action.option_strings:
+            values = " or ".join(map(str, action.choices))
+        yield f"| {names} | {f'`{escape(str(values))}`' if values else ''} | {escape(action.help or '')} |\n"
+    yield "\n"

@@ -1,0 +1,242 @@
+"""The pre-commit hook and the GitHub Action of this repository: what they declare, and what their steps do when run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from test_docs import ROOT, generator
+
+from opshift.cli.hook import run
+
+FIXTURES = ROOT / "fixtures"
+GOES, STAYS = FIXTURES / "segmenter-opset13.onnxtxt", FIXTURES / "onehot-bfloat16-opset28.onnxtxt"
+
+posix = pytest.mark.skipif(os.name != "posix" or shutil.which("bash") is None, reason="the steps are for bash")
+
+
+def manifest(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+# --- the hook ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_hook_plans_for_each_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--opset=8", str(GOES)]) == 0
+    assert run(["--opset", "8", str(GOES), str(STAYS)]) == 1
+    said = capsys.readouterr().out
+    assert f"{GOES}:\n" in said
+    assert "[type]" in said
+    assert run(["--opset=8", "--no-such", str(GOES)]) == 2
+    assert run(["--opset=8"]) == 0
+
+
+def test_the_worst_status_is_the_hooks() -> None:
+    assert run(["--opset=8", str(STAYS), str(GOES)]) == 1
+    assert run(["--opset=8", "missing.onnx", str(STAYS), str(GOES)]) == 2
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def released(tmp_path: Path) -> Path:
+    """A git repository with what is here now, as pre-commit clones it."""
+    folder = tmp_path / "released"
+    ignored = shutil.ignore_patterns(".*_cache", ".git", ".hypothesis", ".venv", "*.egg-info", "build", "__pycache__")
+    shutil.copytree(ROOT, folder, ignore=ignored)
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--force", ".")
+    git(folder, "commit", "--quiet", "--message", "everything")
+    git(folder, "tag", "v0.1.0")
+    return folder
+
+
+@pytest.mark.install
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
+def test_pre_commit_runs_the_hook(released: Path, tmp_path: Path) -> None:
+    """In a repository of somebody's, with the configuration of the page, and a hook that is installed from here."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    page = (ROOT / "docs" / "howto" / "ci.md").read_text(encoding="utf-8")
+    (text,) = (block.body for block in generator().blocks(page) if block.body.startswith("# .pre-commit-config.yaml"))
+    (mine / ".pre-commit-config.yaml").write_text(text.replace("https://example.com/opshift", str(released)))
+    git(mine, "init", "--quiet")
+    shutil.copy(GOES, mine)
+    (mine / "notes.txt").write_text("no model")
+    git(mine, "add", ".")
+
+    def commit() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pre_commit", "run", "--all-files", "--verbose"]
+        environment = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "home")}
+        return subprocess.run(command, cwd=mine, env=environment, capture_output=True, text=True, check=False)
+
+    done = commit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Possible: opset 13 -> 11" in done.stdout
+    assert "notes.txt" not in done.stdout
+    shutil.copy(STAYS, mine)
+    git(mine, "add", ".")
+    done = commit()
+    assert done.returncode == 1
+    assert "OneHot-28 at main/OneHot_0: its input is bfloat16" in done.stdout
+
+
+def test_the_manifest_of_hooks_is_valid() -> None:
+    command = [sys.executable, "-m", "pre_commit", "validate-manifest", str(ROOT / ".pre-commit-hooks.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    (hook,) = manifest(".pre-commit-hooks.yaml")
+    assert re.search(hook["files"], "models/a.onnx")
+    assert not re.search(hook["files"], "models/a.onnx.data")
+
+
+# --- the action -------------------------------------------------------------------------------------------------------
+
+# docs.github.com, "Metadata syntax for GitHub Actions", of composite actions.
+KEYS = {"name", "author", "description", "inputs", "outputs", "runs", "branding"}
+INPUT_KEYS = {"description", "required", "default", "deprecationMessage"}
+STEP_KEYS = {"run", "shell", "if", "name", "id", "env", "working-directory", "uses", "with", "continue-on-error"}
+
+
+def steps() -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = manifest("action.yml")["runs"]["steps"]
+    return found
+
+
+def test_the_action_has_only_keys_that_there_are() -> None:
+    action = manifest("action.yml")
+    assert {"name", "description", "runs"} <= set(action) <= KEYS
+    assert action["runs"]["using"] == "composite"
+    assert set(action["runs"]) == {"using", "steps"}
+    assert set(action["branding"]) == {"icon", "color"}
+    for given in action["inputs"].values():
+        assert {"description", "required"} <= set(given) <= INPUT_KEYS
+        assert given["required"] or "default" in given
+    for given in action["outputs"].values():
+        assert set(given) == {"description", "value"}
+    for step in steps():
+        assert {"run", "shell"} <= set(step) <= STEP_KEYS
+
+
+def test_inputs_reach_the_steps_as_variables_only() -> None:
+    """What is spliced into a script is run as a script: a model called `$(rm -rf .)` must not be."""
+    action = manifest("action.yml")
+    assert all("${{" not in step["run"] for step in steps())
+    read = {name for step in steps() for value in step["env"].values() for name in re.findall(r"inputs\.(\w+)", value)}
+    assert read == set(action["inputs"])
+    named = {step["id"] for step in steps() if "id" in step}
+    for given in action["outputs"].values():
+        assert re.fullmatch(r"\$\{\{ steps\.(\w+)\.outputs\.\w+ \}\}", given["value"])[1] in named  # type: ignore[index]
+
+
+def test_the_page_lists_every_input() -> None:
+    page = (ROOT / "docs" / "howto" / "ci.md").read_text(encoding="utf-8")
+    for name in manifest("action.yml")["inputs"]:
+        assert f"`{name}`" in page
+
+
+def step(index: int, folder: Path, github: Mapping[str, str], given: Mapping[str, str]) -> tuple[int, str]:
+    """Run a step as GitHub's runner does, and return its status and what it printed."""
+    inputs = {name: str(entry.get("default", "")) for name, entry in manifest("action.yml")["inputs"].items()}
+    inputs |= given
+    values = {f"inputs.{name}": value for name, value in inputs.items()} | {"github.action_path": str(ROOT)}
+    one = steps()[index]
+    wanted = {
+        name: re.sub(r"\$\{\{ ([\w.]+) \}\}", lambda found: values[found[1]], text) for name, text in one["env"].items()
+    }
+    script = folder / "step.sh"
+    script.write_text(one["run"], encoding="utf-8")
+    # docs.github.com, "Workflow syntax", `shell: bash`.
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
+    environment = {**os.environ, "NO_COLOR": "1", **github, **wanted}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.fixture
+def github(tmp_path: Path) -> dict[str, str]:
+    """The variables that a runner sets, and opshift of this environment on the path."""
+    files = {"GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "summary", "GITHUB_PATH": "path"}
+    (tmp_path / "temp").mkdir()
+    found = {name: str(tmp_path / "temp" / file) for name, file in files.items()}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**found, "RUNNER_TEMP": str(tmp_path / "temp"), "PATH": path}
+
+
+def read(github: Mapping[str, str], name: str) -> str:
+    path = Path(github[name])
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+@posix
+def test_the_action_converts_and_reports(tmp_path: Path, github: dict[str, str]) -> None:
+    given = {"model": str(GOES), "output": "out here.onnx", "opset": "8", "arguments": "--require-proof  --seed 1"}
+    status, said = step(1, tmp_path, github, given)
+    assert status == 0, said
+    assert (tmp_path / "out here.onnx").exists()
+    assert read(github, "GITHUB_OUTPUT") == "verdict=EQUAL\n"
+    assert "OneHot" in read(github, "GITHUB_STEP_SUMMARY")
+    assert "Equal" in read(github, "GITHUB_STEP_SUMMARY").splitlines()[0]
+
+
+@posix
+def test_the_action_passes_all_that_says_where_to_go(tmp_path: Path, github: dict[str, str]) -> None:
+    (tmp_path / "mine.toml").write_text('name = "mine"\nwithout = ["OneHot"]\n')
+    given = {
+        "model": str(GOES),
+        "output": "out.onnx",
+        "decompose": "ArgMax",
+        "target": "mine.toml",
+        "arguments": "--no-verify",
+        "report": "report.html",
+    }
+    status, said = step(1, tmp_path, github, given)
+    assert status == 0, said
+    assert re.search(r"OneHot +1 \(since 11\) +-", said)
+    assert re.search(r"ArgMax +1 \(since 13\) +-", said)
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert read(github, "GITHUB_OUTPUT") == "verdict=NOT PROVEN\n"
+    assert "NOT PROVEN" in read(github, "GITHUB_STEP_SUMMARY")
+
+
+@posix
+def test_the_action_fails_where_the_model_is_refused(tmp_path: Path, github: dict[str, str]) -> None:
+    status, said = step(1, tmp_path, github, {"model": str(STAYS), "output": "out.onnx", "opset": "11"})
+    assert status == 1
+    assert "OneHot-28" in said
+    assert not (tmp_path / "out.onnx").exists()
+    assert read(github, "GITHUB_OUTPUT") == ""
+    assert "OneHot-28" in read(github, "GITHUB_STEP_SUMMARY")
+
+
+@posix
+def test_the_action_runs_nothing_that_an_input_holds(tmp_path: Path, github: dict[str, str]) -> None:
+    status, _ = step(
+        1, tmp_path, github, {"model": "$(touch run)`touch run`.onnx", "output": "; touch run", "opset": "8"}
+    )
+    assert status == 2
+    assert not (tmp_path / "run").exists()
+
+
+@posix
+@pytest.mark.install
+def test_the_action_installs_opshift(tmp_path: Path, github: dict[str, str]) -> None:
+    status, said = step(0, tmp_path, github, {})
+    assert status == 0, said
+    (scripts,) = read(github, "GITHUB_PATH").split()
+    done = subprocess.run([f"{scripts}/opshift", "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("opshift ")
