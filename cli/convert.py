@@ -139,6 +139,7 @@ def describe(
         verdict=result.report.verdict if result.report else "unchecked",
         before=before,
         after=after,
+        left_out=result.left_out,
         plan=result.plan,
         report=result.report,
     )
@@ -158,6 +159,9 @@ def show(options: argparse.Namespace, destination: str, result: Result, before: 
         if nothing_to_do(result, before, after):
             output.say(f"Nothing to do: the model is on the target already. {destination} is a copy.")
         else:
+            if result.left_out:
+                said = f"for which ir_version {cast('ModelProto', result.model).ir_version} has no place"
+                output.say(f"Left out, {said}: {'; '.join(result.left_out)}.")
             output.say(f"{destination}: written.")
     show_verdict(result, quiet=options.quiet)
 

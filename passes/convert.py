@@ -28,9 +28,10 @@ from opshift.passes.graphs import Walked, walk
 from opshift.passes.kinds import kinds, replacements
 from opshift.passes.load import Source, load
 from opshift.passes.lower import alone, lower
+from opshift.passes.older import fitted
 from opshift.passes.outcome import NARROWINGS, Check, Code, Plan, Refusal, Report, Verdict
 from opshift.passes.plan import Planner, too_old, written_too_old
-from opshift.passes.restamp import restamp
+from opshift.passes.restamp import least_ir_version, restamp
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +58,8 @@ class Result:
     source: Source
     rewritten: onnx.ModelProto
     """The protobuf of `model`."""
+    left_out: tuple[str, ...] = ()
+    """What the model held that its ir_version has no place for."""
 
     @property
     def source_model(self) -> onnx.ModelProto:
@@ -199,6 +202,7 @@ def convert(
         _tell(progress, "plan")
         planned = _planned(request, progress)
         source = request.source
+        left_out: tuple[str, ...] = ()
         if not planned.plan.possible:
             raise UnsupportedError(planned.plan.refusals, planned.plan, source.model)
         rewritten = source.model
@@ -209,12 +213,16 @@ def convert(
             lower(rewritten, planned, source.bodies)
             walked = tuple(walk(rewritten))
             least = restamp(rewritten, request.legality.opset, ir_version, walked)
+            if (wanted := _wanted_ir_version(request, rewritten)) < least:
+                rewritten, left_out = fitted(rewritten, wanted)
+                walked = tuple(walk(rewritten))
+                least = least_ir_version(rewritten, walked)
             _fits(request, planned.plan, rewritten, least)
             _settled(request, planned.plan, rewritten, walked)
         # What the checks have found out has served.
         source = dataclasses.replace(source, bodies=(), static=None, inferred=None)
         request = dataclasses.replace(request, source=source)
-    result = Result(_as_given(source, rewritten), planned.plan, None, source, rewritten)
+    result = Result(_as_given(source, rewritten), planned.plan, None, source, rewritten, left_out)
     if verify:
         asked: dict[str, Any] = {
             "input_shapes": input_shapes,
@@ -268,16 +276,19 @@ def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto, walked: 
         raise AssertionError(f"the result is not on the target: {again.steps[0]}")
 
 
+def _wanted_ir_version(request: _Request, model: onnx.ModelProto) -> int:
+    target = request.legality.target
+    if request.ir_version is not None:
+        return request.ir_version
+    low, high = target.ir_version if target and target.ir_version else (model.ir_version, model.ir_version)
+    return min(max(model.ir_version, low), high)
+
+
 def _fits(request: _Request, plan: Plan, model: onnx.ModelProto, least: int) -> None:
     """Bring the ir_version into the target's range; refuse where the model, at `least` so, cannot do with it."""
-    target, ir_version = request.legality.target, request.ir_version
-    if target and target.ir_version and ir_version is None:
-        low, high = target.ir_version
-        model.ir_version = ir_version = min(max(model.ir_version, low), high)
-    if ir_version is not None and ir_version < least:
-        reason = (
-            f"the model needs ir_version {least} for its opset, functions, metadata or element types, not {ir_version}."
-        )
+    model.ir_version = ir_version = _wanted_ir_version(request, model)
+    if ir_version < least:
+        reason = f"the model needs ir_version {least} for its opset, or for what it holds, not {ir_version}."
         refusal = Refusal(Code.IR_VERSION, "model", "", reason, f"Take --ir-version {least} or higher.")
         raise UnsupportedError((refusal,), plan, request.source.model)
 

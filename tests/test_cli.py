@@ -95,6 +95,7 @@ class FakeResult:
     report: Report | None
     unwritable: bool
     asked: dict[str, Any]
+    left_out: tuple[str, ...] = ()
 
     def save(self, path: str, *, progress: Any, **asked: Any) -> None:
         self.asked.update(asked)

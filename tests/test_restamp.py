@@ -165,3 +165,53 @@ def test_an_older_model_goes_if_opset_7_has_the_same_versions(target: int) -> No
     assert [node.op_type for node in result.graph.node] == ["Not"]
     (refusal,) = opshift.plan(parse_model(text.replace("Not (x)", "And (x, x)")), opset=target).refusals
     assert refusal.code is Code.OPSET_TOO_OLD
+
+
+# --- an ir_version that is older than what the model holds ---
+
+
+@pytest.mark.parametrize(
+    ("what", "ir_version", "said"),
+    [
+        ("initializer that is no input", 3, ()),
+        ("quantization annotation", 4, ("quantization annotations",)),
+        ("training info", 6, ("training information",)),
+        ("metadata of a node", 9, ("metadata in 1 places",)),
+        ("metadata of the graph", 3, ("metadata in 1 places",)),
+    ],
+)
+def test_what_an_older_ir_version_has_no_place_for(what: str, ir_version: int, said: tuple[str, ...]) -> None:
+    source = needing(what)
+    before = source.SerializeToString()
+    result = opshift.convert(source, opset=7, ir_version=ir_version, verify=False)
+    assert result.rewritten.ir_version == ir_version
+    assert result.left_out == said
+    assert least_ir_version(result.rewritten, tuple(walk(result.rewritten))) <= ir_version
+    onnx.checker.check_model(result.rewritten)
+    assert source.SerializeToString() == before
+
+
+OLDER = """<ir_version: 10, opset_import: ["": 13, "l": 1]>
+g (bool c, float[2,3] x) => (float[2,3] y) {
+    [a] h = Hardmax<axis = 0>(x)
+    [b] f = l.twice<by = 3.0>(h)
+    [d] y = If(c) <
+        then_branch = t () => (float[2,3] s) <float[1] w = {2.0}> { s = Mul(f, w) },
+        else_branch = e () => (float[2,3] n) { n = Neg(f) }>
+}
+<domain: "l", opset_import: ["": 13]> twice <by> (p) => (q) {
+    k = Constant<value_float: float = @by>() m = Mul(p, k) q = Add(m, p)
+}"""
+
+
+@pytest.mark.parametrize(("ir_version", "opset"), [(3, 8), (4, 9), (7, 12), (8, 12), (9, 13)])
+def test_functions_and_branches_in_an_older_ir_version(ir_version: int, opset: int) -> None:
+    source = onnx.parser.parse_model(OLDER)
+    for node in source.graph.node:
+        node.metadata_props.add(key="pkg.torch.onnx.name", value=node.name)
+    result = opshift.convert(source, opset=opset, ir_version=ir_version)
+    assert result.rewritten.ir_version == ir_version
+    assert bool(result.rewritten.functions) == (ir_version >= 8)
+    assert result.report is not None
+    assert result.report.verdict == "equal"
+    assert any(said.startswith("metadata") for said in result.left_out)
