@@ -30,6 +30,7 @@ from onnx import TensorProto
 from opshift.opsets.facts import Facts
 from opshift.opsets.schema import DEPRECATED, READ, Schema, schema_read_at
 from opshift.passes import external
+from opshift.passes.columns import SMALL, columns
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import Body, printable, reason, shown_path
 from opshift.passes.graphs import without_hostile_dims
@@ -282,8 +283,8 @@ def _checked(source: Source) -> Source:
     """Check a model that was read; what is returned may hold inferred types."""
     model = source.model
     _check_head(model)
-    found = tuple(external.bodies(model))
     try:
+        found = tuple(external.bodies(model, columns(model) if is_small(source) else None))
         outline = _outline(model, found[0])
         data = outline.SerializeToString()
     except UnicodeDecodeError:
@@ -307,6 +308,11 @@ def _checked(source: Source) -> Source:
     _check_by_onnx(_closed(outline, data))
     static, inferred = _check_types_of_operators(model, outline, data, found)
     return replace(source, files=files, bodies=found, static=static, inferred=inferred)
+
+
+def is_small(source: Source) -> bool:
+    """Whether a model is read from a file that is too small to hold large weights."""
+    return source.stamp is not None and source.stamp[2] <= SMALL
 
 
 def _check_head(model: onnx.ModelProto) -> None:

@@ -126,6 +126,13 @@ class Planner:
         only = not self.kinds.has("Constant")
         return Planned(plan, tuple(graphs), self.functions.result(), self._has_constants(), only)
 
+    def forget(self) -> None:
+        """Let go of what is known of the values, once all is planned: planners hold each other, and so outlive that."""
+        self._scope = self._static = self._outline = self._alike = None
+        self._walked, self._walked_by_graph = (), {}
+        self._others.clear()
+        self._decisions.clear()
+
     def _has_constants(self) -> bool:
         """Below 9 a Constant is a float."""
         schema = schema_at("", "Constant", self.legality.opset)
@@ -152,15 +159,16 @@ class Planner:
         walked = self._walked_by_graph.get(id(graph))
         nodes, found = graph.node, kinds(graph) if walked is None else walked.kinds
         plan.constants = found.get(("", "Constant", ""), ())
+        names = walked.names if isinstance(walked, Body) else None
         for index, settled in self._asked(found, path, opset):
             if self.progress and path == "main" and index % 256 == 0:
                 self.progress("plan", index, len(nodes))
-            node = nodes[index]
-            where = f"{path}/{node.name or node_name(node, index)}"
-            if isinstance(settled, Step) and not joined:
+            if isinstance(settled, Step) and not joined and names and names[index]:
                 # Most nodes of a large model: they come past here only for their names.
-                self.steps.append(Step(settled.action, where, settled.operator, settled.since_version, settled.why))
+                self.steps.append(settled.at(f"{path}/{names[index]}"))
                 continue
+            node = nodes[index]
+            where = f"{path}/{node_name(node, index)}"
             refused = len(self.refusals)
             change: Change | None
             if index in joined:

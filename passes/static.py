@@ -33,7 +33,7 @@ class Static:
         self._known: dict[str, Facts | None] = {}
         self._unknown: set[str] = set()
         self._one: dict[Facts, Facts] = {}
-        self._plain: dict[tuple[str, str], dict[int, Facts]] = {}
+        self._plain: dict[str, dict[int, Facts]] = {}
         self._inferred: dict[Hashable, tuple[Sequence[Facts | None], tuple[Facts, ...] | None]] = {}
 
     def find(self, name: str) -> Facts | None:
@@ -46,20 +46,21 @@ class Static:
 
     def _go_to(self, wanted: str) -> None:
         """Go through the nodes up to the one that makes a value."""
-        known, plain = self._known, self._plain
+        known, unknown, plain = self._known, self._unknown, self._plain
         for node in self._rest:
             # Most nodes of a large model are of few kinds: no attributes, one input of few types, one output.
-            seen = plain.get((node.op_type, node.domain)) if not node.attribute else None
-            inputs = node.input[:]
-            if seen and len(inputs) == 1 and (facts := seen.get(id(known.get(inputs[0])))):
-                outputs = node.output[:]
-                if len(outputs) == 1 and outputs[0] not in self._unknown:
-                    known.setdefault(outputs[0], facts)
-                else:
-                    self._infer(node)
-            else:
-                self._infer(node)
-            if wanted in known or wanted in self._unknown:
+            seen = plain.get(node.op_type)
+            if seen and not node.domain and not node.attribute:
+                inputs, outputs = node.input[:], node.output[:]
+                if len(inputs) == len(outputs) == 1 and outputs[0] not in unknown:
+                    facts = seen.get(id(known.get(inputs[0])))
+                    if facts:
+                        known.setdefault(outputs[0], facts)
+                        if wanted == outputs[0]:
+                            return
+                        continue
+            self._infer(node)
+            if wanted in known or wanted in unknown:
                 return
 
     def _start(self) -> None:
@@ -105,8 +106,8 @@ class Static:
                 if told is not None:
                     # The inputs are kept, so that their ids are nobody else's.
                     self._inferred[key] = inputs, found
-                if found and told == () and len(inputs) == used == 1 and inputs[0] is not None:
-                    self._plain.setdefault((node.op_type, node.domain), {})[id(inputs[0])] = found[0]
+                if found and told == () and not node.domain and len(inputs) == used == 1 and inputs[0] is not None:
+                    self._plain.setdefault(node.op_type, {})[id(inputs[0])] = found[0]
         if found is None:
             self._unknown.update(name for name in outputs if name not in known)
             return
