@@ -16,8 +16,8 @@ from pathlib import Path, PureWindowsPath
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from opshift.passes.errors import InvalidModelError, UsageError
 from opshift.passes.columns import Columns
+from opshift.passes.errors import InvalidModelError, UsageError
 from opshift.passes.graphs import NAMING, Kind
 
 _WIDTHS = {

@@ -95,7 +95,7 @@ class Planner:
                 self._scope = self._alike.scope
             else:
                 whole = functools.partial(describe, self.model, outline=self._outline)
-                self._scope = Asked(self._static or Static(self.model), whole)
+                self._scope = Asked(self._static or Static(self.model, self._kinds_of(self.model.graph)), whole)
         return self._scope
 
     @functools.cached_property
@@ -157,7 +157,7 @@ class Planner:
         dropped = frozenset(joined.values())
         closing = not (self.kinds.has("Identity") and self.kinds.has("Constant"))
         walked = self._walked_by_graph.get(id(graph))
-        nodes, found = graph.node, kinds(graph) if walked is None else walked.kinds
+        nodes, found = graph.node, self._kinds_of(graph)
         plan.constants = found.get(("", "Constant", ""), ())
         names = walked.names if isinstance(walked, Body) else None
         for index, settled in self._asked(found, path, opset):
@@ -197,6 +197,10 @@ class Planner:
         if isinstance(graph, onnx.GraphProto) and self.legality.opset < 14 <= opset:
             plan.notes.update(self._untold(graph, found, scope))
         return plan
+
+    def _kinds_of(self, graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[Kind, Sequence[int]]:
+        walked = self._walked_by_graph.get(id(graph))
+        return kinds(graph) if walked is None else walked.kinds
 
     def _asked(
         self, found: Mapping[Kind, Sequence[int]], path: str, opset: int

@@ -22,7 +22,8 @@ g (float[N] x, bool b) => (float[N] y, double[N] z) {
     [one] c = Constant <value = float {1.0}> ()
     [two] d = Add (x, c)
     [three] s, t = Split <num_outputs = 2> (d)
-    [four] y = If (b) <then_branch = t () => (float[N] p) { p = Relu (d) }, else_branch = e () => (float[N] q) { q = Neg (d) }>
+    [four] y = If (b) <then_branch = t () => (float[N] p) { p = Relu (d) }, else_branch =
+        e () => (float[N] q) { q = Neg (d) }>
     [five] u = other.Relu <to = 7> (y)
     [six] z = Cast <to = 11> (y)
 }
