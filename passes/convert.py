@@ -27,7 +27,7 @@ from opshift.passes.describe import default_opset
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
 from opshift.passes.graphs import Walked, walk
 from opshift.passes.kinds import kinds, replacements
-from opshift.passes.load import Source, is_small, load
+from opshift.passes.load import Source, is_small, load, without_weights
 from opshift.passes.lower import alone, lower
 from opshift.passes.older import fitted
 from opshift.passes.outcome import NARROWINGS, Check, Code, Plan, Refusal, Report, Verdict
@@ -64,7 +64,7 @@ class Result:
 
     @property
     def source_model(self) -> onnx.ModelProto:
-        """The model that was read."""
+        """The model that was read; if it is rewritten, one of a file of more than 64 MiB lacks its large weights."""
         return self.source.model
 
     def save(
@@ -212,8 +212,12 @@ def convert(
         rewritten = source.model
         if not planned.plan.nothing_to_do or not _ir_version_fits(request, rewritten):
             _tell(progress, "lower")
-            rewritten = onnx.ModelProto()
-            rewritten.CopyFrom(source.model)
+            if source.path is None or is_small(source):
+                rewritten = onnx.ModelProto()
+                rewritten.CopyFrom(source.model)
+            else:  # nobody else has it, and with a copy its weights would be in memory twice
+                source = dataclasses.replace(source, model=without_weights(source.model))
+                request = dataclasses.replace(request, source=source)
             lower(rewritten, planned, bodies)
             del bodies
             walked = tuple(walk(rewritten, columns(rewritten) if is_small(source) else None))

@@ -16,9 +16,8 @@ from pathlib import Path, PureWindowsPath
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from opshift.passes.columns import Columns
+from opshift.passes.columns import NAMING, Columns, Kind
 from opshift.passes.errors import InvalidModelError, UsageError
-from opshift.passes.graphs import NAMING, Kind
 
 _WIDTHS = {
     8: "UINT8 INT8 BOOL FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0",

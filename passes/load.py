@@ -397,6 +397,19 @@ def _outline(model: onnx.ModelProto, main: Body) -> onnx.ModelProto:
     return outline
 
 
+def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy in which the large initializers that the model itself holds have no elements."""
+    light = onnx.ModelProto()
+    _copy_fields(light, model, {"graph"})
+    _copy_fields(light.graph, model.graph, {"initializer"})
+    for tensor in model.graph.initializer:
+        if _is_heavy(tensor) and not external.is_external(tensor):
+            light.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+        else:
+            light.graph.initializer.add().CopyFrom(tensor)
+    return light
+
+
 def _copy_fields(target: Message, source: Message, without: set[str]) -> None:
     """Copy all fields of a message that are set, except some."""
     for entry, value in source.ListFields():

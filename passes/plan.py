@@ -24,12 +24,13 @@ from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import has_body, operator_of
 from opshift.passes.by_kind import ByKind, holds_graphs, occurring
 from opshift.passes.changes import Carry, Change, Decision, Drop, GraphPlan, Known, Nest, Planned, Relabel, Replace
+from opshift.passes.columns import Kind
 from opshift.passes.derive import RIVALLED, Constant, Deriver, Failure, Fragment, Input, Output, operand_sources
 from opshift.passes.describe import NOTHING, Scope, Values, default_opset, describe, dtypes, view
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import Body, node_name
 from opshift.passes.functions import Functions, bind
-from opshift.passes.graphs import Kind, Walked, graphs, kinds, said, subgraphs, walk
+from opshift.passes.graphs import Walked, graphs, kinds, said, subgraphs, walk
 from opshift.passes.infer import typed
 from opshift.passes.lacking import closed, folded, given_out, indices_cast, is_folded
 from opshift.passes.load import TensorType, operator_fault
