@@ -22,11 +22,12 @@ from opshift.opsets.target import Legality, Target
 from opshift.opsets.unfiled import Worded
 from opshift.passes import external
 from opshift.passes.changes import Planned, Replace
+from opshift.passes.columns import columns
 from opshift.passes.describe import default_opset
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
 from opshift.passes.graphs import Walked, walk
 from opshift.passes.kinds import kinds, replacements
-from opshift.passes.load import Source, load
+from opshift.passes.load import Source, is_small, load, without_weights
 from opshift.passes.lower import alone, lower
 from opshift.passes.older import fitted
 from opshift.passes.outcome import NARROWINGS, Check, Code, Plan, Refusal, Report, Verdict
@@ -63,7 +64,7 @@ class Result:
 
     @property
     def source_model(self) -> onnx.ModelProto:
-        """The model that was read."""
+        """The model that was read; if it is rewritten, one of a file of more than 64 MiB lacks its large weights."""
         return self.source.model
 
     def save(
@@ -201,17 +202,25 @@ def convert(
         request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
         _tell(progress, "plan")
         planned = _planned(request, progress)
-        source = request.source
+        # What the checks have found out has served, but for the names.
+        bodies = request.source.bodies
+        source = dataclasses.replace(request.source, bodies=(), static=None, inferred=None)
+        request = dataclasses.replace(request, source=source)
         left_out: tuple[str, ...] = ()
         if not planned.plan.possible:
             raise UnsupportedError(planned.plan.refusals, planned.plan, source.model)
         rewritten = source.model
         if not planned.plan.nothing_to_do or not _ir_version_fits(request, rewritten):
             _tell(progress, "lower")
-            rewritten = onnx.ModelProto()
-            rewritten.CopyFrom(source.model)
-            lower(rewritten, planned, source.bodies)
-            walked = tuple(walk(rewritten))
+            if source.path is None or is_small(source):
+                rewritten = onnx.ModelProto()
+                rewritten.CopyFrom(source.model)
+            else:  # nobody else has it, and with a copy its weights would be in memory twice
+                source = dataclasses.replace(source, model=without_weights(source.model))
+                request = dataclasses.replace(request, source=source)
+            lower(rewritten, planned, bodies)
+            del bodies
+            walked = tuple(walk(rewritten, columns(rewritten) if is_small(source) else None))
             least = restamp(rewritten, request.legality.opset, ir_version, walked)
             if (wanted := _wanted_ir_version(request, rewritten)) < least:
                 rewritten, left_out = fitted(rewritten, wanted)
@@ -219,9 +228,6 @@ def convert(
                 least = least_ir_version(rewritten, walked)
             _fits(request, planned.plan, rewritten, least)
             _settled(request, planned.plan, rewritten, walked)
-        # What the checks have found out has served.
-        source = dataclasses.replace(source, bodies=(), static=None, inferred=None)
-        request = dataclasses.replace(request, source=source)
     result = Result(_as_given(source, rewritten), planned.plan, None, source, rewritten, left_out)
     if verify:
         asked: dict[str, Any] = {
@@ -392,6 +398,7 @@ def _planned(request: _Request, progress: Progress | None) -> Planned:
         outline=request.source.inferred,
     )
     planned = planner.run()
+    planner.forget()
     plan = dataclasses.replace(planned.plan, rewrites=functools.partial(kinds, planned))
     return dataclasses.replace(planned, plan=plan)
 

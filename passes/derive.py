@@ -93,6 +93,17 @@ class Fragment:
     ways: tuple[Way, ...] = field(default=(), compare=False)
     """What it was chosen from, itself among them."""
 
+    @functools.cached_property
+    def made(self) -> tuple[tuple[tuple[Output, str], ...], ...]:
+        """What each node makes, and how the names of new values end."""
+        return tuple(
+            tuple(
+                (Output(place, position), f"/{leaf.name}:{position}" if leaf.outputs > 1 else f"/{leaf.name}.out")
+                for position in range(leaf.outputs)
+            )
+            for place, leaf in enumerate(self.nodes)
+        )
+
 
 @dataclass(frozen=True)
 class Failure:

@@ -16,8 +16,8 @@ from pathlib import Path, PureWindowsPath
 import onnx
 from onnx import AttributeProto, TensorProto
 
+from opshift.passes.columns import NAMING, Columns, Kind
 from opshift.passes.errors import InvalidModelError, UsageError
-from opshift.passes.graphs import NAMING, Kind
 
 _WIDTHS = {
     8: "UINT8 INT8 BOOL FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0",
@@ -91,7 +91,7 @@ class Body:
         return sorted(index for (_, name, _), found in self.kinds.items() if name in operators for index in found)
 
 
-def bodies(model: onnx.ModelProto) -> Iterator[Body]:
+def bodies(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Body]:
     """Walk all graphs and functions: the main graph first, an outer one always before those inside it.
 
     Raises:
@@ -114,15 +114,18 @@ def bodies(model: onnx.ModelProto) -> Iterator[Body]:
         places: dict[Kind, list[int]] = {}
         names: list[str] = []
         outputs: list[str] = []
-        dtypes: set[int] = set()
-        for index, node in enumerate(graph.node):
-            kind = node.domain, node.op_type, node.overload
-            if kind in places:
-                places[kind].append(index)
-            else:
-                places[kind] = [index]
-            names.append(node.name)
-            outputs += node.output[:]
+        dtypes: set[int]
+        read = main if graph is model.graph else None
+        dtypes = set(read.dtypes) if read else set()
+        for index, node in enumerate(graph.node) if read is None or read.types & _HOLDERS else ():
+            if read is None:
+                kind = node.domain, node.op_type, node.overload
+                if kind in places:
+                    places[kind].append(index)
+                else:
+                    places[kind] = [index]
+                names.append(node.name)
+                outputs += node.output[:]
             # Asked for any first: most nodes of a large model have no attribute.
             for attribute in node.attribute if node.attribute else ():
                 if attribute.type == AttributeProto.INT and attribute.name in NAMING:
@@ -137,7 +140,8 @@ def bodies(model: onnx.ModelProto) -> Iterator[Body]:
                 inner += [(nested, f"{path}.{attribute.name}") for nested in graphs(attribute)]
         dtypes.update(attribute.t.data_type for attribute in holders)
         dtypes.update(attribute.sparse_tensor.values.data_type for attribute in holders)
-        body = Body(graph, path, outer, tuple(holders), places, names, outputs, dtypes, depth)
+        said = (places, names, outputs) if read is None else (read.kinds, read.names, read.outputs)
+        body = Body(graph, path, outer, tuple(holders), *said, dtypes, depth)
         yield body
         waiting += [(nested, label, body) for nested, label in reversed(inner)]
 

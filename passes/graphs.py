@@ -10,11 +10,7 @@ import onnx
 from google.protobuf.message import EncodeError
 from onnx import AttributeProto
 
-Kind = tuple[str, str, str]
-"""Domain, operator and overload, as a node says them."""
-
-NAMING = frozenset({"dtype", "output_dtype", "to"})
-"""Attributes that name an element type."""
+from opshift.passes.columns import NAMING, UNTYPED, Columns, Kind
 
 _GRAPHS = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS})
 
@@ -46,8 +42,15 @@ class Walked:
     dtypes: Set[int]
 
 
-def walk(model: onnx.ModelProto) -> Iterator[Walked]:
-    """Walk once over all nodes of a model, graph by graph as `graphs` does."""
+_TELLING = frozenset({UNTYPED, AttributeProto.TENSOR, AttributeProto.SPARSE_TENSOR}) | _GRAPHS
+"""Types of attributes that a walk looks into."""
+
+
+def walk(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Walked]:
+    """Walk once over all nodes of a model, graph by graph as `graphs` does; `main` is what the main graph's say."""
+    if main and not main.types & _TELLING and not model.functions and not model.training_info:
+        yield Walked(model.graph, main.kinds, main.noted, main.placed, main.dtypes)
+        return
     for graph in graphs(model):
         places: dict[Kind, list[int]] = {}
         noted = placed = False

@@ -30,6 +30,7 @@ from onnx import TensorProto
 from opshift.opsets.facts import Facts
 from opshift.opsets.schema import DEPRECATED, READ, Schema, schema_read_at
 from opshift.passes import external
+from opshift.passes.columns import SMALL, columns
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import Body, printable, reason, shown_path
 from opshift.passes.graphs import without_hostile_dims
@@ -282,8 +283,8 @@ def _checked(source: Source) -> Source:
     """Check a model that was read; what is returned may hold inferred types."""
     model = source.model
     _check_head(model)
-    found = tuple(external.bodies(model))
     try:
+        found = tuple(external.bodies(model, columns(model) if is_small(source) else None))
         outline = _outline(model, found[0])
         data = outline.SerializeToString()
     except UnicodeDecodeError:
@@ -307,6 +308,11 @@ def _checked(source: Source) -> Source:
     _check_by_onnx(_closed(outline, data))
     static, inferred = _check_types_of_operators(model, outline, data, found)
     return replace(source, files=files, bodies=found, static=static, inferred=inferred)
+
+
+def is_small(source: Source) -> bool:
+    """Whether a model is read from a file that is too small to hold large weights."""
+    return source.stamp is not None and source.stamp[2] <= SMALL
 
 
 def _check_head(model: onnx.ModelProto) -> None:
@@ -389,6 +395,19 @@ def _outline(model: onnx.ModelProto, main: Body) -> onnx.ModelProto:
             for size in tensor.dims:
                 value.type.tensor_type.shape.dim.add(dim_value=size)
     return outline
+
+
+def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy in which the large initializers that the model itself holds have no elements."""
+    light = onnx.ModelProto()
+    _copy_fields(light, model, {"graph"})
+    _copy_fields(light.graph, model.graph, {"initializer"})
+    for tensor in model.graph.initializer:
+        if _is_heavy(tensor) and not external.is_external(tensor):
+            light.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+        else:
+            light.graph.initializer.add().CopyFrom(tensor)
+    return light
 
 
 def _copy_fields(target: Message, source: Message, without: set[str]) -> None:
@@ -746,7 +765,7 @@ def _check_types_of_operators(
     """Check the operators; return what had to be found out for it, of single values and by onnx's inference."""
     if not any(name.encode() in data for name in _ADDED):
         return None, None
-    static = Static(model)
+    static = Static(model, found[0].kinds)
     # The values of graphs inside graphs have scopes of their own.
     if len(found) == 1 and _check_operators(found, outline, lambda body, name: _as_tensor_type(static.find(name))):
         return static, None

@@ -47,6 +47,9 @@ class Names:
 
     def new(self, wanted: str) -> str:
         """Return the name that is wanted, or the first numbered one that is free."""
+        if wanted not in self._taken:
+            self._taken.add(wanted)
+            return wanted
         name, number = wanted, self._numbers.get(wanted, 0)
         while name in self._taken:
             number += 1
@@ -385,7 +388,8 @@ def splice(
     base = node.name or next((name for name in node.output if name), f"{node.op_type}_{index}")
     fragment = change.fragment
     before: list[NodeProto] = []
-    values = _output_names(node, fragment, names, base)
+    outputs, given = node.output[:], change.inputs or node.input[:]
+    values = _output_names(outputs, fragment, names, base)
 
     def name_of(ref: Ref) -> str:
         if ref is None:
@@ -396,13 +400,13 @@ def splice(
             source = change.sources[ref.operand]
             ref = source if isinstance(source, Constant) else None
             if isinstance(source, int):
-                return str((change.inputs or node.input)[source])
+                return given[source]
         return "" if ref is None else constants.name(ref, before)
 
     inputs = [[name_of(ref) for ref in leaf.inputs] for leaf in fragment.nodes]
     labels = [node.name if len(inputs) == 1 else names.new(f"{base}/{leaf.name}") for leaf in fragment.nodes]
     behind: list[NodeProto] = []
-    for place, (name, ref) in enumerate(zip(node.output, fragment.outputs, strict=True)):
+    for place, (name, ref) in enumerate(zip(outputs, fragment.outputs, strict=True)):
         if place in change.renamed:
             renamed[name] = name_of(ref)
         elif name and isinstance(ref, Constant):
@@ -411,12 +415,9 @@ def splice(
             behind.append(make_node("Identity", "", [source], [name], {}))
     nodes.extend(before)
     first = len(nodes)
-    for place, leaf in enumerate(fragment.nodes):
-        new = nodes.add()
+    for leaf, read, made, label in zip(fragment.nodes, inputs, fragment.made, labels, strict=True):
+        new = nodes.add(input=read, output=[values[ref] for ref, _ in made], name=label)
         new.MergeFromString(leaf.message)
-        new.input.extend(inputs[place])
-        new.output.extend([values[Output(place, position)] for position in range(leaf.outputs)])
-        new.name = labels[place]
     for new in behind:
         new.name = names.new(f"{base}/{new.op_type}")
     nodes.extend(behind)
@@ -430,19 +431,16 @@ def splice(
                     new.metadata_props.add(key="opshift.lowering", value=told)
 
 
-def _output_names(node: NodeProto, fragment: Fragment, names: Names, base: str) -> dict[Output, str]:
+def _output_names(outputs: Sequence[str], fragment: Fragment, names: Names, base: str) -> dict[Output, str]:
     """Name all outputs of a fragment: those that are the node's own keep its names."""
     values: dict[Output, str] = {}
-    for name, ref in zip(node.output, fragment.outputs, strict=True):
+    for name, ref in zip(outputs, fragment.outputs, strict=True):
         if name and isinstance(ref, Output) and ref not in values:
             values[ref] = name
-    for place, leaf in enumerate(fragment.nodes):
-        for position in range(leaf.outputs):
-            ref = Output(place, position)
+    for made in fragment.made:
+        for ref, ending in made:
             if ref not in values:
-                values[ref] = names.new(
-                    f"{base}/{leaf.name}:{position}" if leaf.outputs > 1 else f"{base}/{leaf.name}.out"
-                )
+                values[ref] = names.new(base + ending)
     return values
 
 

@@ -84,16 +84,7 @@ class Step(NamedTuple):
 
     def at(self, node: str) -> Step:
         """Return the same step at another node."""
-        return Step(
-            self.action,
-            node,
-            self.operator,
-            self.since_version,
-            self.why,
-            self.lowerings,
-            self.becomes,
-            self.narrows,
-        )
+        return Step._make((self[0], node, *self[2:]))
 
 
 @dataclasses.dataclass(frozen=True)

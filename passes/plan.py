@@ -24,12 +24,13 @@ from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import has_body, operator_of
 from opshift.passes.by_kind import ByKind, holds_graphs, occurring
 from opshift.passes.changes import Carry, Change, Decision, Drop, GraphPlan, Known, Nest, Planned, Relabel, Replace
+from opshift.passes.columns import Kind
 from opshift.passes.derive import RIVALLED, Constant, Deriver, Failure, Fragment, Input, Output, operand_sources
 from opshift.passes.describe import NOTHING, Scope, Values, default_opset, describe, dtypes, view
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import Body, node_name
 from opshift.passes.functions import Functions, bind
-from opshift.passes.graphs import Kind, Walked, graphs, kinds, said, subgraphs, walk
+from opshift.passes.graphs import Walked, graphs, kinds, said, subgraphs, walk
 from opshift.passes.infer import typed
 from opshift.passes.lacking import closed, folded, given_out, indices_cast, is_folded
 from opshift.passes.load import TensorType, operator_fault
@@ -95,7 +96,7 @@ class Planner:
                 self._scope = self._alike.scope
             else:
                 whole = functools.partial(describe, self.model, outline=self._outline)
-                self._scope = Asked(self._static or Static(self.model), whole)
+                self._scope = Asked(self._static or Static(self.model, self._kinds_of(self.model.graph)), whole)
         return self._scope
 
     @functools.cached_property
@@ -126,6 +127,13 @@ class Planner:
         only = not self.kinds.has("Constant")
         return Planned(plan, tuple(graphs), self.functions.result(), self._has_constants(), only)
 
+    def forget(self) -> None:
+        """Let go of what is known of the values, once all is planned: planners hold each other, and so outlive that."""
+        self._scope = self._static = self._outline = self._alike = None
+        self._walked, self._walked_by_graph = (), {}
+        self._others.clear()
+        self._decisions.clear()
+
     def _has_constants(self) -> bool:
         """Below 9 a Constant is a float."""
         schema = schema_at("", "Constant", self.legality.opset)
@@ -150,17 +158,18 @@ class Planner:
         dropped = frozenset(joined.values())
         closing = not (self.kinds.has("Identity") and self.kinds.has("Constant"))
         walked = self._walked_by_graph.get(id(graph))
-        nodes, found = graph.node, kinds(graph) if walked is None else walked.kinds
+        nodes, found = graph.node, self._kinds_of(graph)
         plan.constants = found.get(("", "Constant", ""), ())
+        names = walked.names if isinstance(walked, Body) else None
         for index, settled in self._asked(found, path, opset):
             if self.progress and path == "main" and index % 256 == 0:
                 self.progress("plan", index, len(nodes))
-            node = nodes[index]
-            where = f"{path}/{node.name or node_name(node, index)}"
-            if isinstance(settled, Step) and not joined:
+            if isinstance(settled, Step) and not joined and names and names[index]:
                 # Most nodes of a large model: they come past here only for their names.
-                self.steps.append(Step(settled.action, where, settled.operator, settled.since_version, settled.why))
+                self.steps.append(settled.at(f"{path}/{names[index]}"))
                 continue
+            node = nodes[index]
+            where = f"{path}/{node_name(node, index)}"
             refused = len(self.refusals)
             change: Change | None
             if index in joined:
@@ -189,6 +198,10 @@ class Planner:
         if isinstance(graph, onnx.GraphProto) and self.legality.opset < 14 <= opset:
             plan.notes.update(self._untold(graph, found, scope))
         return plan
+
+    def _kinds_of(self, graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[Kind, Sequence[int]]:
+        walked = self._walked_by_graph.get(id(graph))
+        return kinds(graph) if walked is None else walked.kinds
 
     def _asked(
         self, found: Mapping[Kind, Sequence[int]], path: str, opset: int

@@ -252,7 +252,9 @@ def _copy_file(
     part: tuple[int, int] | None = None,
     tell: Tell = lambda done: None,
 ) -> None:
-    """Copy a file's bytes; inside the kernel, and by reference, where system and file system can do that.
+    """Copy a file's bytes to where another stands; inside the kernel, and by reference, where the system can do that.
+
+    Holes of the one are holes of the other, which has nothing behind that place.
 
     `part` is an offset and a length, for less than the whole file.
 
@@ -260,19 +262,51 @@ def _copy_file(
         InvalidModelError: the file changed while it was copied, or is not the one any more that `read` was taken of.
     """
     with _unchanged(origin, read) as source:
-        offset, left = part or (0, os.fstat(source.fileno()).st_size)
-        source.seek(offset)
-        if hasattr(os, "copy_file_range"):
-            file.flush()
-            with contextlib.suppress(OSError):  # not between these file systems; a full disk is met again below
-                while left and (done := os.copy_file_range(source.fileno(), file.fileno(), min(left, _CHUNK))):
-                    left -= done
-                    tell(done)
-        # What is left: some file systems end copy_file_range too early.
-        while left and (data := source.read(min(left, _MIB))):
-            file.write(data)
-            left -= len(data)
-            tell(len(data))
+        at, size = part or (0, os.fstat(source.fileno()).st_size)
+        end, shift = at + size, file.tell() - at
+        for begin, stop in _extents(source, at, end):
+            if begin > at:
+                tell(begin - at)
+            file.seek(shift + begin)
+            _copy_extent(source.fileno(), file, begin, stop, tell)
+            at = stop
+        if end > at:
+            tell(end - at)
+        file.seek(shift + end)
+        file.truncate()
+
+
+def _extents(source: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield where a file has data between two places; all of it where nobody can tell. Elsewhere it reads as zeros."""
+    while at < end:
+        begin, stop = at, end
+        if hasattr(os, "SEEK_DATA"):
+            try:
+                begin = os.lseek(source.fileno(), at, os.SEEK_DATA)
+                stop = min(os.lseek(source.fileno(), begin, os.SEEK_HOLE), end)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # no data any more
+                    return
+                begin, stop = at, end  # not on this file system
+        if begin < stop:
+            yield begin, stop
+        at = max(begin, stop)
+
+
+def _copy_extent(source: int, file: BinaryIO, begin: int, stop: int, tell: Tell) -> None:
+    os.lseek(source, begin, os.SEEK_SET)
+    left = stop - begin
+    if hasattr(os, "copy_file_range"):
+        file.flush()
+        with contextlib.suppress(OSError):  # not between these file systems; a full disk is met again below
+            while left and (done := os.copy_file_range(source, file.fileno(), min(left, _CHUNK))):
+                left -= done
+                tell(done)
+    # What is left: some file systems end copy_file_range too early.
+    while left and (data := os.read(source, min(left, _MIB))):
+        file.write(data)
+        left -= len(data)
+        tell(len(data))
 
 
 @contextlib.contextmanager

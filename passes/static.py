@@ -6,13 +6,14 @@ values at once. What is told here is what onnx would tell, only sooner: equal no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import onnx
 
 from opshift.opsets.facts import FLOATS, Facts, facts_of_type
 from opshift.opsets.lowering import Reason
-from opshift.opsets.schema import default_domain
+from opshift.opsets.schema import default_domain, schema_at
+from opshift.passes.columns import Kind
 from opshift.passes.describe import Scope, default_opset, initializers, view
 from opshift.passes.graphs import LONGEST, said
 from opshift.passes.infer import typed
@@ -24,17 +25,28 @@ MOST = 256
 class Static:
     """The facts of values of a main graph, as far as they follow from those that are declared."""
 
-    def __init__(self, model: onnx.ModelProto) -> None:
-        """Take a model that is checked, and that nobody changes."""
+    def __init__(self, model: onnx.ModelProto, places: Mapping[Kind, Sequence[int]]) -> None:
+        """Take a model that is checked, and that nobody changes, and the places of the nodes of its main graph."""
         self._model = model
         self._opset = default_opset(model.opset_import) or 1
         self._functions = {(item.domain, item.name) for item in model.functions}
-        self._rest: Iterator[onnx.NodeProto] = iter(model.graph.node)
         self._known: dict[str, Facts | None] = {}
         self._unknown: set[str] = set()
         self._one: dict[Facts, Facts] = {}
-        self._plain: dict[tuple[str, str], dict[int, Facts]] = {}
+        self._rest = zip(model.graph.node, self._plain(places), strict=True)
         self._inferred: dict[Hashable, tuple[Sequence[Facts | None], tuple[Facts, ...] | None]] = {}
+
+    def _plain(self, places: Mapping[Kind, Sequence[int]]) -> Iterator[dict[int, Facts] | None]:
+        """Yield for each node what nodes of its kind make of one input; None where they may have attributes."""
+        found: list[dict[int, Facts] | None] = [None] * sum(map(len, places.values()))
+        for (domain, name, overload), indices in places.items():
+            schema = None if default_domain(domain) else schema_at("", name, self._opset)
+            if overload or schema is None or schema.attributes or (domain, name) in self._functions:
+                continue
+            plain: dict[int, Facts] = {}
+            for index in indices:
+                found[index] = plain
+        return iter(found)
 
     def find(self, name: str) -> Facts | None:
         """Return the facts of a value; None where they do not follow. Nodes are gone through up to its own."""
@@ -46,20 +58,20 @@ class Static:
 
     def _go_to(self, wanted: str) -> None:
         """Go through the nodes up to the one that makes a value."""
-        known, plain = self._known, self._plain
-        for node in self._rest:
+        known, unknown = self._known, self._unknown
+        for node, seen in self._rest:
             # Most nodes of a large model are of few kinds: no attributes, one input of few types, one output.
-            seen = plain.get((node.op_type, node.domain)) if not node.attribute else None
-            inputs = node.input[:]
-            if seen and len(inputs) == 1 and (facts := seen.get(id(known.get(inputs[0])))):
-                outputs = node.output[:]
-                if len(outputs) == 1 and outputs[0] not in self._unknown:
-                    known.setdefault(outputs[0], facts)
-                else:
-                    self._infer(node)
-            else:
-                self._infer(node)
-            if wanted in known or wanted in self._unknown:
+            if seen:
+                inputs, outputs = node.input[:], node.output[:]
+                if len(inputs) == len(outputs) == 1 and outputs[0] not in unknown:
+                    facts = seen.get(id(known.get(inputs[0])))
+                    if facts:
+                        known.setdefault(outputs[0], facts)
+                        if wanted == outputs[0]:
+                            return
+                        continue
+            self._infer(node, seen)
+            if wanted in known or wanted in unknown:
                 return
 
     def _start(self) -> None:
@@ -85,8 +97,8 @@ class Static:
                 known.pop(name, None)
                 self._unknown.add(name)
 
-    def _infer(self, node: onnx.NodeProto) -> None:
-        """Note what is known of the outputs of a node."""
+    def _infer(self, node: onnx.NodeProto, plain: dict[int, Facts] | None) -> None:
+        """Note what is known of the outputs of a node, and of its kind."""
         known = self._known
         outputs = node.output[:]
         found: tuple[Facts, ...] | None = None
@@ -105,8 +117,8 @@ class Static:
                 if told is not None:
                     # The inputs are kept, so that their ids are nobody else's.
                     self._inferred[key] = inputs, found
-                if found and told == () and len(inputs) == used == 1 and inputs[0] is not None:
-                    self._plain.setdefault((node.op_type, node.domain), {})[id(inputs[0])] = found[0]
+                if found and plain is not None and len(inputs) == used == 1 and inputs[0] is not None:
+                    plain[id(inputs[0])] = found[0]
         if found is None:
             self._unknown.update(name for name in outputs if name not in known)
             return

@@ -10,13 +10,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+import onnx.numpy_helper
 import pytest
 from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
 import opshift
-from opshift.passes import describe, external, functions, graphs, plan, static
+from opshift.passes import describe, external, functions, graphs, load, plan, static
 from opshift.passes.by_kind import ByKind, occurring
 from opshift.passes.outcome import Action
 
@@ -157,7 +159,7 @@ def test_facts_are_those_of_the_whole_model() -> None:
     known = 0
     for text in texts:
         model = parse_model(f'<ir_version: 8, opset_import: ["": 13]> g {text}')
-        whole, single = describe.describe(model), static.Static(model)
+        whole, single = describe.describe(model), static.Static(model, graphs.kinds(model.graph))
         for name in (name for node in model.graph.node for name in node.output):
             facts = single.find(name)
             known += facts is not None
@@ -242,3 +244,30 @@ def test_a_plan_goes_to_another_process() -> None:
     assert copy.kinds == made.kinds
     assert len(made.kinds) == 4
     assert copy.to_json() == made.to_json()
+
+
+def test_a_large_file_is_rewritten_without_a_second_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights are in one of both models; what is written is the same."""
+    model = chain(4)
+    weights = np.arange(9_000, dtype=np.float32).reshape(3, 3, 1000)
+    for name, array in (("large", weights), ("small", np.zeros(3, np.float32))):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.save(model, tmp_path / "model.onnx")
+    copied = opshift.convert(tmp_path / "model.onnx", opset=13)
+    assert copied.source_model == model
+    monkeypatch.setattr(load, "SMALL", 0)
+    result = opshift.convert(tmp_path / "model.onnx", opset=13)
+    assert result.report is not None
+    assert result.report.verdict == "equal"
+    assert result.rewritten == copied.rewritten
+    assert result.plan == copied.plan
+    assert result.plan.kinds == copied.plan.kinds
+    assert [tensor.HasField("raw_data") for tensor in result.source_model.graph.initializer] == [False, True]
+    assert result.source_model.graph.node == model.graph.node
+    for one, name in ((result, "one.onnx"), (copied, "other.onnx")):
+        one.save(tmp_path / name)
+    assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "other.onnx").read_bytes()
+    assert onnx.load(tmp_path / "model.onnx") == model
+    given = model.SerializeToString()
+    opshift.convert(model, opset=13, verify=False)
+    assert model.SerializeToString() == given

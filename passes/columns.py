@@ -1,0 +1,106 @@
+"""What the nodes of a large graph say, field by field and all at once, in place of node by node."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from onnx import AttributeProto, NodeProto
+
+UNTYPED = AttributeProto.UNDEFINED
+SMALL = 2**26
+"""Bytes: a larger model may hold weights, which would be copied."""
+
+NAMING = frozenset({"dtype", "output_dtype", "to"})
+"""Attributes that name an element type."""
+
+Kind = tuple[str, str, str]
+"""Domain, operator and overload, as a node says them."""
+
+_TYPES = frozenset(AttributeProto.AttributeType.values())
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_LISTED = ("output", "name", "op_type", "domain", "overload", "attribute", "metadata_props", "device_configurations")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The nodes of a main graph: the places of each kind, the names ("" where there is none), and all outputs.
+
+    `types` are those that attributes have, `dtypes` the element types that attributes name. `noted` and `placed` say
+    whether any node has metadata_props or an overload, and device configurations.
+    """
+
+    kinds: Mapping[Kind, Sequence[int]]
+    names: Sequence[str]
+    outputs: Sequence[str]
+    types: Set[int]
+    dtypes: Set[int]
+    noted: bool
+    placed: bool
+
+
+def columns(model: onnx.ModelProto) -> Columns | None:
+    """Read the nodes of the main graph; None where some nodes leave out what others say.
+
+    The model is serialised, so that it had better be small.
+    """
+    count = len(model.graph.node)
+    # Serialised anew, since a file may say a field twice; protobuf writes it once.
+    read = _reader().FromString(model.SerializeToString()).graph.node
+    operators, domains, overloads, names = (
+        list(field) if any(field) else [""] * count for field in (read.op_type, read.domain, read.overload, read.name)
+    )
+    if any(len(field) != count for field in (operators, domains, overloads, names)):
+        return None
+    kinds: dict[Kind, list[int]] = {}
+    for index, kind in enumerate(zip(domains, operators, overloads, strict=True)):
+        if kind in kinds:
+            kinds[kind].append(index)
+        else:
+            kinds[kind] = [index]
+    # A number that is none of a type reads as no type.
+    types = {kind if kind in _TYPES else UNTYPED for kind in {one.type for one in read.attribute}}
+    named = (one.i for one in read.attribute if one.name in NAMING and one.type == AttributeProto.INT)
+    return Columns(
+        kinds,
+        names,
+        list(read.output),
+        types,
+        set(named),
+        noted=bool(read.metadata_props) or any(overload for _, _, overload in kinds),
+        placed=bool(read.device_configurations),
+    )
+
+
+@functools.cache
+def _reader() -> Any:
+    """Return a ModelProto whose graph has one node with lists for fields.
+
+    protobuf merges what it finds several times of a field that is single: lists grow. So one parse turns a list of
+    nodes into lists of their names, operators and so on.
+    """
+    file = descriptor_pb2.FileDescriptorProto(name="opshift/columns.proto", package="opshift.columns")
+    node, attribute = file.message_type.add(name="Node"), file.message_type.add(name="Attribute")
+    for name in _LISTED:
+        field = NodeProto.DESCRIPTOR.fields_by_name[name]
+        added = node.field.add(name=name, number=field.number, label=_FIELD.LABEL_REPEATED, type=field.type)
+        if field.message_type:
+            added.type_name = ".opshift.columns.Attribute"  # of other messages only the number of them counts
+    for name, kind in (("name", _FIELD.TYPE_STRING), ("type", _FIELD.TYPE_INT32), ("i", _FIELD.TYPE_INT64)):
+        number = AttributeProto.DESCRIPTOR.fields_by_name[name].number
+        attribute.field.add(name=name, number=number, label=_FIELD.LABEL_OPTIONAL, type=kind)
+    for name, inner, number in (
+        ("Graph", "node", onnx.GraphProto.NODE_FIELD_NUMBER),
+        ("Model", "graph", onnx.ModelProto.GRAPH_FIELD_NUMBER),
+    ):
+        within = f".opshift.columns.{inner.capitalize()}"
+        file.message_type.add(name=name).field.add(
+            name=inner, number=number, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_MESSAGE, type_name=within
+        )
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("opshift.columns.Model"))
