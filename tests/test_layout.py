@@ -90,6 +90,8 @@ def test_nodes_are_built_where_they_are_spliced(path: Path) -> None:
     allowed = {
         "passes/infer.py": {"make_node"},
         "passes/lower.py": {"make_node"},
+        # Constants in place of initializers, for which an older ir_version has no place in a branch.
+        "passes/older.py": {"make_node"},
         # A node for ONNX to make a function body of.
         "passes/bodies.py": {"make_node"},
         # A model of one node, to ask onnxruntime which opsets and ir_versions it loads.
