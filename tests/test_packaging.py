@@ -26,7 +26,7 @@ PACKAGES: dict[str, str] = {
     "opshift.cli": "cli",
 }
 """Where the packages are; those inside these follow from their folders."""
-DATA = (".css", ".html", ".js", ".json", ".toml", ".typed")
+DATA = (".css", ".html", ".js", ".json", ".onnxtxt", ".toml", ".typed")
 
 
 def folders() -> dict[str, Path]:
@@ -135,6 +135,7 @@ def test_wheel_has_what_the_package_reads() -> None:
     names = set(sources())
     for name in (
         "opshift/py.typed",
+        "opshift/opsets/bodies.onnxtxt",
         "opshift/opsets/same_meaning.toml",
         "opshift/opsets/targets/opencv-4.toml",
         "opshift/opsets/operators/hardmax.py",
@@ -151,7 +152,15 @@ def test_metadata(wheel: zipfile.ZipFile) -> None:
     found = metadata(wheel)
     assert found["License-Expression"] == "Apache-2.0"
     assert found["Requires-Python"] == ">=3.11"
-    assert set(found.get_all("Provides-Extra", [])) == {"verify", "report", "dev", "browser", "corpus", "runtimes"}
+    assert set(found.get_all("Provides-Extra", [])) == {
+        "verify",
+        "report",
+        "dev",
+        "browser",
+        "corpus",
+        "docs",
+        "runtimes",
+    }
     needed = [line for line in found.get_all("Requires-Dist", []) if "extra" not in line]
     assert not any(line.startswith("onnxruntime") for line in needed), "it comes with the extra `verify`"
     assert "# opshift" in str(found.get_payload())

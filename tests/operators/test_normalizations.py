@@ -119,7 +119,7 @@ def test_version_18_is_held_to_its_schema(node: str, words: str) -> None:
         "{ y = Scatter (x, i, u) }",
         '<ir_version: 9, opset_import: ["": 10]> g (float[3] x, float[1] s) => (float[6] y) { y = Upsample (x, s) }',
         '<ir_version: 9, opset_import: ["": 21, "own": 1]> g (float[1,4] x, float[2] s) => (float[1,4] y) '
-        '{ y = own.f (x, s) } <domain: "own", opset_import: ["": {opset}]> f (x, s) => (y) '
+        '{ y = own.f (x, s) } <domain: "own", opset_import: ["": 18]> f (x, s) => (y) '
         "{ y = GroupNormalization <num_groups = 2> (x, s, s) }",
     ],
     ids=["Scatter-11", "Upsample-10", "a function of opset 18 in a model of 21"],
