@@ -94,9 +94,11 @@ def initializers(model: onnx.ModelProto) -> dict[str, Facts]:
     """Return the facts of the initializers of the main graph."""
     constants = {tensor.name: facts_of_tensor(tensor) for tensor in model.graph.initializer}
     if model.ir_version >= 4:
-        # From ir_version 4 on, an initializer that is an input too is a default, which a caller may override.
-        for name in {value.name for value in model.graph.input} & set(constants):
-            constants[name] = Facts(constants[name].dtype, constants[name].shape)
+        # From ir_version 4 on, an initializer that is an input too is a default, which a caller may override: with all
+        # that the input's type allows.
+        for value in model.graph.input:
+            if value.name in constants:
+                constants[value.name] = Facts(constants[value.name].dtype, facts_of_type(value.type).shape)
     return constants
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import onnx
+from onnx import TensorProto
 
-from opshift.passes.describe import inlined
+from opshift.passes.describe import INLINED, expanded, inlined
+from opshift.passes.errors import InvalidModelError
 from opshift.passes.graphs import graphs
+from opshift.passes.load import load
+
+_CONSTANT_1 = frozenset({TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE})
+"""What Constant-1 holds, the version of the opsets that go with ir_version 3."""
 
 
 def fitted(model: onnx.ModelProto, ir_version: int) -> tuple[onnx.ModelProto, tuple[str, ...]]:
@@ -16,16 +23,16 @@ def fitted(model: onnx.ModelProto, ir_version: int) -> tuple[onnx.ModelProto, tu
     Functions (8) are written where they are called, initializers (4) are inputs with a default, or constants of the
     graph that they are in. Metadata of nodes, graphs and functions (10), device configurations (11), training
     information (7) and quantization annotations (5) are left out. What else is newer stays: an opset, an element type,
-    a sparse initializer. The model itself may be changed.
+    a sparse initializer, functions that onnx does not inline, a constant in a branch that Constant-1 does not hold. The
+    model itself may be changed.
     """
     gone: list[str] = []
     if ir_version < 8 and model.functions:
+        plain = _without_functions(model)
+        if plain is None:
+            return model, ()
         gone.append(f"{len(model.functions)} functions, which are written where they are called")
-        model = inlined(model)
-        used = {node.domain for graph in graphs(model) for node in graph.node}
-        kept = [item for item in model.opset_import if item.domain in (*used, "", "ai.onnx")]
-        del model.opset_import[:]
-        model.opset_import.extend(kept)
+        model = plain
     if ir_version < 11 and (count := _unplaced(model)):
         gone.append(f"device configurations of {count} nodes")
     if ir_version < 10 and (count := _without_metadata(model)):
@@ -39,6 +46,29 @@ def fitted(model: onnx.ModelProto, ir_version: int) -> tuple[onnx.ModelProto, tu
     if ir_version < 4:
         _initializers_given(model)
     return model, tuple(gone)
+
+
+def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model with its functions written where they are called; None where that cannot be, or is too much."""
+    if model.training_info or expanded(model) > INLINED:  # onnx's inliner passes graphs for training over
+        return None
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    imported = {item.domain for item in whole.opset_import}
+    for item in itertools.chain.from_iterable(function.opset_import for function in whole.functions):
+        if item.domain not in imported:
+            imported.add(item.domain)
+            whole.opset_import.add(domain=item.domain, version=item.version)
+    plain = inlined(whole)
+    used = {node.domain for graph in graphs(plain) for node in graph.node}
+    kept = [item for item in plain.opset_import if item.domain in (*used, "", "ai.onnx")]
+    del plain.opset_import[:]
+    plain.opset_import.extend(kept)
+    try:
+        load(plain)
+    except InvalidModelError:  # a function that gives its input out is inlined to a value that nothing computes
+        return None
+    return plain
 
 
 def _unplaced(model: onnx.ModelProto) -> int:
@@ -81,7 +111,7 @@ def _initializers_given(model: onnx.ModelProto) -> None:
             graph.input.extend(
                 onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims) for tensor in held
             )
-        elif held:
+        elif all(tensor.data_type in _CONSTANT_1 for tensor in held):
             _as_constants(graph, held)
 
 

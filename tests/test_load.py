@@ -599,8 +599,9 @@ def test_graphs_nested_too_deep(tmp_path: Path, depth: int) -> None:
     assert ("are nested" in refused(model)) == too_deep
     if depth < 1000:  # protobuf itself crashes at 100,000
         # protobuf 6 does not say why it reads no further.
-        said = "are nested" if version("protobuf").split(".")[0] >= "7" else "not an ONNX model"
-        assert (said in refused(written(tmp_path, model))) == too_deep
+        said = refused(written(tmp_path, model))
+        silent = version("protobuf").startswith("6.") and "not an ONNX model" in said
+        assert ("are nested" in said or silent) == too_deep
 
 
 def test_text_that_is_not_utf8_is_found_anywhere(tmp_path: Path) -> None:

@@ -215,3 +215,66 @@ def test_functions_and_branches_in_an_older_ir_version(ir_version: int, opset: i
     assert result.report is not None
     assert result.report.verdict == "equal"
     assert any(said.startswith("metadata") for said in result.left_out)
+
+
+def branches_with_shapes() -> onnx.ModelProto:
+    return parse_model(
+        """<ir_version: 8, opset_import: ["":11]> g (bool c, float[2,6] x) => (float[3,4] y) {
+            y = If (c) <then_branch = t () => (float[3,4] a) <int64[2] s = {3,4}> { a = Reshape(x, s) },
+                else_branch = e () => (float[3,4] b) <int64[2] s2 = {3,4}> { b = Reshape(x, s2) }> }"""
+    )
+
+
+def doubling(depth: int) -> onnx.ModelProto:
+    functions = "".join(
+        f'<domain: "f", opset_import: ["":13, "f":1]> F{level} (a) => (c) '
+        f"{{ b = f.F{level + 1}(a) c = f.F{level + 1}(b) }}"
+        for level in range(depth)
+    )
+    last = f'<domain: "f", opset_import: ["":13]> F{depth} (a) => (b) {{ b = Relu(a) }}'
+    head = '<ir_version: 8, opset_import: ["":13, "f":1]> g (float[2] x) => (float[2] y) { y = f.F0(x) }'
+    return parse_model(f"{head} {functions} {last}")
+
+
+def trained() -> onnx.ModelProto:
+    model = parse_model(
+        """<ir_version: 8, opset_import: ["":13, "f":1]> g (float[2] x) => (float[2] y) <float[2] w = {1,2}> {
+            t = f.F(x) y = Mul(t, w) }
+        <domain: "f", opset_import: ["":13]> F (a) => (b) { b = Relu(a) }"""
+    )
+    algorithm = model.training_info.add().algorithm
+    algorithm.name = "a"
+    algorithm.node.append(helper.make_node("F", ["w"], ["wn"], domain="f"))
+    algorithm.output.add(name="wn")
+    return model
+
+
+GIVES_ITS_INPUT = """<ir_version: 8, opset_import: ["":13, "f":1]> g (float[2] x) => (float[2] y) {
+    u, v = f.F(x) y = Add(u, v) }
+<domain: "f", opset_import: ["":13]> F (a) => (b, a) { b = Relu(a) }"""
+
+
+@pytest.mark.parametrize(
+    ("source", "opset", "ir_version"),
+    [
+        (branches_with_shapes(), 8, 3),
+        (doubling(24), 12, 7),
+        (trained(), 12, 7),
+        (parse_model(GIVES_ITS_INPUT), 12, 7),
+    ],
+    ids=["integers in a branch", "functions that double", "functions in training", "a function that gives its input"],
+)
+def test_what_no_older_ir_version_holds_is_refused(source: onnx.ModelProto, opset: int, ir_version: int) -> None:
+    with pytest.raises(opshift.OpshiftError) as caught:
+        opshift.convert(source, opset=opset, ir_version=ir_version, verify=False)
+    assert isinstance(caught.value, UnsupportedError | opshift.InvalidModelError)
+
+
+def test_what_a_function_alone_imports_comes_along() -> None:
+    source = parse_model(
+        """<ir_version: 8, opset_import: ["":13, "f":1]> g (float[2,6] x) => (float[2,6] y) { y = f.F(x) }
+        <domain: "f", opset_import: ["":13, "com.microsoft":1]> F (a) => (b) { b = com.microsoft.Gelu(a) }"""
+    )
+    result = opshift.convert(source, opset=12, ir_version=7)
+    onnx.checker.check_model(result.rewritten)
+    assert {item.domain for item in result.rewritten.opset_import} == {"", "com.microsoft"}

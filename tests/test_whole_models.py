@@ -227,3 +227,12 @@ def test_what_is_not_asked_for_is_kept(target: int) -> None:
     assert (result.graph.input, result.graph.output) == (source.graph.input, source.graph.output)
     if target == 17:
         assert result == source
+
+
+def test_a_default_says_nothing_of_a_symbolic_size() -> None:
+    text = "g (float[N,4] w) => (float[M,4] y) { h = Hardmax <axis = 0> (w) y = Abs (h) }"
+    source = parse_model(f'<ir_version: 8, opset_import: ["": 13]> {text}')
+    source.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((3, 4), np.float32), "w"))
+    given = [{"w": np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)}]
+    rewritten = opshift.convert(source, opset=12, verify=False).rewritten
+    assert not differences(run(source, given), run(rewritten, given))

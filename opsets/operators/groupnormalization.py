@@ -69,7 +69,11 @@ def _by_group(what: GroupNormalization, operands: Operands) -> Reason | None:
     return None if what.scaled == "group" else Reason("scale and bias are those of a channel")
 
 
-@lowering(18, given=_by_group, bind=lambda what, operands: {"groups": (what.num_groups,)})
+def _by_group_and_typed(what: GroupNormalization, operands: Operands) -> Reason | None:
+    return _by_group(what, operands) or _typed(what, operands)
+
+
+@lowering(18, given=_by_group_and_typed, bind=lambda what, operands: {"groups": (what.num_groups,)})
 def by_channel(x, scale, bias, groups: Sequence[int]):
     """Repeat scale and bias of a group for each of its channels."""
     each = op.Concat(groups, op.Shape(x, start=1, end=2) / groups, axis=0)

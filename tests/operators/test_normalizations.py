@@ -183,3 +183,20 @@ class TestReciprocal(Table):
         Case("double", [np.array([[0.25, 2**40]], F64)]),
         Case("empty", [np.zeros((0, 2), F32)]),
     )
+
+
+OWN = """<ir_version: 8, opset_import: ["": 18, "own": 1]> g (float[2,6,4] x, float[2] s) => (float[2,6,4] y) { CALL }
+<domain: "own", opset_import: ["": 18]> f (x, s, b) => (y) { y = GroupNormalization <num_groups: int = 2> (x, s, b) }"""
+
+
+@pytest.mark.parametrize("opset", [17, 18, 21])
+def test_version_18_in_a_function(opset: int) -> None:
+    result = opshift.convert(parse_model(OWN.replace("CALL", "y = own.f (x, s, s)")), opset=opset)
+    assert result.report is not None
+    assert result.report.verdict == "equal"
+
+
+@pytest.mark.parametrize("opset", [17, 18, 21])
+def test_version_18_in_a_function_that_nobody_calls(opset: int) -> None:
+    with pytest.raises(opshift.UnsupportedError, match="the element type"):
+        opshift.convert(parse_model(OWN.replace("CALL", "y = Relu (x)")), opset=opset)
