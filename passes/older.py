@@ -27,6 +27,9 @@ def fitted(model: onnx.ModelProto, ir_version: int) -> tuple[onnx.ModelProto, tu
     model itself may be changed.
     """
     gone: list[str] = []
+    if ir_version < 7 and model.training_info:
+        gone.append("training information")
+        del model.training_info[:]
     if ir_version < 8 and model.functions:
         plain = _without_functions(model)
         if plain is None:
@@ -37,9 +40,6 @@ def fitted(model: onnx.ModelProto, ir_version: int) -> tuple[onnx.ModelProto, tu
         gone.append(f"device configurations of {count} nodes")
     if ir_version < 10 and (count := _without_metadata(model)):
         gone.append(f"metadata in {count} places")
-    if ir_version < 7 and model.training_info:
-        gone.append("training information")
-        del model.training_info[:]
     if ir_version < 5 and model.graph.quantization_annotation:
         gone.append("quantization annotations")
         del model.graph.quantization_annotation[:]
