@@ -495,8 +495,10 @@ def _check_names(found: Iterable[Body]) -> None:
             raise InvalidModelError(f"two nodes of {printable(body.path)} have the name {printable(name)}.")
         if isinstance(graph, onnx.FunctionProto):
             for default in graph.attribute_proto:
+                what = f"the default {printable(default.name)} of {printable(body.path)}"
+                if default.ref_attr_name:
+                    raise InvalidModelError(f"{what} refers to a parameter; it must have a value.")
                 if default.type in _FIELDS and not default.HasField(_FIELDS[default.type]):
-                    what = f"the default {printable(default.name)} of {printable(body.path)}"
                     raise InvalidModelError(f"{what} has no value of its type.")
             computed = {*graph.input, *body.outputs}
             for name in graph.output:
