@@ -210,7 +210,7 @@ def convert(
         if not planned.plan.possible:
             raise UnsupportedError(planned.plan.refusals, planned.plan, source.model)
         rewritten = source.model
-        if not planned.plan.nothing_to_do or not _ir_version_fits(request, rewritten):
+        if not planned.plan.nothing_to_do or _wanted_ir_version(request, rewritten) != rewritten.ir_version:
             _tell(progress, "lower")
             if source.path is None or is_small(source):
                 rewritten = onnx.ModelProto()
@@ -263,12 +263,6 @@ def _without_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _ir_version_fits(request: _Request, model: onnx.ModelProto) -> bool:
-    target = request.legality.target
-    low, high = target.ir_version if target and target.ir_version else (model.ir_version, model.ir_version)
-    return low <= model.ir_version <= high and request.ir_version in (None, model.ir_version)
 
 
 def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto, walked: Sequence[Walked]) -> None:

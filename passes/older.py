@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import onnx
 from onnx import TensorProto
 
+from opshift.opsets.schema import default_domain
 from opshift.passes.describe import INLINED, expanded, inlined
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.graphs import graphs
@@ -61,7 +62,7 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto | None:
             whole.opset_import.add(domain=item.domain, version=item.version)
     plain = inlined(whole)
     used = {node.domain for graph in graphs(plain) for node in graph.node}
-    kept = [item for item in plain.opset_import if item.domain in (*used, "", "ai.onnx")]
+    kept = [item for item in plain.opset_import if not default_domain(item.domain) or item.domain in used]
     del plain.opset_import[:]
     plain.opset_import.extend(kept)
     try:
