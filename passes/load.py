@@ -686,6 +686,8 @@ _REFERENCE = b"\xaa\x01"  # the field ref_attr_name of an attribute
 
 def _check_attributes(model: onnx.ModelProto, data: bytes, found: Sequence[Body]) -> None:
     """Check attributes of graphs for training, which onnx's checker passes over, and parameters outside functions."""
+    if not model.training_info and _REFERENCE not in data:
+        return
     roots: dict[int, onnx.GraphProto | onnx.FunctionProto] = {}
     for body in found:  # an outer one always comes before those inside it
         roots[id(body)] = roots[id(body.outer)] if body.outer else body.graph
@@ -693,7 +695,7 @@ def _check_attributes(model: onnx.ModelProto, data: bytes, found: Sequence[Body]
     context = onnx.checker.C.CheckerContext()
     context.ir_version = model.ir_version
     context.opset_imports = {"": onnx.defs.onnx_opset_version()}  # of which an attribute on its own does not depend
-    for body in found if training or _REFERENCE in data else ():
+    for body in found:
         root = roots[id(body)]
         if isinstance(root, onnx.FunctionProto):
             continue
