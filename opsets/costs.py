@@ -19,8 +19,11 @@ from opshift.opsets.operator import Node
 NOMINAL = 64
 """The length of a dimension that is not known."""
 
-MOST = 2**12
-"""How many elements dimensions that are not known have together, at most."""
+LAST = 1024
+"""The length of the last axis that is not known: there are words and classes, of which there are many."""
+
+PAGE = 1024
+"""Elements of a row that are a multiple of this many apart share a place in the cache, and are slow to go through."""
 
 FREE = frozenset({"Constant", "Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"})
 """Operators that move no elements."""
@@ -68,23 +71,32 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
     else:
         place = key(node.name, dtype)
         if node.name == "ScatterElements" and node.inputs[1] is not None:
-            last = node.attributes.get("axis", 0) in (-1, len(outputs[0].shape or ()) - 1)
-            place = key(node.name, dtype if dtype in ("float", "double") else "float", "last" if last else "inner")
+            behind = "last" if _last(node, outputs[0]) else "inner"
+            place = key(node.name, dtype if dtype in ("float", "double") else "float", behind)
             count = max(count, SPARSE * _count(node.inputs[1]))
+        if node.name == "GatherElements":
+            place = key(node.name, "last" if _last(node, outputs[0]) else "inner")
         if node.name == "Gather" and node.inputs[1] is not None and node.inputs[1].size == outputs[0].size:
             place = key(node.name, dtype, "single")
+        if node.name == "Equal" and any(facts is not None and _count(facts) == count > 1 for facts in node.inputs):
+            place = key(node.name, dtype, "whole")
         if node.name == "Cast" and outputs[0].dtype:
             place = key(node.name, f"{dtype} {type_name(outputs[0].dtype)}")
         points = table().get(place) or table().get(node.name) or table()["others"]
     return weight + _time(points or table()["others"], count)
 
 
+def _last(node: Node, output: Facts) -> bool:
+    return node.attributes.get("axis", 0) in (-1, len(output.shape or ()) - 1)
+
+
 def _count(facts: Facts) -> float:
     if facts.shape is None:
         return NOMINAL
-    known = math.prod(dim for dim in facts.shape if isinstance(dim, int))
-    unknown = sum(not isinstance(dim, int) for dim in facts.shape)
-    return float(known * min(NOMINAL**unknown, MOST))
+    dims = [dim if isinstance(dim, int) else NOMINAL for dim in facts.shape]
+    if len(dims) > 1 and not isinstance(facts.shape[-1], int):
+        dims[-1] = LAST
+    return float(math.prod(dims))
 
 
 def _rows(node: Node, data: Facts) -> tuple[str, int]:
@@ -98,9 +110,15 @@ def _rows(node: Node, data: Facts) -> tuple[str, int]:
     axis = axis if -len(dims) <= axis < len(dims) else -1
     rest = dims[axis:][1:]
     dim = dims[axis]
-    length = dim if isinstance(dim, int) else NOMINAL
+    last = all(other == 1 for other in rest)
+    length = dim if isinstance(dim, int) else LAST if last else NOMINAL
     nearest = min(LENGTHS, key=lambda other: abs(math.log(other / max(length, 1))))
-    return "last" if all(dim == 1 for dim in rest) else "inner", nearest
+    if last:
+        return "last", nearest
+    if all(other == 1 for other in dims[:axis]):
+        return "first", nearest
+    behind = math.prod(other if isinstance(other, int) else 1 for other in rest)
+    return "inner" if behind % PAGE else "aligned", nearest
 
 
 def _time(points: Points, count: float) -> float:

@@ -249,6 +249,7 @@ def off_by_one(array: np.ndarray[Any, Any]) -> Iterator[tuple[str, np.ndarray[An
 ROWS, MASK = {"axes": (1,)}, np.array([False, True])
 HOT = {"axis": -1, "negative": "wrap", "fraction": "truncate"}
 OFF = {"axis": 1, "negative": "off", "fraction": "off"}
+WHOLE = {**HOT, "negative": "off", "fraction": "absent"}
 TWO = (True, True)
 
 
@@ -309,6 +310,7 @@ SUBJECTS = (
     Subject("Hardmax", "index_equal", ROWS, ("float[2,5]",)),
     Subject("Hardmax", "index_equal", ROWS, ("float[2,5]",), opset=9),
     Subject("Hardmax", "index_equal_float", ROWS, ("float[2,5]",)),
+    Subject("Hardmax", "index_equal_int16", ROWS, ("float[2,5]",)),
     Subject("Hardmax", "index_equal_uint8", ROWS, ("float[2,5]",)),
     Subject("Hardmax", "index_relu", ROWS, ("float[2,5]",)),
     Subject("Hardmax", "index_scatter", ROWS, ("float[2,5]",)),
@@ -317,6 +319,8 @@ SUBJECTS = (
     Subject("Hardmax", "sign_relu", ROWS, ("float[2,5]",)),
     Subject("Hardmax", "topk_equal", ROWS, ("float[n,m]",)),
     Subject("Hardmax", "padded_index_equal", ROWS, ("float[n,m]",)),
+    Subject("Hardmax", "reshaped_index_equal", ROWS, ("float[n,m]",), opset=18),
+    Subject("Hardmax", "reshaped_index_equal", {"axes": (1,)}, ("float[n,m,3]",), opset=18),
     Subject("ArgMax", "widened", {"axis": 1}, ("int16[2,5]",)),
     Subject("ArgMax", "by_halves", {"axis": 1}, ("int64[2,5]",)),
     Subject("ArgMax", "by_halves", {"axis": 1}, ("uint64[2,5]",)),
@@ -361,9 +365,9 @@ SUBJECTS = (
     Subject("OneHot", "equal_below", {**OFF, "negative": "only"}, ("int64[2,3]", np.array(4), MASK)),
     Subject("OneHot", "shifted", {**OFF, "negative": "only"}, ("int64[2,3]", "int64[]", "float[2]")),
     Subject("OneHot", "counted_in_float", HOT, ("int64[4]", np.array(5), "float[2]")),
-    Subject(
-        "OneHot", "relu_iota", {**HOT, "negative": "off", "fraction": "absent"}, ("float[4]", np.array(5), ints(0, 1))
-    ),
+    Subject("OneHot", "counted_in_int16", WHOLE, ("float[4]", np.array(5), ints(0, 1))),
+    Subject("OneHot", "counted_in_int8", WHOLE, ("float[4]", np.array(5), ints(0, 1))),
+    Subject("OneHot", "relu_iota", WHOLE, ("float[4]", np.array(5), ints(0, 1))),
     Subject("OneHot", "sign_iota", OFF, ("float[2,3]", np.array(5), ints(0, 1))),
     Subject("OneHot", "added", HOT, ("int64[4]", np.array(5), ints(0, 1))),
     Subject("OneHot", "either", HOT, ("int64[4]", np.array(5), MASK)),
@@ -650,7 +654,15 @@ SURVIVORS = (
     ),
     ("Shape.sliced", "constant of node/Slice: element 0 is 4, not 3", "the rank is 3: the shape has nothing behind it"),
     ("Hardmax.padded_index_equal", "constant of node/Pad: element 3 is 2, not 1", "-inf stands behind each row twice"),
+    (
+        "Hardmax.reshaped_index_equal",
+        "constant of node/Where: element [0-9] is (2, not 1|1, not 0)",
+        "however many elements a row has, of no rows they are none: one zero is enough",
+    ),
+    ("OneHot.counted_in_int(8|16)", "constant of node/Clip: element 0 is 6.0, not 5.0", "5 is beyond depth already"),
     ("(Hardmax|ArgMax).ranked", "node/Concat: inputs turned", "the last of the three parts is empty"),
+    ("ArgMax.ranked", "node/ReduceMax_1: keepdims=0", "a Reshape to the shape of the output follows"),
+    (r"OneHot.ranked\(", r"node/Gather(_\d+)?: axis=-1", "a shape is a vector, whose axis -1 is axis 0"),
     (
         "Hardmax.ranked_from_both_ends",
         r"constant of node/(Add_1|Equal): element 1 is 2, not 1",

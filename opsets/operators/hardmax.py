@@ -90,6 +90,9 @@ def index_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int
 index_equal_float = replace(
     index_equal, name="index_equal_float", given=_at_most(2**24), bind=_positions(TensorProto.FLOAT)
 )
+index_equal_int16 = replace(
+    index_equal, name="index_equal_int16", given=_at_most(2**15), bind=_positions(TensorProto.INT16)
+)
 index_equal_uint8 = replace(
     index_equal, name="index_equal_uint8", given=_at_most(2**8), bind=_positions(TensorProto.UINT8)
 )
@@ -159,6 +162,34 @@ def padded_index_equal(x, axis: int, end: int, along: Sequence[int], like: int, 
     index = meaning.ArgMax(op.Pad(x, pads, op.CastLike(-1e999, x)), axis=axis, nan="any", dtype=like)
     length = op.Squeeze(op.Shape(x, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
+    return op.Cast(op.Equal(positions, index), to=to)
+
+
+def _axes_beside(rows: Rows, operands: Operands) -> Reason | None:
+    if reason := _known_rank(rows, operands):
+        return reason
+    return Reason("there is no other axis") if first(operands).rank == 1 else None
+
+
+def _lent(rows: Rows, operands: Operands) -> Mapping[str, Any]:
+    alone = np.zeros(first(operands).rank or 1, np.int64)
+    alone[rows.axes[0]] = 1
+    most = np.where(alone == 1, 1, np.iinfo(np.int32).max)
+    return {**_positions(TensorProto.INT32)(rows, operands), "alone": Tensor(alone), "most": Tensor(most)}
+
+
+@lowering(18, given=_axes_beside, bind=_lent)
+def reshaped_index_equal(
+    x, axis: int, end: int, along: Sequence[int], like: int, to: int, alone: Sequence[int], most: Sequence[int]
+):
+    """Where rows are empty, search no rows of one element, which is as much, before comparing positions."""
+    dims = op.Shape(x)
+    length = op.Shape(x, start=axis, end=end)
+    rows = op.Reshape(x, op.Where(op.Cast(length, to=9), dims, alone), allowzero=1)
+    index = meaning.ArgMax(rows, axis=axis, nan="any", dtype=like)
+    # One where there is an index in each row, and none where there is not.
+    index = op.Reshape(index, op.Min(dims, most), allowzero=1)
+    positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(length, [0]), 1), to=like), along)
     return op.Cast(op.Equal(positions, index), to=to)
 
 
@@ -277,6 +308,7 @@ OPERATOR = Operator(
         through_float,
         index_equal,
         index_equal_float,
+        index_equal_int16,
         index_equal_uint8,
         index_relu,
         index_scatter,
@@ -285,6 +317,7 @@ OPERATOR = Operator(
         sign_relu,
         topk_equal,
         padded_index_equal,
+        reshaped_index_equal,
     ),
     # Which element onnxruntime 1.31.1 picks in a row with a NaN depends on its place in the vector registers.
     nan_defined=lambda rows, operands: False,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -195,6 +195,35 @@ def counted_in_float(indices, depth, values):
     return meaning.Same(op.Cast(indices, to=1), depth, values, fraction="absent")
 
 
+def _up_to(most: int) -> Callable[[OneHot, Operands], Reason | None]:
+    def given(what: OneHot, operands: Operands) -> Reason | None:
+        if first(operands).dtype != TensorProto.FLOAT or what.fraction != "absent":
+            return Reason("the indices are not floats without a fraction")
+        if what.negative not in ("absent", "off"):
+            return Reason("negative indices point")
+        return None if 0 < (_depth(operands) or 0) <= most else Reason(f"depth is not known, or more than {most}")
+
+    return given
+
+
+def _clipped(dtype: int) -> Callable[[OneHot, Operands], Mapping[str, Any]]:
+    return lambda what, operands: {"most": float(_depth(operands) or 0), "to": dtype}
+
+
+@lowering(18, given=_up_to(2**15 - 1), bind=_clipped(TensorProto.INT16))
+def counted_in_int16(indices, depth, values, most: float, to: int):
+    """Bring what points nowhere next to what points, and cast to a type of which more are compared at once."""
+    return meaning.Same(op.Cast(op.Clip(indices, -1.0, most), to=to), depth, values, negative="off")
+
+
+counted_in_int8 = replace(
+    counted_in_int16,
+    name="counted_in_int8",
+    given=_up_to(2**7 - 1),
+    bind=_clipped(TensorProto.INT8),
+)
+
+
 def _half(what: OneHot, operands: Operands) -> Reason | None:
     if what.fraction == "off" and first(operands).dtype == TensorProto.FLOAT16:
         return None
@@ -355,6 +384,10 @@ def either(indices, depth, values):
 # --- the mask -------------------------------------------------------------------------------------------------------
 
 
+_SHORT = {TensorProto.INT8: 2**7, TensorProto.INT16: 2**15}
+"""How many positions a short type counts."""
+
+
 def _comparable(what: OneHot, operands: Operands) -> Reason | None:
     if what.negative == "wrap":
         return Reason("negative indices wrap")
@@ -363,6 +396,8 @@ def _comparable(what: OneHot, operands: Operands) -> Reason | None:
     dtype = first(operands).dtype
     if dtype in (TensorProto.INT32, TensorProto.INT64):
         return None
+    if dtype in _SHORT:
+        return None if 0 < (_depth(operands) or 0) <= _SHORT[dtype] else Reason("the positions may not fit their type")
     if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE) and what.fraction != "truncate":
         return None
     return _typed(what, operands) or Reason("the indices are to be cast first")
@@ -562,6 +597,8 @@ OPERATOR = Operator(
         wrapped,
         raised,
         counted_in_float,
+        counted_in_int16,
+        counted_in_int8,
         as_int64,
         as_float,
         values_as_float,
