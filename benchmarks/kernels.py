@@ -108,8 +108,8 @@ def elementwise(count: int) -> Iterator[Kernel]:
                 yield Kernel("Cast", f"{dtype} {to}", (x,), {"to": helper.np_dtype_to_tensor_dtype(np.dtype(other))})
         yield Kernel("Cast", f"bool {dtype}", (x > 50,), {"to": helper.np_dtype_to_tensor_dtype(np.dtype(number))})
     for dtype in ("int8", "int16"):
-        row = (np.arange(columns) % 100).astype(dtype)
-        yield Kernel("Equal", dtype, (row, np.zeros((rows, 1), dtype)), constants=frozenset({0}))
+        places = (np.arange(columns) % 100).astype(dtype)
+        yield Kernel("Equal", dtype, (places, np.zeros((rows, 1), dtype)), constants=frozenset({0}))
     x = rng.standard_normal(shape).astype(np.float32)
     places = rng.integers(0, columns, (rows, 1))
     yield Kernel("Relu", "float", (x,))

@@ -384,7 +384,7 @@ def either(indices, depth, values):
 # --- the mask -------------------------------------------------------------------------------------------------------
 
 
-_SHORT = {TensorProto.INT8: 2**7, TensorProto.INT16: 2**15}
+_SHORT: Mapping[int, int] = {TensorProto.INT8: 2**7, TensorProto.INT16: 2**15}
 """How many positions a short type counts."""
 
 
@@ -396,7 +396,7 @@ def _comparable(what: OneHot, operands: Operands) -> Reason | None:
     dtype = first(operands).dtype
     if dtype in (TensorProto.INT32, TensorProto.INT64):
         return None
-    if dtype in _SHORT:
+    if dtype is not None and dtype in _SHORT:
         return None if 0 < (_depth(operands) or 0) <= _SHORT[dtype] else Reason("the positions may not fit their type")
     if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE) and what.fraction != "truncate":
         return None
