@@ -31,7 +31,7 @@ from opshift.opsets import kernels
 from opshift.opsets.facts import Facts
 from opshift.opsets.operator import Lifted, Node, freeze, lift, operator_for
 from opshift.opsets.same_meaning import same_meaning
-from opshift.passes import external, load, processes
+from opshift.passes import external, load, pieces, processes
 from opshift.passes.errors import UsageError
 
 Array = npt.NDArray[Any]
@@ -287,8 +287,12 @@ class Worker:
                 self.stop()
                 raise
 
-    def open(self, model: str | bytes, folder: str | None, optimised: bool, timeout: float) -> tuple[int, list[str]]:
+    def open(
+        self, model: str | list[bytes | tuple[str, int, int]], folder: str | None, optimised: bool, timeout: float
+    ) -> tuple[int, list[str]]:
         """Open a model, and return its key and the names of its outputs.
+
+        It is in a file, or in parts: bytes, or the file where they are, from where on, and how many.
 
         Raises:
             RejectedError: onnxruntime does not load it.
@@ -494,14 +498,15 @@ class Session:
 
     def _open(self) -> None:
         source, folder = self._source, None
-        model: str | bytes
+        model: str | list[bytes | tuple[str, int, int]]
         if source.path is not None:
             model = str(source.path.absolute())
         else:
             try:
-                model = source.proto.SerializeToString()
+                parts = pieces.pieces(source.proto)
             except (EncodeError, ValueError) as error:
                 raise RejectedError(f"the model is too large to hand over without a file: {error}") from error
+            model = [_handed(part) for part in parts]
             if source.directory is not None:
                 folder = str(source.directory.resolve())
         self._key, outputs = self._worker.open(model, folder, self._optimised, self._limits.timeout)
@@ -539,6 +544,14 @@ class Session:
         """Let go of it."""
         if hasattr(self, "_key"):
             self.close()
+
+
+def _handed(part: pieces.Piece) -> bytes | tuple[str, int, int]:
+    """Return a part of a model as the child takes it: what is in a file is read there, and not here."""
+    if isinstance(part, external.Span):
+        with external.opened(part.file, part.stamp):
+            return str(part.file), part.offset, part.length
+    return pieces.data_of(part)
 
 
 def attempt(run: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...] | RejectedError:
