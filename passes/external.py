@@ -464,11 +464,14 @@ def opened(path: Path, read: tuple[int, ...] | None = None) -> Iterator[BinaryIO
         file = os.fdopen(os.open(path, os.O_RDONLY | AS_IT_IS), "rb")
     except OSError as error:
         raise InvalidModelError(f"{shown_path(path)} cannot be read: {reason(error)}.") from None
+    changed = InvalidModelError(f"{shown_path(path)}: the file was changed in the meantime; convert it again.")
     with file:
         before = stamp(os.fstat(file.fileno()))
+        if before != (read or before):
+            raise changed
         yield file
-        if before != stamp(os.fstat(file.fileno())) or before != (read or before):
-            raise InvalidModelError(f"{shown_path(path)}: the file was changed in the meantime; convert it again.")
+        if before != stamp(os.fstat(file.fileno())):
+            raise changed
 
 
 def is_span(tensor: TensorProto) -> bool:

@@ -82,9 +82,9 @@ def load(
 ) -> Source:
     """Read a model (ONNX, or ONNX text where the name ends in .onnxtxt, .onnx.txt or .txt) and check it.
 
-    Large weights of a large file stay in it, see `Source`. A model in memory is checked in the same way, and neither copied nor changed. An opset that is too old to convert
-    passes: what a model can be converted to is not asked here. External data in the directories `allow_paths` may be
-    reached by links, see `external.resolve`.
+    Large weights of a large file stay in it, see `Source`. A model in memory is checked in the same way, and neither
+    copied nor changed. An opset that is too old to convert passes: what a model can be converted to is not asked here.
+    External data in the directories `allow_paths` may be reached by links, see `external.resolve`.
 
     Raises:
         InvalidModelError: the file is missing, unreadable, or not ONNX; the model is against the specification or
@@ -137,7 +137,7 @@ def _without_large(path: Path, file: BinaryIO, status: os.stat_result) -> bytes:
     """Return what a file holds, without the large weights of a large one."""
     if status.st_size <= SMALL:
         return file.read()
-    return skeleton.read(file, path, stamp(status), status.st_size)
+    return skeleton.read(file, path, status)
 
 
 def _contents(path: Path, read: Callable[[BinaryIO, os.stat_result], bytes]) -> tuple[bytes, tuple[int, ...]]:

@@ -6,6 +6,7 @@ ones are passed over. What is out of the ordinary is not: then the file is read 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -46,13 +47,13 @@ class _OddError(Exception):
     """This is not as protobuf writes it, or too much."""
 
 
-def read(file: BinaryIO, path: Path, stamp: tuple[int, ...], size: int) -> bytes:
-    """Return what a file of this size holds, with spans in place of the raw_data of large initializers."""
+def read(file: BinaryIO, path: Path, status: os.stat_result) -> bytes:
+    """Return what an open file holds, with spans in place of the raw_data of large initializers."""
     parts: Sequence[_Part]
     try:
-        parts = _model(file, Span(external.real(path), stamp, 0, size))
+        parts = _model(file, Span(external.real(path), external.stamp(status), 0, status.st_size))
     except (_OddError, IndexError):  # IndexError: it ends in the middle of a field
-        parts = [(0, size)]
+        parts = [(0, status.st_size)]
     return b"".join([_bytes(file, part) for part in parts])
 
 
