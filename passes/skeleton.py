@@ -127,7 +127,10 @@ def varint(number: int) -> bytes:
 
 
 def _fields(file: BinaryIO, begin: int, end: int, most: int, least: int = 0) -> Iterator[_Field]:
-    """Yield the fields of a message between two places of a file, those that have `least` bytes or more."""
+    """Yield the fields of a message between two places of a file, those that have `least` bytes or more.
+
+    Whether the last one ends where the message does is known in the end.
+    """
     at = begin
     while at < end:
         file.seek(at)
@@ -154,7 +157,7 @@ def _fields(file: BinaryIO, begin: int, end: int, most: int, least: int = 0) -> 
             place += length
             if length < least:
                 continue
-            if at + place > end or (kind == _DELIMITED and first - start != len(varint(tag) + varint(length))):
+            if kind == _DELIMITED and first - start != len(varint(tag) + varint(length)):
                 raise _OddError
             yield tag >> 3, at + start, at + first, at + place
         at += place
