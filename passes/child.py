@@ -27,6 +27,9 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
+Part = bytes | tuple[str, int, int]
+"""Bytes of a model, or the file that has them, where they begin there, and how many they are."""
+
 _CHUNK = 1 << 24
 
 # numpy has no such types of its own. They cross into onnxruntime as bytes, of which the narrow ones share one:
@@ -59,7 +62,7 @@ _NATIVE = frozenset(
 class _Model:
     """A session with one thread, graph optimisations all on or all off."""
 
-    def __init__(self, model: str | list[bytes | tuple[str, int, int]], folder: str | None, optimised: bool) -> None:
+    def __init__(self, model: str | bytes | list[Part], folder: str | None, optimised: bool) -> None:
         import onnxruntime  # once the limits are set
 
         self._ort = onnxruntime
@@ -71,7 +74,7 @@ class _Model:
         options.log_severity_level = 4
         if folder is not None:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-        given = model if isinstance(model, str) else _joined(model)
+        given = _joined(model) if isinstance(model, list) else model
         self._session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
         values = (*self._session.get_inputs(), *self._session.get_outputs())
         self._carried = any(value.type.startswith("tensor(") and value.type not in _NATIVE for value in values)
@@ -95,10 +98,8 @@ class _Model:
         return make.ortvalue_from_numpy_with_onnx_type(carrier, _BY_DTYPE[array.dtype][0])
 
 
-def _joined(parts: list[bytes | tuple[str, int, int]]) -> bytes:
-    """Return the bytes of a model, whose parts are let go of; some are in files: a path, where they begin, a length."""
-    if len(parts) == 1 and isinstance(parts[0], bytes):
-        return parts[0]
+def _joined(parts: list[Part]) -> bytes:
+    """Return the bytes of a model that comes in parts."""
     whole = io.BytesIO()
     for part in parts:
         if isinstance(part, bytes):

@@ -32,6 +32,7 @@ from opshift.opsets.facts import Facts
 from opshift.opsets.operator import Lifted, Node, freeze, lift, operator_for
 from opshift.opsets.same_meaning import same_meaning
 from opshift.passes import external, load, pieces, processes
+from opshift.passes.child import Part
 from opshift.passes.errors import UsageError
 
 Array = npt.NDArray[Any]
@@ -288,11 +289,9 @@ class Worker:
                 raise
 
     def open(
-        self, model: str | list[bytes | tuple[str, int, int]], folder: str | None, optimised: bool, timeout: float
+        self, model: str | bytes | list[Part], folder: str | None, optimised: bool, timeout: float
     ) -> tuple[int, list[str]]:
         """Open a model, and return its key and the names of its outputs.
-
-        It is in a file, or in parts: bytes, or the file where they are, from where on, and how many.
 
         Raises:
             RejectedError: onnxruntime does not load it.
@@ -498,15 +497,14 @@ class Session:
 
     def _open(self) -> None:
         source, folder = self._source, None
-        model: str | list[bytes | tuple[str, int, int]]
+        model: str | bytes | list[Part]
         if source.path is not None:
             model = str(source.path.absolute())
         else:
             try:
-                parts = pieces.pieces(source.proto)
+                model = _handed(source.proto)
             except (EncodeError, ValueError) as error:
                 raise RejectedError(f"the model is too large to hand over without a file: {error}") from error
-            model = [_handed(part) for part in parts]
             if source.directory is not None:
                 folder = str(source.directory.resolve())
         self._key, outputs = self._worker.open(model, folder, self._optimised, self._limits.timeout)
@@ -546,12 +544,23 @@ class Session:
             self.close()
 
 
-def _handed(part: pieces.Piece) -> bytes | tuple[str, int, int]:
-    """Return a part of a model as the child takes it: what is in a file is read there, and not here."""
-    if isinstance(part, external.Span):
-        with external.opened(part.file, part.stamp):
-            return str(part.file), part.offset, part.length
-    return pieces.data_of(part)
+def _handed(model: onnx.ModelProto) -> bytes | list[Part]:
+    """Return a model as the child takes it: weights that stayed in a file are read there, and not here.
+
+    Raises:
+        InvalidModelError: that file was changed since it was read.
+    """
+    if not any(map(external.is_span, model.graph.initializer)):
+        data: bytes = model.SerializeToString()
+        return data
+    parts: list[Part] = []
+    for piece in pieces.pieces(model):
+        if isinstance(piece, external.Span):
+            with external.opened(piece.file, piece.stamp):
+                parts.append((str(piece.file), piece.offset, piece.length))
+        else:
+            parts.append(pieces.data_of(piece))
+    return parts
 
 
 def attempt(run: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...] | RejectedError:

@@ -372,6 +372,15 @@ def change(path: Path, what: str) -> None:
         os.mkfifo(path)
 
 
+def test_progress_counts_weights_that_are_copied(tmp_path: Path, large_files: None) -> None:
+    seen: list[tuple[str, int, int]] = []
+    result = opshift.convert(heavy(tmp_path / "in.onnx", 16, 4), opset=13, verify=False)
+    result.save(tmp_path / "out.onnx", progress=lambda *step: seen.append(step))
+    assert {step[0] for step in seen} == {"writing weights (MiB)"}
+    assert [step[1] for step in seen] == sorted(step[1] for step in seen)
+    assert seen[-1][1:] == (16, 16)
+
+
 @pytest.mark.parametrize("what", ["gone", "written", "replaced", "a pipe"])
 def test_a_file_that_is_not_the_one_any_more_that_was_read(tmp_path: Path, large_files: None, what: str) -> None:
     path = written(tmp_path)
