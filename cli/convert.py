@@ -10,7 +10,7 @@ examples:
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from opshift.cli import many, output
 from opshift.cli import options as shared
@@ -18,8 +18,6 @@ from opshift.cli.document import document
 from opshift.passes.errors import UsageError
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
-
     from opshift.cli.census import Census
     from opshift.passes.convert import Result
 
@@ -70,8 +68,7 @@ def run(options: argparse.Namespace) -> int:
             **proof(options),
             progress=options.watch.beside(progress),
         )
-    # The model came as a path, so what comes back is a ModelProto.
-    before, after = census(result.source_model), census(cast("ModelProto", result.model))
+    before, after = census(result.source_model), census(result.rewritten)
     made = describe(options, destination, result, before, after)
     with output.staged(options.report, made), output.progress(options.quiet, verbose=False) as progress:
         result.save(destination, **weights, progress=progress)
@@ -160,7 +157,7 @@ def show(options: argparse.Namespace, destination: str, result: Result, before: 
             output.say(f"Nothing to do: the model is on the target already. {destination} is a copy.")
         else:
             if result.left_out:
-                said = f"for which ir_version {cast('ModelProto', result.model).ir_version} has no place"
+                said = f"for which ir_version {result.rewritten.ir_version} has no place"
                 output.say(f"Left out, {said}: {'; '.join(result.left_out)}.")
             output.say(f"{destination}: written.")
     show_verdict(result, quiet=options.quiet)

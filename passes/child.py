@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import os
 import pickle
 import queue
@@ -25,6 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+
+Part = bytes | tuple[str, int, int]
+"""Bytes of a model, or the file that has them, where they begin there, and how many they are."""
+
+_CHUNK = 1 << 24
 
 # numpy has no such types of its own. They cross into onnxruntime as bytes, of which the narrow ones share one:
 # TensorProto: "the first element is stored in the least significant bits".
@@ -56,7 +62,7 @@ _NATIVE = frozenset(
 class _Model:
     """A session with one thread, graph optimisations all on or all off."""
 
-    def __init__(self, model: str | bytes, folder: str | None, optimised: bool) -> None:
+    def __init__(self, model: str | bytes | list[Part], folder: str | None, optimised: bool) -> None:
         import onnxruntime  # once the limits are set
 
         self._ort = onnxruntime
@@ -68,7 +74,8 @@ class _Model:
         options.log_severity_level = 4
         if folder is not None:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-        self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        given = _joined(model) if isinstance(model, list) else model
+        self._session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
         values = (*self._session.get_inputs(), *self._session.get_outputs())
         self._carried = any(value.type.startswith("tensor(") and value.type not in _NATIVE for value in values)
         self.outputs = [value.name for value in self._session.get_outputs()]
@@ -89,6 +96,25 @@ class _Model:
         if array.dtype not in _BY_DTYPE:
             return make.ortvalue_from_numpy(array)
         return make.ortvalue_from_numpy_with_onnx_type(carrier, _BY_DTYPE[array.dtype][0])
+
+
+def _joined(parts: list[Part]) -> bytes:
+    """Return the bytes of a model that comes in parts."""
+    whole = io.BytesIO()
+    for part in parts:
+        if isinstance(part, bytes):
+            whole.write(part)
+            continue
+        path, offset, length = part
+        with Path(path).open("rb") as file:
+            file.seek(offset)
+            while length:
+                data = file.read(min(length, _CHUNK))
+                if not data:
+                    raise ValueError(f"{path} is too short; was it changed in the meantime?")
+                whole.write(data)
+                length -= len(data)
+    return whole.getvalue()
 
 
 def _carrier(array: Array) -> Array:

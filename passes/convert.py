@@ -50,22 +50,38 @@ Progress = Callable[[str, int, int], None]
 class Result:
     """A converted model with the plan that was followed and the report of what was shown (None with verify=False).
 
-    `model` is an onnx.ModelProto, or an onnx_ir.Model where one was given; `source` is the model that was read.
+    `source` is the model that was read.
     """
 
-    model: onnx.ModelProto | onnx_ir.Model
     plan: Plan
     report: Report | None
     source: Source
     rewritten: onnx.ModelProto
-    """The protobuf of `model`."""
+    """The protobuf of `model`; what is large may be in the file still that it was read from."""
     left_out: tuple[str, ...] = ()
     """What the model held that its ir_version has no place for."""
 
+    @functools.cached_property
+    def model(self) -> onnx.ModelProto | onnx_ir.Model:
+        """The converted model: an onnx.ModelProto, or an onnx_ir.Model where one was given.
+
+        Large weights of a file of more than 64 MiB are read when this is first asked for.
+
+        Raises:
+            InvalidModelError: that file was changed in the meantime.
+        """
+        external.fill(self.rewritten)
+        return _as_given(self.source, self.rewritten)
+
     @property
     def source_model(self) -> onnx.ModelProto:
-        """The model that was read; if it is rewritten, one of a file of more than 64 MiB lacks its large weights."""
+        """The model that was read; one of a file of more than 64 MiB may lack its large weights."""
         return self.source.model
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: in another process, or on another machine, the file may not be there."""
+        external.fill(self.rewritten)
+        return self.__dict__
 
     def save(
         self,
@@ -77,7 +93,8 @@ class Result:
     ) -> tuple[Path, ...]:
         """Write the model to a file, atomically and with its external data; as ONNX text for .onnxtxt.
 
-        Where nothing was to be done the file is a copy, byte for byte.
+        Where nothing was to be done the file is a copy, byte for byte. Large weights are copied from file to file; what
+        is written over the file that they are in reads them first.
 
         Args:
             path: where to write it.
@@ -102,6 +119,9 @@ class Result:
             "size_threshold": size_threshold,
             "progress": progress,
         }
+        written = self.rewritten is not self.source.model or external_data is not None
+        if written and self.source.path is not None and external.same_file(self.source.path, path):
+            external.fill(self.rewritten)
         if self.rewritten is self.source.model:
             return save.copy(self.source, path, **how)
         return save.save(self.rewritten, path, source=self.source, **how)
@@ -228,7 +248,7 @@ def convert(
                 least = least_ir_version(rewritten, walked)
             _fits(request, planned.plan, rewritten, least)
             _settled(request, planned.plan, rewritten, walked)
-    result = Result(_as_given(source, rewritten), planned.plan, None, source, rewritten, left_out)
+    result = Result(planned.plan, None, source, rewritten, left_out)
     if verify:
         asked: dict[str, Any] = {
             "input_shapes": input_shapes,

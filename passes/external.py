@@ -2,16 +2,21 @@
 
 A location is judged by its text, then by what the file system says of it, and only a regular file in the model's own
 directory, with no other name, passes, so that a stranger's model reaches nothing else. Only `embedded` opens one.
+
+Large weights that the model's own file holds stay there as well: a tensor has a `Span` in place of them, which looks
+like a reference to nobody but this process, and is none: `fill` and what writes the model put the bytes back.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import stat
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
+from typing import BinaryIO
 
 import onnx
 from onnx import AttributeProto, TensorProto
@@ -43,6 +48,12 @@ MOST_AXES = 1024
 SHAPED = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
 """Operators whose output has as many axes as an input is long, and which input that is."""
 
+ELEMENTS = (
+    *("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data"),
+    *("raw_data", "external_data", "data_location"),
+)
+"""The fields of a tensor that hold its elements, or say where they are."""
+
 # The types of attribute that can hold a tensor or a graph; one without a type is invalid, and looked into as well.
 _HOLDERS = frozenset(
     {
@@ -55,6 +66,12 @@ _HOLDERS = frozenset(
         AttributeProto.GRAPHS,
     }
 )
+
+AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""How to open what was looked at before: a link or a FIFO that stands there now was put there since."""
+
+_SPAN = f"opshift {os.urandom(16).hex()}"
+"""The key of an entry that is a span. It is drawn anew in each process: no file can say it."""
 
 # onnxruntime reads what follows as an address in its own memory.
 _MEMORY = "*/_ORT_MEM_ADDR_/*"
@@ -183,8 +200,8 @@ def sparse_tensors(body: Body) -> Iterator[onnx.SparseTensorProto]:
 
 
 def is_external(tensor: TensorProto) -> bool:
-    """Tell whether the tensor's elements are in a file."""
-    return tensor.data_location == TensorProto.EXTERNAL
+    """Tell whether the tensor's elements are in another file than the model's own."""
+    return tensor.data_location == TensorProto.EXTERNAL and not is_span(tensor)
 
 
 def size(tensor: TensorProto) -> int | None:
@@ -380,15 +397,20 @@ def relocated(model: onnx.ModelProto, files: Mapping[str, Path], directory: Path
     return moved, root
 
 
-def embedded(tensor: TensorProto, directory: Path) -> TensorProto:
+def embedded(tensor: TensorProto, directory: Path | None) -> TensorProto:
     """Return a tensor with its elements in it, read from the file in a directory that it refers to; or as it is.
 
-    The file is one that `resolve` has let through.
+    The file is one that `resolve` has let through. Without a directory external data stay where they are.
 
     Raises:
-        InvalidModelError: it cannot be read, or is too short.
+        InvalidModelError: it cannot be read, is too short, or was changed since its span was taken.
     """
-    if not is_external(tensor):
+    if span := span_of(tensor):
+        whole = TensorProto()
+        whole.CopyFrom(tensor)
+        take(whole, span)
+        return whole
+    if directory is None or not is_external(tensor):
         return tensor
     where = reference(tensor)
     path = directory / where.location
@@ -405,6 +427,108 @@ def embedded(tensor: TensorProto, directory: Path) -> TensorProto:
     if where.length is not None and len(data) < where.length:
         raise InvalidModelError(f"{shown_path(path)} is too short. Was it changed in the meantime?")
     return TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, raw_data=data)
+
+
+# --- weights that stay in the model's own file ---
+
+LARGE = 2**18
+"""Bytes: smaller weights are read and written with what is around them.
+
+Nothing that is this large has elements that anything depends on, see `facts_of_tensor`.
+"""
+
+
+def stamp(status: os.stat_result) -> tuple[int, ...]:
+    """Return what tells one state of a file from another."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes of a file: `length` of them from `offset` on, while the file's stamp is `stamp`."""
+
+    file: Path
+    stamp: tuple[int, ...]
+    offset: int
+    length: int
+
+
+@contextlib.contextmanager
+def opened(path: Path, read: tuple[int, ...] | None = None) -> Iterator[BinaryIO]:
+    """Open a file to read it.
+
+    Raises:
+        InvalidModelError: it cannot be opened, changes meanwhile, or has changed since it had the stamp `read`.
+    """
+    try:
+        file = os.fdopen(os.open(path, os.O_RDONLY | AS_IT_IS), "rb")
+    except OSError as error:
+        raise InvalidModelError(f"{shown_path(path)} cannot be read: {reason(error)}.") from None
+    changed = InvalidModelError(f"{shown_path(path)}: the file was changed in the meantime; convert it again.")
+    with file:
+        before = stamp(os.fstat(file.fileno()))
+        if before != (read or before):
+            raise changed
+        yield file
+        if before != stamp(os.fstat(file.fileno())):
+            raise changed
+
+
+def is_span(tensor: TensorProto) -> bool:
+    """Tell whether a tensor has a span in place of its elements."""
+    return len(tensor.external_data) == 1 and tensor.external_data[0].key == _SPAN
+
+
+def refer(tensor: TensorProto, span: Span) -> None:
+    """Have a tensor, one of the main graph's initializers, give a span in place of its elements.
+
+    These are all bytes that its shape and element type need, as raw_data has them.
+    """
+    for field in ELEMENTS:
+        tensor.ClearField(field)
+    numbers = (span.offset, span.length, *span.stamp)
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key=_SPAN, value=" ".join([os.fsencode(span.file).hex(), *map(str, numbers)]))
+
+
+def span_of(tensor: TensorProto) -> Span | None:
+    """Return the span that a tensor has in place of its elements."""
+    if not is_span(tensor):
+        return None
+    file, *numbers = tensor.external_data[0].value.split()
+    offset, length, *read = map(int, numbers)
+    return Span(Path(os.fsdecode(bytes.fromhex(file))), tuple(read), offset, length)
+
+
+def fill(model: onnx.ModelProto) -> None:
+    """Put the elements into all tensors that have a span in place of them.
+
+    Raises:
+        InvalidModelError: the file cannot be read, or was changed since the span was taken.
+    """
+    for tensor in model.graph.initializer:
+        if span := span_of(tensor):
+            take(tensor, span)
+
+
+def filled(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model whose tensors all have their elements; itself if it has no spans. Raises as `fill`."""
+    if not any(map(is_span, model.graph.initializer)):
+        return model
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    fill(whole)
+    return whole
+
+
+def take(tensor: TensorProto, span: Span) -> None:
+    """Have a tensor hold the bytes of a span as its elements. Raises as `fill`."""
+    with opened(span.file, span.stamp) as file:
+        file.seek(span.offset)
+        data = file.read(span.length)
+    for field in ELEMENTS:
+        tensor.ClearField(field)
+    tensor.raw_data = data
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:

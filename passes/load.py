@@ -1,7 +1,7 @@
 """Load a model and refuse, in one clear paragraph, what no later step could make sense of.
 
-Weights in external files stay on disk, and large embedded ones are not copied: onnx's checker and its shape inference
-are shown an outline of the model, in which such weights are typed inputs.
+Weights in external files stay on disk, and so do large embedded ones of a large file. onnx's checker and its shape
+inference are shown an outline of the model, in which such weights are typed inputs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import onnx
 import onnx.checker
@@ -29,10 +29,10 @@ from onnx import TensorProto
 
 from opshift.opsets.facts import Facts
 from opshift.opsets.schema import DEPRECATED, READ, Schema, schema_read_at
-from opshift.passes import external
+from opshift.passes import external, skeleton
 from opshift.passes.columns import SMALL, columns
 from opshift.passes.errors import InvalidModelError
-from opshift.passes.external import Body, printable, reason, shown_path
+from opshift.passes.external import Body, printable, reason, shown_path, stamp
 from opshift.passes.graphs import without_hostile_dims
 from opshift.passes.static import Static
 
@@ -53,6 +53,7 @@ DOMAINS = ("", "ai.onnx")
 class Source:
     """A model as it was given; nobody changes `model` or `given`.
 
+    A model that was read from a file of more than 64 MiB has spans in place of large weights, see `external.Span`.
     `directory` is where relative external data lie, None for a model in memory. `path` is the model's file, absolute.
     `given` is the object that the caller gave, where it was not a path. `stamp` tells whether the file is still the
     one that was read. `files` are the real paths of its external data by location, where `directory` is known, and
@@ -81,9 +82,9 @@ def load(
 ) -> Source:
     """Read a model (ONNX, or ONNX text where the name ends in .onnxtxt, .onnx.txt or .txt) and check it.
 
-    A model in memory is checked in the same way, and neither copied nor changed. An opset that is too old to convert
-    passes: what a model can be converted to is not asked here. External data in the directories `allow_paths` may be
-    reached by links, see `external.resolve`.
+    Large weights of a large file stay in it, see `Source`. A model in memory is checked in the same way, and neither
+    copied nor changed. An opset that is too old to convert passes: what a model can be converted to is not asked here.
+    External data in the directories `allow_paths` may be reached by links, see `external.resolve`.
 
     Raises:
         InvalidModelError: the file is missing, unreadable, or not ONNX; the model is against the specification or
@@ -118,14 +119,29 @@ def is_text(path: str | os.PathLike[str]) -> bool:
 
 
 def _read(path: Path) -> Source:
-    data, stamp = _contents(path)
+    data, before = _contents(path, _everything if is_text(path) else functools.partial(_without_large, path))
     if not data.strip():
         raise InvalidModelError("the file is empty.")
     model = _parse_text(data) if is_text(path) else _parse_binary(data)
-    return Source(model, path.parent, path, None, stamp)
+    if not skeleton.is_sound(model):
+        data, before = _contents(path, _everything)
+        model = _parse_binary(data)
+    return Source(model, path.parent, path, None, before)
 
 
-def _contents(path: Path) -> tuple[bytes, tuple[int, ...]]:
+def _everything(file: BinaryIO, _: os.stat_result) -> bytes:
+    return file.read()
+
+
+def _without_large(path: Path, file: BinaryIO, status: os.stat_result) -> bytes:
+    """Return what a file holds, without the large weights of a large one."""
+    if status.st_size <= SMALL:
+        return file.read()
+    return skeleton.read(file, path, status)
+
+
+def _contents(path: Path, read: Callable[[BinaryIO, os.stat_result], bytes]) -> tuple[bytes, tuple[int, ...]]:
+    """Return what `read` makes of a file, and the file's stamp."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # looked at before it is opened: opening a FIFO waits
             raise InvalidModelError("this is a folder, not a file." if path.is_dir() else "this is not a regular file.")
@@ -136,7 +152,7 @@ def _contents(path: Path) -> tuple[bytes, tuple[int, ...]]:
                     f"the file has {status.st_size} bytes, and protobuf reads no more than 2 GiB. "
                     "Save the model with its weights as external data: onnx.save(..., save_as_external_data=True)."
                 )
-            data, before = file.read(), stamp(status)
+            data, before = read(file, status), stamp(status)
             if stamp(os.fstat(file.fileno())) != before:
                 raise InvalidModelError("the file changed while it was read. Run this again when it is written.")
             return data, before
@@ -146,11 +162,6 @@ def _contents(path: Path) -> tuple[bytes, tuple[int, ...]]:
         raise InvalidModelError("the file may not be read: permission denied.") from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         raise InvalidModelError(f"the file cannot be read: {reason(error)}.") from None
-
-
-def stamp(status: os.stat_result) -> tuple[int, ...]:
-    """Return what tells one state of a file from another."""
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _parse_binary(data: bytes) -> onnx.ModelProto:
@@ -398,12 +409,12 @@ def _outline(model: onnx.ModelProto, main: Body) -> onnx.ModelProto:
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy in which the large initializers that the model itself holds have no elements."""
+    """Return a copy in which the large initializers that the model in memory holds have no elements."""
     light = onnx.ModelProto()
     _copy_fields(light, model, {"graph"})
     _copy_fields(light.graph, model.graph, {"initializer"})
     for tensor in model.graph.initializer:
-        if _is_heavy(tensor) and not external.is_external(tensor):
+        if _is_heavy(tensor) and tensor.data_location != TensorProto.EXTERNAL:
             light.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
         else:
             light.graph.initializer.add().CopyFrom(tensor)
@@ -561,7 +572,7 @@ def _twice(names: Sequence[str]) -> str | None:
 def _check_tensor(tensor: TensorProto) -> None:
     """Check the number of elements, which the outline hides from onnx's checker."""
     needed = external.size(tensor)
-    if external.is_external(tensor):
+    if tensor.data_location == TensorProto.EXTERNAL:
         return
     if tensor.HasField("raw_data") and needed is not None:
         actual = len(tensor.raw_data)

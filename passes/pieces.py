@@ -1,4 +1,7 @@
-"""A model as protobuf writes it, in pieces: large weights are not copied into one more string of all bytes."""
+"""A model as protobuf writes it, in pieces: large weights are not copied into one more string of all bytes.
+
+Those that stayed in the model's file are pieces of that file.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,8 @@ from onnx import TensorProto
 
 from opshift.passes import external
 from opshift.passes.errors import InvalidModelError
-from opshift.passes.external import printable
-
-LARGE = 2**20
-"""Bytes: smaller weights are written with what is around them."""
+from opshift.passes.external import LARGE, Span, printable
+from opshift.passes.skeleton import varint
 
 _GRAPH, _INITIALIZER, _RAW_DATA = (
     onnx.ModelProto.GRAPH_FIELD_NUMBER,
@@ -32,7 +33,7 @@ class Raw:
     length: int
 
 
-Piece = bytes | Raw
+Piece = bytes | Raw | Span
 
 
 def pieces(model: onnx.ModelProto) -> list[Piece]:
@@ -41,18 +42,18 @@ def pieces(model: onnx.ModelProto) -> list[Piece]:
     Raises:
         EncodeError: it is larger than protobuf writes, as far as protobuf is asked.
     """
-    large = [_raw(tensor) for tensor in model.graph.initializer]
+    large = [external.span_of(tensor) or _raw(tensor) for tensor in model.graph.initializer]
     if not any(large) or any(map(_has_unknown, (model, model.graph, *model.graph.initializer))):
-        return [model.SerializeToString()]
+        return [external.filled(model).SerializeToString()]
     weights: list[Piece] = []
-    for tensor, raw in zip(model.graph.initializer, large, strict=True):
-        inside = list(_around(tensor, _RAW_DATA, [raw])) if raw else None
+    for tensor, data in zip(model.graph.initializer, large, strict=True):
+        inside = list(_around(_bare(tensor), _RAW_DATA, [data])) if data else None
         weights += _field(_INITIALIZER, inside or [tensor.SerializeToString()])
     return list(_around(model, _GRAPH, list(_around(model.graph, _INITIALIZER, weights, whole=True))))
 
 
-def data_of(piece: Piece) -> bytes:
-    """Return the bytes of a piece.
+def data_of(piece: bytes | Raw) -> bytes:
+    """Return the bytes of a piece that is in memory.
 
     Raises:
         InvalidModelError: a tensor has more or less of them than its shape and element type need.
@@ -81,7 +82,18 @@ def _raw(tensor: TensorProto) -> Raw | None:
 
 def length(parts: Iterable[Piece]) -> int:
     """Return the number of bytes."""
-    return sum(part.length if isinstance(part, Raw) else len(part) for part in parts)
+    return sum(len(part) if isinstance(part, bytes) else part.length for part in parts)
+
+
+def _bare(tensor: TensorProto) -> TensorProto:
+    """Return a tensor without the span in place of its elements."""
+    if not external.is_span(tensor):
+        return tensor
+    bare = TensorProto()
+    bare.CopyFrom(tensor)
+    bare.ClearField("external_data")
+    bare.ClearField("data_location")
+    return bare
 
 
 def _around(message: Message, number: int, parts: list[Piece], *, whole: bool = False) -> Iterator[Piece]:
@@ -109,15 +121,7 @@ def _fields(message: Message, wanted: Callable[[int], bool]) -> bytes:
 
 def _field(number: int, parts: list[Piece]) -> list[Piece]:
     """Return parts as one field whose length stands in front."""
-    return [_varint(number << 3 | 2) + _varint(length(parts)), *parts]
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
+    return [varint(number << 3 | 2) + varint(length(parts)), *parts]
 
 
 def _has_unknown(message: Message) -> bool:

@@ -47,8 +47,7 @@ def write(directory: Path, original: Source, rewritten: Source, finding: Finding
             proto = onnx.ModelProto()
             proto.CopyFrom(source.proto)
             for tensor in external.tensors(external.bodies(proto)):
-                if source.directory is not None:
-                    tensor.CopyFrom(external.embedded(tensor, source.directory))
+                tensor.CopyFrom(external.embedded(tensor, source.directory))
             (directory / name).write_bytes(proto.SerializeToString())
         found = finding.difference
         given.write(directory, finding.feeds, {found.output: found.expected}, original.proto.graph)

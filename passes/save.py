@@ -27,8 +27,8 @@ from onnx import TensorProto
 
 from opshift.passes import external
 from opshift.passes.errors import InvalidModelError, UsageError
-from opshift.passes.external import reason, shown_path
-from opshift.passes.load import LIMIT, Source, is_text, stamp
+from opshift.passes.external import Span, opened, reason, shown_path, stamp
+from opshift.passes.load import LIMIT, Source, is_text
 from opshift.passes.pieces import Piece, data_of, length, pieces
 
 try:
@@ -54,9 +54,6 @@ _PAGE = 1 << 16  # where a large tensor begins: onnxruntime maps files by pages,
 
 _TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
-_AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""How to open what was looked at before: a link or a FIFO that stands there now was put there since."""
-
 
 @dataclass(frozen=True)
 class _Output:
@@ -72,21 +69,11 @@ class _Output:
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """The bytes of a tensor, or a whole file of them: `length` from `offset` on, while the file's stamp is `stamp`."""
-
-    origin: Path
-    stamp: tuple[int, ...]
-    offset: int
-    length: int
-
-
-@dataclass(frozen=True)
 class _File:
     """A file of external data to write: pieces of other files, and tensors, each at its offset."""
 
     destination: Path
-    pieces: tuple[tuple[int, _Piece | TensorProto], ...]
+    pieces: tuple[tuple[int, Span | TensorProto], ...]
     size: int
 
 
@@ -140,8 +127,10 @@ def save(
         layout = _layout(model, output, source, external_data, size_threshold, outside=outside)
     else:
         layout = _layout(model, output, source, external_data, size_threshold)
-        parts = [_as_text(layout.model, output.path)] if is_text(output.path) else _as_binary(layout.model, output.path)
-    _write(output, lambda file: _write_parts(file, parts), layout.files, progress)
+        whole = external.filled(layout.model) if is_text(output.path) else layout.model
+        parts = [_as_text(whole, output.path)] if is_text(output.path) else _as_binary(whole, output.path)
+    kept = sum(part.length for part in parts if isinstance(part, Span))
+    _write(output, lambda file, tell: _write_parts(file, parts, tell), layout.files, progress, kept)
     return layout.paths
 
 
@@ -179,7 +168,7 @@ def copy(
     layout = _layout(source.model, output, source, external_data, size_threshold, outside=outside)
     if not external.same_file(source.path, output.real):
         origin = external.real(source.path)
-        _write(output, lambda file: _copy_file(origin, file, source.stamp), layout.files, progress)
+        _write(output, lambda file, _: _copy_file(origin, file, source.stamp), layout.files, progress)
     return layout.paths
 
 
@@ -240,9 +229,16 @@ def _drop_empty_strings(message: Message) -> None:
                 _drop_empty_strings(inner)
 
 
-def _write_parts(file: BinaryIO, parts: Sequence[Piece]) -> None:
+def _write_parts(file: BinaryIO, parts: Sequence[Piece], tell: Tell) -> None:
     for part in parts:
-        file.write(data_of(part))
+        if isinstance(part, Span):
+            _copy_span(part, file, tell)
+        else:
+            file.write(data_of(part))
+
+
+def _copy_span(span: Span, file: BinaryIO, tell: Tell) -> None:
+    _copy_file(span.file, file, span.stamp, (span.offset, span.length), tell)
 
 
 def _copy_file(
@@ -261,7 +257,7 @@ def _copy_file(
     Raises:
         InvalidModelError: the file changed while it was copied, or is not the one any more that `read` was taken of.
     """
-    with _unchanged(origin, read) as source:
+    with opened(origin, read) as source:
         at, size = part or (0, os.fstat(source.fileno()).st_size)
         end, shift = at + size, file.tell() - at
         for begin, stop in _extents(source, at, end):
@@ -309,16 +305,6 @@ def _copy_extent(source: int, file: BinaryIO, begin: int, stop: int, tell: Tell)
         tell(len(data))
 
 
-@contextlib.contextmanager
-def _unchanged(origin: Path, read: tuple[int, ...] | None = None) -> Iterator[BinaryIO]:
-    """Open a file to read it; InvalidModelError where it changes meanwhile, or has changed since it had this stamp."""
-    with os.fdopen(os.open(origin, os.O_RDONLY | _AS_IT_IS), "rb") as source:
-        before = stamp(os.fstat(source.fileno()))
-        yield source
-        if before != stamp(os.fstat(source.fileno())) or before != (read or before):
-            raise InvalidModelError(f"{shown_path(origin)}: the file was changed in the meantime; convert it again.")
-
-
 def _write_pieces(file: BinaryIO, item: _File, tell: Tell) -> None:
     """Write external data; between the pieces are zeros."""
     at = 0
@@ -330,7 +316,7 @@ def _write_pieces(file: BinaryIO, item: _File, tell: Tell) -> None:
             tell(len(data))
             at = offset + len(data)
         else:
-            _copy_file(piece.origin, file, piece.stamp, (piece.offset, piece.length), tell)
+            _copy_span(piece, file, tell)
             at = offset + piece.length
 
 
@@ -406,8 +392,8 @@ def _moved(
     moved.CopyFrom(model)
     place = output.directory / f"{output.path.name}.data"
     known = {location: _piece(file) for location, file in files.items()}
-    pieces: list[tuple[int, _Piece | TensorProto]] = []
-    embedded: list[tuple[TensorProto, _Piece]] = []
+    pieces: list[tuple[int, Span | TensorProto]] = []
+    embedded: list[tuple[TensorProto, Span]] = []
     end = 0
     for old, new in zip(_moving(model, weights, threshold), _moving(moved, weights, threshold), strict=True):
         length, piece = external.size(old) or 0, _part(old, known)
@@ -416,46 +402,38 @@ def _moved(
             pieces.append((begin, piece))
             _point(new, place.name, begin, length)
             end = begin + length
-        elif isinstance(piece, _Piece):
+        elif isinstance(piece, Span) and external.is_external(old):
             embedded.append((new, piece))
     if sum(piece.length for _, piece in embedded) > LIMIT:
         raise _too_large(output.path)
+    initializers = {id(tensor): tensor for tensor in moved.graph.initializer}  # held, so that the ids stay theirs
     for tensor, piece in embedded:
-        _embed(tensor, piece)
+        if id(tensor) in initializers and piece.length >= external.LARGE:
+            external.refer(tensor, piece)
+        else:
+            external.take(tensor, piece)
     if not pieces:
         return _Layout(moved, (), ())
     _check_place(place, output)
     return _Layout(moved, (_File(place, tuple(pieces), end),), (place,))
 
 
-def _piece(file: Path) -> _Piece:
+def _piece(file: Path) -> Span:
     status = file.stat()
-    return _Piece(file, stamp(status), 0, status.st_size)
+    return Span(file, stamp(status), 0, status.st_size)
 
 
-def _part(tensor: TensorProto, files: Mapping[str, _Piece]) -> _Piece | TensorProto:
+def _part(tensor: TensorProto, files: Mapping[str, Span]) -> Span | TensorProto:
     """Return where the bytes of a tensor are: in a file, or in itself."""
     if not external.is_external(tensor):
-        return tensor
+        return external.span_of(tensor) or tensor
     reference = external.reference(tensor)
     return replace(files[reference.location], offset=reference.offset, length=reference.length or 0)
 
 
-def _embed(tensor: TensorProto, piece: _Piece) -> None:
-    """Have a tensor hold its elements in place of referring to a file."""
-    try:
-        with _unchanged(piece.origin, piece.stamp) as file:
-            file.seek(piece.offset)
-            tensor.raw_data = file.read(piece.length)
-    except OSError as error:
-        raise InvalidModelError(f"{shown_path(piece.origin)} cannot be read: {reason(error)}.") from None
-    tensor.ClearField("external_data")
-    tensor.ClearField("data_location")
-
-
 def _point(tensor: TensorProto, location: str, offset: int, length: int) -> None:
     """Have a tensor refer to a file in place of holding its elements."""
-    for field in (*_TYPED, "raw_data", "external_data"):
+    for field in external.ELEMENTS:
         tensor.ClearField(field)
     tensor.data_location = TensorProto.EXTERNAL
     for key, value in {"location": location, "offset": str(offset), "length": str(length)}.items():
@@ -563,10 +541,17 @@ def _check_replaceable(path: Path, shown: str, overwrite: bool) -> None:
 
 
 def _write(
-    output: _Output, content: Callable[[BinaryIO], None], files: tuple[_File, ...], progress: Progress | None
+    output: _Output,
+    content: Callable[[BinaryIO, Tell], None],
+    files: tuple[_File, ...],
+    progress: Progress | None,
+    size: int = 0,
 ) -> None:
-    """Write all files under temporary names, then rename them; on any failure leave everything as it was."""
-    tell = _teller(progress, sum(item.size for item in files))
+    """Write all files under temporary names, then rename them; on any failure leave everything as it was.
+
+    `content` writes the model, and tells of `size` bytes of weights.
+    """
+    tell = _teller(progress, size + sum(item.size for item in files))
     try:
         with ExitStack() as temporary:
             model = temporary.enter_context(_temporary(output.real))
@@ -578,7 +563,7 @@ def _write(
                 file = temporary.enter_context(_temporary(item.destination))
                 _write_pieces(file, item, tell)
                 staged.append((file, item.destination))
-            content(model)
+            content(model, tell)
             _keep_permissions(model, output.real)
             for file, destination in staged:
                 _publish_data(file, destination, undo)
@@ -693,6 +678,6 @@ def _remove_unlocked(path: Path) -> None:
     if fcntl is None:
         path.unlink()  # fails where the file is open
         return
-    with os.fdopen(os.open(path, os.O_RDWR | _AS_IT_IS), "rb") as file:
+    with os.fdopen(os.open(path, os.O_RDWR | external.AS_IT_IS), "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails where it is locked
         path.unlink()

@@ -31,7 +31,8 @@ from opshift.opsets import kernels
 from opshift.opsets.facts import Facts
 from opshift.opsets.operator import Lifted, Node, freeze, lift, operator_for
 from opshift.opsets.same_meaning import same_meaning
-from opshift.passes import external, load, processes
+from opshift.passes import external, load, pieces, processes
+from opshift.passes.child import Part
 from opshift.passes.errors import UsageError
 
 Array = npt.NDArray[Any]
@@ -287,7 +288,9 @@ class Worker:
                 self.stop()
                 raise
 
-    def open(self, model: str | bytes, folder: str | None, optimised: bool, timeout: float) -> tuple[int, list[str]]:
+    def open(
+        self, model: str | bytes | list[Part], folder: str | None, optimised: bool, timeout: float
+    ) -> tuple[int, list[str]]:
         """Open a model, and return its key and the names of its outputs.
 
         Raises:
@@ -494,12 +497,12 @@ class Session:
 
     def _open(self) -> None:
         source, folder = self._source, None
-        model: str | bytes
+        model: str | bytes | list[Part]
         if source.path is not None:
             model = str(source.path.absolute())
         else:
             try:
-                model = source.proto.SerializeToString()
+                model = _handed(source.proto)
             except (EncodeError, ValueError) as error:
                 raise RejectedError(f"the model is too large to hand over without a file: {error}") from error
             if source.directory is not None:
@@ -539,6 +542,25 @@ class Session:
         """Let go of it."""
         if hasattr(self, "_key"):
             self.close()
+
+
+def _handed(model: onnx.ModelProto) -> bytes | list[Part]:
+    """Return a model as the child takes it: weights that stayed in a file are read there, and not here.
+
+    Raises:
+        InvalidModelError: that file was changed since it was read.
+    """
+    if not any(map(external.is_span, model.graph.initializer)):
+        data: bytes = model.SerializeToString()
+        return data
+    parts: list[Part] = []
+    for piece in pieces.pieces(model):
+        if isinstance(piece, external.Span):
+            with external.opened(piece.file, piece.stamp):
+                parts.append((str(piece.file), piece.offset, piece.length))
+        else:
+            parts.append(pieces.data_of(piece))
+    return parts
 
 
 def attempt(run: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...] | RejectedError:

@@ -6,7 +6,9 @@ alone, and how much is drawn on sizes alone, never on a clock.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import filecmp
 import functools
 import importlib.metadata
 import math
@@ -22,7 +24,7 @@ import numpy as np
 import onnx
 
 from opshift.opsets.operator import operator_for
-from opshift.passes import branches, given, inputs, repro, sessions
+from opshift.passes import branches, external, given, inputs, repro, sessions
 from opshift.passes.classes import counted
 from opshift.passes.compare import Contest, Finding, Judge, Route, mismatch, sentence
 from opshift.passes.errors import UsageError
@@ -215,7 +217,7 @@ class _Whole:
             UsageError: the shapes or inputs that were given do not fit.
             RejectedError: onnxruntime went beyond the limits.
         """
-        if self.before.proto == self.after.proto and self.before.directory == self.after.directory:
+        if _same(self.before, self.after):
             return self._told(Verdict.EQUAL, "the two models are the same, byte for byte")
         mismatch = interface_difference(self.before.proto, self.after.proto)
         if mismatch:
@@ -507,6 +509,19 @@ class _Look:
     said: str
     shown: Counterexample | None = None
     undecided: bool = False
+
+
+def _same(before: Source, after: Source) -> bool:
+    """Return whether two models of one folder are the same; large weights may have stayed in two files."""
+    if before.directory != after.directory:
+        return False
+    if before.proto == after.proto:
+        return True
+    if before.path is None or after.path is None or not any(map(external.is_span, before.proto.graph.initializer)):
+        return False
+    with contextlib.suppress(OSError):
+        return filecmp.cmp(before.path, after.path, shallow=False)
+    return False
 
 
 def _optional(model: onnx.ModelProto) -> frozenset[str]:

@@ -11,12 +11,14 @@ import argparse
 import contextlib
 import faulthandler
 import functools
+import os
 import random
 import resource
 import signal
 import sys
 import tempfile
 import time
+import unittest.mock
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -60,6 +62,7 @@ def examine(data: bytes, folder: Path) -> str:
     draw = random.Random(zlib.crc32(data))
     path = folder / "m.onnx"
     path.write_bytes(data)
+    in_pieces(path)
     decompose = draw.choice([(), (), (), ("Hardmax", "ArgMax", "OneHot")])
     with patience(PATIENCE):
         try:
@@ -79,6 +82,43 @@ def examine(data: bytes, folder: Path) -> str:
             return "invalid"
         load(result.rewritten)
         return "converted"
+
+
+def in_pieces(path: Path) -> int:
+    """Read a model without its weights, as is done with large ones of large files; return how many stay in the file.
+
+    With them it must be what protobuf reads, or be refused as protobuf refuses it.
+    """
+    from opshift.passes import external, pieces, skeleton
+
+    whole = _parsed(path.read_bytes())
+    with unittest.mock.patch.object(skeleton, "LARGE", 16), path.open("rb") as file:
+        light = _parsed(skeleton.read(file, path, os.fstat(file.fileno())))
+    if light is not None and not skeleton.is_sound(light):  # it is read as it is, then
+        return 0
+    if light is None or whole is None:
+        if light is not whole:
+            raise AssertionError("protobuf reads one of both only")
+        return 0
+    parts = pieces.pieces(light)
+    joined = b"".join(
+        path.read_bytes()[part.offset : part.offset + part.length]
+        if isinstance(part, external.Span)
+        else pieces.data_of(part)
+        for part in parts
+    )
+    if joined != whole.SerializeToString():
+        raise AssertionError("this is not what protobuf writes")
+    return sum(map(external.is_span, light.graph.initializer))
+
+
+def _parsed(data: bytes) -> onnx.ModelProto | None:
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError:
+        return None
+    return model
 
 
 class PatienceError(Exception):

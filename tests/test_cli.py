@@ -90,7 +90,7 @@ FOUND = FakeInspection()
 @dataclass
 class FakeResult:
     source_model: onnx.ModelProto
-    model: onnx.ModelProto
+    rewritten: onnx.ModelProto
     plan: Plan
     report: Report | None
     unwritable: bool
