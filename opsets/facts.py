@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,6 +170,18 @@ def array_of(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
         return onnx.numpy_helper.to_array(tensor)
     strings = [item.decode("utf-8", "surrogateescape") for item in tensor.string_data]
     return np.array(strings, dtype=object).reshape(tuple(tensor.dims))
+
+
+def freeze(value: Any) -> Any:
+    """Make an attribute's value hashable: a TensorProto becomes the Tensor of its elements."""
+    return Tensor(array_of(value)) if isinstance(value, onnx.TensorProto) else value
+
+
+def exact(attributes: Mapping[str, Any]) -> tuple[Hashable, ...]:
+    """Return what only attributes have that say the very same: 0.0 is not -0.0, and not 0."""
+    return tuple(
+        (name, value if isinstance(value, Tensor) else repr(value)) for name, value in sorted(attributes.items())
+    )
 
 
 def tensor_of(array: np.ndarray[Any, Any], dtype: int, name: str) -> onnx.TensorProto:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import onnx
 
 from opshift.opsets.compiled import compiled
-from opshift.opsets.facts import INTEGERS
+from opshift.opsets.facts import INTEGERS, exact, freeze
+from opshift.opsets.schema import attribute_value, default_domain
 
 op: Any = None
 """In a body: the operators of the opset that the body is written at."""
@@ -52,6 +53,48 @@ class Reason(str):
 
 
 @dataclass(frozen=True)
+class Call:
+    """A node of a function: the values of its attributes, and of others the parameter that each is bound to."""
+
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    parameters: Mapping[str, str]
+
+    @functools.cached_property
+    def said(self) -> tuple[Hashable, ...]:
+        """What `exact` returns of its attributes."""
+        return exact(self.attributes)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function, read off its protobuf."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    calls: tuple[Call, ...]
+
+
+def read(function: onnx.FunctionProto) -> Function:
+    """Return a function as plain data."""
+    calls = (
+        Call(
+            default_domain(node.domain),
+            node.op_type,
+            tuple(node.input),
+            tuple(node.output),
+            {one.name: freeze(attribute_value(one)) for one in node.attribute if not one.ref_attr_name},
+            {one.name: one.ref_attr_name for one in node.attribute if one.ref_attr_name},
+        )
+        for node in function.node
+    )
+    return Function(tuple(function.input), tuple(function.output), tuple(calls))
+
+
+@dataclass(frozen=True)
 class Body:
     """A lowering's body for one node: which operands are its inputs, its attribute parameters bound.
 
@@ -60,7 +103,7 @@ class Body:
 
     name: str
     opset: int
-    function: onnx.FunctionProto
+    function: Function
     bound: Mapping[str, Any]
     inputs: tuple[int | None, ...]
     cost: float = 0.0
@@ -99,7 +142,7 @@ class Lowering:
         narrows = self.narrows(meaning, operands) if self.narrows else frozenset[str]()
         rounds = self.rounds and any(facts is not None and facts.dtype not in INTEGERS for facts in operands)
         inputs = tuple(range(len(operands)))
-        return Body(self.name, self.opset, self.function, bound, inputs, self.cost, narrows, rounds)
+        return Body(self.name, self.opset, self.read, bound, inputs, self.cost, narrows, rounds)
 
     @property
     def summary(self) -> str:
@@ -110,6 +153,11 @@ class Lowering:
     def function(self) -> onnx.FunctionProto:
         """The body as a function: compiled already, or on first use."""
         return compiled(self.body, self.opset) or self.compile()
+
+    @functools.cached_property
+    def read(self) -> Function:
+        """The body as plain data."""
+        return read(self.function)
 
     def compile(self) -> onnx.FunctionProto:
         """Return the body as onnxscript compiles it (1 ms)."""

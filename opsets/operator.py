@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 
 from opshift.opsets.carriers import Carriers
-from opshift.opsets.facts import Dim, Facts, Tensor, array_of, constant
+from opshift.opsets.facts import Dim, Facts, constant
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.schema import Schema, default_domain, misfit, schema_at, schema_read_at
 
@@ -339,8 +339,3 @@ def known_operators() -> tuple[Operator, ...]:
     modules = (importlib.import_module(f"opshift.opsets.operators.{file}") for file in _files())
     operators = [module.OPERATOR for module in modules] + [entry.load() for entry in _third_party().values()]
     return tuple(sorted(operators, key=lambda operator: (operator.name, operator.domain)))
-
-
-def freeze(value: Any) -> Any:
-    """Make an attribute's value hashable: a TensorProto becomes the Tensor of its elements."""
-    return Tensor(array_of(value)) if isinstance(value, onnx.TensorProto) else value

@@ -5,14 +5,14 @@ Kernels round as they like, and a body rounds after each of its nodes: it comput
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import onnx
 from onnx import AttributeProto
 
 from opshift.opsets.facts import INTEGERS, type_of_facts
-from opshift.opsets.lowering import Body, Reason
+from opshift.opsets.lowering import Body, Reason, read
 from opshift.opsets.operator import Lifted, Native, write_native
 from opshift.opsets.schema import Schema, default_domain
 from opshift.opsets.unfiled import schemas
@@ -43,7 +43,7 @@ def _bodies(lifted: Lifted, schema: Schema, native: Native) -> Iterator[Body | R
     rounds = _rounds(lifted, schema)
     for opset in raw.function_opset_versions:
         function = onnx.FunctionProto.FromString(raw.get_function_with_opset_version(opset))
-        yield _checked(Body(label, opset, function, bound, native.inputs, rounds=rounds))
+        yield _body(label, opset, function, bound, native, rounds)
     if not raw.has_context_dependent_function:
         return
     operands = [None if index is None else lifted.operands[index] for index in native.inputs]
@@ -61,7 +61,7 @@ def _bodies(lifted: Lifted, schema: Schema, native: Native) -> Iterator[Body | R
         except (RuntimeError, onnx.shape_inference.InferenceError) as error:
             yield Reason(f"{label}: {str(error).splitlines()[0]}")
             continue
-        yield _checked(Body(label, opset, onnx.FunctionProto.FromString(text), bound, native.inputs, rounds=rounds))
+        yield _body(label, opset, onnx.FunctionProto.FromString(text), bound, native, rounds)
 
 
 def _rounds(lifted: Lifted, schema: Schema) -> bool:
@@ -73,12 +73,14 @@ def _rounds(lifted: Lifted, schema: Schema) -> bool:
     )
 
 
-def _checked(body: Body) -> Body | Reason:
-    if not body.function.node:
-        return Reason(f"{body.name}: there is none for what is known of this node", missing=True)
-    for node in body.function.node:
+def _body(
+    label: str, opset: int, function: onnx.FunctionProto, bound: Mapping[str, Any], native: Native, rounds: bool
+) -> Body | Reason:
+    if not function.node:
+        return Reason(f"{label}: there is none for what is known of this node", missing=True)
+    for node in function.node:
         if default_domain(node.domain):
-            return Reason(f"{body.name}: it has operators of {node.domain}")
+            return Reason(f"{label}: it has operators of {node.domain}")
         if any(item.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for item in node.attribute):
-            return Reason(f"{body.name}: it has graphs inside")
-    return body
+            return Reason(f"{label}: it has graphs inside")
+    return Body(label, opset, read(function), bound, native.inputs, rounds=rounds)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,12 +19,12 @@ import onnx
 
 from opshift.opsets.carriers import COMPUTED
 from opshift.opsets.costs import cost
-from opshift.opsets.facts import Facts, Tensor, constant, type_name
+from opshift.opsets.facts import Facts, Tensor, constant, exact, type_name
 from opshift.opsets.kernels import computes_wrongly
-from opshift.opsets.lowering import Body, Reason
-from opshift.opsets.operator import SPELLING, Lifted, Node, freeze, lift, write_native
+from opshift.opsets.lowering import Body, Call, Function, Reason
+from opshift.opsets.operator import SPELLING, Lifted, Node, lift, write_native
 from opshift.opsets.operators import constant as constants
-from opshift.opsets.schema import NEWEST, attribute_value, default_domain, schema_at
+from opshift.opsets.schema import NEWEST, schema_at
 from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import operator_of
 from opshift.passes.bodies import bodies
@@ -38,6 +39,10 @@ RIVALLED = frozenset({"ArgMax", "Hardmax", "OneHot", "ReduceMax", "ReduceMin"})
 
 FASTER = 0.9
 """The share of a kernel's cost that a lowering may have at most, to go in its place."""
+
+
+SEEN = 4096
+"""Nodes of bodies that are remembered."""
 
 
 class Input(NamedTuple):
@@ -141,6 +146,7 @@ class Deriver:
         # Inputs that hold neither infinities nor NaN hold no NaN.
         self.allow = allow | {"nan"} if "finite-inputs" in allow else allow
         self._memo: dict[Any, Fragment | Failure] = {}
+        self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, bool]] = {}
         self._freer: dict[str, Deriver] = {}
 
     def lift(self, node: Node) -> Lifted | Reason:
@@ -166,8 +172,9 @@ class Deriver:
         if isinstance(found, Failure):
             found = self._cheapest(lifted, (*stack, key), found)
         elif lifted.operator.name in RIVALLED and (stack or self.optimize) and _static(lifted):
-            other = self._cheapest(lifted, (*stack, key), Failure("it is legal"))
-            if isinstance(other, Fragment) and not other.rounds and other.cost < FASTER * found.cost:
+            most = FASTER * found.cost
+            other = self._cheapest(lifted, (*stack, key), Failure("it is legal"), most if stack else math.inf)
+            if isinstance(other, Fragment) and not other.rounds and other.cost < most:
                 found = dataclasses.replace(other, ways=(*other.ways, Way("native", found.cost)))
         if isinstance(found, Failure) and found.narrowing and not stack:
             found = dataclasses.replace(found, narrowing=self._enough(lifted))
@@ -219,7 +226,14 @@ class Deriver:
             return Reason(f"in onnxruntime {wrong}")
         return reason
 
-    def _cheapest(self, lifted: Lifted, stack: tuple[Any, ...], native: Failure) -> Fragment | Failure:
+    def _cheapest(
+        self, lifted: Lifted, stack: tuple[Any, ...], native: Failure, most: float = math.inf
+    ) -> Fragment | Failure:
+        """Take the way that costs least; a failure too where each costs `most` or more.
+
+        Ways to say a node of the model are told in reports, with their costs. Of others none is followed beyond what
+        the best so far costs.
+        """
         if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
             value = lifted.meaning.value
             return Fragment((), (Constant(value, constant(value.array).dtype or 0),), ("initializer",), 0.0)
@@ -228,11 +242,15 @@ class Deriver:
         # ONNX's own bodies are for what nothing else says: some lose digits, such as a variance by squares.
         for ways in (_ways(lifted), bodies(lifted)):
             best: Fragment | None = None
+            limit, dear = most, False
             for way in ways:
                 if best and not best.rounds and not isinstance(way, Reason) and way.rounds:
                     compared.append(Way(way.name, None, "it rounds otherwise"))
                     continue
-                found = self._by(way, lifted, stack)
+                found = self._by(way, lifted, stack, limit)
+                if found is None:
+                    dear = True
+                    continue
                 if isinstance(found, Failure):
                     failures.append(found)
                     compared.append(_left(way, found))
@@ -240,8 +258,11 @@ class Deriver:
                 compared.append(Way(found.lowerings[0], found.cost))
                 if best is None or (found.rounds, found.cost) < (best.rounds, best.cost):
                     best = found
+                    limit = min(limit, best.cost) if len(stack) > 1 and not best.rounds else limit
             if best:
                 return dataclasses.replace(best, ways=tuple(compared))
+            if dear:
+                return native
         nearest = min(
             failures,
             key=lambda failure: (not failure.missing, not failure.narrowing, failure.beside, failure.busy),
@@ -255,16 +276,21 @@ class Deriver:
             absent=schema_at("", lifted.operator.name, self.legality.opset) is None,
         )
 
-    def _by(self, way: Body | _Wide | Reason, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
-        """Derive a meaning in this way, unless it holds for fewer inputs than the user accepts."""
+    def _by(
+        self, way: Body | _Wide | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
+    ) -> Fragment | Failure | None:
+        """Derive a meaning in this way, unless it holds for fewer inputs than the user accepts.
+
+        None: it costs as much as the limit, or more.
+        """
         if isinstance(way, Reason):
             return Failure(way, way.missing, beside=True)
         if isinstance(way, _Wide):
-            found = self._around(way, stack)
+            found: Fragment | Failure | None = self._around(way, stack)
         elif refused := way.narrows - self.allow:
             return Failure(f"{way.name} holds for fewer inputs", narrowing=", ".join(sorted(refused)))
         else:
-            found = self._specialise(way, lifted, stack)
+            found = self._specialise(way, lifted, stack, limit)
         return dataclasses.replace(found, reason=f"{way.name}: {found.reason}") if isinstance(found, Failure) else found
 
     def _around(self, wide: _Wide, stack: tuple[Any, ...]) -> Fragment | Failure:
@@ -277,37 +303,58 @@ class Deriver:
         found = self.derive(wide.lifted, stack)
         return found if isinstance(found, Failure) else wide.around(found)
 
-    def _specialise(self, body: Body, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
+    def _specialise(
+        self, body: Body, lifted: Lifted, stack: tuple[Any, ...], limit: float
+    ) -> Fragment | Failure | None:
         """Derive a lowering's body: infer and fold from the top, drop what nobody needs, then derive each node."""
         function = body.function
-        values: dict[str, tuple[Ref, Facts | None]] = dict.fromkeys(("", *function.input), (None, None))
-        for name, index in zip(function.input, body.inputs, strict=False):
+        values: dict[str, tuple[Ref, Facts | None]] = dict.fromkeys(("", *function.inputs), (None, None))
+        for name, index in zip(function.inputs, body.inputs, strict=False):
             facts = None if index is None else lifted.operands[index]
             if index is not None and facts is not None:
                 values[name] = _operand(Input(index), facts)
         pending: list[tuple[Node, Sequence[str], Sequence[str], Sequence[Facts]]] = []
         same: dict[str, str] = {}
         wanted, more = _outputs(function, len(lifted.used))
-        for proto in function.node:
-            inputs = tuple(same.get(name, name) for name in proto.input)
+        for call in function.calls:
+            inputs = tuple([same.get(name, name) for name in call.inputs])
             if inputs and inputs[0] and values[inputs[0]] == (None, None):
-                same.update(dict.fromkeys(proto.output, ""))  # of an operand left out nothing is made
+                same.update(dict.fromkeys(call.outputs, ""))  # of an operand left out nothing is made
                 continue
-            made = (*proto.output, *more) if more and function.output[-1] in proto.output else tuple(proto.output)
-            seen = tuple(values[name][1] for name in inputs)
-            node = _body_node(proto, body.bound, seen, len(made), body.opset, lifted)
-            inferred = infer(node)
+            made = (*call.outputs, *more) if more and function.outputs[-1] in call.outputs else call.outputs
+            seen = tuple([values[name][1] for name in inputs])
+            node, inferred, idle = self._look(call, body, seen, len(made), lifted)
             if isinstance(inferred, Reason):
                 return Failure(inferred, inferred.missing)
-            if self._is_idle(node):
-                same[proto.output[0]] = inputs[0]
+            if idle:
+                same[call.outputs[0]] = inputs[0]
                 continue
             pending.append((node, inputs, made, inferred))
             for position, (name, known) in enumerate(zip(made, inferred, strict=True)):
                 if name:
                     values[name] = _held(node, known) or _operand(Output(len(pending) - 1, position), known)
         outputs = tuple(same.get(name, name) if used else "" for name, used in zip(wanted, lifted.used, strict=True))
-        return self._assemble(body, pending, values, outputs, stack)
+        return self._assemble(body, pending, values, outputs, stack, limit)
+
+    def _look(
+        self, call: Call, body: Body, inputs: tuple[Facts | None, ...], outputs: int, lifted: Lifted
+    ) -> tuple[Node, tuple[Facts, ...] | Reason, bool]:
+        """Return a node of a body, what is inferred of it, and whether it is idle.
+
+        Bodies have much in common, and nodes that are equal are looked at once.
+        """
+        name, attributes = _bound(call, body, lifted)
+        said = call.said if attributes is call.attributes else exact(attributes)
+        key = call.domain, name, body.opset, said, inputs, outputs
+        if key not in self._seen:
+            if len(self._seen) >= SEEN:
+                self._seen.clear()
+            # onnxscript writes CastLike for a literal at any opset; it is folded, or cast, wherever the type is known.
+            schema = None if call.domain else schema_at("", name, body.opset) or schema_at("", name, NEWEST)
+            since = schema.since_version if schema else 1
+            node = Node(call.domain, name, since, attributes, inputs, (True,) * outputs)
+            self._seen[key] = node, infer(node), self._is_idle(node)
+        return self._seen[key]
 
     def _is_idle(self, node: Node) -> bool:
         operator = operator_of(node.domain, node.name)
@@ -323,7 +370,8 @@ class Deriver:
         values: Mapping[str, tuple[Ref, Facts | None]],
         outputs: Sequence[str],
         stack: tuple[Any, ...],
-    ) -> Fragment | Failure:
+        limit: float,
+    ) -> Fragment | Failure | None:
         needed = set(outputs)
         live: list[int] = []
         for index in range(len(pending) - 1, -1, -1):
@@ -355,6 +403,8 @@ class Deriver:
                     at[name] = _moved(ref, base, operands)
             lowerings += fragment.lowerings
             spent, narrows, rounds = spent + fragment.cost, narrows | fragment.narrows, rounds or fragment.rounds
+            if spent >= limit:
+                return None
         unique = tuple(dict.fromkeys(lowerings))
         return _pruned(Fragment(tuple(written), tuple(at[name] for name in outputs), unique, spent, narrows, rounds))
 
@@ -535,42 +585,33 @@ def _moved(ref: Ref, base: int, operands: Sequence[Ref]) -> Ref:
     return operands[ref.operand] if isinstance(ref, Input) else ref
 
 
-def _outputs(function: onnx.FunctionProto, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _outputs(function: Function, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Name the outputs of a body, as many as are wanted, and those that its last one stands for besides itself.
 
     The last output of a body stands for all that follow, so that one body serves any number of them.
     """
-    more = tuple(f"{function.output[-1]}:{index}" for index in range(count - len(function.output)))
-    return (*function.output, *more)[:count], more
+    more = tuple(f"{function.outputs[-1]}:{index}" for index in range(count - len(function.outputs)))
+    return (*function.outputs, *more)[:count], more
 
 
-def _body_node(
-    proto: onnx.NodeProto,
-    bound: Mapping[str, Any],
-    inputs: tuple[Facts | None, ...],
-    outputs: int,
-    opset: int,
-    lifted: Lifted,
-) -> Node:
-    """A node of a compiled body, its attribute parameters replaced by what was bound."""
-    domain = default_domain(proto.domain)
+def _bound(call: Call, body: Body, lifted: Lifted) -> tuple[str, Mapping[str, Any]]:
+    """Return the operator of a body's node and its attributes, parameters replaced by what was bound."""
     # `Itself` is the operator with the fields given, `Same` the operator with the fields of this meaning but those.
-    same = domain == SPELLING and proto.op_type == "Same"
-    attributes: dict[str, Any] = _told_fields(lifted.meaning) if same else {}
-    for attribute in proto.attribute:
-        value = bound[attribute.ref_attr_name] if attribute.ref_attr_name else freeze(attribute_value(attribute))
+    itself = call.domain == SPELLING and call.name in ("Itself", "Same")
+    name = lifted.operator.name if itself else call.name
+    if not call.parameters and not (itself and call.name == "Same"):
+        return name, call.attributes
+    attributes = {**(_told_fields(lifted.meaning) if itself and call.name == "Same" else {}), **call.attributes}
+    for attribute, parameter in call.parameters.items():
+        value = body.bound[parameter]
         if isinstance(value, Tensor):
             # onnxscript has no parameters for tensors: one may be bound where the body has a list of numbers.
             attributes["value"] = value
         elif value is not None:
-            attributes[attribute.name] = value
+            attributes[attribute] = value
         else:
-            attributes.pop(attribute.name, None)
-    name = lifted.operator.name if domain == SPELLING and proto.op_type in ("Itself", "Same") else proto.op_type
-    # onnxscript writes CastLike for a literal at any opset; it is folded, or cast, wherever the type is known.
-    schema = None if domain else schema_at(domain, name, opset) or schema_at(domain, name, NEWEST)
-    since = schema.since_version if schema else 1
-    return Node(domain, name, since, attributes, inputs, (True,) * outputs)
+            attributes.pop(attribute, None)
+    return name, attributes
 
 
 def _told_fields(meaning: Any) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import onnx
 import onnx.inliner
 from onnx import AttributeProto, TensorProto
 
-from opshift.opsets.facts import INTEGERS, Facts, facts_of_tensor, facts_of_type
+from opshift.opsets.facts import INTEGERS, Facts, facts_of_tensor, facts_of_type, freeze
 from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Node, Outputs, freeze
+from opshift.opsets.operator import Node, Outputs
 from opshift.opsets.schema import Schema, attribute_value, default_domain, schema_read_at
 from opshift.passes.graphs import graphs, subgraphs, without_hostile_dims
 from opshift.passes.infer import infer

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import onnx
 from onnx import AttributeProto
 
-from opshift.opsets.facts import Facts, type_of_facts
-from opshift.opsets.operator import Node, freeze
+from opshift.opsets.facts import Facts, freeze, type_of_facts
+from opshift.opsets.operator import Node
 from opshift.opsets.schema import attribute_value
 from opshift.passes.changes import Call, Change, FunctionKey, FunctionPlan, GraphPlan, Replace
 from opshift.passes.describe import Scope, Values, default_opset, describe, view

@@ -16,8 +16,8 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from opshift.opsets.facts import SMALL, Facts, constant
-from opshift.opsets.operator import Lifted, Node, freeze, lift, operator_for
+from opshift.opsets.facts import SMALL, Facts, constant, freeze
+from opshift.opsets.operator import Lifted, Node, lift, operator_for
 from opshift.passes.describe import inlined
 from opshift.passes.external import embedded
 from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Session, Source, Why, attempt, fit, name, nodes

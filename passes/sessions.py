@@ -28,8 +28,8 @@ import onnx
 from google.protobuf.message import EncodeError
 
 from opshift.opsets import kernels
-from opshift.opsets.facts import Facts
-from opshift.opsets.operator import Lifted, Node, freeze, lift, operator_for
+from opshift.opsets.facts import Facts, freeze
+from opshift.opsets.operator import Lifted, Node, lift, operator_for
 from opshift.opsets.same_meaning import same_meaning
 from opshift.passes import external, load, pieces, processes
 from opshift.passes.child import Part
