@@ -144,7 +144,8 @@ class Lifted:
     @functools.cached_property
     def key(self) -> tuple[Any, ...]:
         """What two nodes must share to be the same to every lowering."""
-        return self.operator.domain, self.operator.name, self.meaning, self.operands, self.used
+        # A meaning equals another that says 0.0 for -0.0; in words they differ.
+        return self.operator.domain, self.operator.name, self.meaning, repr(self.meaning), self.operands, self.used
 
 
 def _as_operand(value: Any) -> Facts | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +24,15 @@ Kind = tuple[str, str, str]
 
 _TYPES = frozenset(AttributeProto.AttributeType.values())
 _FIELD = descriptor_pb2.FieldDescriptorProto
-_LISTED = ("output", "name", "op_type", "domain", "overload", "attribute", "metadata_props", "device_configurations")
+_LISTED = (
+    *("input", "output", "name", "op_type", "domain", "overload"),
+    *("attribute", "metadata_props", "device_configurations"),
+)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The nodes of a main graph: the places of each kind, the names ("" where there is none), and all outputs.
+    """The nodes of a main graph: the places of each kind, the names ("" where there is none), all inputs and outputs.
 
     `types` are those that attributes have, `dtypes` the element types that attributes name. `noted` and `placed` say
     whether any node has metadata_props or an overload, and device configurations.
@@ -36,6 +40,7 @@ class Columns:
 
     kinds: Mapping[Kind, Sequence[int]]
     names: Sequence[str]
+    inputs: Sequence[str]
     outputs: Sequence[str]
     types: Set[int]
     dtypes: Set[int]
@@ -52,23 +57,21 @@ def columns(model: onnx.ModelProto) -> Columns | None:
     # Serialised anew, since a file may say a field twice; protobuf writes it once.
     read = _reader().FromString(model.SerializeToString()).graph.node
     operators, domains, overloads, names = (
-        list(field) if any(field) else [""] * count for field in (read.op_type, read.domain, read.overload, read.name)
+        field[:] if any(field) else [""] * count for field in (read.op_type, read.domain, read.overload, read.name)
     )
     if any(len(field) != count for field in (operators, domains, overloads, names)):
         return None
-    kinds: dict[Kind, list[int]] = {}
+    kinds: defaultdict[Kind, list[int]] = defaultdict(list)
     for index, kind in enumerate(zip(domains, operators, overloads, strict=True)):
-        if kind in kinds:
-            kinds[kind].append(index)
-        else:
-            kinds[kind] = [index]
+        kinds[kind].append(index)
     # A number that is none of a type reads as no type.
     types = {kind if kind in _TYPES else UNTYPED for kind in {one.type for one in read.attribute}}
     named = (one.i for one in read.attribute if one.name in NAMING and one.type == AttributeProto.INT)
     return Columns(
-        kinds,
+        dict(kinds),
         names,
-        list(read.output),
+        read.input[:],
+        read.output[:],
         types,
         set(named),
         noted=bool(read.metadata_props) or any(overload for _, _, overload in kinds),

@@ -12,6 +12,7 @@ import functools
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,8 +42,8 @@ FASTER = 0.9
 """The share of a kernel's cost that a lowering may have at most, to go in its place."""
 
 
-SEEN = 4096
-"""Nodes of bodies that are remembered."""
+REMEMBERED = 4096
+"""Nodes of bodies that are remembered, and what is derived of them: more would be as many as a model has shapes."""
 
 
 class Input(NamedTuple):
@@ -123,6 +124,8 @@ class Failure:
     """It does not apply, whatever the target has."""
     absent: bool = False
     """The target's opset does not have the operator."""
+    dear: bool = False
+    """It costs as much as another way, or more; how much is not known."""
 
 
 class Deriver:
@@ -146,6 +149,7 @@ class Deriver:
         # Inputs that hold neither infinities nor NaN hold no NaN.
         self.allow = allow | {"nan"} if "finite-inputs" in allow else allow
         self._memo: dict[Any, Fragment | Failure] = {}
+        self._nested: dict[Any, Fragment | Failure] = {}
         self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, bool]] = {}
         self._freer: dict[str, Deriver] = {}
 
@@ -160,8 +164,9 @@ class Deriver:
         """Return the cheapest way to say a meaning on the target; inputs are numbered as its operands are."""
         # A node that the model has may rely on what onnxruntime gets wrong, as it did before; a lowering may not.
         key = *lifted.key, bool(stack)
-        if key in self._memo:
-            return self._memo[key]
+        memo = self._nested if stack else self._memo
+        if (known := memo.get(key)) is not None:
+            return known
         if key in stack:
             return Failure(f"{lifted.operator.name} leads back to itself", busy=True)
         if len(stack) >= DEPTH:
@@ -179,7 +184,9 @@ class Deriver:
         if isinstance(found, Failure) and found.narrowing and not stack:
             found = dataclasses.replace(found, narrowing=self._enough(lifted))
         if isinstance(found, Fragment) or not found.busy:
-            self._memo[key] = found
+            memo[key] = found
+        if not stack and len(self._nested) > REMEMBERED:
+            self._nested.clear()
         return found
 
     def _enough(self, lifted: Lifted) -> str:
@@ -234,35 +241,31 @@ class Deriver:
         Ways to say a node of the model are told in reports, with their costs. Of others none is followed beyond what
         the best so far costs.
         """
+        nested = len(stack) > 1
         if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
             value = lifted.meaning.value
             return Fragment((), (Constant(value, constant(value.array).dtype or 0),), ("initializer",), 0.0)
-        failures: list[Failure] = []
-        compared: list[Way] = []
+        tried: list[tuple[Body | _Wide | Reason, Fragment | Failure]] = []
         # ONNX's own bodies are for what nothing else says: some lose digits, such as a variance by squares.
         for ways in (_ways(lifted), bodies(lifted)):
             best: Fragment | None = None
-            limit, dear = most, False
+            limit = most
             for way in ways:
                 if best and not best.rounds and not isinstance(way, Reason) and way.rounds:
-                    compared.append(Way(way.name, None, "it rounds otherwise"))
+                    tried.append((way, Failure("it rounds otherwise")))
                     continue
                 found = self._by(way, lifted, stack, limit)
-                if found is None:
-                    dear = True
-                    continue
-                if isinstance(found, Failure):
-                    failures.append(found)
-                    compared.append(_left(way, found))
-                    continue
-                compared.append(Way(found.lowerings[0], found.cost))
-                if best is None or (found.rounds, found.cost) < (best.rounds, best.cost):
+                tried.append((way, found))
+                if isinstance(found, Fragment) and (
+                    best is None or (found.rounds, found.cost) < (best.rounds, best.cost)
+                ):
                     best = found
-                    limit = min(limit, best.cost) if len(stack) > 1 and not best.rounds else limit
+                    limit = min(most, best.cost) if nested and not best.rounds else most
             if best:
-                return dataclasses.replace(best, ways=tuple(compared))
-            if dear:
-                return native
+                return best if nested else dataclasses.replace(best, ways=tuple(starmap(_told, tried)))
+            if any(isinstance(found, Failure) and found.dear for _, found in tried):
+                break
+        failures = [found for _, found in tried if isinstance(found, Failure)]
         nearest = min(
             failures,
             key=lambda failure: (not failure.missing, not failure.narrowing, failure.beside, failure.busy),
@@ -278,15 +281,12 @@ class Deriver:
 
     def _by(
         self, way: Body | _Wide | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
-    ) -> Fragment | Failure | None:
-        """Derive a meaning in this way, unless it holds for fewer inputs than the user accepts.
-
-        None: it costs as much as the limit, or more.
-        """
+    ) -> Fragment | Failure:
+        """Derive a meaning in this way, unless it costs as much as the limit or holds for fewer inputs than allowed."""
         if isinstance(way, Reason):
             return Failure(way, way.missing, beside=True)
         if isinstance(way, _Wide):
-            found: Fragment | Failure | None = self._around(way, stack)
+            found = self._around(way, stack)
         elif refused := way.narrows - self.allow:
             return Failure(f"{way.name} holds for fewer inputs", narrowing=", ".join(sorted(refused)))
         else:
@@ -303,9 +303,7 @@ class Deriver:
         found = self.derive(wide.lifted, stack)
         return found if isinstance(found, Failure) else wide.around(found)
 
-    def _specialise(
-        self, body: Body, lifted: Lifted, stack: tuple[Any, ...], limit: float
-    ) -> Fragment | Failure | None:
+    def _specialise(self, body: Body, lifted: Lifted, stack: tuple[Any, ...], limit: float) -> Fragment | Failure:
         """Derive a lowering's body: infer and fold from the top, drop what nobody needs, then derive each node."""
         function = body.function
         values: dict[str, tuple[Ref, Facts | None]] = dict.fromkeys(("", *function.inputs), (None, None))
@@ -347,7 +345,7 @@ class Deriver:
         said = call.said if attributes is call.attributes else exact(attributes)
         key = call.domain, name, body.opset, said, inputs, outputs
         if key not in self._seen:
-            if len(self._seen) >= SEEN:
+            if len(self._seen) >= REMEMBERED:
                 self._seen.clear()
             # onnxscript writes CastLike for a literal at any opset; it is folded, or cast, wherever the type is known.
             schema = None if call.domain else schema_at("", name, body.opset) or schema_at("", name, NEWEST)
@@ -371,7 +369,7 @@ class Deriver:
         outputs: Sequence[str],
         stack: tuple[Any, ...],
         limit: float,
-    ) -> Fragment | Failure | None:
+    ) -> Fragment | Failure:
         needed = set(outputs)
         live: list[int] = []
         for index in range(len(pending) - 1, -1, -1):
@@ -404,7 +402,7 @@ class Deriver:
             lowerings += fragment.lowerings
             spent, narrows, rounds = spent + fragment.cost, narrows | fragment.narrows, rounds or fragment.rounds
             if spent >= limit:
-                return None
+                return Failure("it costs more than another way", dear=True)
         unique = tuple(dict.fromkeys(lowerings))
         return _pruned(Fragment(tuple(written), tuple(at[name] for name in outputs), unique, spent, narrows, rounds))
 
@@ -477,10 +475,12 @@ class _Wide:
         )
 
 
-def _left(way: Body | _Wide | Reason, failure: Failure) -> Way:
-    """Say why a way was not taken; failures begin with its name."""
+def _told(way: Body | _Wide | Reason, found: Fragment | Failure) -> Way:
+    """Say what a way costs, or why it was not taken; failures begin with its name."""
+    if isinstance(found, Fragment):
+        return Way(found.lowerings[0], found.cost)
     name = way.partition(": ")[0] if isinstance(way, Reason) else way.name
-    return Way(name, None, failure.reason.removeprefix(name).lstrip(": "))
+    return Way(name, None, found.reason.removeprefix(name).lstrip(": "))
 
 
 def _ways(lifted: Lifted) -> Iterator[Body | _Wide | Reason]:

@@ -88,8 +88,8 @@ class Body:
     """A graph or a function of a model, with what one walk over its nodes has found.
 
     `holders` are those of its attributes that hold tensors or graphs, `kinds` the places of the nodes by their kind,
-    `names` their names, and `outputs` the values that they make; where there is none, the name is empty. `dtypes` are
-    the element types of tensors in attributes, and those that attributes name.
+    `names` their names, `inputs` and `outputs` the values that they read and make, one after the other; where there is
+    none, the name is empty. `dtypes` are the element types of tensors in attributes, and those that attributes name.
     `path` reads `main`, `main/if_0.then_branch` or `function f`; `outer` is the one that it is inside of.
     """
 
@@ -99,6 +99,7 @@ class Body:
     holders: tuple[AttributeProto, ...]
     kinds: Mapping[Kind, Sequence[int]]
     names: Sequence[str]
+    inputs: Sequence[str]
     outputs: Sequence[str]
     dtypes: Set[int]
     depth: int = 0
@@ -130,6 +131,7 @@ def bodies(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Body
         inner: list[tuple[onnx.GraphProto, str]] = []
         places: dict[Kind, list[int]] = {}
         names: list[str] = []
+        inputs: list[str] = []
         outputs: list[str] = []
         dtypes: set[int]
         read = main if graph is model.graph else None
@@ -142,6 +144,7 @@ def bodies(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Body
                 else:
                     places[kind] = [index]
                 names.append(node.name)
+                inputs += node.input[:]
                 outputs += node.output[:]
             # Asked for any first: most nodes of a large model have no attribute.
             for attribute in node.attribute if node.attribute else ():
@@ -157,7 +160,7 @@ def bodies(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Body
                 inner += [(nested, f"{path}.{attribute.name}") for nested in graphs(attribute)]
         dtypes.update(attribute.t.data_type for attribute in holders)
         dtypes.update(attribute.sparse_tensor.values.data_type for attribute in holders)
-        said = (places, names, outputs) if read is None else (read.kinds, read.names, read.outputs)
+        said = (places, names, inputs, outputs) if read is None else (read.kinds, read.names, read.inputs, read.outputs)
         body = Body(graph, path, outer, tuple(holders), *said, dtypes, depth)
         yield body
         waiting += [(nested, label, body) for nested, label in reversed(inner)]

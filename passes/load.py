@@ -780,7 +780,7 @@ def _check_types_of_operators(
     """Check the operators; return what had to be found out for it, of single values and by onnx's inference."""
     if not any(name.encode() in data for name in _ADDED):
         return None, None
-    static = Static(model, found[0].kinds)
+    static = Static(model, found[0])
     # The values of graphs inside graphs have scopes of their own.
     if len(found) == 1 and _check_operators(found, outline, lambda body, name: _as_tensor_type(static.find(name))):
         return static, None

@@ -96,7 +96,8 @@ class Planner:
                 self._scope = self._alike.scope
             else:
                 whole = functools.partial(describe, self.model, outline=self._outline)
-                self._scope = Asked(self._static or Static(self.model, self._kinds_of(self.model.graph)), whole)
+                main = self._walked_by_graph.get(id(self.model.graph)) or next(walk(self.model))
+                self._scope = Asked(self._static or Static(self.model, main), whole)
         return self._scope
 
     @functools.cached_property

@@ -6,7 +6,8 @@ values at once. What is told here is what onnx would tell, only sooner: equal no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import chain, islice
 
 import onnx
 
@@ -15,7 +16,8 @@ from opshift.opsets.lowering import Reason
 from opshift.opsets.schema import default_domain, schema_at
 from opshift.passes.columns import Kind
 from opshift.passes.describe import Scope, default_opset, initializers, view
-from opshift.passes.graphs import LONGEST, said
+from opshift.passes.external import Body
+from opshift.passes.graphs import LONGEST, Walked, said
 from opshift.passes.infer import typed
 
 MOST = 256
@@ -25,28 +27,37 @@ MOST = 256
 class Static:
     """The facts of values of a main graph, as far as they follow from those that are declared."""
 
-    def __init__(self, model: onnx.ModelProto, places: Mapping[Kind, Sequence[int]]) -> None:
-        """Take a model that is checked, and that nobody changes, and the places of the nodes of its main graph."""
+    def __init__(self, model: onnx.ModelProto, main: Body | Walked) -> None:
+        """Take a model that is checked, and that nobody changes, and its main graph."""
+        nodes = model.graph.node
         self._model = model
         self._opset = default_opset(model.opset_import) or 1
         self._functions = {(item.domain, item.name) for item in model.functions}
         self._known: dict[str, Facts | None] = {}
         self._unknown: set[str] = set()
         self._one: dict[Facts, Facts] = {}
-        self._rest = zip(model.graph.node, self._plain(places), strict=True)
+        read = isinstance(main, Body)
+        self._inputs = iter(main.inputs) if read else chain.from_iterable(node.input[:] for node in nodes)
+        self._outputs = iter(main.outputs) if read else chain.from_iterable(node.output[:] for node in nodes)
+        self._rest = enumerate(self._plain(main.kinds))
         self._inferred: dict[Hashable, tuple[Sequence[Facts | None], tuple[Facts, ...] | None]] = {}
 
-    def _plain(self, places: Mapping[Kind, Sequence[int]]) -> Iterator[dict[int, Facts] | None]:
-        """Yield for each node what nodes of its kind make of one input; None where they may have attributes."""
+    def _plain(self, places: Mapping[Kind, Sequence[int]]) -> list[dict[int, Facts] | None]:
+        """Return for each node what nodes of its kind make of their one input; None where they may have more to them.
+
+        These have no attributes, one input and one output: that is checked, and so nobody need look.
+        """
         found: list[dict[int, Facts] | None] = [None] * sum(map(len, places.values()))
         for (domain, name, overload), indices in places.items():
             schema = None if default_domain(domain) else schema_at("", name, self._opset)
             if overload or schema is None or schema.attributes or (domain, name) in self._functions:
                 continue
-            plain: dict[int, Facts] = {}
-            for index in indices:
-                found[index] = plain
-        return iter(found)
+            raw = schema.raw
+            if raw.min_input == raw.max_input == raw.min_output == raw.max_output == 1:
+                plain: dict[int, Facts] = {}
+                for index in indices:
+                    found[index] = plain
+        return found
 
     def find(self, name: str) -> Facts | None:
         """Return the facts of a value; None where they do not follow. Nodes are gone through up to its own."""
@@ -58,19 +69,20 @@ class Static:
 
     def _go_to(self, wanted: str) -> None:
         """Go through the nodes up to the one that makes a value."""
-        known, unknown = self._known, self._unknown
-        for node, seen in self._rest:
-            # Most nodes of a large model are of few kinds: no attributes, one input of few types, one output.
-            if seen:
-                inputs, outputs = node.input[:], node.output[:]
-                if len(inputs) == len(outputs) == 1 and outputs[0] not in unknown:
-                    facts = seen.get(id(known.get(inputs[0])))
-                    if facts:
-                        known.setdefault(outputs[0], facts)
-                        if wanted == outputs[0]:
-                            return
-                        continue
-            self._infer(node, seen)
+        known, unknown, nodes = self._known, self._unknown, self._model.graph.node
+        for index, plain in self._rest:
+            if plain is None:
+                inputs = list(islice(self._inputs, len(nodes[index].input)))
+                outputs = list(islice(self._outputs, len(nodes[index].output)))
+            else:
+                inputs, outputs = [next(self._inputs)], [next(self._outputs)]
+                facts = plain.get(id(known.get(inputs[0])))
+                if facts and outputs[0] not in unknown:
+                    known.setdefault(outputs[0], facts)
+                    if wanted == outputs[0]:
+                        return
+                    continue
+            self._infer(nodes[index], inputs, outputs, plain)
             if wanted in known or wanted in unknown:
                 return
 
@@ -97,13 +109,14 @@ class Static:
                 known.pop(name, None)
                 self._unknown.add(name)
 
-    def _infer(self, node: onnx.NodeProto, plain: dict[int, Facts] | None) -> None:
+    def _infer(
+        self, node: onnx.NodeProto, names: Sequence[str], outputs: Sequence[str], plain: dict[int, Facts] | None
+    ) -> None:
         """Note what is known of the outputs of a node, and of its kind."""
         known = self._known
-        outputs = node.output[:]
         found: tuple[Facts, ...] | None = None
         try:
-            inputs = [known[name] for name in node.input[:]]
+            inputs = [known[name] for name in names]
         except KeyError:
             pass
         else:
@@ -117,7 +130,7 @@ class Static:
                 if told is not None:
                     # The inputs are kept, so that their ids are nobody else's.
                     self._inferred[key] = inputs, found
-                if found and plain is not None and len(inputs) == used == 1 and inputs[0] is not None:
+                if found and plain is not None and used == 1 and inputs[0] is not None:
                     plain[id(inputs[0])] = found[0]
         if found is None:
             self._unknown.update(name for name in outputs if name not in known)
