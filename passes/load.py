@@ -14,7 +14,7 @@ import re
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -782,7 +782,9 @@ def _check_types_of_operators(
         return None, None
     static = Static(model, found[0])
     # The values of graphs inside graphs have scopes of their own.
-    if len(found) == 1 and _check_operators(found, outline, lambda body, name: _as_tensor_type(static.find(name))):
+    if len(found) == 1 and _check_operators(
+        found, outline, lambda body, name: _as_tensor_type(static.find(name)), static.alike
+    ):
         return static, None
     inferred = _inferred(outline)
     inside = tuple(external.bodies(inferred))
@@ -792,14 +794,24 @@ def _check_types_of_operators(
 
 
 def _check_operators(
-    found: Sequence[Body], outline: onnx.ModelProto, type_of: Callable[[Body, str], TensorType | None]
+    found: Sequence[Body],
+    outline: onnx.ModelProto,
+    type_of: Callable[[Body, str], TensorType | None],
+    alike: Callable[[int], Hashable] = lambda index: None,
 ) -> bool:
-    """Check the operators by the types of their inputs; whether all of these are known."""
+    """Check the operators by the types of their inputs; whether all of these are known.
+
+    `alike` tells what nodes of the main graph share that are the same, if anything: one of them is checked.
+    """
     opset = max((entry.version for entry in outline.opset_import if entry.domain in DOMAINS), default=1)
     known = frozenset(name for name in _ADDED if onnx.defs.has(name, opset, ""))
     complete = True
+    checked: set[Hashable] = {None}
     for body in found:
         for index in body.places(known):
+            if (same := alike(index)) in checked and same is not None:
+                continue
+            checked.add(same)
             node = body.graph.node[index]
             if node.domain not in DOMAINS:
                 continue

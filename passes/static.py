@@ -36,10 +36,14 @@ class Static:
         self._known: dict[str, Facts | None] = {}
         self._unknown: set[str] = set()
         self._one: dict[Facts, Facts] = {}
-        read = isinstance(main, Body)
-        self._inputs = iter(main.inputs) if read else chain.from_iterable(node.input[:] for node in nodes)
-        self._outputs = iter(main.outputs) if read else chain.from_iterable(node.output[:] for node in nodes)
+        if isinstance(main, Body):
+            self._inputs, self._outputs = iter(main.inputs), iter(main.outputs)
+        else:
+            self._inputs = chain.from_iterable(node.input[:] for node in nodes)
+            self._outputs = chain.from_iterable(node.output[:] for node in nodes)
         self._rest = enumerate(self._plain(main.kinds))
+        self._at = -1
+        self._alike: dict[int, int] = {}
         self._inferred: dict[Hashable, tuple[Sequence[Facts | None], tuple[Facts, ...] | None]] = {}
 
     def _plain(self, places: Mapping[Kind, Sequence[int]]) -> list[dict[int, Facts] | None]:
@@ -64,27 +68,43 @@ class Static:
         if not self._known:
             self._start()
         if name not in self._known and name not in self._unknown:
-            self._go_to(name)
+            self._go_to(name, -1)
         return self._known.get(name)
 
-    def _go_to(self, wanted: str) -> None:
-        """Go through the nodes up to the one that makes a value."""
+    def alike(self, index: int) -> int | None:
+        """Return what a node shares with those of the same operator, attributes, inputs (but for names) and outputs.
+
+        None where that does not follow, and for nodes without attributes.
+        """
+        if not self._known:
+            self._start()
+        if index > self._at:
+            self._go_to(None, index)
+        return self._alike.get(index)
+
+    def _go_to(self, wanted: str | None, place: int) -> None:
+        """Go through the nodes up to the one that makes a value, or that stands at a place."""
         known, unknown, nodes = self._known, self._unknown, self._model.graph.node
         for index, plain in self._rest:
             if plain is None:
-                inputs = list(islice(self._inputs, len(nodes[index].input)))
-                outputs = list(islice(self._outputs, len(nodes[index].output)))
+                node = nodes[index]
+                read = list(islice(self._inputs, len(node.input)))
+                made = list(islice(self._outputs, len(node.output)))
+                self._infer(index, node, read, made, plain)
+                if wanted in known or wanted in unknown or index == place:
+                    break
+                continue
+            source, output = next(self._inputs), next(self._outputs)
+            facts = plain.get(id(known.get(source)))
+            if facts and output not in unknown:
+                known.setdefault(output, facts)
             else:
-                inputs, outputs = [next(self._inputs)], [next(self._outputs)]
-                facts = plain.get(id(known.get(inputs[0])))
-                if facts and outputs[0] not in unknown:
-                    known.setdefault(outputs[0], facts)
-                    if wanted == outputs[0]:
-                        return
-                    continue
-            self._infer(nodes[index], inputs, outputs, plain)
-            if wanted in known or wanted in unknown:
-                return
+                self._infer(index, nodes[index], [source], [output], plain)
+            if wanted == output or index == place:
+                break
+        else:
+            index = len(nodes)
+        self._at = index
 
     def _start(self) -> None:
         """Note what is declared."""
@@ -110,7 +130,12 @@ class Static:
                 self._unknown.add(name)
 
     def _infer(
-        self, node: onnx.NodeProto, names: Sequence[str], outputs: Sequence[str], plain: dict[int, Facts] | None
+        self,
+        index: int,
+        node: onnx.NodeProto,
+        names: Sequence[str],
+        outputs: Sequence[str],
+        plain: dict[int, Facts] | None,
     ) -> None:
         """Note what is known of the outputs of a node, and of its kind."""
         known = self._known
@@ -123,15 +148,18 @@ class Static:
             told = said(node) if node.attribute else ()
             used = len(outputs) if all(outputs) else tuple(map(bool, outputs))
             key = node.op_type, node.domain, told, tuple(map(id, inputs)), used
-            if key in self._inferred:
-                found = self._inferred[key][1]
+            same = self._inferred.get(key)
+            if same:
+                found = same[1]
             elif len(self._inferred) < MOST:
                 found = self._new(node, inputs)
                 if told is not None:
                     # The inputs are kept, so that their ids are nobody else's.
-                    self._inferred[key] = inputs, found
+                    same = self._inferred[key] = inputs, found
                 if found and plain is not None and used == 1 and inputs[0] is not None:
                     plain[id(inputs[0])] = found[0]
+            if same:
+                self._alike[index] = id(same)
         if found is None:
             self._unknown.update(name for name in outputs if name not in known)
             return
@@ -181,6 +209,10 @@ class Asked:
             if self._static and (facts := self._static.find(name)) is not None:
                 return facts
         return self._all()[name]
+
+    def alike(self, index: int) -> int | None:
+        """Return what a node shares with those that are the same to a planner, see `Static.alike`."""
+        return self._static.alike(index) if self._static and not self._noted else None
 
     def note(self, name: str, facts: Facts) -> None:
         """Note what has been found out about a value."""
