@@ -14,8 +14,7 @@ from opshift.passes.outcome import Plan, Step
 FunctionKey = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
-class Replace:
+class Replace(NamedTuple):
     """Write a fragment in the place of a node; `sources` says what each operand of the fragment is.
 
     Outputs that are `renamed` are written by no node: who reads them reads what they are instead. `cast` is the Cast
@@ -33,7 +32,7 @@ class Replace:
 
     def at(self, where: str) -> Replace:
         """Return the same for another node."""
-        return Replace(self.fragment, self.sources, self.seen, self.lifted, where, self.renamed, self.cast, self.inputs)
+        return Replace(*self[:4], where, *self[5:])
 
 
 @dataclass(frozen=True)

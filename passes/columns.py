@@ -35,17 +35,34 @@ class Columns:
     """The nodes of a main graph: the places of each kind, the names ("" where there is none), all inputs and outputs.
 
     `types` are those that attributes have, `dtypes` the element types that attributes name. `noted` and `placed` say
-    whether any node has metadata_props or an overload, and device configurations.
+    whether any node has metadata_props or an overload, and device configurations. `read` is where names are read from,
+    `count` how many nodes there are.
     """
 
+    read: Any
+    count: int
     kinds: Mapping[Kind, Sequence[int]]
-    names: Sequence[str]
-    inputs: Sequence[str]
-    outputs: Sequence[str]
     types: Set[int]
     dtypes: Set[int]
     noted: bool
     placed: bool
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the nodes."""
+        return _said(self.read.name, self.count)
+
+    @property
+    def inputs(self) -> Sequence[str]:
+        """All inputs, one after the other."""
+        inputs: list[str] = self.read.input[:]
+        return inputs
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """All outputs, one after the other."""
+        outputs: list[str] = self.read.output[:]
+        return outputs
 
 
 def columns(model: onnx.ModelProto) -> Columns | None:
@@ -56,27 +73,34 @@ def columns(model: onnx.ModelProto) -> Columns | None:
     count = len(model.graph.node)
     # Serialised anew, since a file may say a field twice; protobuf writes it once.
     read = _reader().FromString(model.SerializeToString()).graph.node
-    operators, domains, overloads, names = (
-        field[:] if any(field) else [""] * count for field in (read.op_type, read.domain, read.overload, read.name)
-    )
-    if any(len(field) != count for field in (operators, domains, overloads, names)):
+    fields = (read.op_type, read.domain, read.overload, read.name)
+    if any(len(field) != count and any(field) for field in fields):
         return None
+    operators, domains, overloads = (_said(field, count) for field in fields[:3])
     kinds: defaultdict[Kind, list[int]] = defaultdict(list)
     for index, kind in enumerate(zip(domains, operators, overloads, strict=True)):
         kinds[kind].append(index)
-    # A number that is none of a type reads as no type.
-    types = {kind if kind in _TYPES else UNTYPED for kind in {one.type for one in read.attribute}}
-    named = (one.i for one in read.attribute if one.name in NAMING and one.type == AttributeProto.INT)
+    types: set[int] = set()
+    dtypes: set[int] = set()
+    for one in read.attribute:
+        types.add(one.type)
+        if one.name in NAMING and one.type == AttributeProto.INT:
+            dtypes.add(one.i)
     return Columns(
+        read,
+        count,
         dict(kinds),
-        names,
-        read.input[:],
-        read.output[:],
-        types,
-        set(named),
+        # A number that is none of a type reads as no type.
+        {kind if kind in _TYPES else UNTYPED for kind in types},
+        dtypes,
         noted=bool(read.metadata_props) or any(overload for _, _, overload in kinds),
         placed=bool(read.device_configurations),
     )
+
+
+def _said(field: Any, count: int) -> Sequence[str]:
+    """Return what each node says in a field: nothing, where none says anything."""
+    return field[:] if len(field) == count else [""] * count
 
 
 @functools.cache

@@ -29,7 +29,7 @@ from opshift.opsets.schema import NEWEST, schema_at
 from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import operator_of
 from opshift.passes.bodies import bodies
-from opshift.passes.infer import infer, message, typed
+from opshift.passes.infer import infer, make_node, typed
 from opshift.passes.outcome import NARROWINGS, Way
 
 DEPTH = 24
@@ -80,9 +80,10 @@ class Written:
     outputs: int
 
     @functools.cached_property
-    def message(self) -> bytes:
-        """The node as protobuf writes it, but for its name and those of its inputs and outputs."""
-        return message(self.name, self.attributes)
+    def form(self) -> tuple[onnx.NodeProto, Any, Any]:
+        """The node to be filled in, and its lists of inputs and outputs: protobuf hands these out at a cost."""
+        node = make_node(self.name, "", (), (), self.attributes)
+        return node, node.input, node.output
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,6 @@ def make_node(
     return node
 
 
-def message(name: str, attributes: Mapping[str, Any]) -> bytes:
-    """Return a node of the default domain as protobuf writes it, but for its name, inputs and outputs."""
-    data: bytes = make_node(name, "", (), (), attributes).SerializeToString()
-    return data
-
-
 def make_attribute(name: str, value: Any) -> onnx.AttributeProto:
     """Build an attribute; a Tensor becomes a TensorProto, an empty tuple a list of integers."""
     if isinstance(value, Tensor):

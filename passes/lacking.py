@@ -49,7 +49,7 @@ def closed(
             nodes += [dataclasses.replace(leaf, inputs=_behind(leaf.inputs, len(nodes), ref)) for leaf in found.nodes]
             outputs[place] = Output(len(nodes) - 1, 0)
     fragment = dataclasses.replace(fragment, nodes=tuple(nodes), outputs=tuple(outputs))
-    return dataclasses.replace(change, fragment=fragment, renamed=tuple(renamed))
+    return change._replace(fragment=fragment, renamed=tuple(renamed))
 
 
 def _named(facts: Facts | None, deriver: Deriver) -> Fragment | Failure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, MutableSequence, Sequence, Set
 from typing import Any
 
@@ -139,8 +139,8 @@ def lower(model: onnx.ModelProto, planned: Planned, bodies: Iterable[Body] = ())
     `bodies` are those of the model that it is a copy of, where somebody has walked over it.
     """
     names = Names(model, bodies)
-    read_before = _read_by_changed(model, planned)
     made_before = [model.graph.node[index].output[0] for index in planned.graphs[0].constants]
+    read_before = _read_by_changed(model, planned) if made_before or model.graph.initializer else set[str]()
     opset = planned.plan.target_opset
     if planned.initializers:
         # Before 4, an initializer is an input that has a default.
@@ -295,8 +295,8 @@ def _sort(nodes: MutableSequence[NodeProto], places: list[int], gone: Sequence[i
     end = len(places)
     for index in gone:
         places[index] = end
-    order = iter(places)
-    nodes.sort(key=lambda node: next(order))  # type: ignore[attr-defined]
+    # Each node's key is the next place: `next` takes the node for what is returned at the end, which there is not.
+    nodes.sort(key=functools.partial(next, iter(places)))  # type: ignore[attr-defined]
     del nodes[end - len(gone) :]
 
 
@@ -416,8 +416,9 @@ def splice(
     nodes.extend(before)
     first = len(nodes)
     for leaf, read, made, label in zip(fragment.nodes, inputs, fragment.made, labels, strict=True):
-        new = nodes.add(input=read, output=[values[ref] for ref, _ in made], name=label)
-        new.MergeFromString(leaf.message)
+        form, form_inputs, form_outputs = leaf.form
+        form.name, form_inputs[:], form_outputs[:] = label, read, [values[ref] for ref, _ in made]
+        nodes.append(form)  # a copy of it
     for new in behind:
         new.name = names.new(f"{base}/{new.op_type}")
     nodes.extend(behind)
@@ -466,7 +467,7 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
     rewritten = _model(target, seen, inputs, outputs)
     constants = Constants(Names(original))
     # Alone, a value that is the output must have its name.
-    change = dataclasses.replace(change, renamed=(), inputs=())
+    change = change._replace(renamed=(), inputs=())
     splice(rewritten.graph.node, node, 0, change, Names(original), constants, False, {})
     rewritten.graph.initializer.extend(constants.made)
     return original, rewritten

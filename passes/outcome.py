@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, overload
 
 NARROWINGS = ("nan", "finite-inputs")
 """Kinds of inputs that a lowering may leave out; the second holds the first."""
@@ -85,6 +85,51 @@ class Step(NamedTuple):
     def at(self, node: str) -> Step:
         """Return the same step at another node."""
         return Step._make((self[0], node, *self[2:]))
+
+
+class Steps(Sequence[Step]):
+    """The steps of a plan, of which a large model has many: found out when they are asked for."""
+
+    def __init__(self, count: int, find: Callable[[], tuple[Step, ...]]) -> None:
+        """Have `find` called once, if at all; it returns so many."""
+        self._count = count
+        self._find = find
+
+    @functools.cached_property
+    def _all(self) -> tuple[Step, ...]:
+        return self._find()
+
+    def __len__(self) -> int:
+        """Return how many steps there are."""
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Step: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Step, ...]: ...
+    def __getitem__(self, place: int | slice) -> Step | tuple[Step, ...]:
+        """Return one step, or some."""
+        return self._all[place]
+
+    def __iter__(self) -> Iterator[Step]:
+        """Go through them in order."""
+        return iter(self._all)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by contents, with a tuple too."""
+        return self._all == (other._all if isinstance(other, Steps) else other)
+
+    def __hash__(self) -> int:
+        """Hash as a tuple does."""
+        return hash(self._all)
+
+    def __repr__(self) -> str:
+        """Show them all."""
+        return repr(self._all)
+
+    def __reduce__(self) -> tuple[type[tuple[Step, ...]], tuple[tuple[Step, ...]]]:
+        """Be a tuple in another process."""
+        return tuple, (self._all,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +209,7 @@ class Plan:
     target: str
     decompose: tuple[str, ...]
     kept: int
-    steps: tuple[Step, ...]
+    steps: Sequence[Step]
     refusals: tuple[Refusal, ...]
     rewrites: Callable[[], tuple[Kind, ...]] = dataclasses.field(default=tuple, compare=False, repr=False)
     """Finds out `kinds`."""

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from operator import itemgetter
 from typing import Any
 
 import onnx
@@ -34,8 +36,14 @@ from opshift.passes.graphs import Walked, graphs, kinds, said, subgraphs, walk
 from opshift.passes.infer import typed
 from opshift.passes.lacking import closed, folded, given_out, indices_cast, is_folded
 from opshift.passes.load import TensorType, operator_fault
-from opshift.passes.outcome import Action, Code, Plan, Refusal, Step
+from opshift.passes.outcome import Action, Code, Plan, Refusal, Step, Steps
 from opshift.passes.static import Asked, Static
+
+Settled = Step | dict[Hashable, Known] | None
+"""What becomes of all nodes of a kind, what has been decided of some, or nothing."""
+
+Renewed = tuple[Sequence[tuple[Step, Sequence[int]]], Sequence[str]]
+"""What becomes of nodes of a graph, and where these stand; and the names of all its nodes."""
 
 
 class Planner:
@@ -74,6 +82,8 @@ class Planner:
         self.strict = Deriver(strict, semantics, allow, optimize=optimize) if runnable else self.plain
         self.kinds = ByKind(self.plain, self.strict, lambda: self._occurring)
         self.steps: list[Step] = []
+        self._renewed: Renewed = (), ()
+        self._firsts: dict[int, int] = {}
         self.refusals: list[Refusal] = []
         self.kept = 0
         self._alike = alike
@@ -122,11 +132,17 @@ class Planner:
             target=self.legality.target.name if self.legality.target else "",
             decompose=tuple(sorted(self.legality.decompose)),
             kept=self.kept,
-            steps=tuple(self.steps),
+            steps=self._steps(),
             refusals=tuple(dict.fromkeys(self.refusals)),
         )
         only = not self.kinds.has("Constant")
         return Planned(plan, tuple(graphs), self.functions.result(), self._has_constants(), only)
+
+    def _steps(self) -> Sequence[Step]:
+        """Return all steps: those of the nodes that were looked at, and between them those of the others."""
+        steps, renewed, firsts = tuple(self.steps), self._renewed, self._firsts
+        count = len(steps) + sum(len(places) for _, places in renewed[0])
+        return Steps(count, lambda: _between(steps, renewed, firsts))
 
     def forget(self) -> None:
         """Let go of what is known of the values, once all is planned: planners hold each other, and so outlive that."""
@@ -161,14 +177,18 @@ class Planner:
         walked = self._walked_by_graph.get(id(graph))
         nodes, found = graph.node, self._kinds_of(graph)
         plan.constants = found.get(("", "Constant", ""), ())
-        names = walked.names if isinstance(walked, Body) else None
-        for index, settled in self._asked(found, path, opset):
-            if self.progress and path == "main" and index % 256 == 0:
+        asked = self._asked(found, path, opset)
+        main = path == "main"
+        if main and isinstance(walked, Body) and not joined:
+            # Most nodes of a large model: all that is to be said of them is their names.
+            self._renewed = [(step, places) for step, places in asked if isinstance(step, Step)], walked.names
+            asked = [(settled, places) for settled, places in asked if not isinstance(settled, Step)]
+        places = ((place, settled) for settled, found_at in asked for place in found_at)
+        for count, (index, settled) in enumerate(sorted(places, key=itemgetter(0))):
+            if self.progress and main and count % 256 == 0:
                 self.progress("plan", index, len(nodes))
-            if isinstance(settled, Step) and not joined and names and names[index]:
-                # Most nodes of a large model: they come past here only for their names.
-                self.steps.append(settled.at(f"{path}/{names[index]}"))
-                continue
+            if main:
+                self._firsts[index] = len(self.steps)
             node = nodes[index]
             where = f"{path}/{node_name(node, index)}"
             refused = len(self.refusals)
@@ -183,7 +203,7 @@ class Planner:
             elif settled is None:
                 change = self._node(node, where, opset, scope, bound)
             else:
-                change = self._like_others(node, where, opset, scope, bound, settled)
+                change = self._like_others(node, index if main else -1, where, opset, scope, bound, settled)
             if closing and isinstance(change, Replace):
                 change = self._closed(change, node, names_given_out)
             if change is not None:
@@ -196,6 +216,8 @@ class Planner:
                 inside = _Lazy(self, scope, node, attribute)
                 within = self.graph(inner, f"{where}.{attribute}", opset, inside, bound)
                 plan.inner[index, attribute] = within
+        if main:
+            self._firsts[len(nodes)] = len(self.steps)
         if isinstance(graph, onnx.GraphProto) and self.legality.opset < 14 <= opset:
             plan.notes.update(self._untold(graph, found, scope))
         return plan
@@ -204,18 +226,16 @@ class Planner:
         walked = self._walked_by_graph.get(id(graph))
         return kinds(graph) if walked is None else walked.kinds
 
-    def _asked(
-        self, found: Mapping[Kind, Sequence[int]], path: str, opset: int
-    ) -> list[tuple[int, Step | dict[Hashable, Known] | None]]:
-        """Return the places of the nodes that must be looked at, in order: their kind does not say that they stay.
+    def _asked(self, found: Mapping[Kind, Sequence[int]], path: str, opset: int) -> list[tuple[Settled, Sequence[int]]]:
+        """Return the places of the nodes of each kind that does not say that they stay.
 
-        Beside each stands what settles it: the step, where the kind says that; what has been decided of nodes of this
+        Beside them stands what settles them: the step, where the kind says that; what has been decided of nodes of this
         kind, where no more than their attributes and inputs counts; or nothing.
         """
-        asked: list[tuple[int, Step | dict[Hashable, Known] | None]] = []
+        asked: list[tuple[Settled, Sequence[int]]] = []
         for kind, places in found.items():
             domain, name, _ = kind
-            settled: Step | dict[Hashable, Known] | None = None
+            settled: Settled = None
             if default_domain(domain) not in ("", SPELLING) or kind in self.functions.known or holds_graphs(name):
                 pass
             elif not default_domain(domain) and self.kinds.stays(name, opset):
@@ -225,8 +245,7 @@ class Planner:
                 settled = None if default_domain(domain) else self.kinds.renewal(name, opset)
                 inside = path.startswith("function "), self.functions.uncalled
                 settled = settled or self._decisions.setdefault((kind, opset, inside), {})
-            asked += [(place, settled) for place in places]
-        asked.sort(key=lambda one: one[0])
+            asked.append((settled, places))
         return asked
 
     def _joined(
@@ -329,6 +348,7 @@ class Planner:
     def _like_others(
         self,
         node: onnx.NodeProto,
+        index: int,
         where: str,
         opset: int,
         scope: Values | None,
@@ -336,26 +356,34 @@ class Planner:
         known: dict[Hashable, Known],
     ) -> Change | None:
         """Decide what becomes of a node as of the first that has the same attributes and inputs."""
+        values = self.scope if scope is None else scope
+        alike = values.alike(index) if isinstance(values, Asked) and index >= 0 else None
+        if alike in known:
+            return self._again(known[alike].decision, where)
         told = said(node) if node.attribute else ()
         if told is None:
             return self._decided(node, where, opset, scope, bound)
-        values = self.scope if scope is None else scope
         inputs = [values[name] if name else None for name in node.input[:]]
         # Facts that are equal are mostly the same object; `Known` keeps it, so that its id is nobody else's.
         key = told, tuple(map(id, inputs)), tuple(map(bool, node.output[:]))
         if key in known:
-            decision = known[key].decision
-            self.steps += [step.at(where) for step in decision.steps]
-            self.kept += decision.kept
-            change = decision.change
-            return change.at(where) if isinstance(change, Replace) else change
+            return self._again(known[key].decision, where)
         steps, refusals, kept = len(self.steps), len(self.refusals), self.kept
         change = self._decided(node, where, opset, scope, bound)
         typed = all(facts is None or facts.dtype is not None for facts in inputs)
         if typed and len(self.refusals) == refusals and not is_folded(change):
             decision = Decision(change, tuple(self.steps[steps:]), self.kept - kept)
             known[key] = Known(decision, tuple(inputs))
+            if alike is not None:
+                known[alike] = known[key]
         return change
+
+    def _again(self, decision: Decision, where: str) -> Change | None:
+        """Do what has been decided of another node."""
+        self.steps += [step.at(where) for step in decision.steps]
+        self.kept += decision.kept
+        change = decision.change
+        return change.at(where) if isinstance(change, Replace) else change
 
     def _decided(
         self, node: onnx.NodeProto, where: str, opset: int, scope: Values | None, bound: Mapping[str, Any] | None
@@ -607,6 +635,20 @@ class Planner:
     def refuse(self, code: Code, where: str, operator: str, reason: str, hint: str) -> None:
         """Note that a node, or a function, cannot be converted."""
         self.refusals.append(Refusal(code, where, operator, reason, hint))
+
+
+def _between(steps: Sequence[Step], renewed: Renewed, firsts: Mapping[int, int]) -> tuple[Step, ...]:
+    """Put those of the renewed nodes between other steps, of which nodes at some places have their first."""
+    kinds, names = renewed
+    looked = list(firsts)
+    found: list[Step] = []
+    done = 0
+    for place, step in sorted(((place, step) for step, places in kinds for place in places), key=itemgetter(0)):
+        before = firsts[looked[bisect.bisect(looked, place)]]
+        found += steps[done:before]
+        found.append(step.at(f"main/{names[place] or f'{step.operator}_{place}'}"))
+        done = before
+    return (*found, *steps[done:])
 
 
 class _Lazy:
