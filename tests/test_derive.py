@@ -235,6 +235,79 @@ def test_equal_nodes_are_derived_once() -> None:
     assert deriver.derive(lifted("Hardmax", MATRIX, axes=(-2,))) is one
 
 
+def test_what_is_forgotten_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models have more kinds of nodes than are remembered."""
+    wholes = [lifted("Hardmax", Facts(TensorProto.FLOAT, (2, 3, dim)), axes=(1,)) for dim in (4, 5, 4)]
+    deriver = Deriver(Legality(9))
+    known = [deriver.derive(whole) for whole in wholes]
+    monkeypatch.setattr(derive, "REMEMBERED", 1)
+    assert [Deriver(Legality(9)).derive(whole) for whole in wholes] == known
+    forgetful = Deriver(Legality(9))
+    assert [forgetful.derive(whole) for whole in wholes] == known
+
+
+def test_zeros_of_both_signs_are_two_meanings() -> None:
+    deriver = Deriver(Legality(13, frozenset({"LeakyRelu"})))
+    slopes = []
+    for alpha in (-0.0, 0.0):
+        whole = deriver.lift(Node("", "LeakyRelu", 6, {"alpha": alpha}, (KNOWN,), (True,)))
+        assert isinstance(whole, Lifted)
+        found = deriver.derive(whole)
+        assert isinstance(found, Fragment)
+        (mul,) = (leaf for leaf in found.nodes if leaf.name == "Mul")
+        slopes += [ref.value.array for ref in mul.inputs if isinstance(ref, Constant)]
+    assert np.signbit(slopes).tolist() == [True, False]
+
+
+@lowering(13)
+def short(x):  # type: ignore[no-untyped-def]
+    """Say it in two words."""
+    return op.Sqrt(op.Mul(x, x))
+
+
+@lowering(13)
+def long(x):  # type: ignore[no-untyped-def]
+    """Say it in four."""
+    return op.Neg(op.Neg(op.Sqrt(op.Mul(x, x))))
+
+
+def nodes_costed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The nodes of which the cost is asked, which is that of one node that does nothing."""
+    asked: list[str] = []
+
+    def cost(node: Node, *rest: Any) -> float:
+        asked.append(node.name)
+        return 1.0
+
+    monkeypatch.setattr(derive, "cost", cost)
+    return asked
+
+
+def test_a_way_is_followed_no_further_than_another_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a node of the model, all that ways cost is told; inside of lowerings nobody asks."""
+    asked = nodes_costed(monkeypatch)
+    plain = operator_for("", "Abs")
+    assert plain is not None
+    whole = lifted("Abs", KNOWN, operator=dataclasses.replace(plain, lowerings=(short, long), carriers={}))
+    legality = Legality(13, frozenset({"Abs"}))
+    found = Deriver(legality).derive(whole)
+    assert isinstance(found, Fragment)
+    assert [(way.name, way.cost) for way in found.ways] == [("short", 2.0), ("long", 4.0)]
+    assert asked == ["Mul", "Sqrt", "Mul", "Sqrt", "Neg", "Neg"]
+    asked.clear()
+    assert Deriver(legality).derive(whole, ("another",)) == found
+    assert asked == ["Mul", "Sqrt", "Mul", "Sqrt"]
+
+
+def test_rivals_of_a_kernel_are_followed_no_further_than_it_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = nodes_costed(monkeypatch)
+    plain = operator_for("", "Hardmax")
+    assert plain is not None
+    whole = lifted("Hardmax", KNOWN, operator=dataclasses.replace(plain, lowerings=(short, long)), axes=(1,))
+    assert written(Deriver(Legality(13)).derive(whole, ("another",))) == ["Hardmax"]
+    assert asked == ["Hardmax", "Mul", "Mul"]
+
+
 # --- lowerings --------------------------------------------------------------------------------------------------------
 
 

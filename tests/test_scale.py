@@ -18,9 +18,9 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
 import opshift
-from opshift.passes import describe, external, functions, graphs, load, plan, static
+from opshift.passes import derive, describe, external, functions, graphs, load, plan, static
 from opshift.passes.by_kind import ByKind, occurring
-from opshift.passes.outcome import Action
+from opshift.passes.outcome import Action, Step
 
 NODES = 2000
 
@@ -100,6 +100,76 @@ def test_nodes_that_differ_are_left_to_the_inference_of_the_whole(counted: Count
     opshift.convert(model, opset=13, verify=False)
     assert counted["described"] <= static.MOST + 3
     assert counted["inferred"] == NODES + 1
+
+
+def test_nodes_that_are_alike_are_told_apart_from_others() -> None:
+    """By attributes, by types of inputs and by outputs that are left out, not by names."""
+    text = (
+        "(float[2,3] x, float[2,4] z) => (float[2,3] y) { a = Hardmax <axis = 1> (x) b = Relu(a)"
+        " y = Hardmax <axis = 1> (b) d = Hardmax <axis = 0> (y) e = Hardmax <axis = 1> (z)"
+        " f, g = Split <axis = 0> (x) h, i = Split <axis = 0> (y) j, k = Split <axis = 0> (b) }"
+    )
+    model = parse_model(f'<ir_version: 8, opset_import: ["": 12]> g {text}')
+    model.graph.node[-1].output[1] = ""
+    walks: list[external.Body | graphs.Walked] = [*external.bodies(model), *graphs.walk(model)]
+    for walked in walks:
+        for places in (range(8), reversed(range(8))):
+            known = static.Static(model, walked)
+            found = {place: known.alike(place) for place in places}
+            assert None not in found.values()
+            assert found[0] == found[2]
+            assert found[5] == found[6]
+            assert len(set(found.values())) == 6
+
+
+def test_names_of_renewed_nodes_are_asked_for_by_reports_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    original = Step.at
+
+    def at(step: Step, node: str) -> Step:
+        told.append(node)
+        return original(step, node)
+
+    monkeypatch.setattr(Step, "at", at)
+    model = chain(NODES)
+    model.graph.node[3].ClearField("name")
+    result = opshift.convert(model, opset=13, verify=False)
+    assert len(result.plan.steps) == NODES
+    assert len(told) <= NODES / 10
+    names = [f"main/{node.name or f'{node.op_type}_{index}'}" for index, node in enumerate(model.graph.node)]
+    assert [step.node for step in result.plan.steps] == names
+    assert [step.node for step in result.plan.steps[2:5]] == names[2:5]
+    assert result.plan.steps[-1].node == names[-1]
+    assert result.plan.steps == tuple(result.plan.steps)
+    assert hash(result.plan.steps) == hash(tuple(result.plan.steps))
+
+
+def test_kinds_that_differ_have_much_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What bodies of lowerings hold whatever the shape is looked at once, and no way beyond what another costs."""
+    count = 20
+    counts: Counter[str] = Counter()
+    for owner, name in ((derive, "infer"), (derive.Deriver, "_derive_node")):
+        original = getattr(owner, name)
+
+        def counted(*given: Any, original: Any = original, name: str = name) -> Any:
+            counts[name] += 1
+            return original(*given)
+
+        monkeypatch.setattr(owner, name, counted)
+    nodes = [helper.make_node("Hardmax", [f"x{place}"], [f"y{place}"], axis=1) for place in range(count)]
+    shapes = [[2, 3 + place, 4] for place in range(count)]
+    inputs, outputs = (
+        [
+            helper.make_tensor_value_info(f"{name}{place}", TensorProto.FLOAT, shape)
+            for place, shape in enumerate(shapes)
+        ]
+        for name in "xy"
+    )
+    graph = helper.make_graph(nodes, "kinds", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=8)
+    assert len(opshift.plan(model, opset=13).kinds) == count
+    assert counts["infer"] <= 120 * count  # of the 600 nodes that the bodies have
+    assert counts["_derive_node"] <= 100 * count  # twice as many were all costs told
 
 
 @pytest.mark.parametrize("opset", [9, 13, 18, 22])
