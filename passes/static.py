@@ -24,6 +24,10 @@ MOST = 256
 """Nodes that are inferred one by one: where more of them differ, onnx is done sooner."""
 
 
+_OF_SHAPES = ("Shape", "Size")
+"""Operators whose results are known where no elements are."""
+
+
 class Static:
     """The facts of values of a main graph, as far as they follow from those that are declared."""
 
@@ -34,6 +38,7 @@ class Static:
         self._opset = default_opset(model.opset_import) or 1
         self._functions = {(item.domain, item.name) for item in model.functions}
         self._known: dict[str, Facts | None] = {}
+        self._declared: dict[str, Facts] = {}
         self._unknown: set[str] = set()
         self._one: dict[Facts, Facts] = {}
         if isinstance(main, Body):
@@ -84,7 +89,7 @@ class Static:
 
     def _go_to(self, wanted: str | None, place: int) -> None:
         """Go through the nodes up to the one that makes a value, or that stands at a place."""
-        known, unknown, nodes = self._known, self._unknown, self._model.graph.node
+        known, unknown, declared, nodes = self._known, self._unknown, self._declared, self._model.graph.node
         for index, plain in self._rest:
             if plain is None:
                 node = nodes[index]
@@ -97,7 +102,7 @@ class Static:
             source, output = next(self._inputs), next(self._outputs)
             facts = plain.get(id(known.get(source)))
             if facts and output not in unknown:
-                known.setdefault(output, facts)
+                known.setdefault(output, declared.get(output, facts))
             else:
                 self._infer(index, nodes[index], [source], [output], plain)
             if wanted == output or index == place:
@@ -120,8 +125,10 @@ class Static:
                 fixed = _is_static(facts) and all(isinstance(dim, int) for dim in facts.shape or ())
                 if not (_is_static(facts) if values is graph.input else fixed):
                     self._unknown.add(value.name)  # what is declared and what follows would have to be brought together
-                elif values is graph.input or facts.dtype in FLOATS:
+                elif values is graph.input:
                     known[value.name] = facts
+                elif facts.dtype in FLOATS:
+                    self._declared[value.name] = facts
         for name, facts in initializers(self._model).items():
             if _is_static(facts):
                 known[name] = facts
@@ -160,18 +167,23 @@ class Static:
                     plain[id(inputs[0])] = found[0]
             if same:
                 self._alike[index] = id(same)
-        if found is None:
-            self._unknown.update(name for name in outputs if name not in known)
-            return
-        for name, facts in zip(outputs, found, strict=True):
-            if name not in self._unknown:
-                known.setdefault(name, facts)
+        # Of what is made of constants elements may follow, of which a declaration says nothing.
+        computed = node.op_type not in _OF_SHAPES and any(map(_is_computed, map(known.get, names)))
+        for name, facts in zip(outputs, found or [None] * len(outputs), strict=True):
+            if name in known or name in self._unknown:
+                continue
+            if (facts is None and computed) or (facts is not None and facts.value is None):
+                facts = self._declared.get(name, facts)
+            if facts is None:
+                self._unknown.add(name)
+            else:
+                known[name] = facts
 
     def _new(self, node: onnx.NodeProto, inputs: Sequence[Facts | None]) -> tuple[Facts, ...] | None:
         constant = node.op_type == "Constant"
         if default_domain(node.domain) or (node.domain, node.op_type) in self._functions:
             return None
-        if not constant and (node.op_type in ("Shape", "Size") or all(one is None or one.value for one in inputs)):
+        if not constant and (node.op_type in _OF_SHAPES or all(one is None or one.value for one in inputs)):
             return None  # elements follow
         if not constant and said(node) is None:
             return None
@@ -231,6 +243,11 @@ class Asked:
             for name, facts in self._noted.items():
                 self._whole.note(name, facts)
         return self._whole
+
+
+def _is_computed(facts: Facts | None) -> bool:
+    """Whether a value is one of which no elements are known."""
+    return facts is not None and facts.value is None and not facts.unread
 
 
 def _is_static(facts: Facts) -> bool:

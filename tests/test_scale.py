@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
 import opshift
+from opshift.opsets.target import Limit, Target
 from opshift.passes import derive, describe, external, functions, graphs, load, plan, static
 from opshift.passes.by_kind import ByKind, occurring
 from opshift.passes.outcome import Action, Step
@@ -120,6 +121,23 @@ def test_nodes_that_are_alike_are_told_apart_from_others() -> None:
             assert found[0] == found[2]
             assert found[5] == found[6]
             assert len(set(found.values())) == 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(float[2] x) => (float[2] z) <float n> { n = Constant <value = float {3.0}> () z = Clip(x, , n) }",
+        "(float[2] x) => (float[2] z) <float k = {3}, float n> { n = Neg(k) z = Clip(x, , n) }",
+        "(float[2] x) => (float[2] z) <float n> { s = Size(x) n = Cast <to = 1> (s) z = Clip(x, , n) }",
+    ],
+)
+def test_what_is_declared_may_be_constant_all_the_same(text: str) -> None:
+    """The target takes constant bounds only, and has neither Neg nor Size."""
+    model = parse_model(f'<ir_version: 8, opset_import: ["": 13]> g {text}')
+    limit = Limit("Clip", constant_inputs=("max",))
+    target = Target("t", without=frozenset({"Neg", "Size", "Cast"}), limits=(limit,))
+    result = opshift.convert(model, target=target, verify=False)
+    assert {node.op_type for node in result.rewritten.graph.node} == {"Constant", "Clip"}
 
 
 def test_names_of_renewed_nodes_are_asked_for_by_reports_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,6 +243,7 @@ def test_facts_are_those_of_the_whole_model() -> None:
         " { a = MatMul(x, w) b = Gather <axis = 1> (a, i) c = Cast <to = 7> (b) d, e = Split <axis = 0> (c)"
         " y = Cast <to = 1> (d) }",
         "(float[2,3] x) => (float[k] y) { s = Shape(x) r = Reshape(x, s) t = Relu(r) y = Flatten(t) }",
+        "(float[2,3] x, float[3] w) => (float[k] y) { a = Add(x, w) b = Relu(a) c = Relu(w) y = Relu(w) }",
     )
     known = 0
     for text in texts:
@@ -234,7 +253,7 @@ def test_facts_are_those_of_the_whole_model() -> None:
             facts = single.find(name)
             known += facts is not None
             assert facts in (None, whole[name])
-    assert known == 9  # none of what is made of a shape
+    assert known == 12  # none of what is made of a shape, nor what is declared otherwise
 
 
 def test_functions_are_described_by_themselves(counted: Counter[str]) -> None:
