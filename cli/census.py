@@ -8,7 +8,8 @@ from collections import Counter
 import onnx
 import onnx.defs
 
-from opshift.passes.graphs import graphs, kinds
+from opshift.passes.columns import SMALL, columns
+from opshift.passes.graphs import walk
 from opshift.passes.pieces import length, pieces
 
 
@@ -38,14 +39,15 @@ def census(model: onnx.ModelProto) -> Census:
     """Count the operators of every graph and function of a model."""
     imports = {normal(entry.domain): entry.version for entry in model.opset_import}
     found: Counter[tuple[str, str]] = Counter()
-    for graph in graphs(model):
-        for (domain, name, _), places in kinds(graph).items():
+    size = length(pieces(model))
+    for graph in walk(model, columns(model) if size <= SMALL else None):
+        for (domain, name, _), places in graph.kinds.items():
             found[normal(domain), name] += len(places)
     operators = {
         f"{domain}::{name}" if domain else name: Count(number, since(domain, name, imports.get(domain)))
         for (domain, name), number in found.items()
     }
-    return Census(imports.get(""), model.ir_version, length(pieces(model)), dict(sorted(operators.items())))
+    return Census(imports.get(""), model.ir_version, size, dict(sorted(operators.items())))
 
 
 def normal(domain: str) -> str:

@@ -71,7 +71,6 @@ def show(options: argparse.Namespace, made: Plan) -> None:
 def summary(made: Plan) -> str:
     """Return what a plan comes to, on one line."""
     from opshift.cli.words import count
-    from opshift.passes.outcome import Action
 
     if made.refusals:
         return (
@@ -79,7 +78,7 @@ def summary(made: Plan) -> str:
         )
     if made.nothing_to_do:
         return f"Nothing to do: the model is on the target already (opset {made.source_opset})."
-    lowered = sum(step.action is Action.LOWER for step in made.steps)
+    lowered = len(made.lowered)
     restamped = len(made.steps) - lowered
     return (
         f"Possible: opset {made.source_opset} -> {made.target_opset}, {count(lowered, 'node')} lowered, "

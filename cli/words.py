@@ -45,8 +45,8 @@ def step(what: Step) -> str:
 
 def narrowings(plan: Plan) -> Iterator[str]:
     """Yield for which inputs the plan does not hold, one line a narrowing."""
-    for narrowing in sorted({narrowing for step in plan.steps for narrowing in step.narrows}):
-        nodes = [step.node for step in plan.steps if narrowing in step.narrows]
+    for narrowing in sorted({narrowing for step in plan.lowered for narrowing in step.narrows}):
+        nodes = [step.node for step in plan.lowered if narrowing in step.narrows]
         more = f" and {count(len(nodes) - SHOWN, 'more node')}" if len(nodes) > SHOWN else ""
         yield f"Narrowed, as --allow {narrowing} accepts: {', '.join(nodes[:SHOWN])}{more}"
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
-from opshift.passes.outcome import Action, Plan, Report, Verdict
+from opshift.passes.outcome import Plan, Report, Verdict
 from opshift.passes.processes import ProcessDiedError, Processes
 
 SUFFIXES = (".onnx", ".onnxtxt")
@@ -304,7 +304,7 @@ def attempt(job: Job) -> Done:
 
 
 def _summary(plan: Plan) -> Summary:
-    lowered = sum(step.action is Action.LOWER for step in plan.steps)
+    lowered = len(plan.lowered)
     return Summary(plan.source_opset, plan.target_opset, plan.kept, len(plan.steps) - lowered, lowered)
 
 

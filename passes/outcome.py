@@ -90,10 +90,11 @@ class Step(NamedTuple):
 class Steps(Sequence[Step]):
     """The steps of a plan, of which a large model has many: found out when they are asked for."""
 
-    def __init__(self, count: int, find: Callable[[], tuple[Step, ...]]) -> None:
-        """Have `find` called once, if at all; it returns so many."""
+    def __init__(self, count: int, lowered: Sequence[Step], find: Callable[[], tuple[Step, ...]]) -> None:
+        """Have `find` called once, if at all; it returns so many, those of nodes that are `lowered` among them."""
         self._count = count
         self._find = find
+        self.lowered = lowered
 
     @functools.cached_property
     def _all(self) -> tuple[Step, ...]:
@@ -218,6 +219,13 @@ class Plan:
     def kinds(self) -> tuple[Kind, ...]:
         """The nodes of the steps, those that are alike together."""
         return self.rewrites()
+
+    @property
+    def lowered(self) -> Sequence[Step]:
+        """The steps of the nodes that are lowered."""
+        if isinstance(self.steps, Steps):
+            return self.steps.lowered
+        return [step for step in self.steps if step.action is Action.LOWER]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is sent to another process: the kinds, and not what finds them out."""

@@ -142,7 +142,8 @@ class Planner:
         """Return all steps: those of the nodes that were looked at, and between them those of the others."""
         steps, renewed, firsts = tuple(self.steps), self._renewed, self._firsts
         count = len(steps) + sum(len(places) for _, places in renewed[0])
-        return Steps(count, lambda: _between(steps, renewed, firsts))
+        lowered = [step for step in steps if step.action is Action.LOWER]
+        return Steps(count, lowered, lambda: _between(steps, renewed, firsts))
 
     def forget(self) -> None:
         """Let go of what is known of the values, once all is planned: planners hold each other, and so outlive that."""
