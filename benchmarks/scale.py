@@ -190,6 +190,38 @@ def weights(folder: Path, repeat: int) -> dict[str, Spent]:
     return found
 
 
+# --- kinds ------------------------------------------------------------------------------------------------------------
+
+
+def distinct(path: Path, count: int) -> None:
+    """Write a model of so many Hardmax of rank 3 along axis 1, each of another shape."""
+    shapes = [[2, 3 + place, 4] for place in range(count)]
+    nodes = [helper.make_node("Hardmax", [f"x{place}"], [f"y{place}"], axis=1) for place in range(count)]
+    inputs, outputs = (
+        [
+            helper.make_tensor_value_info(f"{name}{place}", TensorProto.FLOAT, shape)
+            for place, shape in enumerate(shapes)
+        ]
+        for name in "xy"
+    )
+    graph = helper.make_graph(nodes, "kinds", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=8)
+    path.write_bytes(model.SerializeToString())
+
+
+def kinds(folder: Path, repeat: int) -> dict[str, Spent]:
+    """Measure nodes of which each must be planned for itself."""
+    found = {}
+    model = folder / "kinds.onnx"
+    for count in (1, 100, 400):
+        made(distinct, model, count)
+        asked = ("--opset", "13", "--no-verify", "--quiet")
+        found[f"{count} shapes of Hardmax"] = least(
+            run(command("convert", model, "-o", folder / "out.onnx", *asked)) for _ in range(repeat)
+        )
+    return found
+
+
 # --- starting ---------------------------------------------------------------------------------------------------------
 
 
@@ -320,7 +352,11 @@ def main() -> None:
         folder = Path(name)
         found = growth(folder, sizes, options.repeat)
         grows = {one: exponent(spent) for one, spent in found.items()}
-        others = {"Starting": starts(folder, options.repeat), "Weights": weights(folder, options.repeat)}
+        others = {
+            "Starting": starts(folder, options.repeat),
+            "Nodes that differ": kinds(folder, options.repeat),
+            "Weights": weights(folder, options.repeat),
+        }
     print(*(f"{name}: exponent {number:.2f}" for name, number in grows.items()), sep="\n")
     for rows in others.values():
         print(*(f"{name:50} {shown(one)}" for name, one in rows.items()), sep="\n")
