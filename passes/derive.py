@@ -29,7 +29,7 @@ from opshift.opsets.schema import NEWEST, schema_at
 from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import operator_of
 from opshift.passes.bodies import bodies
-from opshift.passes.infer import infer, make_node, typed
+from opshift.passes.infer import form, infer, typed
 from opshift.passes.outcome import NARROWINGS, Way
 
 DEPTH = 24
@@ -81,9 +81,8 @@ class Written:
 
     @functools.cached_property
     def form(self) -> tuple[onnx.NodeProto, Any, Any]:
-        """The node to be filled in, and its lists of inputs and outputs: protobuf hands these out at a cost."""
-        node = make_node(self.name, "", (), (), self.attributes)
-        return node, node.input, node.output
+        """The node to be filled in, and its lists of inputs and outputs."""
+        return form(self.name, self.attributes)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,15 @@ def make_node(
     return node
 
 
+def form(name: str, attributes: Mapping[str, Any]) -> tuple[onnx.NodeProto, Any, Any]:
+    """Return a node of the default domain that lacks names, and its lists of inputs and outputs.
+
+    To ask protobuf for the lists takes as long as to fill them.
+    """
+    node = make_node(name, "", (), (), attributes)
+    return node, node.input, node.output
+
+
 def make_attribute(name: str, value: Any) -> onnx.AttributeProto:
     """Build an attribute; a Tensor becomes a TensorProto, an empty tuple a list of integers."""
     if isinstance(value, Tensor):
