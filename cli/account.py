@@ -89,6 +89,8 @@ class Account:
     output: str
     written: bool
     headline: Headline
+    sides: tuple[str, str]
+    """What the two columns of the tables are called."""
     rows: tuple[Row, ...]
     facts: tuple[Row, ...]
     notes: tuple[str, ...]
@@ -123,8 +125,9 @@ def account(document: Mapping[str, Any]) -> Account:
         output=document.get("output", ""),
         written=not error,
         headline=_headline(document, plan, report),
+        sides=("Original", "Compared") if document.get("command") == "verify" else ("Before", "After"),
         rows=tuple(_operators(before, after)) if before else (),
-        facts=tuple(_facts(before, after)) if before else tuple(_opsets(plan)),
+        facts=tuple(_facts(before, after)) if before else (),
         notes=tuple(_notes(plan, report)),
         refusals=tuple(error.get("refusals", ())),
         differences=_differences(report),
@@ -152,7 +155,7 @@ def _headline(document: Mapping[str, Any], plan: Plan | None, report: Report | N
     if report:
         return _proven(document, report, written=document["command"] == "convert" and not error)
     if document["command"] == "plan" and plan:
-        return _planned(plan)
+        return _planned(plan, nothing=document["nothing_to_do"])
     if document.get("nothing_to_do"):
         return Headline(GOOD, "Nothing to do", "The model is on the target already, and the result is a copy of it.")
     return Headline(DOUBTFUL, "Not proven", "Verification was switched off with --no-verify. The result was written.")
@@ -199,8 +202,8 @@ def _differing(report: Report) -> str:
     return f"{' and '.join(parts)} {verb} something else on one of the inputs tried"
 
 
-def _planned(plan: Plan) -> Headline:
-    if plan.nothing_to_do:
+def _planned(plan: Plan, *, nothing: bool) -> Headline:
+    if nothing:
         return Headline(GOOD, "Nothing to do", f"The model is on the target already (opset {plan.source_opset}).")
     lowered = sum(step.action is Action.LOWER for step in plan.steps)
     told = f"{words.count(lowered, 'node')} lowered, {len(plan.steps) - lowered} restamped, {plan.kept} kept"
@@ -220,11 +223,6 @@ def _facts(before: Census, after: Census | None) -> Iterator[Row]:
     yield Row("opset", str(before.opset), str(after.opset) if after else None)
     yield Row("ir_version", str(before.ir_version), str(after.ir_version) if after else None)
     yield Row("size", amount(before.size), amount(after.size) if after else None)
-
-
-def _opsets(plan: Plan | None) -> Iterator[Row]:
-    if plan:
-        yield Row("opset", str(plan.source_opset), str(plan.target_opset))
 
 
 def amount(size: int) -> str:

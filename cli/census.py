@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 
 import onnx
 import onnx.defs
 
+from opshift.cli import output
+from opshift.cli.words import count
 from opshift.passes.columns import SMALL, columns
 from opshift.passes.graphs import walk
+from opshift.passes.outcome import Plan
 from opshift.passes.pieces import length, pieces
 
 
@@ -35,11 +39,11 @@ class Census:
     operators: dict[str, Count]
 
 
-def census(model: onnx.ModelProto) -> Census:
-    """Count the operators of every graph and function of a model."""
+def census(model: onnx.ModelProto, size: int | None = None) -> Census:
+    """Count the operators of every graph and function of a model; `size` is given where it lacks weights by now."""
     imports = {normal(entry.domain): entry.version for entry in model.opset_import}
     found: Counter[tuple[str, str]] = Counter()
-    size = length(pieces(model))
+    size = length(pieces(model)) if size is None else size
     for graph in walk(model, columns(model) if size <= SMALL else None):
         for (domain, name, _), places in graph.kinds.items():
             found[normal(domain), name] += len(places)
@@ -60,6 +64,27 @@ def since(domain: str, name: str, opset: int | None) -> int | None:
     if opset is None or not onnx.defs.has(name, opset, domain):
         return None
     return onnx.defs.get_schema(name, opset, domain).since_version
+
+
+def nothing_to_do(plan: Plan, before: Census, after: Census) -> bool:
+    """Whether the output is the input."""
+    return plan.nothing_to_do and before == after
+
+
+def show_operators(before: Census, after: Census, left_out: Sequence[str], *, all_rows: bool) -> None:
+    """Print operators, opset and ir_version, before and after, and what that ir_version has no place for."""
+    changed = rows(before, after, all_rows=False)
+    table = [
+        *(rows(before, after, all_rows=True) if all_rows else changed),
+        ("opset", str(before.opset), str(after.opset)),
+        ("ir_version", str(before.ir_version), str(after.ir_version)),
+    ]
+    output.table(("Operator", "Before", "After"), table, changed=lambda row: row[1] != row[2])
+    same = len({*before.operators, *after.operators}) - len(changed)
+    if same and not all_rows:
+        output.say(f"{count(same, 'other operator')} as before.")
+    if left_out:
+        output.say(f"Left out, for which ir_version {after.ir_version} has no place: {'; '.join(left_out)}.")
 
 
 def rows(before: Census, after: Census, *, all_rows: bool) -> list[tuple[str, str, str]]:

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
             **proof(options),
             progress=options.watch.beside(progress),
         )
-    before, after = census(result.source_model), census(result.rewritten)
+    before, after = census(result.source_model, result.source.size), census(result.rewritten)
     made = describe(options, destination, result, before, after)
     with output.staged(options.report, made), output.progress(options.quiet, verbose=False) as progress:
         result.save(destination, **weights, progress=progress)
@@ -128,11 +128,13 @@ def describe(
     options: argparse.Namespace, destination: str, result: Result, before: Census, after: Census
 ) -> dict[str, Any]:
     """Return a conversion as JSON has it."""
+    from opshift.cli.census import nothing_to_do
+
     return document(
         options,
         0,
         output=destination,
-        nothing_to_do=nothing_to_do(result, before, after),
+        nothing_to_do=nothing_to_do(result.plan, before, after),
         verdict=result.report.verdict if result.report else "unchecked",
         before=before,
         after=after,
@@ -142,23 +144,17 @@ def describe(
     )
 
 
-def nothing_to_do(result: Result, before: Census, after: Census) -> bool:
-    """Whether the output is the input."""
-    return result.plan.nothing_to_do and before == after
-
-
 def show(options: argparse.Namespace, destination: str, result: Result, before: Census, after: Census) -> None:
     """Print the tables, and the verdict last."""
     if not options.quiet:
+        from opshift.cli.census import nothing_to_do, show_operators
+
         if options.verbose:
             show_nodes(result)
-        show_operators(before, after, all_rows=options.verbose)
-        if nothing_to_do(result, before, after):
+        show_operators(before, after, result.left_out, all_rows=options.verbose)
+        if nothing_to_do(result.plan, before, after):
             output.say(f"Nothing to do: the model is on the target already. {destination} is a copy.")
         else:
-            if result.left_out:
-                said = f"for which ir_version {result.rewritten.ir_version} has no place"
-                output.say(f"Left out, {said}: {'; '.join(result.left_out)}.")
             output.say(f"{destination}: written.")
     show_verdict(result, quiet=options.quiet)
 
@@ -168,24 +164,6 @@ def show_nodes(result: Result) -> None:
     from opshift.cli.plan import each_step
 
     each_step(result.plan.steps, {check.node: check for check in result.report.nodes} if result.report else {})
-
-
-def show_operators(before: Census, after: Census, *, all_rows: bool) -> None:
-    """Print operators, opset and ir_version, before and after."""
-    from opshift.cli.census import rows
-
-    changed = rows(before, after, all_rows=False)
-    table = [
-        *(rows(before, after, all_rows=True) if all_rows else changed),
-        ("opset", str(before.opset), str(after.opset)),
-        ("ir_version", str(before.ir_version), str(after.ir_version)),
-    ]
-    output.table(("Operator", "Before", "After"), table, changed=lambda row: row[1] != row[2])
-    same = len({*before.operators, *after.operators}) - len(changed)
-    if same and not all_rows:
-        from opshift.cli.words import count
-
-        output.say(f"{count(same, 'other operator')} as before.")
 
 
 def show_verdict(result: Result, *, quiet: bool) -> None:

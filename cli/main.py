@@ -132,21 +132,23 @@ def error_document(error: Exception, status: int, kind: str, options: argparse.N
     known: dict[str, Any] = {}
     if isinstance(error, UnsupportedError):
         details["refusals"] = error.refusals
-        known = {"before": census(error.model) if error.model else None, "plan": error.plan}
+        read = error.source
+        known = {"before": census(read.model, read.size) if read else None, "plan": error.plan}
     if isinstance(error, VerificationError):
         details["report"] = error.report
         known = {"verdict": error.report.verdict}
         if result := error.result:
-            known |= {"before": census(result.source_model), "after": census(result.rewritten), "plan": result.plan}
+            before = census(result.source_model, result.source.size)
+            known |= {"before": before, "after": census(result.rewritten), "plan": result.plan}
     known = {name: value for name, value in known.items() if value is not None}
     return document(options, status, **known, error=details)
 
 
-def census(model: ModelProto) -> Census:
+def census(model: ModelProto, size: int | None = None) -> Census:
     """Count the operators of a model; what counts them needs onnx, which `opshift --help` does not wait for."""
     from opshift.cli.census import census
 
-    return census(model)
+    return census(model, size)
 
 
 def text(error: Exception, status: int) -> str:

@@ -30,7 +30,7 @@ def markdown(document: Mapping[str, Any]) -> str:
         *_listed("What stands in the way", it.refusals, _refusal),
         *_listed("What differs", it.differences, _difference),
         *_listed("Models", [model for model in it.models if model["status"]], _model),
-        *_table(("", "Before", "After"), (_row(row) for row in (*it.facts, *it.changed))),
+        *_table(("", *it.sides), (_row(row) for row in (*it.facts, *it.changed))),
         *_table(("Nodes", "From", "To", "Lowering", "Why this one", "Verdict"), _rewrites(it)),
         " \u00b7 ".join(text(f"{name} {version}") for name, version in it.versions.items()),
     ]

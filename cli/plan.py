@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opshift.cli import options as shared
 from opshift.cli import output
 from opshift.cli.document import document
+from opshift.passes.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from opshift.cli.census import Census
     from opshift.passes.outcome import Check, Plan, Step
 
 
@@ -31,52 +33,62 @@ def run(options: argparse.Namespace) -> int:
     """Plan and print."""
     shared.check_report(options.report, (options.model,))
     request = shared.request(options)
-    from opshift.passes.convert import plan
+    from opshift.cli.census import census, nothing_to_do, show_operators
+    from opshift.passes.convert import convert
 
     with output.progress(options.quiet, options.verbose) as progress:
-        made = plan(options.model, **request, progress=options.watch.beside(progress))
-    described = describe(options, made)
+        try:
+            result = convert(options.model, **request, verify=False, progress=options.watch.beside(progress))
+        except UnsupportedError as error:
+            if error.plan is None or error.source is None:
+                raise
+            return refused(options, error.plan, census(error.source.model, error.source.size))
+    before, after = census(result.source_model, result.source.size), census(result.rewritten)
+    nothing = nothing_to_do(result.plan, before, after)
+    found = {"nothing_to_do": nothing, "before": before, "after": after, "left_out": result.left_out}
+    described = document(options, 0, **found, plan=result.plan)
     output.write_report(options.report, described)
     if options.json:
         output.print_json(described)
-    else:
-        show(options, made)
-    return 0 if made.possible else 1
-
-
-def describe(options: argparse.Namespace, made: Plan) -> dict[str, Any]:
-    """Return a plan as JSON has it."""
-    if made.possible:
-        return document(options, 0, plan=made)
-    error = {"kind": "unsupported", "message": summary(made), "refusals": made.refusals}
-    return document(options, 1, plan=made, error=error)
-
-
-def show(options: argparse.Namespace, made: Plan) -> None:
-    """Print the steps, the refusals, and the sum of it last."""
-    from opshift.cli import words
-
+        return 0
     if not options.quiet:
-        if options.verbose:
-            each_step(made.steps, {})
-        else:
-            grouped_steps(made.steps)
-        for line in words.narrowings(made):
-            output.say(line, "yellow")
-        for refusal in made.refusals:
-            output.say(words.refusal(refusal))
-    output.say(summary(made), "green" if made.possible else "bold red")
+        show_steps(result.plan, verbose=options.verbose)
+        if not nothing:
+            show_operators(before, after, result.left_out, all_rows=options.verbose)
+    output.say(possible(result.plan, nothing=nothing), "green")
+    return 0
 
 
-def summary(made: Plan) -> str:
+def refused(options: argparse.Namespace, made: Plan, before: Census) -> int:
+    """Report what stands in the way."""
+    error = {"kind": "unsupported", "message": not_possible(made), "refusals": made.refusals}
+    described = document(options, 1, before=before, plan=made, error=error)
+    output.write_report(options.report, described)
+    if options.json:
+        output.print_json(described)
+        return 1
+    if not options.quiet:
+        from opshift.cli.words import refusal
+
+        show_steps(made, verbose=options.verbose)
+        for each in made.refusals:
+            output.say(refusal(each))
+    output.say(not_possible(made), "bold red")
+    return 1
+
+
+def not_possible(made: Plan) -> str:
+    """Return what a plan that is refused comes to, on one line."""
+    from opshift.cli.words import count
+
+    return f"Not possible: {count(len(made.refusals), 'refusal')}, opset {made.source_opset} -> {made.target_opset}."
+
+
+def possible(made: Plan, *, nothing: bool) -> str:
     """Return what a plan comes to, on one line."""
     from opshift.cli.words import count
 
-    if made.refusals:
-        return (
-            f"Not possible: {count(len(made.refusals), 'refusal')}, opset {made.source_opset} -> {made.target_opset}."
-        )
-    if made.nothing_to_do:
+    if nothing:
         return f"Nothing to do: the model is on the target already (opset {made.source_opset})."
     lowered = len(made.lowered)
     restamped = len(made.steps) - lowered
@@ -84,6 +96,18 @@ def summary(made: Plan) -> str:
         f"Possible: opset {made.source_opset} -> {made.target_opset}, {count(lowered, 'node')} lowered, "
         f"{restamped} restamped, {made.kept} kept."
     )
+
+
+def show_steps(made: Plan, *, verbose: bool) -> None:
+    """Print what happens to the nodes, and for which inputs it does not hold."""
+    from opshift.cli.words import narrowings
+
+    if verbose:
+        each_step(made.steps, {})
+    else:
+        grouped_steps(made.steps)
+    for line in narrowings(made):
+        output.say(line, "yellow")
 
 
 def grouped_steps(steps: Sequence[Step]) -> None:

@@ -13,6 +13,7 @@ from opshift.cli import output
 from opshift.cli.document import document
 
 if TYPE_CHECKING:
+    from opshift.cli.census import Census
     from opshift.passes.outcome import Report
 
 
@@ -40,23 +41,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compare and print."""
     shared.check_report(options.report, (options.model, options.other))
+    from opshift.cli.census import census
+    from opshift.passes import sessions
     from opshift.passes.outcome import Verdict
     from opshift.passes.verify import verify
 
+    allowed = tuple(options.allow_path)
     with output.progress(options.quiet, options.verbose) as progress:
         told = options.watch.beside(progress)
         told("load", 0, 0)
+        sessions.runtime()
+        models = [sessions.read(path, None, allowed) for path in (options.model, options.other)]
         report = verify(
-            options.model,
-            options.other,
+            *models,
             **shared.verification(options),
             exact=options.exact,
             semantics=options.semantics,
-            allow_paths=tuple(options.allow_path),
+            allow_paths=allowed,
             progress=told,
         )
     status = 0 if report.verdict is Verdict.EQUAL else 1
-    described = describe(options, report, status)
+    before, after = (census(model.proto) for model in models)
+    described = describe(options, report, status, before, after)
     output.write_report(options.report, described)
     if options.json:
         output.print_json(described)
@@ -65,12 +71,13 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def describe(options: argparse.Namespace, report: Report, status: int) -> dict[str, Any]:
+def describe(options: argparse.Namespace, report: Report, status: int, before: Census, after: Census) -> dict[str, Any]:
     """Return a comparison as JSON has it."""
     from opshift.cli.words import verdict
 
     error = {"kind": "verification", "message": verdict(report), "report": report}
-    return document(options, status, verdict=report.verdict, report=report, **({"error": error} if status else {}))
+    found = {"verdict": report.verdict, "before": before, "after": after, "report": report}
+    return document(options, status, **found, **({"error": error} if status else {}))
 
 
 def show(options: argparse.Namespace, report: Report) -> None:

@@ -10,7 +10,7 @@ import gc
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import onnx
 
@@ -31,6 +31,7 @@ from opshift.passes.load import Source, is_small, load, without_weights
 from opshift.passes.lower import alone, lower
 from opshift.passes.older import fitted
 from opshift.passes.outcome import NARROWINGS, Check, Code, Plan, Refusal, Report, Verdict
+from opshift.passes.pieces import length, pieces
 from opshift.passes.plan import Planner, too_old, written_too_old
 from opshift.passes.restamp import least_ir_version, restamp
 
@@ -155,15 +156,28 @@ def plan(
 ) -> Plan:
     """Say what `convert` would do with the same arguments, and what stands in the way; nothing is changed.
 
+    It is tried on a copy, since some of what stands in the way is seen only then (an ir_version, above all).
+
     Raises:
         InvalidModelError: the model is missing, unreadable or invalid.
         UsageError: the request makes no sense.
     """
-    with _without_collection():
-        _tell(progress, "load")
-        request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
-        _tell(progress, "plan")
-        return _planned(request, progress).plan
+    try:
+        return convert(
+            model,
+            opset=opset,
+            decompose=decompose,
+            target=target,
+            verify=False,
+            semantics=semantics,
+            allow=allow,
+            ir_version=ir_version,
+            optimize=optimize,
+            allow_paths=allow_paths,
+            progress=progress,
+        ).plan
+    except UnsupportedError as error:
+        return cast("Plan", error.plan)
 
 
 def convert(
@@ -228,7 +242,7 @@ def convert(
         request = dataclasses.replace(request, source=source)
         left_out: tuple[str, ...] = ()
         if not planned.plan.possible:
-            raise UnsupportedError(planned.plan.refusals, planned.plan, source.model)
+            raise _refused(request, planned.plan, planned.plan.refusals)
         rewritten = source.model
         if not planned.plan.nothing_to_do or _wanted_ir_version(request, rewritten) != rewritten.ir_version:
             _tell(progress, "lower")
@@ -236,7 +250,8 @@ def convert(
                 rewritten = onnx.ModelProto()
                 rewritten.CopyFrom(source.model)
             else:  # nobody else has it, and with a copy its weights would be in memory twice
-                source = dataclasses.replace(source, model=without_weights(source.model))
+                size = length(pieces(rewritten))
+                source = dataclasses.replace(source, model=without_weights(rewritten), size=size)
                 request = dataclasses.replace(request, source=source)
             lower(rewritten, planned, bodies)
             del bodies
@@ -291,7 +306,7 @@ def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto, walked: 
     again = planner.run().plan
     if again.refusals:
         # What a graph needs around the nodes that were asked for: a Constant in a function, an Identity for an output.
-        raise UnsupportedError(again.refusals, plan, request.source.model)
+        raise _refused(request, plan, again.refusals)
     if again.steps:
         raise AssertionError(f"the result is not on the target: {again.steps[0]}")
 
@@ -310,7 +325,12 @@ def _fits(request: _Request, plan: Plan, model: onnx.ModelProto, least: int) -> 
     if ir_version < least:
         reason = f"the model needs ir_version {least} for its opset, or for what it holds, not {ir_version}."
         refusal = Refusal(Code.IR_VERSION, "model", "", reason, f"Take --ir-version {least} or higher.")
-        raise UnsupportedError((refusal,), plan, request.source.model)
+        raise _refused(request, plan, (refusal,))
+
+
+def _refused(request: _Request, plan: Plan, refusals: tuple[Refusal, ...]) -> UnsupportedError:
+    """Return the error for what was found out only when the plan was followed: it is the plan's from then on."""
+    return UnsupportedError(refusals, dataclasses.replace(plan, refusals=refusals), request.source)
 
 
 # --- the request ------------------------------------------------------------------------------------------------------

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from opshift.passes.outcome import Plan, Refusal, Report
 
 if TYPE_CHECKING:
-    import onnx
-
     from opshift.passes.convert import Result
+    from opshift.passes.load import Source
 
 
 class OpshiftError(Exception):
@@ -27,16 +26,14 @@ class UsageError(OpshiftError):
 class UnsupportedError(OpshiftError):
     """The model is valid and cannot be taken to the target; `refusals` names every node in the way.
 
-    `plan` is as far as planning came, and `model` what was read; None where there was none of it yet.
+    `plan` is as far as planning came, and `source` what was read; None where there was none of it yet.
     """
 
-    def __init__(
-        self, refusals: tuple[Refusal, ...], plan: Plan | None = None, model: onnx.ModelProto | None = None
-    ) -> None:
+    def __init__(self, refusals: tuple[Refusal, ...], plan: Plan | None = None, source: Source | None = None) -> None:
         """Keep the refusals; the text is one line each."""
         self.refusals = refusals
         self.plan = plan
-        self.model = model
+        self.source = source
         super().__init__("\n".join(str(refusal) for refusal in refusals))
 
 

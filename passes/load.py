@@ -74,6 +74,8 @@ class Source:
     bodies: tuple[Body, ...] = ()
     static: Static | None = None
     inferred: onnx.ModelProto | None = None
+    size: int | None = None
+    """Bytes of the protobuf that was read, where `model` lacks its large weights by now."""
 
 
 def load(

@@ -67,19 +67,21 @@ class Source:
     """A model to open: the protobuf, whose weights may be external, and where those weights are.
 
     `path` is set where onnxruntime can read the file itself, `directory` where external data are relative to one.
+    `named` is the file as the user calls it; empty for a protobuf.
     """
 
     proto: onnx.ModelProto
     path: Path | None = None
     directory: Path | None = None
+    named: str = ""
 
 
 def read(
-    model: str | os.PathLike[str] | onnx.ModelProto,
+    model: str | os.PathLike[str] | onnx.ModelProto | Source,
     directory: str | os.PathLike[str] | None = None,
     allow_paths: Iterable[str | os.PathLike[str]] = (),
 ) -> Source:
-    """Return the source for a path (.onnx or ONNX text) or a protobuf; the weights of a file stay on disk.
+    """Return the source for a path (.onnx or ONNX text) or a protobuf, and one as it is; weights of files stay there.
 
     Weights that are reached by links are named by their real paths.
 
@@ -87,15 +89,17 @@ def read(
         InvalidModelError: the file is missing, unreadable, not ONNX, or its external data are unsafe to open.
     """
     folder = None if directory is None else Path(directory)
+    if isinstance(model, Source):
+        return model
     if isinstance(model, onnx.ModelProto):
         return Source(model, directory=folder)
-    loaded = load.load(model, allow_paths)
+    loaded, named = load.load(model, allow_paths), os.fspath(model)
     if loaded.directory is not None:
         proto, folder = external.relocated(loaded.model, loaded.files, loaded.directory)
         if proto is not loaded.model:
-            return Source(proto, directory=folder)
+            return Source(proto, directory=folder, named=named)
     binary = loaded.path is not None and not load.is_text(loaded.path)
-    return Source(loaded.model, loaded.path if binary else None, loaded.directory)
+    return Source(loaded.model, loaded.path if binary else None, loaded.directory, named)
 
 
 @functools.cache

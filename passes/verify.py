@@ -47,8 +47,8 @@ _STEPS = 400  # attempts at a smaller input
 
 
 def verify(
-    original: str | os.PathLike[str] | onnx.ModelProto,
-    rewritten: str | os.PathLike[str] | onnx.ModelProto,
+    original: str | os.PathLike[str] | onnx.ModelProto | Source,
+    rewritten: str | os.PathLike[str] | onnx.ModelProto | Source,
     *,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
     inputs: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -68,7 +68,7 @@ def verify(
     """Compare two models node by node and as wholes, and return what was shown.
 
     Args:
-        original: a path (.onnx or ONNX text) or a protobuf.
+        original: a path (.onnx or ONNX text), a protobuf, or what `sessions.read` made of one.
         rewritten: what should compute the same.
         input_shapes: shapes of inputs of the whole models, by name, instead of sizes tried.
         inputs: values of inputs of the whole models instead of drawn ones: an .npz file, a directory test_data_set_N
@@ -105,7 +105,7 @@ def verify(
     after = sessions.read(rewritten, rewritten_dir, allow_paths)
     report = progress or (lambda stage, done, total: None)
     options = _options(exact, semantics, timeout, memory, allow_paths)
-    shown = _Shown(save_repro, _command(original, rewritten, seed, input_shapes, inputs, options), options)
+    shown = _Shown(save_repro, _command(before, after, seed, input_shapes, inputs, options), options)
     checks = prove(pairs, seed=seed, semantics=semantics, limits=limits, progress=report, shown=shown)
     if not whole:
         check = Check("", "", Verdict.UNCHECKED, "only the rewritten nodes were compared, as was asked for", "", 0)
@@ -131,17 +131,17 @@ def _contested(model: onnx.ModelProto) -> frozenset[str]:
 
 
 def _command(
-    original: object,
-    rewritten: object,
+    before: Source,
+    after: Source,
     seed: int,
     shapes: Mapping[str, tuple[int, ...]] | None,
     given: object,
     options: Sequence[str],
 ) -> str:
     """Return the command that shows the difference of two files again; empty where one is no file."""
-    if isinstance(original, onnx.ModelProto) or isinstance(rewritten, onnx.ModelProto):
+    if not before.named or not after.named:
         return ""
-    parts = ["opshift", "verify", os.fspath(original), os.fspath(rewritten), "--seed", str(seed)]  # type: ignore[call-overload]
+    parts = ["opshift", "verify", before.named, after.named, "--seed", str(seed)]
     for name, shape in (shapes or {}).items():
         parts += ["--input-shape", f"{name}:{','.join(map(str, shape))}"]
     if given is not None and not isinstance(given, Mapping):

@@ -29,8 +29,10 @@ from opshift.opsets.lowering import lowering, op
 from opshift.opsets.operator import operator_for
 from opshift.opsets.operators import argmax
 from opshift.opsets.profiles import parse_target
+from opshift.passes import sessions
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
 from opshift.passes.inspect import Stop, obstacles
+from opshift.passes.load import Source
 from opshift.passes.outcome import Action, Check, Code, Counterexample, Plan, Refusal, Report, Step, Verdict
 
 MODEL_13 = """<ir_version: 8, opset_import: ["": 13]>
@@ -97,6 +99,10 @@ class FakeResult:
     asked: dict[str, Any]
     left_out: tuple[str, ...] = ()
 
+    @property
+    def source(self) -> Source:
+        return Source(self.source_model, None, None, None)
+
     def save(self, path: str, *, progress: Any, **asked: Any) -> None:
         self.asked.update(asked)
         if self.unwritable:
@@ -116,7 +122,7 @@ class Engine:
     unwritable: bool = False
     asked: dict[str, Any] = field(default_factory=dict)
 
-    def __call__(self, *models: str, progress: Any, **asked: Any) -> FakeResult:
+    def __call__(self, *models: Any, progress: Any, **asked: Any) -> FakeResult:
         self.asked = asked
         if progress:
             progress("lower", 1, 2)
@@ -138,8 +144,10 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
         monkeypatch.setitem(sys.modules, name, made)
 
     module("opshift.passes.inspect", inspect=lambda path, allow_paths=(): FOUND)
-    module("opshift.passes.convert", convert=fake, plan=lambda *a, **k: fake(*a, **k).plan)
+    module("opshift.passes.convert", convert=fake)
     module("opshift.passes.verify", verify=lambda *a, **k: fake(*a, **k).report)
+    monkeypatch.setattr(sessions, "runtime", lambda: None)
+    monkeypatch.setattr(sessions, "read", lambda path, *_: sessions.Source(onnx.parser.parse_model(fake.source)))
     monkeypatch.chdir(tmp_path)
     Path("in.onnx").write_bytes(b"original")
     return fake
@@ -432,13 +440,13 @@ def test_a_fault_asks_to_be_reported(engine: Engine, capsys: pytest.CaptureFixtu
 def test_warnings_of_packages_are_shown_under_debug_only(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def warn(*_: Any, **__: Any) -> Plan:
+    def warn(*_: Any, **asked: Any) -> FakeResult:
         # What pytest itself does with warnings stands in the way of what Python does.
         monkeypatch.setattr(warnings, "showwarning", lambda text, *_: print(text, file=sys.stderr))
         warnings.warn("something is deprecated", FutureWarning, stacklevel=1)
-        return engine.plan
+        return engine(**asked)
 
-    monkeypatch.setattr(sys.modules["opshift.passes.convert"], "plan", warn)
+    monkeypatch.setattr(sys.modules["opshift.passes.convert"], "convert", warn)
     assert main(PLAN) == 0
     assert capsys.readouterr().err == ""
     assert main([*PLAN, "--debug"]) == 0
@@ -742,6 +750,12 @@ def test_a_plan_groups_nodes_that_go_the_same_way(engine: Engine, capsys: pytest
         "  2 x Hardmax-13 lowered to ArgMax, Equal by hardmax_by_argmax (opset 11 lacks it)",
         "  1 x ArgMax-13 lowered to TopK by argmax_by_topk (asked for)",
         "Narrowed, as --allow nan accepts: main/low",
+        "Operator    Before        After",
+        "Abs         1 (since 13)  1 (since 6)",
+        "Hardmax     1 (since 13)  1 (since 11)",
+        "Neg         1 (since 13)  2 (since 6)",
+        "opset       13            11",
+        "ir_version  8             6",
         "Possible: opset 13 -> 11, 3 nodes lowered, 0 restamped, 2 kept.",
     ]
     assert main([*PLAN, "-v"]) == 0
@@ -749,7 +763,8 @@ def test_a_plan_groups_nodes_that_go_the_same_way(engine: Engine, capsys: pytest
 
 
 def test_a_plan_that_is_refused_ends_with_1(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-    engine.plan = plan_of(STEP, refusals=(REFUSAL,))
+    read = Source(onnx.parser.parse_model(MODEL_13), None, None, None)
+    engine.error = UnsupportedError((REFUSAL,), plan_of(STEP, refusals=(REFUSAL,)), read)
     assert main(PLAN) == 1
     out, err = capsys.readouterr()
     assert "Hardmax-13 at main/hot: its rank is unknown. Give --input-shape. [no-lowering]" in out
@@ -760,10 +775,12 @@ def test_a_plan_that_is_refused_ends_with_1(engine: Engine, capsys: pytest.Captu
     assert document["status"] == 1
     assert document["plan"]["possible"] is False
     assert document["error"]["refusals"][0]["code"] == "no-lowering"
+    assert document["before"]["opset"] == 13
+    assert "after" not in document
 
 
 def test_a_plan_of_nothing(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-    engine.plan = plan_of(source=13, target=13)
+    engine.plan, engine.target = plan_of(source=13, target=13), MODEL_13
     assert main(PLAN) == 0
     assert capsys.readouterr().out == "Nothing to do: the model is on the target already (opset 13).\n"
 
@@ -1047,8 +1064,10 @@ def test_did_you_mean_ends_the_sentence_where_nothing_is_near() -> None:
 
 FAKE_RUN = """
 import sys, types
+from opshift.passes import sessions
 from opshift.passes.outcome import *
 from opshift.cli.main import main
+sessions.read = lambda *_: sessions.Source(sessions.onnx.ModelProto())
 def verify(*_, progress, **__):
     if progress: progress("whole model", 1, 4)
     check = Check("", "", Verdict.EQUAL, "", "onnxruntime 1.31.1", 3)

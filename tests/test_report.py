@@ -163,6 +163,59 @@ def test_a_refusal_comes_with_what_was_read_and_planned(read: Any) -> None:
     assert "after" not in document
 
 
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("segmenter-opset13", ("--opset", "8")),
+        ("hardmax-opset13", ("--opset", "13")),
+        ("hardmax-opset13", ("--opset", "13", "--ir-version", "5")),
+        ("hardmax-default-opset7", ("--opset", "13")),
+        ("in-function-opset13", ("--opset", "9")),
+        ("in-function-opset13", ("--opset", "9", "--ir-version", "4")),
+        ("classifier-opset18", ("--target", "opencv-4")),
+        ("onehot-bfloat16-opset28", ("--opset", "11")),
+        ("hardmax-opset13", ("--opset", "28", "--ir-version", "4")),
+    ],
+)
+def test_a_plan_tells_what_a_conversion_makes(name: str, asked: tuple[str, ...], tmp_path: Path) -> None:
+    """Constants that functions need, nodes that are copied, a late refusal: all of it, before anything is written."""
+
+    def told(*arguments: str) -> dict[str, Any]:
+        place = tmp_path / f"{arguments[0]}.json"
+        with contextlib.chdir(tmp_path):
+            status = main([*arguments, *asked, "--quiet", "--report", str(place)])
+        document: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+        assert document["status"] == status
+        return document
+
+    planned = told("plan", fixture(name))
+    converted = told("convert", fixture(name), "-o", "out.onnx", "--no-verify")
+    for key in ("status", "nothing_to_do", "before", "after", "left_out", "plan"):
+        assert (key in planned) == (key in converted), key
+        assert planned.get(key) == converted.get(key), key
+    assert planned.get("error", {}).get("refusals") == converted.get("error", {}).get("refusals")
+
+
+def test_a_plan_has_the_refusals_of_its_conversion() -> None:
+    """That an ir_version is too old is seen only in what is written."""
+    model = fixture("hardmax-opset13")
+    with pytest.raises(opshift.UnsupportedError) as refused:
+        opshift.convert(model, opset=28, ir_version=4, verify=False)
+    plan = opshift.plan(model, opset=28, ir_version=4)
+    assert [refusal.code for refusal in plan.refusals] == [Code.IR_VERSION]
+    assert plan.refusals == refused.value.refusals
+    assert not plan.possible
+
+
+def test_a_comparison_tells_what_both_models_are_made_of(read: Any) -> None:
+    document = json.loads(read("verify-equal", ".json"))
+    for side, version in (("before", 12), ("after", 13)):
+        model = onnx.parser.parse_model(Path(fixture(f"argmax-opset{version}")).read_text(encoding="utf-8"))
+        assert document[side]["opset"] == version
+        assert document[side]["size"] == len(model.SerializeToString())
+        assert document[side]["operators"] == {"ArgMax": {"count": 1, "since_version": version}}
+
+
 def test_a_difference_comes_with_what_was_made(read: Any) -> None:
     document = json.loads(read("different", ".json"))
     assert document["verdict"] == "different"
@@ -408,6 +461,26 @@ def test_the_verdict_comes_first_in_words(case: str, read: Any) -> None:
     assert lines[2].replace("\\", "").startswith(sentence)
 
 
+def test_operators_before_and_after(read: Any) -> None:
+    """Of a plan as of a conversion, and of both models where two are compared."""
+
+    def tables(name: str) -> tuple[list[str], list[str]]:
+        text = read(name, ".html").partition('<h2 id="before">')[2].partition("</section>")[0]
+        cells = [re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", row) for row in re.findall("<tr[^>]*>(.*?)</tr>", text)]
+        return [text.partition("<")[0], *cells[0][1:]], [" ".join(row) for row in cells]
+
+    heads, rows = tables("plan")
+    assert heads == ["Before and after", "Before", "After"]
+    assert (heads, rows) == tables("lowered")
+    assert {"opset 13 8", "ArgMax 1 (since 13) 1 (since 1)", "OneHot 1 (since 11) -"} <= {*rows}
+    heads, rows = tables("verify-equal")
+    assert heads == ["Both models", "Original", "Compared"]
+    assert {"opset 12 13", "ir_version 7 7", "ArgMax 1 (since 12) 1 (since 13)"} <= {*rows}
+    heads, rows = tables("plan-refused")
+    assert heads == ["Before", "Before"]
+    assert {"opset 28", "OneHot 1 (since 28)"} <= {*rows}
+
+
 def test_a_row_for_every_rewritten_node(read: Any) -> None:
     rows = re.findall(r'<summary class="row">(.*?)</summary>', read("lowered", ".html"))
     cells = [re.sub("<[^>]+>", "|", row).strip("|").replace("||", "|").split("|") for row in rows]
@@ -464,6 +537,12 @@ def test_markdown_of_a_conversion(read: Any) -> None:
     assert "| `OneHot` | 1 (since 11) | **-** |" in lines
     assert "| 1 | `Conv-11` | `Conv-1` | restamp | means the same | 1 reviewed |" in lines
     assert lines[-1].startswith("opshift 0.1.0 \u00b7 onnx ")
+
+
+def test_markdown_of_a_plan_and_a_comparison(read: Any) -> None:
+    table = read("lowered", ".md").partition("|  | Before")[2].partition("\n\n")[0]
+    assert read("plan", ".md").partition("|  | Before")[2].partition("\n\n")[0] == table
+    assert "|  | Original | Compared |\n| --- | --- | --- |\n| opset | 12 | **13** |" in read("verify-equal", ".md")
 
 
 def test_markdown_of_a_refusal_and_a_difference(read: Any) -> None:
@@ -538,7 +617,7 @@ def test_amounts(size: int, words: str) -> None:
 )
 def test_why_this_one(model: str, request_: dict[str, Any], choice: str) -> None:
     plan = opshift.plan(fixture(model), **request_)
-    document = {"command": "plan", "model": model, "plan": plan, "timings": [], "versions": {}}
+    document = {"command": "convert", "model": model, "plan": plan, "timings": [], "versions": {}}
     assert any(rewrite.choice.startswith(choice) for rewrite in account(document).rewrites)
 
 

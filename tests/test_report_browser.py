@@ -123,7 +123,9 @@ def test_a_page_says_its_verdict_first_and_loads_nothing(name: str, tab: Any) ->
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["equal", "lowered", "different", "refused", "hostile", "many", "nodes-only", "plan"])
+@pytest.mark.parametrize(
+    "name", ["equal", "lowered", "different", "refused", "hostile", "many", "nodes-only", "plan", "verify-equal"]
+)
 def test_axe_finds_nothing(name: str, scheme: str, tab: Any) -> None:
     """Contrast (AA), labels, landmarks, order of headings and the rest, with all that unfolds unfolded."""
     from axe_playwright_python.sync_playwright import Axe

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import pickle
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
 import opshift
+from opshift.cli.main import main
 from opshift.opsets.target import Limit, Target
 from opshift.passes import derive, describe, external, functions, graphs, load, plan, static
 from opshift.passes.by_kind import ByKind, occurring
@@ -360,3 +362,22 @@ def test_a_large_file_is_rewritten_without_a_second_copy(tmp_path: Path, monkeyp
     given = model.SerializeToString()
     opshift.convert(model, opset=13, verify=False)
     assert model.SerializeToString() == given
+
+
+@pytest.mark.parametrize("asked", [["--opset", "13"], ["--opset", "28", "--ir-version", "4"]])
+@pytest.mark.parametrize("command", [["plan", "model.onnx"], ["convert", "model.onnx", "-o", "out.onnx"]])
+def test_the_size_of_a_large_file_is_told(
+    command: list[str],
+    asked: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also where its weights have gone to what is made of it, and where that is refused."""
+    monkeypatch.chdir(tmp_path)
+    model = chain(4)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(9_000, np.float32), "large"))
+    onnx.save(model, "model.onnx")
+    monkeypatch.setattr(load, "SMALL", 0)
+    main([*command, *asked, "--json"])
+    assert json.loads(capsys.readouterr().out)["before"]["size"] == Path("model.onnx").stat().st_size
