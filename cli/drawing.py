@@ -110,6 +110,12 @@ def drawing(subgraph: Subgraph) -> Drawing:
     return _laid_out(graph, contents, text(subgraph))
 
 
+def boxes(subgraph: Subgraph) -> int:
+    """Return how many boxes a drawing would have, without laying it out."""
+    constants = sum(1 for _ in _read(subgraph))
+    return len(subgraph.inputs) + constants + len(subgraph.nodes) + len(subgraph.outputs)
+
+
 def _read(subgraph: Subgraph) -> Iterator[Value]:
     """Yield the constants that a node reads, or that are an output."""
     names = {name for node in subgraph.nodes for name in node.inputs} | set(subgraph.outputs)

@@ -31,6 +31,8 @@ def one_line(text: str) -> str:
 
 def plain(text: str) -> str:
     """Write out unprintable characters: names come from models, and models from anybody."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
@@ -160,6 +162,8 @@ def _stages() -> ShowProgress:
 
 def jsonable(value: Any) -> Any:
     """Return what JSON can hold: numbers that are not finite become strings, sets sorted lists, objects dicts."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
     if hasattr(value, "to_json"):
         return jsonable(value.to_json())
     if hasattr(value, "_asdict"):
@@ -176,7 +180,7 @@ def jsonable(value: Any) -> Any:
         return jsonable(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, float):
         return value
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +13,28 @@ import jinja2
 from markupsafe import Markup
 
 from opshift.cli import words
-from opshift.cli.account import account
-from opshift.cli.drawing import drawing
+from opshift.cli.account import Rewrite, account
+from opshift.cli.drawing import Drawing, boxes, drawing, text
 from opshift.cli.many import EXIT
 from opshift.cli.output import jsonable, plain
 from opshift.passes.outcome import Subgraph
 
 TEMPLATES = Path(__file__).parent / "templates"
 
+MOST = 10_000
+"""Boxes that a page draws, some 4 MB of it: with ten times as many a browser takes half a minute to open it."""
+
 
 def page(document: Mapping[str, Any]) -> str:
     """Return a document as HTML. Whatever stands in it comes out escaped, names of the model above all."""
     it = account(document)
     style, script = _text("drawing.css", "page.css"), _text("page.js")
-    drawings = [(drawing(rewrite.kind.before), drawing(rewrite.kind.after)) for rewrite in it.rewrites]
     return (
         _environment()
         .get_template("page.html")
         .render(
             it=it,
-            drawings=drawings,
+            drawn=dict(_drawn(it.rewrites)),
             verdicts=list(dict.fromkeys(line.verdict for line in it.lines)),
             origins=sorted({rewrite.origin for rewrite in it.rewrites}),
             style=style,
@@ -41,6 +43,17 @@ def page(document: Mapping[str, Any]) -> str:
             script_hash=_hash(script),
         )
     )
+
+
+def _drawn(rewrites: Sequence[Rewrite]) -> Iterator[tuple[int, tuple[Drawing, Drawing]]]:
+    """Yield the kinds that are drawn, by number: those of the most nodes, as long as there is room."""
+    room = MOST
+    for rewrite in sorted(rewrites, key=lambda rewrite: -len(rewrite.kind.nodes)):
+        before, after = rewrite.kind.before, rewrite.kind.after
+        room -= boxes(before) + boxes(after)
+        if room < 0:
+            return
+        yield rewrite.number, (drawing(before), drawing(after))
 
 
 def svg(subgraph: Subgraph, label: str) -> str:
@@ -63,7 +76,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(newline=Markup("\n"), count=words.count, literal=_literal, outcome=_outcome)
+    environment.globals.update(newline=Markup("\n"), count=words.count, literal=_literal, outcome=_outcome, text=text)
     return environment
 
 

@@ -27,6 +27,10 @@ Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 
 
+ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.rtld.execstack=2"}
+"""The wheel of MNN 3.6.1 asks for a stack that can be executed, which glibc loads from 2.41 on with this alone."""
+
+
 class RefusedError(Exception):
     """A runtime does not load a model, does not run it, or its process ended."""
 
@@ -170,10 +174,12 @@ class Runtime:
 
         Raises:
             RefusedError: the runtime does not load the model, or does not run it.
+            ImportError: the runtime itself cannot be loaded.
         """
         if self._process is None:
             command = [sys.executable, __file__, self.name]
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            environment = {**os.environ, **ENVIRONMENT}
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         given, answers = self._process.stdin, self._process.stdout
         assert given is not None
         assert answers is not None
@@ -188,6 +194,8 @@ class Runtime:
             raise RefusedError("its process ended, or took too long") from None
         finally:
             late.cancel()
+        if isinstance(answer, ImportError):
+            raise answer
         if not done:
             raise RefusedError(answer)
         found: dict[str, Array] = answer
@@ -224,6 +232,8 @@ def _serve(name: str) -> None:
             model, feeds = pickle.load(asked)
             try:
                 answer: tuple[bool, Any] = True, run(onnx.ModelProto.FromString(model), feeds)
+            except ImportError as error:
+                answer = False, error
             except Exception as error:  # each runtime raises classes of its own
                 answer = False, f"{type(error).__name__}: {error}".replace("\n", " ")
             pickle.dump(answer, answers)
