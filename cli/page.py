@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from opshift.cli import words
 from opshift.cli.account import Rewrite, account
-from opshift.cli.drawing import Drawing, boxes, drawing, text
+from opshift.cli.drawing import Drawing, boxes, drawing
 from opshift.cli.many import EXIT
 from opshift.cli.output import jsonable, plain
 from opshift.passes.outcome import Subgraph
@@ -76,7 +76,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(newline=Markup("\n"), count=words.count, literal=_literal, outcome=_outcome, text=text)
+    environment.globals.update(newline=Markup("\n"), count=words.count, literal=_literal, outcome=_outcome)
     return environment
 
 

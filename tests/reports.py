@@ -6,16 +6,19 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx.parser
 from onnx import TensorProto
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
+import opshift
 from opshift.cli.main import main
 from opshift.opsets.lowering import lowering, op
 from opshift.opsets.operator import operator_for
 from opshift.opsets.operators import argmax
+from opshift.passes.outcome import Action, Plan, Step
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
@@ -64,6 +67,24 @@ def many_nodes(number: int) -> onnx.ModelProto:
     starts = [make_tensor_value_info(f"x{kind}", TensorProto.FLOAT, [2, 3, 4 + kind]) for kind in range(5)]
     ends = [make_tensor_value_info(f"y{index}", TensorProto.FLOAT, [2, 3, 4 + index % 5]) for index in range(number)]
     return make_model(make_graph(nodes, "many", starts, ends), opset_imports=[make_opsetid("", 13)], ir_version=8)
+
+
+def different_nodes(number: int) -> dict[str, Any]:
+    """The document of a plan of so many nodes, each of a kind of its own; to plan them would take minutes."""
+    plans = [opshift.plan(fixture("all-three-opset13"), opset=7), opshift.plan(fixture("onehot-opset28"), opset=8)]
+    found = [kind for plan in plans for kind in plan.kinds if kind.action is Action.LOWER]
+    kinds, steps = [], []
+    for index in range(number):
+        kind, name = found[index % len(found)], f"main/layer_{index // 100}/head_{index % 100}"
+        shape = f"float[{index},{index % 7},4]"
+        graphs = [
+            dataclasses.replace(one, inputs=tuple(dataclasses.replace(value, type=shape) for value in one.inputs))
+            for one in (kind.before, kind.after)
+        ]
+        kinds.append(dataclasses.replace(kind, before=graphs[0], after=graphs[1], nodes=(name,)))
+        steps.append(Step(kind.action, name, kind.operator, kind.since_version, "", kind.lowerings, kind.becomes))
+    plan = Plan(13, 7, "", (), 0, tuple(steps), (), lambda: tuple(kinds))
+    return {"command": "plan", "model": "m", "nothing_to_do": False, "plan": plan, "timings": [], "versions": {}}
 
 
 @lowering(18, bind=lambda meaning, operands: {"axis": meaning.axis})

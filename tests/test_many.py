@@ -563,8 +563,11 @@ def test_a_run_that_is_broken_off_remembers_what_is_done(zoo: Path) -> None:
 
 # --- interruptions ---
 
+# Whatever a shell starts in the background ignores Ctrl-C, and hands that on.
 INTERRUPTED = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from opshift.cli.main import main
 from opshift.passes import many
 import test_many

@@ -20,7 +20,7 @@ import onnx
 import onnx.parser
 import pytest
 from markdown_it import MarkdownIt
-from reports import CASES, HOSTILE, Case, fixture, hostile_model, many_nodes, report
+from reports import CASES, HOSTILE, Case, different_nodes, fixture, hostile_model, many_nodes, report
 
 import opshift
 from opshift.cli import drawing, markdown, options, page
@@ -503,6 +503,25 @@ def test_an_alike_kind_is_drawn_once(tmp_path: Path) -> None:
     assert names == [f"layer_{index // 100}/head_{index % 100}" for index in range(200)], "as the model has them"
     assert text.count('<summary class="row">') == 200
     assert text.count('<h3><span class="times">40 &times;') == 5
+
+
+def test_kinds_of_most_nodes_are_drawn_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "MOST", 100)
+    made = different_nodes(40)
+    kinds = made["plan"].kinds
+    assert [drawing.boxes(kind.after) for kind in kinds] == [len(drawing.drawing(kind.after).boxes) for kind in kinds]
+    most = dataclasses.replace(kinds[-1], nodes=kinds[-1].nodes + kinds[0].nodes)
+    made["plan"] = dataclasses.replace(made["plan"], rewrites=lambda: (*kinds[1:-1], most))
+    text = page.page(made)
+    drawn = [int(number) for number in re.findall('id="kind-([0-9]+)"', text)]
+    assert drawn[-1] == 39, "the last, of two nodes"
+    assert drawn[:-1] == list(range(1, len(drawn)))
+    sizes = [drawing.boxes(kind.before) + drawing.boxes(kind.after) for kind in (most, *kinds[1:])]
+    assert sum(sizes[: len(drawn)]) <= 100 < sum(sizes[: len(drawn) + 1])
+    assert text.count("<svg") == 2 * len(drawn)
+    assert f"the {len(drawn)} of the most nodes are drawn" in text
+    assert text.count("kinds that are not drawn") == 40 - len(drawn) - 1
+    assert text.count('<summary class="row">') == 40
 
 
 def test_a_page_needs_its_extra_before_work_starts(
