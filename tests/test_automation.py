@@ -63,6 +63,19 @@ def released(tmp_path: Path) -> Path:
     return folder
 
 
+WHERE = "https://github.com/<owner>/opshift"
+"""Of the page, which says above that `<owner>` is for the reader to replace."""
+
+
+def test_placeholders_are_told_apart() -> None:
+    page = (ROOT / "docs" / "howto" / "ci.md").read_text(encoding="utf-8")
+    told, *examples = page.split("<owner>")
+    assert "`" + "<owner>` on this page is a placeholder" in told[-1:] + "<owner>" + examples[0]
+    assert [after.split()[0] for after in examples[1:]] == ["/opshift", "/opshift@v0.1.0"]
+    assert "OWNER" not in page
+    assert "example.com" not in page
+
+
 @pytest.mark.install
 @pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 def test_pre_commit_runs_the_hook(released: Path, tmp_path: Path) -> None:
@@ -71,7 +84,7 @@ def test_pre_commit_runs_the_hook(released: Path, tmp_path: Path) -> None:
     mine.mkdir()
     page = (ROOT / "docs" / "howto" / "ci.md").read_text(encoding="utf-8")
     (text,) = (block.body for block in generator().blocks(page) if block.body.startswith("# .pre-commit-config.yaml"))
-    (mine / ".pre-commit-config.yaml").write_text(text.replace("https://example.com/opshift", str(released)))
+    (mine / ".pre-commit-config.yaml").write_text(text.replace(WHERE, str(released)))
     git(mine, "init", "--quiet")
     shutil.copy(GOES, mine)
     (mine / "notes.txt").write_text("no model")
