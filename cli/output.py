@@ -9,6 +9,7 @@ import json
 import math
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -17,6 +18,9 @@ from opshift.passes.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+COMMAND = "shown by: "
+"""Before a command that people copy."""
 
 SHORT = 16
 """Up to how many characters the words of a column are kept on one line."""
@@ -53,7 +57,7 @@ def write(stream: TextIO | None, text: str) -> None:
 
 def message(text: str) -> None:
     """Tell people something that is not the result."""
-    write(sys.stderr, text + "\n")
+    write(sys.stderr, "\n".join(folded(line, sys.stderr) for line in text.split("\n")) + "\n")
 
 
 def write_result(text: str) -> None:
@@ -62,10 +66,36 @@ def write_result(text: str) -> None:
 
 
 def say(text: str = "", style: str = "") -> None:
-    """Print a line of the result, in colour where a terminal shows it; the terminal breaks it."""
+    """Print a line of the result, in colour where a terminal shows it."""
     from rich.text import Text
 
-    _print(Text(plain(text), style), soft_wrap=True)
+    _print(Text(folded(plain(text), sys.stdout), style), soft_wrap=True)
+
+
+def folded(line: str, stream: TextIO | None) -> str:
+    """Break a line between words where a terminal is narrower; a command stays whole, so that it can be copied."""
+    if COMMAND in line or stream is None or not is_terminal(stream):
+        return line
+    indent = " " * (len(line) - len(line.lstrip(" ")))
+    return "\n".join(
+        textwrap.wrap(
+            line.rstrip(),
+            _columns(stream),
+            subsequent_indent=f"{indent}  " if indent else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
+
+
+def _columns(stream: TextIO) -> int:
+    """Return how wide a terminal is, or 80 where it does not say."""
+    with contextlib.suppress(ValueError):
+        if asked := int(os.environ.get("COLUMNS", "")):
+            return max(asked, 20)
+    with contextlib.suppress(OSError, ValueError):
+        return max(os.get_terminal_size(stream.fileno()).columns or 80, 20)
+    return 80
 
 
 def table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from opshift.cli.output import one_line, plain
+from opshift.cli.output import COMMAND, one_line, plain
 from opshift.passes.outcome import Action, Check, Plan, Refusal, Report, Step, Verdict
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def counterexample(check: Check) -> Iterator[str]:
     yield f"    output {one_line(example.output)}: expected {literal(example.expected)}"
     yield f"    output {one_line(example.output)}: actual   {literal(example.actual)}"
     if example.command:
-        yield f"    shown by: {one_line(example.command)}"
+        yield f"    {COMMAND}{one_line(example.command)}"
 
 
 def classes_of(report: Report) -> dict[str, int]:

@@ -7,6 +7,7 @@ one.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import subprocess
@@ -1104,6 +1105,28 @@ def test_colour_on_a_terminal_and_none_under_no_color() -> None:
     plain = in_terminal("stdout", NO_COLOR="1")
     assert "EQUAL" in plain
     assert "\x1b" not in plain
+
+
+class Screen(io.StringIO):
+    """A terminal that does not know how wide it is."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_lines_are_broken_between_words_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("COLUMNS", "40")
+    output.message("  2 x Hardmax-13 lowered to ArgMax, Equal by hardmax_by_argmax\n    shown by: " + "opshift " * 9)
+    assert screen.getvalue().splitlines() == [
+        "  2 x Hardmax-13 lowered to ArgMax,",
+        "    Equal by hardmax_by_argmax",
+        "    shown by: " + "opshift " * 9,
+    ]
+    monkeypatch.setenv("COLUMNS", "none")
+    assert output.folded("word " * 20, screen) == f"{'word ' * 15}word\n{'word ' * 3}word"
+    assert output.folded("word " * 20, io.StringIO()) == "word " * 20
 
 
 @posix
