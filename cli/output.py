@@ -253,7 +253,11 @@ def staged(path: str | None, document: Any) -> Iterator[None]:
         except OSError as error:
             raise UsageError(f"--report {path} cannot be written: {error.strerror or error}.") from error
         yield
-        draft.replace(place)
+        try:
+            draft.replace(place)
+        except OSError as error:  # on Windows, where a program has the old one open
+            said = f"{error.strerror or error}. Everything else was done"
+            raise UsageError(f"--report {path} cannot be replaced: {said}.") from error
     finally:
         draft.unlink(missing_ok=True)
 

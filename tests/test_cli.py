@@ -985,6 +985,22 @@ def test_no_model_beside_a_report_that_could_not_be_written(
     assert not Path("out.onnx").exists()
 
 
+def test_a_report_that_somebody_has_open_on_windows(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def replace(path: Path, target: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    Path("report.json").write_text("old")
+    monkeypatch.setattr(Path, "replace", replace)
+    assert main([*PLAN, "--report", "report.json"]) == 2
+    assert capsys.readouterr().err == (
+        "error: --report report.json cannot be replaced: Permission denied. Everything else was done.\n"
+    )
+    assert Path("report.json").read_text() == "old"
+    assert sorted(path.name for path in Path().iterdir()) == ["in.onnx", "report.json"]
+
+
 def test_a_report_is_what_json_prints(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*CONVERT, "--json", "--report", "report.json"]) == 0
     document = strict(capsys.readouterr().out)
