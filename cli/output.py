@@ -241,25 +241,31 @@ def print_json(document: Any) -> None:
 
 @contextlib.contextmanager
 def staged(path: str | None, document: Any) -> Iterator[None]:
-    """Write a report beside its place, and put it there only if what follows succeeds."""
+    """Write a report beside its place, and put it there only if what follows succeeds.
+
+    An old one is moved away before, and back if need be: on Windows nobody can who finds a program that has it open.
+    """
     if path is None:
         yield
         return
     place = Path(path)
-    draft = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    draft, old = (place.with_name(f".{place.name}.{os.getpid()}.{end}") for end in ("tmp", "old"))
     try:
-        try:
-            draft.write_text(report(place, document), encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"--report {path} cannot be written: {error.strerror or error}.") from error
-        yield
-        try:
-            draft.replace(place)
-        except OSError as error:  # on Windows, where a program has the old one open
-            said = f"{error.strerror or error}. Everything else was done"
-            raise UsageError(f"--report {path} cannot be replaced: {said}.") from error
-    finally:
+        draft.write_text(report(place, document), encoding="utf-8")
+        if place.exists():
+            place.replace(old)
+    except OSError as error:
         draft.unlink(missing_ok=True)
+        raise UsageError(f"--report {path} cannot be written: {error.strerror or error}.") from error
+    try:
+        yield
+        draft.replace(place)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        if old.exists():
+            old.replace(place)
+        raise
+    old.unlink(missing_ok=True)
 
 
 def write_report(path: str | None, document: Any) -> None:
