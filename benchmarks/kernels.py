@@ -110,9 +110,13 @@ def elementwise(count: int) -> Iterator[Kernel]:
     for dtype in ("int8", "int16"):
         places = (np.arange(columns) % 100).astype(dtype)
         yield Kernel("Equal", dtype, (places, np.zeros((rows, 1), dtype)), constants=frozenset({0}))
+        to = {"to": helper.np_dtype_to_tensor_dtype(np.dtype(dtype))}
+        for other in ("float", "int32", "int64"):
+            yield Kernel("Cast", f"{other} {dtype}", (rng.integers(0, 100, shape).astype(NUMBERS[other]),), to)
     x = rng.standard_normal(shape).astype(np.float32)
     places = rng.integers(0, columns, (rows, 1))
     yield Kernel("Relu", "float", (x,))
+    yield Kernel("Clip", "float", (x, np.float32(-1), np.float32(1)), constants=frozenset({1, 2}))
     yield Kernel("Sign", "float", (x,))
     yield Kernel("IsNaN", "float", (x,))
     for name in ("And", "Or"):
@@ -140,7 +144,8 @@ def in_rows(count: int) -> Iterator[tuple[Kernel, str, int]]:
     """Yield the kernels that go through rows, with what is behind these and how long they are."""
     rng = np.random.default_rng(0)
     for behind in ("last", "inner", "aligned", "first"):
-        for length in LENGTHS:
+        for listed in LENGTHS:
+            length = min(listed, count)
             rest = max(count // length, 1)
             before = 1 if behind == "first" else 2 ** max(int(math.log2(rest)) // 2 - 4, 1)
             inner = rest // before if behind == "aligned" else rest // before * 63 // 64
@@ -148,15 +153,15 @@ def in_rows(count: int) -> Iterator[tuple[Kernel, str, int]]:
             for dtype in ("float", "double", "int32", "uint8"):
                 x = (np.abs(rng.standard_normal(shape)).astype(np.float32) * 50).astype(NUMBERS[dtype])
                 axes = np.array([1])
-                yield Kernel("ArgMax", dtype, (x,), {"axis": 1}), behind, length
-                yield Kernel("ArgMaxLast", dtype, (x,), {"axis": 1, "select_last_index": 1}), behind, length
+                yield Kernel("ArgMax", dtype, (x,), {"axis": 1}), behind, listed
+                yield Kernel("ArgMaxLast", dtype, (x,), {"axis": 1, "select_last_index": 1}), behind, listed
                 for name in ("ReduceMax", "ReduceMin", *(["ReduceSum"] if dtype != "uint8" else [])):
-                    yield Kernel(name, dtype, (x, axes), constants=frozenset({1})), behind, length
+                    yield Kernel(name, dtype, (x, axes), constants=frozenset({1})), behind, listed
                 if dtype in ("float", "double"):
                     top = Kernel("TopK", dtype, (x, np.array([1])), {"axis": 1}, frozenset({1}), 2)
-                    yield top, behind, length
+                    yield top, behind, listed
                 if dtype == "float":
-                    yield Kernel("Hardmax", dtype, (x,), {"axis": 1}), behind, length
+                    yield Kernel("Hardmax", dtype, (x,), {"axis": 1}), behind, listed
 
 
 def kernels(count: int) -> Iterator[tuple[str, Kernel]]:

@@ -248,7 +248,8 @@ def measure(case: Case, seconds: float) -> Measured:
     if math.prod(case.output) > LARGE:
         # Each session keeps the memory that it has had.
         models = {name: model for name, model in models.items() if name in (KERNEL, way_of(case), *OF_LARGE)}
-    alike = {name: next(other for other in models if words(models[other]) == words(models[name])) for name in models}
+    said = {name: nameless(model) for name, model in models.items()}
+    alike = {name: next(other for other in models if said[other] == said[name]) for name in models}
     sessions = {name: session(models[name]) for name in models if alike[name] == name}
     expected = sessions[KERNEL].run(None, {"x": x})[0]
     for name, one in sessions.items():
@@ -277,7 +278,7 @@ def measure(case: Case, seconds: float) -> Measured:
     return Measured(medians, float(np.median(copies)), written, more)
 
 
-def words(model: onnx.ModelProto) -> bytes:
+def nameless(model: onnx.ModelProto) -> bytes:
     """Return a model without its names: what is alike is the same way, and takes the same time."""
     text = onnx.ModelProto()
     text.graph.CopyFrom(model.graph)

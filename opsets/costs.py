@@ -17,7 +17,7 @@ from opshift.opsets.facts import Facts, type_name
 from opshift.opsets.operator import Node
 
 NOMINAL = 64
-"""The length of a dimension that is not known."""
+"""The length of a dimension that is not known: where several are not, tensors are taken for large ones."""
 
 LAST = 1024
 """The length of the last axis that is not known: there are words and classes, of which there are many."""
@@ -50,9 +50,9 @@ def table() -> Mapping[str, Points]:
     return {key: tuple((count, time / idle) for count, time in points) for key, points in document["times"].items()}
 
 
-def key(name: str, dtype: str, behind: str = "", length: int = 0) -> str:
-    """Return what a time is listed under: operator, element type, and for rows what is behind them and their length."""
-    return " ".join(part for part in (name, dtype, behind, str(length) if length else "") if part)
+def key(name: str, dtype: str, place: str = "", length: int = 0) -> str:
+    """Return what a time is listed under: operator, element type, and for rows where they are and their length."""
+    return " ".join(part for part in (name, dtype, place, str(length) if length else "") if part)
 
 
 def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
@@ -96,7 +96,7 @@ def _count(facts: Facts) -> float:
     dims = [dim if isinstance(dim, int) else NOMINAL for dim in facts.shape]
     if len(dims) > 1 and not isinstance(facts.shape[-1], int):
         dims[-1] = LAST
-    return float(math.prod(dims))
+    return float(min(math.prod(dims), 2**60))
 
 
 def _rows(node: Node, data: Facts) -> tuple[str, int]:

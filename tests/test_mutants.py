@@ -29,6 +29,7 @@ from opshift.opsets.axes import END
 from opshift.opsets.facts import Facts, Tensor, constant
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, known_operators, lift, write_native
+from opshift.opsets.operators import onehot
 from opshift.opsets.target import Legality
 from opshift.passes.changes import Replace
 from opshift.passes.derive import Deriver, Fragment, operand_sources
@@ -263,6 +264,12 @@ def near_image(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[st
     return {name: rng.integers(-most, most + 1, feeds[name].shape) / by for name, (by, most) in steps.items()}
 
 
+def whole(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Indices without a fraction."""
+    drawn = onehot.hostile(rng, feeds)
+    return {**drawn, "indices": np.trunc(drawn["indices"])}
+
+
 def near_places(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Have small integers, and offsets of eighths that lead in and around the image."""
     return {
@@ -365,9 +372,9 @@ SUBJECTS = (
     Subject("OneHot", "equal_below", {**OFF, "negative": "only"}, ("int64[2,3]", np.array(4), MASK)),
     Subject("OneHot", "shifted", {**OFF, "negative": "only"}, ("int64[2,3]", "int64[]", "float[2]")),
     Subject("OneHot", "counted_in_float", HOT, ("int64[4]", np.array(5), "float[2]")),
-    Subject("OneHot", "counted_in_int16", WHOLE, ("float[4]", np.array(5), ints(0, 1))),
-    Subject("OneHot", "counted_in_int8", WHOLE, ("float[4]", np.array(5), ints(0, 1))),
-    Subject("OneHot", "relu_iota", WHOLE, ("float[4]", np.array(5), ints(0, 1))),
+    Subject("OneHot", "counted_in_int16", WHOLE, ("float[4]", np.array(5), MASK), tamed=whole),
+    Subject("OneHot", "counted_in_int8", WHOLE, ("float[4]", np.array(5), MASK), tamed=whole),
+    Subject("OneHot", "relu_iota", WHOLE, ("float[4]", np.array(5), ints(0, 1)), tamed=whole),
     Subject("OneHot", "sign_iota", OFF, ("float[2,3]", np.array(5), ints(0, 1))),
     Subject("OneHot", "added", HOT, ("int64[4]", np.array(5), ints(0, 1))),
     Subject("OneHot", "either", HOT, ("int64[4]", np.array(5), MASK)),

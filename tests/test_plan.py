@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 from onnx.parser import parse_model
 from operators.harness import NAN, Refused, arr, converted
 from running import nodes_of, run
@@ -351,6 +353,20 @@ def test_what_is_legal_is_replaced_where_that_is_faster() -> None:
 def test_where_a_shape_is_not_known_nothing_is_said_to_be_faster() -> None:
     graph = "g (float[n,1000] x) => (float[n,1000] y) { y = Hardmax <axis = 0> (x) }"
     assert opshift.plan(model(graph), optimize=True).nothing_to_do
+
+
+def test_any_number_of_dimensions_may_be_unknown() -> None:
+    dims = ",".join(f"d{axis}" for axis in range(200))
+    graph = f"g (float[{dims}] x) => (float[{dims}] y) {{ y = Hardmax <axis = 0> (x) }}"
+    assert opshift.plan(model(graph), decompose=["Hardmax"]).possible
+
+
+@pytest.mark.parametrize("depth", [math.inf, math.nan, 1e30, -3.0, 0.0])
+def test_a_depth_that_is_no_length_is_left_to_the_run(depth: float) -> None:
+    graph = "g (int64[n] x) => (float[n,d] y) <float[2] v = {0, 1}> { y = OneHot (x, depth, v) }"
+    made = model(graph)
+    made.graph.initializer.append(numpy_helper.from_array(np.array(depth, np.float32), "depth"))
+    assert opshift.plan(made, decompose=["OneHot"]).possible
 
 
 def test_of_an_operator_that_goes_the_fastest_lowering_depends_on_the_shape() -> None:

@@ -165,27 +165,28 @@ def padded_index_equal(x, axis: int, end: int, along: Sequence[int], like: int, 
     return op.Cast(op.Equal(positions, index), to=to)
 
 
-def _axes_beside(rows: Rows, operands: Operands) -> Reason | None:
+def _several_axes(rows: Rows, operands: Operands) -> Reason | None:
     if reason := _known_rank(rows, operands):
         return reason
     return Reason("there is no other axis") if first(operands).rank == 1 else None
 
 
-def _lent(rows: Rows, operands: Operands) -> Mapping[str, Any]:
-    alone = np.zeros(first(operands).rank or 1, np.int64)
-    alone[rows.axes[0]] = 1
-    most = np.where(alone == 1, 1, np.iinfo(np.int32).max)
-    return {**_positions(TensorProto.INT32)(rows, operands), "alone": Tensor(alone), "most": Tensor(most)}
+def _of_one_row(rows: Rows, operands: Operands) -> Mapping[str, Any]:
+    none = np.zeros(first(operands).rank or 1, np.int64)
+    none[rows.axes[0]] = 1
+    # Min of int64 is wrong in onnxruntime 1.31.1 where numbers differ beyond 32 bits.
+    most = np.where(none == 1, 1, np.iinfo(np.int32).max)
+    return {**_positions(TensorProto.INT32)(rows, operands), "none": Tensor(none), "most": Tensor(most)}
 
 
-@lowering(18, given=_axes_beside, bind=_lent)
+@lowering(18, given=_several_axes, bind=_of_one_row)
 def reshaped_index_equal(
-    x, axis: int, end: int, along: Sequence[int], like: int, to: int, alone: Sequence[int], most: Sequence[int]
+    x, axis: int, end: int, along: Sequence[int], like: int, to: int, none: Sequence[int], most: Sequence[int]
 ):
-    """Where rows are empty, search no rows of one element, which is as much, before comparing positions."""
+    """Reshape empty rows to no rows of length 1, which ArgMax takes, before comparing positions with its index."""
     dims = op.Shape(x)
     length = op.Shape(x, start=axis, end=end)
-    rows = op.Reshape(x, op.Where(op.Cast(length, to=9), dims, alone), allowzero=1)
+    rows = op.Reshape(x, op.Where(op.Cast(length, to=9), dims, none), allowzero=1)
     index = meaning.ArgMax(rows, axis=axis, nan="any", dtype=like)
     # One where there is an index in each row, and none where there is not.
     index = op.Reshape(index, op.Min(dims, most), allowzero=1)

@@ -19,6 +19,9 @@ NEAR_AND_FAR: dict[str, Array] = {"near": INDICES, "far": FAR, "int32": INDICES.
 HALVES = arr([0.5, 1, -0.5, -1, 1.5, 2.9999998, 4, 5, -5, -5.5, INF, -INF, 1e30])
 MASK = np.array([False, True])
 FIVE = np.array(5, np.int64)
+BESIDE = np.array([-1 + 2**-24, -1 + 2**-53, -5 + 2**-21, -0.5, -1, 4, -5])
+"""Sums with depth that round to a whole number, and others."""
+BORDERS = (127, 128, 2**15 - 1, 2**15)
 RUNTIME, TEXT = "off", "truncate"
 
 
@@ -74,6 +77,20 @@ class TestOneHot(Table):
             case(f"{negative} {fraction} {what}", indices, negative=negative, fraction=fraction)
             for negative, fraction in itertools.product(("wrap", "off", "only"), (RUNTIME, TEXT))
             for what, indices in NEAR_AND_FAR.items()
+        ),
+        *(
+            case(f"{dtype.__name__} beside whole numbers, {of}", BESIDE.astype(dtype), values=values, known=(1, 2))
+            for dtype in (F32, F64)
+            for of, values in (("a mask", MASK), ("zero and one", arr([0, 1])), ("any", arr([2, 5])))
+        ),
+        *(
+            case(f"depth {depth}, {dtype.__name__}", at.astype(dtype), np.array(depth), values, known=(1, 2), **how)
+            for depth in BORDERS
+            for at in (np.array([0, 1, depth - 1, depth, depth + 1, -1, -depth, -depth - 1, 2**15, 2**16, -(2**16)]),)
+            for dtype, values, how in (
+                (np.int64, arr([0, 1]), {}),
+                (F32, MASK, {"negative": "off", "fraction": "absent"}),
+            )
         ),
         case("no negative index", np.array([0, 4, 5], np.int64), negative="absent"),
         case("scalar depth in a vector", depth=np.array([5], np.int64)),
