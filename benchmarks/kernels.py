@@ -110,13 +110,13 @@ def elementwise(count: int) -> Iterator[Kernel]:
     for dtype in ("int8", "int16"):
         places = (np.arange(columns) % 100).astype(dtype)
         yield Kernel("Equal", dtype, (places, np.zeros((rows, 1), dtype)), constants=frozenset({0}))
-        to = {"to": helper.np_dtype_to_tensor_dtype(np.dtype(dtype))}
-        for other in ("float", "int32", "int64"):
-            yield Kernel("Cast", f"{other} {dtype}", (rng.integers(0, 100, shape).astype(NUMBERS[other]),), to)
+        short = {"to": helper.np_dtype_to_tensor_dtype(np.dtype(dtype))}
+        for wide in ("float", "int32", "int64"):
+            yield Kernel("Cast", f"{wide} {dtype}", (rng.integers(0, 100, shape).astype(NUMBERS[wide]),), short)
     x = rng.standard_normal(shape).astype(np.float32)
     places = rng.integers(0, columns, (rows, 1))
     yield Kernel("Relu", "float", (x,))
-    yield Kernel("Clip", "float", (x, np.float32(-1), np.float32(1)), constants=frozenset({1, 2}))
+    yield Kernel("Clip", "float", (x, *np.array([-1, 1], np.float32)), constants=frozenset({1, 2}))
     yield Kernel("Sign", "float", (x,))
     yield Kernel("IsNaN", "float", (x,))
     for name in ("And", "Or"):

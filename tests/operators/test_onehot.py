@@ -84,12 +84,20 @@ class TestOneHot(Table):
             for of, values in (("a mask", MASK), ("zero and one", arr([0, 1])), ("any", arr([2, 5])))
         ),
         *(
-            case(f"depth {depth}, {dtype.__name__}", at.astype(dtype), np.array(depth), values, known=(1, 2), **how)
+            case(
+                f"depth {depth}, {negative}",
+                at.astype(dtype),
+                np.array(depth),
+                values,
+                known=(1, 2),
+                negative=negative,
+                fraction=fraction,
+            )
             for depth in BORDERS
             for at in (np.array([0, 1, depth - 1, depth, depth + 1, -1, -depth, -depth - 1, 2**15, 2**16, -(2**16)]),)
-            for dtype, values, how in (
-                (np.int64, arr([0, 1]), {}),
-                (F32, MASK, {"negative": "off", "fraction": "absent"}),
+            for dtype, values, negative, fraction in (
+                (np.int64, arr([0, 1]), "wrap", RUNTIME),
+                (F32, MASK, "off", "absent"),
             )
         ),
         case("no negative index", np.array([0, 4, 5], np.int64), negative="absent"),
