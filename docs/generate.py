@@ -356,7 +356,7 @@ def printed(source: str, folder: Path, names: dict[str, Any]) -> str:
 
 def normal(text: str) -> str:
     """Return a text without what differs between installations: versions of other packages."""
-    return re.sub(r"(onnxruntime|onnx|numpy) \d+(\.\d+)+\w*", r"\1 VERSION", text)
+    return re.sub(r"(onnxruntime|onnx|numpy|pytorch) \d+(\.\d+)+[\w+]*", r"\1 VERSION", text)
 
 
 # --- opsets/bodies.onnxtxt -------------------------------------------------------------------------------------------
