@@ -63,8 +63,8 @@ def test_onehot_9_wraps() -> None:
 
 def test_onehot_of_a_fraction() -> None:
     signature = "(float[N] a, float b, float[2] c) => (float[N,M] y)"
-    found = compute(signature, "OneHot (a, b, c)", 11, float32(1.5, 1), np.float32(3), float32(0, 1))
-    assert found.tolist() == [[0, 0, 0], [0, 1, 0]]
+    found = compute(signature, "OneHot (a, b, c)", 11, float32(1.5, 1, -0.9999999), np.float32(3), float32(0, 1))
+    assert found.tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 1]]
 
 
 def test_onehot_of_depth_zero() -> None:
