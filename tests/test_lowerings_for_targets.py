@@ -197,7 +197,9 @@ SCATTERED = {
 }
 EVERY = ("int64", "int32", "float")
 ONEHOT_TARGETS = {
-    "either": (EITHER, EVERY, frozenset()),
+    "either": (EITHER, ("int64", "int32"), frozenset()),
+    # A sum of a fraction and depth may be whole, so that floats need the sum.
+    "either of floats": ({*EITHER, "Add"}, ("float",), frozenset()),
     "raised": (RAISED, EVERY, frozenset()),
     "sums": (SUMS, EVERY, frozenset()),
     "scattered": (SCATTERED, ("int64", "int32"), frozenset()),

@@ -81,7 +81,7 @@ def oracle(
     if not rank or not -rank - 1 <= what.axis <= rank:
         # onnx's inference and onnxruntime take no scalar as indices.
         raise ValueError("the indices have at least one axis, and the new one is in [-r-1, r]")
-    flat = np.asarray(indices).reshape(-1)
+    flat, negative = np.asarray(indices).reshape(-1), what.negative
     if np.issubdtype(flat.dtype, np.integer):
         # A uint64 beyond int64 is beyond any depth too.
         exact = (
@@ -90,18 +90,20 @@ def oracle(
             else flat
         )
     else:
-        if what.negative == "wrap" and what.fraction == "off":
+        if negative in ("wrap", "only") and what.fraction == "off":
             # onnxruntime 1.31.1 adds depth in the type of the indices, which may round to a whole number.
             flat = flat.astype(np.float32) if flat.dtype.itemsize == 2 else flat
-            flat = np.where(flat < -count, np.nan, np.where(flat < 0, flat + flat.dtype.type(count), flat))
+            others = flat if negative == "wrap" else np.nan
+            flat = np.where(flat < -count, np.nan, np.where(flat < 0, flat + flat.dtype.type(count), others))
+            negative = "off"
         wide = np.trunc(flat.astype(np.float64))
         nowhere = ~np.isfinite(wide) | (np.abs(wide) > count) | ((what.fraction == "off") & (wide != flat))
         exact = np.where(nowhere, -count - 1, wide)
     exact = exact.astype(np.int64)
     wraps = (exact < 0) & (exact >= -count)
-    if what.negative == "only":
+    if negative == "only":
         exact = np.where(wraps, exact, count)
-    if what.negative in ("wrap", "only"):
+    if negative in ("wrap", "only"):
         exact = np.where(wraps, exact + count, exact)
     off, on = values[0], values[1]
     hit = exact[:, None] == np.arange(count)
@@ -372,14 +374,8 @@ def gather_mask(indices, depth, values):
 # --- indices that wrap, apart from those that do not ----------------------------------------------------------------
 
 
-def _apart(what: OneHot, operands: Operands) -> Reason | None:
-    if first(operands).dtype in FLOATS and what.fraction != "absent":
-        return Reason("a sum with depth may round to a whole number, which points")
-    return _may_wrap(what, operands)
-
-
 def _two_sums(what: OneHot, operands: Operands) -> Reason | None:
-    return _apart(what, operands) or _zero_and_one(what, operands)
+    return _may_wrap(what, operands) or _zero_and_one(what, operands)
 
 
 @lowering(18, given=_two_sums)
@@ -389,7 +385,7 @@ def added(indices, depth, values):
 
 
 def _two_masks(what: OneHot, operands: Operands) -> Reason | None:
-    return _apart(what, operands) or (None if _is_mask(operands) else Reason("off and on are not false and true"))
+    return _may_wrap(what, operands) or (None if _is_mask(operands) else Reason("off and on are not false and true"))
 
 
 @lowering(18, given=_two_masks)
@@ -458,10 +454,15 @@ def _held(what: OneHot, operands: Operands) -> Mapping[str, Any]:
     return {**bound, "positions": Tensor(places.reshape(bound["along"]).astype(dtype)), "to": to}
 
 
+def _rounded(what: OneHot, operands: Operands) -> Reason | None:
+    rounds = what.negative == "only" and what.fraction == "off" and first(operands).dtype in FLOATS
+    return Reason("a sum with depth may round to a whole number, which points") if rounds else None
+
+
 def _counted_down(what: OneHot, operands: Operands) -> Reason | None:
     if what.negative != "only":
         return Reason("not only negative indices point")
-    return _mask_of(what, operands) or _holds(what, operands)
+    return _rounded(what, operands) or _mask_of(what, operands) or _holds(what, operands)
 
 
 @lowering(18, given=_counted_down, bind=_held)
@@ -487,7 +488,12 @@ def shifted(indices, depth, values, like: int):
 def _arithmetic(what: OneHot, operands: Operands) -> Reason | None:
     if first(operands).dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return _typed(what, operands) or Reason("the indices are neither float nor double")
-    return _comparable(what, operands) or _zero_and_one(what, operands) or _holds(what, operands)
+    return (
+        _rounded(what, operands)
+        or _comparable(what, operands)
+        or _zero_and_one(what, operands)
+        or _holds(what, operands)
+    )
 
 
 def _whole(what: OneHot, operands: Operands) -> Reason | None:
