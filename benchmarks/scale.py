@@ -216,7 +216,7 @@ def kinds(folder: Path, repeat: int) -> dict[str, Spent]:
     for count in (1, 100, 400):
         made(distinct, model, count)
         asked = ("--opset", "13", "--no-verify", "--quiet")
-        found[f"{count} shapes of Hardmax"] = least(
+        found[f"{count} shape{'s' * (count > 1)} of Hardmax"] = least(
             run(command("convert", model, "-o", folder / "out.onnx", *asked)) for _ in range(repeat)
         )
     return found
