@@ -71,11 +71,10 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
     else:
         place = key(node.name, dtype)
         if node.name == "ScatterElements" and node.inputs[1] is not None:
-            behind = "last" if _last(node, outputs[0]) else "inner"
-            place = key(node.name, dtype if dtype in ("float", "double") else "float", behind)
+            place = key(node.name, dtype if dtype in ("float", "double") else "float", _along(node, outputs[0]))
             count = max(count, SPARSE * _count(node.inputs[1]))
         if node.name == "GatherElements":
-            place = key(node.name, "last" if _last(node, outputs[0]) else "inner")
+            place = key(node.name, _along(node, outputs[0]))
         if node.name == "Gather" and node.inputs[1] is not None and node.inputs[1].size == outputs[0].size:
             place = key(node.name, dtype, "single")
         if node.name == "Equal" and any(facts is not None and _count(facts) == count > 1 for facts in node.inputs):
@@ -86,8 +85,9 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
     return weight + _time(points or table()["others"], count)
 
 
-def _last(node: Node, output: Facts) -> bool:
-    return node.attributes.get("axis", 0) in (-1, len(output.shape or ()) - 1)
+def _along(node: Node, output: Facts) -> str:
+    """Return whether a node goes along the last axis or another."""
+    return "last" if node.attributes.get("axis", 0) in (-1, len(output.shape or ()) - 1) else "inner"
 
 
 def _count(facts: Facts) -> float:
