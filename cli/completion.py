@@ -41,6 +41,7 @@ def script(shell: str) -> str:
 
     parser = build()
     operators = sorted({operator.name for operator in known_operators() if not operator.domain})
+    # shtab reads `complete`, of which argparse, and so its types, know nothing.
     for action in _actions(parser):
         if action.metavar in ("A,B", "OPERATOR"):
             action.choices = operators
