@@ -33,7 +33,7 @@ import onnx.defs
 from opshift.opsets import compiled
 from opshift.opsets.lowering import Lowering
 from opshift.opsets.no_conversion import NoConversion, no_conversions, why_absent
-from opshift.opsets.operator import Operator, Version, known_operators
+from opshift.opsets.operator import Operator, Version, known_operators, steps
 from opshift.opsets.same_meaning import Row, table
 from opshift.opsets.schema import NEWEST, OLDEST, schema_at
 from opshift.opsets.unfiled import has_body
@@ -364,7 +364,9 @@ def normal(text: str) -> str:
 
 def bodies_file() -> str:
     """Return the bodies of all lowerings, as onnxscript compiles them now."""
-    lowerings = {(one.body, one.opset): one for operator in known_operators() for one in operator.lowerings}
+    lowerings = {
+        (one.body, one.opset): one for operator in (*known_operators(), *steps()) for one in operator.lowerings
+    }
     return compiled.written((body, opset, one.compile()) for (body, opset), one in lowerings.items())
 
 

@@ -109,6 +109,8 @@ class Operator:
     """The first output's dimensions, where onnx infers none: from partly known shapes, or from unknown ranks."""
     dtype: Callable[[Any], int] | None = None
     """The first output's element type, where a lowering may ask for another than the schema says."""
+    facts: Callable[[Any, Operands], tuple[Facts, ...]] | None = None
+    """What is known of the outputs of a step: an operator that only lowerings say, of which no schema tells."""
     hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Changes drafted inputs, by operand name, into ones that this operator is likely to get wrong."""
     longest: int | None = None
@@ -335,8 +337,17 @@ def operator_for(domain: str, name: str) -> Operator | None:
     return None if entry is None else entry.load()
 
 
-def known_operators() -> tuple[Operator, ...]:
-    """Return every operator that has a file or is registered by a package, by name."""
+def _all_operators() -> tuple[Operator, ...]:
     modules = (importlib.import_module(f"opshift.opsets.operators.{file}") for file in _files())
     operators = [module.OPERATOR for module in modules] + [entry.load() for entry in _third_party().values()]
     return tuple(sorted(operators, key=lambda operator: (operator.name, operator.domain)))
+
+
+def known_operators() -> tuple[Operator, ...]:
+    """Return every operator that has a file or is registered by a package, by name."""
+    return tuple(operator for operator in _all_operators() if operator.versions)
+
+
+def steps() -> tuple[Operator, ...]:
+    """Return the operators without a version: lowerings say them, and models do not have them."""
+    return tuple(operator for operator in _all_operators() if not operator.versions)

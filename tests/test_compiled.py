@@ -14,10 +14,11 @@ from onnx import numpy_helper
 
 from opshift.opsets import compiled
 from opshift.opsets.lowering import Lowering, lowering
-from opshift.opsets.operator import known_operators
+from opshift.opsets.operator import known_operators, steps
 from opshift.opsets.operators import hardmax
 
-LOWERINGS = {f"{one.body.__module__}.{one.name}": one for operator in known_operators() for one in operator.lowerings}
+OPERATORS = (*known_operators(), *steps())
+LOWERINGS = {f"{one.body.__module__}.{one.name}": one for operator in OPERATORS for one in operator.lowerings}
 
 
 def comparable(function: onnx.FunctionProto) -> onnx.FunctionProto:

@@ -312,9 +312,9 @@ def test_rivals_of_a_kernel_are_followed_no_further_than_it_costs(monkeypatch: p
 
 
 def test_every_lowering_has_a_summary_and_compiles() -> None:
-    from opshift.opsets.operator import known_operators
+    from opshift.opsets.operator import known_operators, steps
 
-    for operator in known_operators():
+    for operator in (*known_operators(), *steps()):
         for item in operator.lowerings:
             assert isinstance(item, Lowering)
             assert item.summary.endswith((".", ";"))

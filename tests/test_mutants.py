@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import os
 import re
 import zlib
@@ -349,6 +350,14 @@ SUBJECTS = (
     Subject("ArgMax", "last_byte", {"axis": 1, "select_last_index": 1}, ("float[9,36,26]",), keep=True),
     Subject("ArgMax", "blocked", {"axis": 1}, ("float[48,180]",), keep=True),
     Subject("ArgMax", "blocked_in_bytes", {"axis": 1}, ("float[9,36,26]",), keep=True),
+    Subject("ArgMax", "squeezed_byte", {"axis": 1, "keepdims": 0}, ("float[2,3,5]",), opset=18),
+    *(
+        Subject("ArgMax", "in_turn", {"axis": 1, "select_last_index": last, "nan": nan}, ("float[2,3,5]",), keep=True)
+        for last, nan in itertools.product((0, 1), ("kept", "any"))
+    ),
+    Subject("ArgMax", "in_turn_by_thirds", {"axis": 0}, ("float[2,65536]",), keep=True),
+    Subject("ArgMax", "first_block_in_turn", {"axis": 1}, ("float[9,36,26]",), keep=True),
+    Subject("ArgMax", "last_block_in_turn", {"axis": 1, "select_last_index": 1}, ("float[9,36,26]",), keep=True),
     Subject("ArgMax", "blocked_before_others", {"axis": 1}, ("float[9,36,26]",), keep=True),
     Subject("ArgMax", "nan_lowered", {"axis": 1}, ("float[2,5]",)),
     Subject("ArgMax", "unequal_lowered", {"axis": 1}, ("float[2,5]",)),
@@ -647,6 +656,20 @@ SURVIVORS = (
     (r"OneHot.scattered\(axis=-1", "node/Concat: inputs turned", "the last of the three parts is empty"),
     ("(Squeeze|Unsqueeze).reshaped_to_known", "constant of node: element 0 is 0, not -1", "0 copies what -1 infers"),
     ("ArgMax.nan_sought", r"\S+: axe?i?s=.*-1.*", "of a vector, axis -1 is axis 0"),
+    ("ArgMax.squeezed_byte", "node/Cast: dropped", "the index is the same number before it is a byte"),
+    (
+        r"ArgMax.(in_turn|(first|last)_block_in_turn\()",
+        r"constant of node/Slice_\d+: element 0 is (4, not 3|3, not 2|37, not 36)",
+        "the axis has nothing behind its last block",
+    ),
+    *(
+        (
+            "ArgMax.last_block_in_turn",
+            rf"constant of node/Slice{name}: element 0 is {end + 1}, not {end}",
+            "the next block looks again at the row that ends this one, and of equal maxima the later wins",
+        )
+        for name, end in [("", 3), *((f"_{block}", 3 * block + 3) for block in range(1, 11))]
+    ),
     ("ArgMax.first_score.* 9", r"node/Squeeze: axes=\[-1\]", "of a vector, axis -1 is axis 0"),
     ("OneHot.gather_mask", "node/Gather: axis=-1", "values is a vector, whose axis -1 is axis 0"),
     (

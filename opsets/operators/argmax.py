@@ -145,10 +145,24 @@ def _dropped(meaning: ArgMax, operands: Operands) -> Reason | None:
     return Reason("the axis is kept") if meaning.keepdims else None
 
 
-@lowering(18, given=_dropped, bind=lambda meaning, operands: {"axes": (meaning.axis,)})
+# onnxruntime 1.31.1 copies an output that is squeezed last.
+@lowering(18, given=_dropped, bind=lambda meaning, operands: {"axes": (meaning.axis,)}, cost=0.5)
 def squeezed(data, axes: Sequence[int]):
     """Keep the axis, then drop it."""
     return op.Squeeze(meaning.Same(data, keepdims=1), axes)
+
+
+def _short(meaning: ArgMax, operands: Operands) -> Reason | None:
+    length = first(operands).dim(meaning.axis)
+    if meaning.dtype == TensorProto.UINT8 or not isinstance(length, int) or length > 256:
+        return Reason("the index is a byte, or is not known to be one")
+    return _dropped(meaning, operands)
+
+
+@lowering(18, given=_short, bind=lambda meaning, operands: {"axes": (meaning.axis,), "to": meaning.dtype})
+def squeezed_byte(data, axes: Sequence[int], to: int):
+    """Find the index as a byte, drop the axis, and cast it."""
+    return op.Cast(op.Squeeze(meaning.Same(data, keepdims=1, dtype=2), axes), to=to)
 
 
 def _around(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
@@ -503,10 +517,14 @@ def _few_blocks(meaning: ArgMax, operands: Operands) -> Reason | None:
 def _in_blocks_of_bytes(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
     bound = dict(_in_blocks(meaning, operands))
     _, count, size, _ = bound["four"]
+    # Where no other place of a block has the maximum, the last one has it.
+    looked_at = np.arange(size - 1).reshape(1, size - 1, 1)
     return {
-        **{name: bound[name] for name in ("four", "three", "places", "size", "shape")},
+        **{name: bound[name] for name in ("four", "three", "size", "shape")},
         "numbers": Tensor(np.arange(count, dtype=np.uint8).reshape(1, count, 1)),
-        "within": Tensor(np.arange(size, dtype=np.uint8).reshape(1, size, 1)),
+        "places": Tensor(looked_at.astype(np.int32)),
+        "within": Tensor(looked_at.astype(np.uint8)),
+        "last": size - 1,
     }
 
 
@@ -519,17 +537,160 @@ def blocked_in_bytes(
     numbers: Sequence[int],
     within: Sequence[int],
     size: int,
+    last: int,
     shape: Sequence[int],
 ):
     """Find the first block that has the maximum, then the maximum in it, both by positions that are bytes."""
     maxima = op.ReduceMax(op.Reshape(data, four), [2], keepdims=0)
     most = op.ReduceMax(maxima, [1], keepdims=1)
-    none = op.Cast(255, to=2)
-    block = meaning.ReduceMin(op.Where(op.Equal(maxima, most), numbers, none), [1], keepdims=1)
+    block = meaning.ReduceMin(op.Where(op.Equal(maxima, most), numbers, op.Cast(255, to=2)), [1], keepdims=1)
     start = op.Mul(op.Cast(block, to=6), op.Cast(size, to=6))
     won = op.GatherElements(op.Reshape(data, three), start + places, axis=1)
-    place = meaning.ReduceMin(op.Where(op.Equal(won, most), within, none), [1], keepdims=1)
+    place = meaning.ReduceMin(op.Where(op.Equal(won, most), within, op.Cast(last, to=2)), [1], keepdims=1)
     return op.Cast(op.Reshape(start + op.Cast(place, to=6), shape), to=7)
+
+
+# --- the search in turn -----------------------------------------------------------------------------------------------
+
+_TURNS = 32
+"""Blocks that are looked at in turn, with four or five nodes each."""
+
+_ROW = 2**16
+"""Elements of a row, three of which are held at once, from which on it is looked at in thirds."""
+
+_CACHED = 2**19
+"""Elements of a block that stay in the cache until its maximum is found."""
+
+
+def _many_behind(meaning: ArgMax, operands: Operands) -> Reason | None:
+    facts = first(operands)
+    if reason := rank_known(meaning, operands):
+        return reason
+    if meaning.axis + 1 == facts.rank:
+        return Reason("the axis is the last")
+    if not isinstance(facts.dim(meaning.axis), int):
+        return Reason("the length of the axis is unknown", missing=True)
+    return _kept(meaning, operands)
+
+
+def _few_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if reason := _many_behind(meaning, operands):
+        return reason
+    length = first(operands).dim(meaning.axis)
+    return None if length in range(2, _TURNS + 1) else Reason(f"there are not 2 to {_TURNS} rows")
+
+
+def _third(meaning: ArgMax, operands: Operands) -> int:
+    """A third of the length of the axis behind; 0 where rows are small, or not known to be large."""
+    before, _, behind = _parts(meaning, operands) or (0, 0, 0)
+    dim = first(operands).dim(meaning.axis + 1)
+    return dim // 3 if isinstance(dim, int) and before * behind >= _ROW else 0
+
+
+def _small_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if reason := _few_rows(meaning, operands):
+        return reason
+    return Reason("in thirds it takes less memory") if _third(meaning, operands) else None
+
+
+def _large_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if reason := _few_rows(meaning, operands):
+        return reason
+    return None if _third(meaning, operands) else Reason("rows are small, or not known to be large")
+
+
+def _in_turn(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
+    return {
+        "axis": meaning.axis,
+        "behind": meaning.axis + 1,
+        "first": _third(meaning, operands),
+        "second": 2 * _third(meaning, operands),
+        "last": meaning.select_last_index,
+        "nan": meaning.nan,
+        "to": meaning.dtype,
+    }
+
+
+@lowering(18, given=_small_rows, bind=_in_turn)
+def in_turn(data, axis: int, last: int, nan: str, to: int):
+    """Look at one row after another, and keep in bytes where the largest so far has been."""
+    found, _ = meaning.ArgMaxOnward(data, axis=axis, select_last_index=last, nan=nan)
+    return op.Cast(found, to=to)
+
+
+@lowering(18, given=_large_rows, bind=_in_turn)
+def in_turn_by_thirds(data, axis: int, behind: int, first: int, second: int, last: int, nan: str, to: int):
+    """Look at one third of each row after another, then at the next."""
+    one, _ = meaning.ArgMaxOnward(data, axis=axis, select_last_index=last, nan=nan, stop=first)
+    two, _ = meaning.ArgMaxOnward(data, axis=axis, select_last_index=last, nan=nan, start=first, stop=second)
+    three, _ = meaning.ArgMaxOnward(data, axis=axis, select_last_index=last, nan=nan, start=second)
+    return op.Cast(op.Concat(one, two, three, axis=behind), to=to)
+
+
+def _cached_blocks(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if reason := _many_behind(meaning, operands) or _blocked(replace(meaning, dtype=TensorProto.INT64), operands):
+        return reason
+    before, along, behind = _parts(meaning, operands) or (1, 1, 1)
+    size = _block(along, behind)
+    if along // size > _TURNS or size > 256:
+        return Reason("there are too many blocks, or they are too long")
+    return Reason("a block does not fit the cache") if before * size * behind > _CACHED else None
+
+
+def _first_cached(meaning: ArgMax, operands: Operands) -> Reason | None:
+    return Reason("the last maximum is wanted") if meaning.select_last_index else _cached_blocks(meaning, operands)
+
+
+def _last_cached(meaning: ArgMax, operands: Operands) -> Reason | None:
+    return _cached_blocks(meaning, operands) if meaning.select_last_index else Reason("the first maximum is wanted")
+
+
+def _within(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
+    _, along, behind = _parts(meaning, operands) or (1, 1, 1)
+    size = _block(along, behind)
+    # Where no other place of a block has the maximum, the one that is not looked at has it.
+    looked_at = np.arange(size)[1:] if meaning.select_last_index else np.arange(size)[:-1]
+    places = looked_at.reshape(_along(meaning, operands)["along"])
+    return {
+        "axis": meaning.axis,
+        "axes": (meaning.axis,),
+        "size": size,
+        "places": Tensor(places.astype(np.int32)),
+        "within": Tensor(places.astype(np.uint8)),
+        "rest": size - 1,
+        "to": meaning.dtype,
+    }
+
+
+@lowering(18, given=_first_cached, bind=_within, narrows=_nan)
+def first_block_in_turn(
+    data,
+    axis: int,
+    axes: Sequence[int],
+    size: int,
+    places: Sequence[int],
+    within: Sequence[int],
+    rest: int,
+    to: int,
+):
+    """Look at one block after another, then for the maximum in the one that has it."""
+    block, most = meaning.ArgMaxOnward(data, axis=axis, size=size, nan="any")
+    start = op.Mul(op.Cast(block, to=6), op.Cast(size, to=6))
+    won = op.GatherElements(data, start + places, axis=axis)
+    place = meaning.ReduceMin(op.Where(op.Equal(won, most), within, op.Cast(rest, to=2)), axes, keepdims=1)
+    return op.Cast(start + op.Cast(place, to=6), to=to)
+
+
+@lowering(18, given=_last_cached, bind=_within, narrows=_nan)
+def last_block_in_turn(
+    data, axis: int, axes: Sequence[int], size: int, places: Sequence[int], within: Sequence[int], to: int
+):
+    """Do the same for the last maximum."""
+    block, most = meaning.ArgMaxOnward(data, axis=axis, size=size, select_last_index=1, nan="any")
+    start = op.Mul(op.Cast(block, to=6), op.Cast(size, to=6))
+    won = op.GatherElements(data, start + places, axis=axis)
+    place = meaning.ReduceMax(op.Where(op.Equal(won, most), within, op.Cast(0, to=2)), axes, keepdims=1)
+    return op.Cast(start + op.Cast(place, to=6), to=to)
 
 
 # --- the search without comparisons -------------------------------------------------------------------------------
@@ -716,6 +877,7 @@ OPERATOR = Operator(
         widened,
         by_halves,
         squeezed,
+        squeezed_byte,
         ranked,
         index_cast,
         topk,
@@ -732,6 +894,10 @@ OPERATOR = Operator(
         blocked,
         blocked_before_others,
         blocked_in_bytes,
+        in_turn,
+        in_turn_by_thirds,
+        first_block_in_turn,
+        last_block_in_turn,
         first_sign,
         last_sign,
         nan_sought,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import numpy as np
+import pytest
 from onnx import TensorProto
 
 from operators.harness import BF16, F16, F32, F64, INF, NAN, Case, Table, arr
 from opshift.opsets.operator import Lifted
-from opshift.opsets.operators import argmax, argmin
+from opshift.opsets.operators import argmax, argmaxonward, argmin
 from opshift.opsets.operators.argmax import ArgMax
 from opshift.opsets.operators.argmin import ArgMin
 
@@ -22,6 +24,12 @@ LARGE[3:6] = -INF
 LARGE[4, 100:] = INF
 TALL = np.random.default_rng(6).integers(0, 20, (4, 60, 40)).astype(F32)
 """Large enough for blocks, and full of ties."""
+BROAD = np.random.default_rng(7).integers(0, 3, (4, 65537)).astype(F32)
+BROAD[2:, 100:200] = INF
+BROAD[:, 200:300] = -INF
+"""Large enough to be looked at in thirds, which the length behind does not divide into."""
+BROAD_NANS = np.random.default_rng(9).choice([-INF, 0, 1, NAN], (3, 65537)).astype(F32)
+TIED = np.random.default_rng(8).choice([-INF, -0.0, 0.0, 1, INF], (2, 12, 6)).astype(F32)
 WIDE = [[2**31, 0, 2**31, 1], [2**33 + 2**31, 2**33, 2**33 + 2**31, 0], [2**53, 2**53 + 1, 2**53 + 1, 2**53]]
 LOW = [[-(2**63), 2**63 - 1, 2**63 - 1, -1], [-(2**63), -(2**63), -(2**63), -(2**63)], [-1, -(2**32), -(2**31), -1]]
 HIGH = [[2**64 - 1, 2**63, 2**64 - 1, 0], [0, 2**63 - 1, 2**63, 2**63], [2**32 - 1, 2**32, 2**32, 1]]
@@ -85,10 +93,18 @@ class TestArgMax(Table):
         ),
         *(
             Case(
-                f"large, {array.dtype}, {array.ndim} axes, axis {axis}, last {last}", [array], ArgMax(axis, keep, last)
+                f"large, {array.dtype}, {array.ndim} axes, axis {axis}, keepdims {keep}, last {last}",
+                [array],
+                ArgMax(axis, keep, last),
             )
-            for keep, last in ((0, 0), (1, 1))
+            for keep, last in itertools.product((0, 1), (0, 1))
             for array, axis in ((LARGE, 1), (LARGE, 0), (LARGE.astype(F64), 1), (TALL, 1), (TALL.astype(np.int32), -2))
+        ),
+        *(Case(f"broad, last {last}", [BROAD], ArgMax(0, 1, last)) for last in (0, 1)),
+        *(
+            Case(f"NaN in {what}, last {last}", [array], ArgMax(0, 1, last))
+            for what, array in {"rows": NANS, "rows of double": NANS.astype(F64), "broad rows": BROAD_NANS}.items()
+            for last in (0, 1)
         ),
         Case("vector", [arr([1, 3, 3])], ArgMax(0, 0, 0)),
         Case("vector, last", [arr([1, 3, 3])], ArgMax(-1, 0, 1)),
@@ -104,6 +120,30 @@ class TestArgMax(Table):
         # That NaN does not matter is said by lowerings; no version says it.
         back = dataclasses.replace(back, meaning=dataclasses.replace(back.meaning, nan=whole.meaning.nan))
         return super().lifts_to(back, whole)
+
+
+def turned(array: np.ndarray[Any, Any], size: int, last: int, **more: Any) -> tuple[np.ndarray[Any, Any], ...]:
+    return argmaxonward.oracle(argmaxonward.ArgMaxOnward(1, size, last, **more), array)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+def test_blocks_in_turn_find_the_block_of_the_maximum(size: int, last: int) -> None:
+    block, most = turned(TIED, size, last)
+    assert (block == argmax.oracle(ArgMax(1, 1, last), TIED) // size).all()
+    assert (most == TIED.max(axis=1, keepdims=True)).all()
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_what_has_been_looked_at_is_gone_on_from(last: int) -> None:
+    """After three blocks, and on a part of the axis behind."""
+    rows = np.split(TIED.reshape(2, 6, 2, 6).max(axis=2), 6, axis=1)
+    place, most = turned(TIED[:, :4], 2, last)
+    wins = np.greater_equal(rows[2], most) if last else np.greater(rows[2], most)
+    state = [np.ascontiguousarray(one[..., 2:5]) for one in (most, rows[2], wins, place)]
+    part = argmaxonward.oracle(argmaxonward.ArgMaxOnward(1, 2, last, start=2, stop=5, block=2), TIED, *state)
+    for one, whole in zip(part, turned(TIED, 2, last), strict=True):
+        assert (one == whole[..., 2:5]).all()
 
 
 class TestArgMin(Table):

@@ -1,0 +1,306 @@
+"""ArgMaxOnward: an ArgMax block by block, some of which have been looked at. Lowerings say it; no model has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.axes import END, first
+from opshift.opsets.facts import FLOATS, Facts
+from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.operator import Operands, Operator
+
+
+@dataclass(frozen=True)
+class ArgMaxOnward:
+    """The axis, with others behind it; how many elements a block has; which of equal maxima counts.
+
+    The outputs are the number of the block that has the maximum, as uint8, and the maximum; the axis is kept. Of the
+    axis behind it they have what is between `start` and `stop`. `block` is the number of the block looked at last.
+    With `nan` `any`, any block will do where a NaN is among the elements; it is kept only in blocks of one.
+    """
+
+    axis: int = 0
+    size: int = 1
+    select_last_index: int = 0
+    nan: str = "kept"
+    start: int = 0
+    stop: int = END
+    block: int = 0
+
+
+Array = np.ndarray[Any, Any]
+
+
+def oracle(
+    meaning: ArgMaxOnward,
+    data: Array,
+    most: Array | None = None,
+    row: Array | None = None,
+    wins: Array | None = None,
+    place: Array | None = None,
+) -> tuple[Array, Array]:
+    """Go on from the maximum before the block that `row` is the maximum of; `wins` says where it takes over."""
+    beats = np.less_equal if meaning.select_last_index else np.less
+    within = np.take(data, np.arange(data.shape[meaning.axis + 1])[meaning.start : meaning.stop], meaning.axis + 1)
+    blocks = np.split(within, data.shape[meaning.axis] // meaning.size, meaning.axis)
+    rows = [block.max(axis=meaning.axis, keepdims=True) for block in blocks]
+    best, number = rows[0], np.zeros(rows[0].shape, np.uint8)
+    if most is not None and row is not None and wins is not None and place is not None:
+        best, number = np.where(wins, row, most), np.where(wins, meaning.block, place)
+    for index in range(meaning.block + 1, len(rows)):
+        better = beats(best, rows[index])
+        best, number = np.where(better, rows[index], best), np.where(better, index, number)
+    return number.astype(np.uint8), best
+
+
+def _over(meaning: ArgMaxOnward, operands: Operands) -> bool:
+    return (meaning.block + 1) * meaning.size == first(operands).dim(meaning.axis)
+
+
+def _other(meaning: ArgMaxOnward, last: int) -> Reason | None:
+    return None if meaning.select_last_index == last else Reason("the other of equal maxima is wanted")
+
+
+def _begins(last: int) -> Callable[[ArgMaxOnward, Operands], Reason | None]:
+    def given(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
+        return Reason("blocks have been looked at") if operands[1] is not None else _other(meaning, last)
+
+    return given
+
+
+def _may_be_nan(meaning: ArgMaxOnward, operands: Operands) -> bool:
+    return meaning.nan == "kept" and first(operands).dtype in FLOATS
+
+
+def _goes_on(last: int) -> Callable[[ArgMaxOnward, Operands], Reason | None]:
+    def given(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
+        if operands[1] is None or _over(meaning, operands):
+            return Reason("none, or all, have been looked at")
+        return _other(meaning, last)
+
+    return given
+
+
+def _nan_goes_on(last: int) -> Callable[[ArgMaxOnward, Operands], Reason | None]:
+    def given(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
+        return _goes_on(last)(meaning, operands) if _may_be_nan(meaning, operands) else Reason("no NaN matters")
+
+    return given
+
+
+def _ends(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
+    return None if operands[1] is not None and _over(meaning, operands) else Reason("there are more blocks")
+
+
+def _nan_ends(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
+    return _ends(meaning, operands) if _may_be_nan(meaning, operands) else Reason("no NaN matters")
+
+
+def _nan(meaning: ArgMaxOnward, operands: Operands) -> frozenset[str]:
+    # Neither Max-13 nor ReduceMax-18 says what it makes of a NaN; here one in front wins, and others never do.
+    return frozenset({"nan"}) if _may_be_nan(meaning, operands) else frozenset()
+
+
+def _next(meaning: ArgMaxOnward, operands: Operands) -> Mapping[str, Any]:
+    axis, size, block = meaning.axis, meaning.size, meaning.block
+    return {
+        "axis": (axis,),
+        # The axis behind is said also where all of it is meant: of slices along one axis that together are the whole of
+        # it onnxruntime 1.31.1 makes a Split, which holds all rows at once; they leave the cache before they are read.
+        "axes": (axis, axis + 1),
+        "front": (0, meaning.start),
+        "behind": (size, meaning.stop),
+        "starts": ((block + 1) * size, meaning.start),
+        "ends": ((block + 2) * size, meaning.stop),
+        "number": block,
+        "then": block + 1,
+    }
+
+
+@lowering(18, given=_begins(0), bind=_next)
+def first_begun(
+    data,
+    most,
+    row,
+    wins,
+    place,
+    axis: Sequence[int],
+    axes: Sequence[int],
+    front: Sequence[int],
+    behind: Sequence[int],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    then: int,
+):
+    """Look at two blocks."""
+    one = op.ReduceMax(op.Slice(data, front, behind, axes), axis, keepdims=1)
+    two = op.ReduceMax(op.Slice(data, starts, ends, axes), axis, keepdims=1)
+    found, largest = meaning.Same(data, one, two, op.Less(one, two), op.Cast(0, to=2), block=then)
+    return found, largest
+
+
+@lowering(18, given=_begins(1), bind=_next)
+def last_begun(
+    data,
+    most,
+    row,
+    wins,
+    place,
+    axis: Sequence[int],
+    axes: Sequence[int],
+    front: Sequence[int],
+    behind: Sequence[int],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    then: int,
+):
+    """Look at two blocks, the second of which wins where they are equal."""
+    one = op.ReduceMax(op.Slice(data, front, behind, axes), axis, keepdims=1)
+    two = op.ReduceMax(op.Slice(data, starts, ends, axes), axis, keepdims=1)
+    found, largest = meaning.Same(data, one, two, op.LessOrEqual(one, two), op.Cast(0, to=2), block=then)
+    return found, largest
+
+
+# onnxruntime 1.31.1 orders nodes from the output back, and of a node's inputs follows first the one that stands last in
+# the model. What the blocks so far have come to stands last here, so that they are done with before another is read.
+
+
+@lowering(18, given=_goes_on(0), bind=_next, narrows=_nan)
+def first_larger(
+    data,
+    most,
+    row,
+    wins,
+    place,
+    axis: Sequence[int],
+    axes: Sequence[int],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    number: int,
+    then: int,
+):
+    """Keep the larger, and look whether the next block has a larger one still."""
+    more = op.ReduceMax(op.Slice(data, starts, ends, axes), axis, keepdims=1)
+    so_far = op.Max(most, row)
+    beats = op.Less(so_far, more)
+    leads = op.Where(wins, op.Cast(number, to=2), place)
+    found, largest = meaning.Same(data, so_far, more, beats, leads, block=then)
+    return found, largest
+
+
+@lowering(18, given=_goes_on(1), bind=_next, narrows=_nan)
+def last_larger(
+    data,
+    most,
+    row,
+    wins,
+    place,
+    axis: Sequence[int],
+    axes: Sequence[int],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    number: int,
+    then: int,
+):
+    """Keep the larger, and look whether the next block has one that is as large."""
+    more = op.ReduceMax(op.Slice(data, starts, ends, axes), axis, keepdims=1)
+    so_far = op.Max(most, row)
+    beats = op.LessOrEqual(so_far, more)
+    leads = op.Where(wins, op.Cast(number, to=2), place)
+    found, largest = meaning.Same(data, so_far, more, beats, leads, block=then)
+    return found, largest
+
+
+@lowering(18, given=_nan_goes_on(0), bind=_next)
+def first_winner(
+    data,
+    most,
+    row,
+    wins,
+    place,
+    axis: Sequence[int],
+    axes: Sequence[int],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    number: int,
+    then: int,
+):
+    """Keep what has won, which no NaN does, and look whether the next block has a larger one still."""
+    more = op.ReduceMax(op.Slice(data, starts, ends, axes), axis, keepdims=1)
+    so_far = op.Where(wins, row, most)
+    beats = op.Less(so_far, more)
+    leads = op.Where(wins, op.Cast(number, to=2), place)
+    found, largest = meaning.Same(data, so_far, more, beats, leads, block=then)
+    return found, largest
+
+
+@lowering(18, given=_nan_goes_on(1), bind=_next)
+def last_winner(
+    data,
+    most,
+    row,
+    wins,
+    place,
+    axis: Sequence[int],
+    axes: Sequence[int],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    number: int,
+    then: int,
+):
+    """Keep what has won, which no NaN does, and look whether the next block has one that is as large."""
+    more = op.ReduceMax(op.Slice(data, starts, ends, axes), axis, keepdims=1)
+    so_far = op.Where(wins, row, most)
+    beats = op.LessOrEqual(so_far, more)
+    leads = op.Where(wins, op.Cast(number, to=2), place)
+    found, largest = meaning.Same(data, so_far, more, beats, leads, block=then)
+    return found, largest
+
+
+@lowering(18, given=_ends, bind=_next, narrows=_nan)
+def ends_with_larger(data, most, row, wins, place, number: int):
+    """Say where the last block has won, and the larger."""
+    return op.Where(wins, op.Cast(number, to=2), place), op.Max(most, row)
+
+
+@lowering(18, given=_nan_ends, bind=_next)
+def ends_with_winner(data, most, row, wins, place, number: int):
+    """Say where the last block has won, and what has."""
+    return op.Where(wins, op.Cast(number, to=2), place), op.Where(wins, row, most)
+
+
+def _facts(meaning: ArgMaxOnward, operands: Operands) -> tuple[Facts, ...]:
+    data = first(operands)
+    shape = data.shape
+    if shape is not None:
+        behind = shape[meaning.axis + 1]
+        if (meaning.start, meaning.stop) != (0, END):
+            behind = min(meaning.stop, behind) - meaning.start if isinstance(behind, int) else None
+        shape = (*shape[: meaning.axis], 1, behind, *shape[meaning.axis + 2 :])
+    return Facts(TensorProto.UINT8, shape), Facts(data.dtype, shape)
+
+
+OPERATOR = Operator(
+    name="ArgMaxOnward",
+    domain="opshift.step",
+    meaning=ArgMaxOnward,
+    versions=(),
+    operands=("data", "most", "row", "wins", "place"),
+    oracle=oracle,
+    lowerings=(
+        first_begun,
+        last_begun,
+        first_larger,
+        last_larger,
+        first_winner,
+        last_winner,
+        ends_with_winner,
+        ends_with_larger,
+    ),
+    facts=_facts,
+)
