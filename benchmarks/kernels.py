@@ -87,17 +87,20 @@ def elementwise(count: int) -> Iterator[Kernel]:
         column = x[:, :1].copy()
         yield Kernel("Equal", dtype, (row, column), constants=frozenset({0}))
         yield Kernel("Equal", f"{dtype} whole", (x, x[:1].copy()))
+        if dtype == "float":
+            runs = rng.standard_normal((count // 2, 2, 2)).astype(np.float32)
+            yield Kernel("Equal", "runs", (runs, runs[:, :1].copy()))
         if dtype != "uint8":
             yield Kernel("Less", dtype, (x, column))
             yield Kernel("Mul", dtype, (x, row), constants=frozenset({1}))
             yield Kernel("Add", dtype, (x, row), constants=frozenset({1}))
             yield Kernel("Sub", dtype, (x, row), constants=frozenset({1}))
-        else:
-            for name in ("Max", "Min"):
-                yield Kernel(name, dtype, (x, x[::-1].copy()))
+        for name in ("Max", "Min"):
+            yield Kernel(name, dtype, (x, x[::-1].copy()))
         half = (np.array([0]), np.array([columns // 2]), np.array([1]))
         yield Kernel("Slice", dtype, (np.concatenate([x, x], 1), *half), constants=frozenset({1, 2, 3}))
         yield Kernel("Where", dtype, (x > 50, row, np.full((1, 1), 3, number)), constants=frozenset({1, 2}))
+        yield Kernel("Where", f"{dtype} whole", (x > 50, x, x[::-1].copy()))
         yield Kernel("Gather", dtype, (x, np.arange(rows)[::-1].copy()), {"axis": 0})
         single = rng.integers(0, 2, shape).astype(np.int32)
         yield Kernel("Gather", f"{dtype} single", (x[0, :2].copy(), single), {"axis": 0}, frozenset({0}))

@@ -11,6 +11,7 @@ chosen by is measured by `benchmarks/kernels.py`.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import dataclasses
 import gc
 import importlib.metadata
@@ -244,7 +245,7 @@ class Measured:
 def measure(case: Case, seconds: float) -> Measured:
     """Run all ways of a case in turn."""
     models, x = ways(case), case.input()
-    written = {name: ", ".join(node.op_type for node in model.graph.node) for name, model in models.items()}
+    written = {name: in_words(model) for name, model in models.items()}
     if math.prod(case.output) > LARGE:
         # Each session keeps the memory that it has had.
         models = {name: model for name, model in models.items() if name in (KERNEL, way_of(case), *OF_LARGE)}
@@ -278,6 +279,15 @@ def measure(case: Case, seconds: float) -> Measured:
     return Measured(medians, float(np.median(copies)), written, more)
 
 
+def in_words(model: onnx.ModelProto) -> str:
+    """Return the operators of a model in their order; where they are many, how many there are of each."""
+    operators = [node.op_type for node in model.graph.node]
+    if len(operators) <= 16:
+        return ", ".join(operators)
+    counted = ((name, operators.count(name)) for name in dict.fromkeys(operators))
+    return f"{len(operators)} nodes: " + ", ".join(f"{count} {name}" if count > 1 else name for name, count in counted)
+
+
 def nameless(model: onnx.ModelProto) -> bytes:
     """Return a model without its names: what is alike is the same way, and takes the same time."""
     text = onnx.ModelProto()
@@ -304,15 +314,23 @@ LEAST = 2**20
 """Bytes of an output from which on memory is measured: less is lost among what a process holds anyway."""
 
 
+M_MMAP_THRESHOLD = -3
+"""The parameter of mallopt: bytes from which on an allocation is a mapping of its own."""
+
+
 def peak(model: onnx.ModelProto, x: Array) -> int:
-    """Return by how many bytes this process grows at most while a model runs (Linux)."""
+    """Return by how many bytes this process grows at most while a model runs (Linux, glibc)."""
     one = session(model, arena=False)
+    allocator = ctypes.CDLL(None)
+    allocator.mallopt(M_MMAP_THRESHOLD, 2**16)  # what is freed is given back, and not there for the next run
     one.run(None, {"x": x})
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is counted from here
     before = resident("VmRSS")
     one.run(None, {"x": x})
-    return resident("VmHWM") - before
+    grown = resident("VmHWM") - before
+    allocator.mallopt(M_MMAP_THRESHOLD, 2**25)
+    return grown
 
 
 def resident(what: str) -> int:

@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from opshift.opsets.facts import Facts, type_name
+from opshift.opsets.facts import Dim, Facts, type_name
 from opshift.opsets.operator import Node
 
 NOMINAL = 64
@@ -30,6 +30,15 @@ FREE = frozenset({"Constant", "Flatten", "Identity", "Reshape", "Shape", "Size",
 
 ROWS = frozenset({"ArgMax", "Hardmax", "ReduceMax", "ReduceMin", "ReduceSum", "TopK"})
 """Operators that go through rows, whose cost depends on how long these are and on what is behind them."""
+
+BROADCAST = frozenset(
+    {"Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Or"}
+    | {"PRelu", "Pow", "Sub", "Where", "Xor"}
+)
+"""Operators that go through runs of elements, along which each input either goes on or stands still."""
+
+LIKE = {"Greater": "Less", "GreaterOrEqual": "Less", "LessOrEqual": "Less"}
+"""Operators that cost as much as another."""
 
 LENGTHS = (4, 32, 1024)
 """The lengths of rows that are measured."""
@@ -69,7 +78,7 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
         name = "ArgMaxLast" if node.attributes.get("select_last_index") else node.name
         points = table().get(key(name, dtype, behind, length)) or table().get(key(name, "float", behind, length))
     else:
-        place = key(node.name, dtype)
+        place = key(LIKE.get(node.name, node.name), dtype)
         if node.name == "ScatterElements" and node.inputs[1] is not None:
             place = key(node.name, dtype if dtype in ("float", "double") else "float", _along(node, outputs[0]))
             count = max(count, SPARSE * _count(node.inputs[1]))
@@ -77,12 +86,43 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
             place = key(node.name, _along(node, outputs[0]))
         if node.name == "Gather" and node.inputs[1] is not None and node.inputs[1].size == outputs[0].size:
             place = key(node.name, dtype, "single")
-        if node.name == "Equal" and any(facts is not None and _count(facts) == count > 1 for facts in node.inputs):
+        large = [facts is not None and _count(facts) == count > 1 for facts in node.inputs]
+        if (node.name == "Equal" and any(large)) or (node.name == "Where" and all(large)):
             place = key(node.name, dtype, "whole")
         if node.name == "Cast" and outputs[0].dtype:
             place = key(node.name, f"{dtype} {type_name(outputs[0].dtype)}")
         points = table().get(place) or table().get(node.name) or table()["others"]
-    return weight + _time(points or table()["others"], count)
+    # A part of a tensor comes from as far away as the whole does.
+    whole = max(_count(data), count) if node.name == "Slice" else count
+    elements = _time(points or table()["others"], whole) * count / whole
+    return weight + elements + _time(table()["Equal runs"], _runs(node, outputs[0]))
+
+
+def _break(data: Facts, output: Facts) -> int:
+    """Return the last axis along which a slice takes a part only, -1 where there is none."""
+    pairs = enumerate(zip(data.shape or (), output.shape or (), strict=False))
+    return max((axis for axis, (dim, taken) in pairs if dim != taken), default=-1)
+
+
+def _runs(node: Node, output: Facts) -> float:
+    """Return how many runs of elements a node goes through, each of which takes time of its own."""
+    shapes = [facts.shape for facts in node.inputs if facts is not None and facts.shape is not None]
+    if output.shape is None or not shapes:
+        return 0.0
+    if node.name == "Slice":
+        return _product(output.shape[: max(_break(Facts(None, shapes[0]), output), 0)])
+    if node.name not in BROADCAST or len(set(shapes)) == 1:
+        return 0.0
+    # Along a run each input goes on, or stands still: where that changes from one axis to the next, a run ends.
+    rank = len(output.shape)
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    stands = [tuple(shape[axis] == 1 for shape in padded) for axis in range(rank)]
+    axis = next((axis for axis in range(rank - 2, -1, -1) if stands[axis] != stands[-1]), -1)
+    return _product(output.shape[: axis + 1])
+
+
+def _product(dims: Sequence[Dim]) -> float:
+    return 0.0 if not dims else float(min(math.prod(dim if isinstance(dim, int) else NOMINAL for dim in dims), 2**60))
 
 
 def _along(node: Node, output: Facts) -> str:

@@ -346,8 +346,6 @@ SUBJECTS = (
         for which, more in (("first", {}), ("last", {"select_last_index": 1}))
         for how in ("place", "place_below", "score_below", "sign")
     ),
-    Subject("ArgMax", "first_byte", {"axis": 1}, ("float[9,36,26]",), keep=True),
-    Subject("ArgMax", "last_byte", {"axis": 1, "select_last_index": 1}, ("float[9,36,26]",), keep=True),
     Subject("ArgMax", "blocked", {"axis": 1}, ("float[48,180]",), keep=True),
     Subject("ArgMax", "blocked_in_bytes", {"axis": 1}, ("float[9,36,26]",), keep=True),
     Subject("ArgMax", "squeezed_byte", {"axis": 1, "keepdims": 0}, ("float[2,3,5]",), opset=18),

@@ -361,49 +361,6 @@ def last_score_below(
     return op.Cast(op.ReduceMax(score, axes, keepdims=keep), to=to)
 
 
-# --- the search in bytes ----------------------------------------------------------------------------------------------
-
-
-def _in_bytes(meaning: ArgMax, operands: Operands) -> Reason | None:
-    parts = _parts(meaning, operands)
-    if parts is None:
-        return Reason("not all dimensions are known", missing=True)
-    if parts[1] > 255:
-        return Reason("the axis is longer than a byte counts")
-    if math.prod(parts) < 2**13:
-        return Reason("there are too few elements")
-    return Reason("the axis is the last") if parts[2] == 1 else None
-
-
-def _first_in_bytes(meaning: ArgMax, operands: Operands) -> Reason | None:
-    return _first_scored(meaning, operands) or _in_bytes(meaning, operands)
-
-
-def _last_in_bytes(meaning: ArgMax, operands: Operands) -> Reason | None:
-    return _last_scored(meaning, operands) or _in_bytes(meaning, operands)
-
-
-def _numbered_bytes(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
-    length = (_parts(meaning, operands) or (1, 1, 1))[1]
-    bound = _along(meaning, operands)
-    positions = np.arange(length, dtype=np.uint8).reshape(bound["along"])
-    return {"axes": bound["axes"], "positions": Tensor(positions), "keep": meaning.keepdims, "to": meaning.dtype}
-
-
-@lowering(18, given=_first_in_bytes, bind=_numbered_bytes, narrows=_nan)
-def first_byte(data, axes: Sequence[int], positions: Sequence[int], keep: int, to: int):
-    """Put 255 where no maximum is, and take the smallest of the positions, which are bytes."""
-    hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
-    return op.Cast(meaning.ReduceMin(op.Where(hit, positions, op.Cast(255, to=2)), axes, keepdims=keep), to=to)
-
-
-@lowering(18, given=_last_in_bytes, bind=_numbered_bytes, narrows=_nan)
-def last_byte(data, axes: Sequence[int], positions: Sequence[int], keep: int, to: int):
-    """Put 0 where no maximum is, and take the largest of the positions, which are bytes."""
-    hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
-    return op.Cast(meaning.ReduceMax(op.Where(hit, positions, op.Cast(0, to=2)), axes, keepdims=keep), to=to)
-
-
 # --- the search in blocks -----------------------------------------------------------------------------------------
 
 
@@ -889,8 +846,6 @@ OPERATOR = Operator(
         last_place_below,
         first_score_below,
         last_score_below,
-        first_byte,
-        last_byte,
         blocked,
         blocked_before_others,
         blocked_in_bytes,
