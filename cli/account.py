@@ -292,7 +292,7 @@ def _choice(kind: Kind, applicable: Sequence[Way]) -> str:
         return _UNCHOSEN.get(kind.lowerings[0], "the only one that applies")
     if len(applicable) == 1:
         return "the only one that applies"
-    if applicable[0].name == kind.lowerings[0]:
+    if any(way.name == kind.lowerings[0] and way.cost == applicable[0].cost for way in applicable):
         return f"cheapest of {len(applicable)}"
     return f"cheapest of {len(applicable)} that rounds least"
 

@@ -348,9 +348,9 @@ SUBJECTS = (
     ),
     Subject("ArgMax", "blocked", {"axis": 1}, ("float[48,180]",), keep=True),
     Subject("ArgMax", "blocked_in_bytes", {"axis": 1}, ("float[9,36,26]",), keep=True),
-    Subject("ArgMax", "squeezed_byte", {"axis": 1, "keepdims": 0}, ("float[2,3,5]",), opset=18),
+    Subject("ArgMax", "squeezed_byte", {"axis": 1, "keepdims": 0}, ("float[n,3,5]",), opset=18),
     *(
-        Subject("ArgMax", "in_turn", {"axis": 1, "select_last_index": last, "nan": nan}, ("float[2,3,5]",), keep=True)
+        Subject("ArgMax", "in_turn", {"axis": 1, "select_last_index": last, "nan": nan}, ("float[n,3,5]",), keep=True)
         for last, nan in itertools.product((0, 1), ("kept", "any"))
     ),
     Subject("ArgMax", "in_turn_by_thirds", {"axis": 0}, ("float[2,65536]",), keep=True),

@@ -533,8 +533,10 @@ def _many_behind(meaning: ArgMax, operands: Operands) -> Reason | None:
 def _few_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
     if reason := _many_behind(meaning, operands):
         return reason
-    length = first(operands).dim(meaning.axis)
-    return None if length in range(2, _TURNS + 1) else Reason(f"there are not 2 to {_TURNS} rows")
+    if first(operands).dim(meaning.axis) not in range(2, _TURNS + 1):
+        return Reason(f"there are not 2 to {_TURNS} rows")
+    parts = _parts(meaning, operands)
+    return Reason("there are too few elements") if parts and math.prod(parts) < 2**10 else None
 
 
 def _third(meaning: ArgMax, operands: Operands) -> int:
