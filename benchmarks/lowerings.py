@@ -408,7 +408,7 @@ onnxruntime's own kernel, "x copy" as a multiple of copying the larger of input 
 What people write by hand (an index and OneHot, or an index and Equal) may never be faster.
 "More memory" is that of the way taken at its peak above the kernel's, in outputs, without onnxruntime's arena; at most
 one is wanted.
-ArgMax of floats in blocks relies on ReduceMax, of which nobody knows what it does with a NaN, hence the permission.
+ArgMax of floats relies on ReduceMax or Max here, of which nobody knows what they do with a NaN, hence the permission.
 
 ![times of all ways](lowerings.svg)
 """
