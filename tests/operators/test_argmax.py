@@ -29,6 +29,8 @@ BROAD[2:, 100:200] = INF
 BROAD[:, 200:300] = -INF
 """Large enough to be looked at in thirds, which the length behind does not divide into."""
 BROAD_NANS = np.random.default_rng(9).choice([-INF, 0, 1, NAN], (3, 65537)).astype(F32)
+HALVES = np.random.default_rng(10).choice([0, 2**31 - 1, 2**31, 2**32 - 1, 2**32, -1, -(2**31)], (5, 300))
+"""On both sides of where onnxruntime mistakes the order of int64."""
 TIED = np.random.default_rng(8).choice([-INF, -0.0, 0.0, 1, INF], (2, 12, 6)).astype(F32)
 WIDE = [[2**31, 0, 2**31, 1], [2**33 + 2**31, 2**33, 2**33 + 2**31, 0], [2**53, 2**53 + 1, 2**53 + 1, 2**53]]
 LOW = [[-(2**63), 2**63 - 1, 2**63 - 1, -1], [-(2**63), -(2**63), -(2**63), -(2**63)], [-1, -(2**32), -(2**31), -1]]
@@ -101,6 +103,7 @@ class TestArgMax(Table):
             for array, axis in ((LARGE, 1), (LARGE, 0), (LARGE.astype(F64), 1), (TALL, 1), (TALL.astype(np.int32), -2))
         ),
         *(Case(f"broad, last {last}", [BROAD], ArgMax(0, 1, last)) for last in (0, 1)),
+        *(Case(f"halves, last {last}", [HALVES], ArgMax(0, 1, last)) for last in (0, 1)),
         *(
             Case(f"NaN in {what}, last {last}", [array], ArgMax(0, 1, last))
             for what, array in {"rows": NANS, "rows of double": NANS.astype(F64), "broad rows": BROAD_NANS}.items()
