@@ -74,6 +74,17 @@ def oracle(meaning: ArgMax, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return index.astype(helper.tensor_dtype_to_np_dtype(meaning.dtype))
 
 
+_HALVES = (0, 2**31 - 1, 2**31, 2**32 - 1, 2**32)
+
+
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give 64-bit integers whose upper halves are equal: onnxruntime's Max mistakes their order (seen in 1.31.1)."""
+    data = feeds["data"]
+    if data.dtype not in (np.int64, np.uint64) or not data.flags.writeable or rng.integers(2):
+        return feeds
+    return {**feeds, "data": rng.choice(np.array(_HALVES, data.dtype), data.shape)}
+
+
 # --- to an element type that primitives take ----------------------------------------------------------------------
 
 # Casts that keep the order and tell apart what was apart: each value of the type has its own in the wider one.
@@ -865,5 +876,6 @@ OPERATOR = Operator(
         mirrored,
     ),
     dtype=lambda meaning: meaning.dtype,
+    hostile=hostile,
     nan_defined=nan_defined,
 )

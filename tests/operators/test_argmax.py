@@ -7,14 +7,17 @@ import itertools
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import pytest
 from onnx import TensorProto
 
+import opshift
 from operators.harness import BF16, F16, F32, F64, INF, NAN, Case, Table, arr
 from opshift.opsets.operator import Lifted
 from opshift.opsets.operators import argmax, argmaxonward, argmin
 from opshift.opsets.operators.argmax import ArgMax
 from opshift.opsets.operators.argmin import ArgMin
+from opshift.passes.errors import VerificationError
 
 FEW = np.random.default_rng(3).integers(-2, 3, (2, 3, 4)).astype(F32)
 DEEP = arr([[-INF, -INF, -INF], [-INF, 5, 5], [INF, 1, INF]])
@@ -123,6 +126,15 @@ class TestArgMax(Table):
         # That NaN does not matter is said by lowerings; no version says it.
         back = dataclasses.replace(back, meaning=dataclasses.replace(back.meaning, nan=whole.meaning.nan))
         return super().lifts_to(back, whole)
+
+
+def test_the_proof_feeds_what_max_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(argmaxonward, "_wide", lambda operands: False)
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["":13]> g (int64[n,18,h,w] x) => (int64[n,1,h,w] y) { y = ArgMax<axis=1>(x) }'
+    )
+    with pytest.raises(VerificationError, match="something else"):
+        opshift.convert(model, decompose=["ArgMax"])
 
 
 def turned(array: np.ndarray[Any, Any], size: int, last: int, **more: Any) -> tuple[np.ndarray[Any, Any], ...]:
