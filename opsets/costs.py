@@ -94,7 +94,7 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
         points = table().get(place) or table().get(node.name) or table()["others"]
     # A part of a tensor comes from as far away as the whole does.
     whole = max(_count(data), count) if node.name == "Slice" else count
-    elements = _time(points or table()["others"], whole) * count / whole
+    elements = _time(points or table()["others"], whole) * (count / whole if whole else 0.0)
     return weight + elements + _time(table()["Equal runs"], _runs(node, outputs[0]))
 
 
@@ -116,8 +116,11 @@ def _runs(node: Node, output: Facts) -> float:
     # Along a run each input goes on, or stands still: where that changes from one axis to the next, a run ends.
     rank = len(output.shape)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
-    stands = [tuple(shape[axis] == 1 for shape in padded) for axis in range(rank)]
-    axis = next((axis for axis in range(rank - 2, -1, -1) if stands[axis] != stands[-1]), -1)
+    # An axis that all inputs have with length 1 ends no run; one that an input does not have does (onnxruntime 1.31.1).
+    short = {axis for axis in range(rank) if all(len(shape) == rank and shape[axis] == 1 for shape in shapes)}
+    axes = [axis for axis in range(rank) if axis not in short]
+    stands = {axis: tuple(shape[axis] == 1 for shape in padded) for axis in axes}
+    axis = next((axis for axis in reversed(axes) if stands[axis] != stands[axes[-1]]), -1)
     return _product(output.shape[: axis + 1])
 
 

@@ -25,7 +25,7 @@ from opshift.opsets.facts import (
     type_of_facts,
 )
 from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import SPELLING, Lifted, Node, Outputs, lift, operator_for
+from opshift.opsets.operator import SPELLING, Node, Outputs, lift, operator_for
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.schema import NEWEST, Schema, schema_at, schema_read_at
 from opshift.passes import external
@@ -96,10 +96,10 @@ def typed(node: Node) -> tuple[Facts, ...] | Reason:
     )
     if schema is None:
         step = operator_for(node.domain, node.name)
-        lifted = lift(step, node, "runtime") if step is not None and step.facts is not None else None
-        if step is None or step.facts is None or not isinstance(lifted, Lifted):
+        if step is None or step.facts is None:
             return tuple(Facts() for _ in node.used)
-        return step.facts(lifted.meaning, lifted.operands)
+        lifted = lift(step, node, "runtime")
+        return lifted if isinstance(lifted, Reason) else step.facts(lifted.meaning, lifted.operands)
     return _typed(node, schema)
 
 

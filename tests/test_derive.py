@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+from opshift.opsets.costs import cost
 from opshift.opsets.facts import SMALL, Facts, Tensor, constant, partly
 from opshift.opsets.lowering import Lowering, Reason, lowering, op
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, lift, operator_for
@@ -333,3 +334,31 @@ def test_the_one_symbol_of_a_shape_is_known_in_part() -> None:
     """The size of a dimension that has a name alone is no string."""
     inferred = infer(Node("", "Gather", 13, {"axis": 0}, (partly(["n", 3]), constant(np.array(0))), (True,)))
     assert inferred == (Facts(TensorProto.INT64, (), Tensor(np.array("n", object))),)
+
+
+# --- what a node costs ------------------------------------------------------------------------------------------------
+
+
+def spent(name: str, output: tuple[int, ...], *inputs: tuple[int, ...], **attributes: Any) -> float:
+    operands = tuple(Facts(TensorProto.FLOAT, shape) for shape in inputs)
+    return cost(Node("", name, 18, attributes, operands, (True,)), (Facts(TensorProto.FLOAT, output),), 0.0)
+
+
+def test_runs_of_elements_cost() -> None:
+    """Each takes time where inputs are broadcast, and where a slice is made of many pieces."""
+    assert spent("Equal", (1000, 8, 8), (1000, 8, 8), (1000, 1, 8)) > 5 * spent(
+        "Equal", (8, 8000), (8, 8000), (1, 8000)
+    )
+    assert (
+        spent("Less", (64, 1024, 1), (64, 1024, 1), (1, 1, 1)) < spent("Less", (64, 1024, 1), (64, 1024, 1), (1, 1)) / 5
+    )
+    assert spent("Slice", (1000, 1, 8), (1000, 8, 8)) > 5 * spent("Slice", (1, 8000), (8, 8000))
+
+
+def test_a_part_comes_from_as_far_away_as_the_whole_does() -> None:
+    assert spent("Slice", (1, 2**16), (128, 2**16)) > spent("Slice", (1, 2**16), (2, 2**16))
+
+
+def test_an_empty_axis_costs_nothing_that_cannot_be_told() -> None:
+    for shape, output in (((0, 3), (1, 3)), ((2, 0, 3), (2, 1, 3))):
+        assert spent("ReduceSum", output, shape, axes=(shape.index(0),)) == 0

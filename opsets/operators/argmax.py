@@ -523,6 +523,9 @@ def blocked_in_bytes(
 _TURNS = 32
 """Blocks that are looked at in turn, with four or five nodes each."""
 
+_MANY = 2**18
+"""Elements from which on turns pay: each node takes longer than its kernel alone does."""
+
 _ROW = 2**16
 """Elements of a row, three of which are held at once, from which on it is looked at in thirds."""
 
@@ -536,8 +539,10 @@ def _many_behind(meaning: ArgMax, operands: Operands) -> Reason | None:
         return reason
     if meaning.axis + 1 == facts.rank:
         return Reason("the axis is the last")
-    if not isinstance(facts.dim(meaning.axis), int):
-        return Reason("the length of the axis is unknown", missing=True)
+    if facts.dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    if _parts(meaning, operands) is None:
+        return Reason("not all dimensions are known", missing=True)
     return _kept(meaning, operands)
 
 
@@ -546,12 +551,12 @@ def _few_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
         return reason
     if first(operands).dim(meaning.axis) not in range(2, _TURNS + 1):
         return Reason(f"there are not 2 to {_TURNS} rows")
-    parts = _parts(meaning, operands)
-    return Reason("there are too few elements") if parts and math.prod(parts) < 2**10 else None
+    small = math.prod(_parts(meaning, operands) or ()) < _MANY
+    return Reason("there are too few elements") if small else None
 
 
 def _third(meaning: ArgMax, operands: Operands) -> int:
-    """A third of the length of the axis behind; 0 where rows are small, or not known to be large."""
+    """A third of the length of the axis behind; 0 where rows are small."""
     before, _, behind = _parts(meaning, operands) or (0, 0, 0)
     dim = first(operands).dim(meaning.axis + 1)
     return dim // 3 if isinstance(dim, int) and before * behind >= _ROW else 0
@@ -566,7 +571,7 @@ def _small_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
 def _large_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
     if reason := _few_rows(meaning, operands):
         return reason
-    return None if _third(meaning, operands) else Reason("rows are small, or not known to be large")
+    return None if _third(meaning, operands) else Reason("rows are small")
 
 
 def _in_turn(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:

@@ -13,6 +13,8 @@ from onnx import TensorProto
 
 import opshift
 from operators.harness import BF16, F16, F32, F64, INF, NAN, Case, Table, arr
+from opshift.opsets.facts import Facts
+from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.operator import Lifted
 from opshift.opsets.operators import argmax, argmaxonward, argmin
 from opshift.opsets.operators.argmax import ArgMax
@@ -48,6 +50,12 @@ INTEGERS = {
     np.int64: (WIDE + LOW, 7),
     np.uint64: (WIDE + HIGH, 7),
 }
+
+
+@pytest.fixture(autouse=True)
+def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small arrays reach what is for large ones."""
+    monkeypatch.setattr(argmax, "_MANY", 0)
 
 
 class TestArgMax(Table):
@@ -131,10 +139,20 @@ class TestArgMax(Table):
 def test_the_proof_feeds_what_max_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(argmaxonward, "_wide", lambda operands: False)
     model = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["":13]> g (int64[n,18,h,w] x) => (int64[n,1,h,w] y) { y = ArgMax<axis=1>(x) }'
+        '<ir_version: 8, opset_import: ["":13]> g (int64[4,9,64,64] x) => (int64[n,1,h,w] y) { y = ArgMax<axis=1>(x) }'
     )
     with pytest.raises(VerificationError, match="something else"):
         opshift.convert(model, decompose=["ArgMax"])
+
+
+@pytest.mark.parametrize(
+    ("way", "shape"), [(argmax.in_turn, (9, 8, 8)), (argmax.first_block_in_turn, (8, 64, 32))], ids=["rows", "blocks"]
+)
+def test_of_unknown_elements_there_may_be_nan(way: Lowering, shape: tuple[int, ...]) -> None:
+    reason = way.body_for(ArgMax(1, 1), (Facts(None, shape),))
+    assert isinstance(reason, Reason)
+    assert reason.missing
+    assert not isinstance(way.body_for(ArgMax(1, 1), (Facts(TensorProto.FLOAT, shape),)), Reason)
 
 
 def turned(array: np.ndarray[Any, Any], size: int, last: int, **more: Any) -> tuple[np.ndarray[Any, Any], ...]:
