@@ -13,6 +13,7 @@ from opshift.opsets.costs import cost
 from opshift.opsets.facts import SMALL, Facts, Tensor, constant, partly
 from opshift.opsets.lowering import Lowering, Reason, lowering, op
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, lift, operator_for
+from opshift.opsets.operators import argmax
 from opshift.opsets.target import Legality, Limit, Target
 from opshift.passes import derive
 from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output
@@ -334,6 +335,10 @@ def test_the_one_symbol_of_a_shape_is_known_in_part() -> None:
     """The size of a dimension that has a name alone is no string."""
     inferred = infer(Node("", "Gather", 13, {"axis": 0}, (partly(["n", 3]), constant(np.array(0))), (True,)))
     assert inferred == (Facts(TensorProto.INT64, (), Tensor(np.array("n", object))),)
+
+
+def test_turns_nest_less_deep_than_lowerings_may() -> None:
+    assert derive.DEPTH > argmax._TURNS + 12
 
 
 # --- what a node costs ------------------------------------------------------------------------------------------------

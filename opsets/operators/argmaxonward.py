@@ -176,7 +176,8 @@ def last_begun(
 
 
 # onnxruntime 1.31.1 orders nodes from the output back, and of a node's inputs follows first the one that stands last in
-# the model. What the blocks so far have come to stands last here, so that they are done with before another is read.
+# the model. What the blocks so far have come to stands last here, so that they are done with before another is read: a
+# state of the maximum and its place alone would be shorter, and hold all rows at once.
 
 
 @lowering(18, given=_larger(0), bind=_next, narrows=_nan)
