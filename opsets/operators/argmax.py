@@ -609,6 +609,8 @@ def _cached_blocks(meaning: ArgMax, operands: Operands) -> Reason | None:
     size = _block(along, behind)
     if along // size > _TURNS or size > 256:
         return Reason("there are too many blocks, or they are too long")
+    if before * along * behind < _MANY:
+        return Reason("there are too few elements")
     return Reason("a block does not fit the cache") if before * size * behind > _CACHED else None
 
 
