@@ -98,19 +98,15 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
     return weight + elements + _time(table()["Equal runs"], _runs(node, outputs[0]))
 
 
-def _break(data: Facts, output: Facts) -> int:
-    """Return the last axis along which a slice takes a part only, -1 where there is none."""
-    pairs = enumerate(zip(data.shape or (), output.shape or (), strict=False))
-    return max((axis for axis, (dim, taken) in pairs if dim != taken), default=-1)
-
-
 def _runs(node: Node, output: Facts) -> float:
     """Return how many runs of elements a node goes through, each of which takes time of its own."""
     shapes = [facts.shape for facts in node.inputs if facts is not None and facts.shape is not None]
     if output.shape is None or not shapes:
         return 0.0
     if node.name == "Slice":
-        return _product(output.shape[: max(_break(Facts(None, shapes[0]), output), 0)])
+        pairs = enumerate(zip(shapes[0], output.shape, strict=False))
+        # What is in front of the last axis along which only a part is taken.
+        return _product(output.shape[: max((axis for axis, (dim, taken) in pairs if dim != taken), default=0)])
     if node.name not in BROADCAST or len(set(shapes)) == 1:
         return 0.0
     # Along a run each input goes on, or stands still: where that changes from one axis to the next, a run ends.

@@ -221,7 +221,7 @@ def _kept(meaning: ArgMax, operands: Operands) -> Reason | None:
 def _first_kept(meaning: ArgMax, operands: Operands) -> Reason | None:
     if meaning.select_last_index:
         return Reason("TopK gives the first of equal elements")
-    if _vector(meaning, operands) and _may_be_nan(meaning, operands):
+    if _vector(meaning, operands) and may_be_nan(meaning, operands):
         return Reason("of a vector the first NaN is wanted, which TopK passes over")
     if meaning.dtype != TensorProto.INT64:
         return Reason("TopK gives the index as int64")
@@ -232,7 +232,8 @@ def _vector(meaning: ArgMax, operands: Operands) -> bool:
     return first(operands).rank == 1 and not meaning.select_last_index
 
 
-def _may_be_nan(meaning: ArgMax, operands: Operands) -> bool:
+def may_be_nan(meaning: Any, operands: Operands) -> bool:
+    """Whether a NaN may be among the elements, and which index it gives is kept."""
     return meaning.nan == "kept" and first(operands).dtype in FLOATS
 
 
@@ -254,7 +255,7 @@ def _scored(meaning: ArgMax, operands: Operands) -> Reason | None:
 
 def _nan(meaning: ArgMax, operands: Operands) -> frozenset[str]:
     # onnxruntime's ReduceMax may or may not skip a NaN, depending on where it stands (seen in 1.31.1).
-    return frozenset({"nan"}) if _may_be_nan(meaning, operands) else frozenset()
+    return frozenset({"nan"}) if may_be_nan(meaning, operands) else frozenset()
 
 
 def _first_scored(meaning: ArgMax, operands: Operands) -> Reason | None:

@@ -10,9 +10,10 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.axes import END, first
-from opshift.opsets.facts import FLOATS, Facts
+from opshift.opsets.facts import Facts
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator
+from opshift.opsets.operators.argmax import may_be_nan
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,6 @@ def _begins(last: int) -> Callable[[ArgMaxOnward, Operands], Reason | None]:
     return given
 
 
-def _may_be_nan(meaning: ArgMaxOnward, operands: Operands) -> bool:
-    return meaning.nan == "kept" and first(operands).dtype in FLOATS
-
-
 def _wide(operands: Operands) -> bool:
     # Of int64 onnxruntime 1.31.1 mistakes the order in Max where upper halves are equal; in Less it does not.
     return first(operands).dtype == TensorProto.INT64
@@ -88,7 +85,7 @@ def _by_max(operands: Operands) -> Reason | None:
 
 
 def _by_choice(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
-    chosen = _wide(operands) or _may_be_nan(meaning, operands)
+    chosen = _wide(operands) or may_be_nan(meaning, operands)
     return None if chosen else Reason("Max tells the larger")
 
 
@@ -112,7 +109,7 @@ def _ends(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
 
 def _nan(meaning: ArgMaxOnward, operands: Operands) -> frozenset[str]:
     # Neither Max-13 nor ReduceMax-18 says what it makes of a NaN; here one in front wins, and others never do.
-    return frozenset({"nan"}) if _may_be_nan(meaning, operands) else frozenset()
+    return frozenset({"nan"}) if may_be_nan(meaning, operands) else frozenset()
 
 
 def _next(meaning: ArgMaxOnward, operands: Operands) -> Mapping[str, Any]:
