@@ -23,7 +23,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 from onnx.parser import parse_model
-from running import RUNS_TO, run, same
+from running import OPSETS, RUNS_TO, run, same
 
 import opshift
 from opshift.opsets.facts import Facts, constant, tensor_of, type_name, type_of_facts
@@ -223,9 +223,10 @@ def differs(expected: Sequence[Array], actual: Sequence[Sequence[Array]], tolera
 # --- lowerings --------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
+@functools.lru_cache(maxsize=2 * len(OPSETS))
 def deriver(operator: str, lowering: str, opset: int, *, decompose: bool) -> Deriver:
     """Return a deriver for a target; one for each lowering, since it remembers what the top node becomes."""
+    # As many as a lowering needs: each remembers thousands of nodes, and of all lowerings there are thousands.
     gone = frozenset({operator}) if decompose else frozenset[str]()
     return Deriver(Legality(opset, gone, runnable=True), allow=frozenset({"finite-inputs"}))
 
