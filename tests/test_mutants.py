@@ -355,7 +355,7 @@ SUBJECTS = (
         )
         for last, nan in itertools.product((0, 1), ("kept", "any"))
     ),
-    Subject("ArgMax", "in_turn_by_thirds", {"axis": 0}, ("float[4,65536]",), keep=True),
+    Subject("ArgMax", "in_turn", {"axis": 0}, ("float[4,65536]",), keep=True),
     Subject("ArgMax", "first_block_in_turn", {"axis": 1}, ("float[9,36,900]",), keep=True),
     Subject("ArgMax", "last_block_in_turn", {"axis": 1, "select_last_index": 1}, ("float[9,36,900]",), keep=True),
     Subject("ArgMax", "blocked_before_others", {"axis": 1}, ("float[9,36,26]",), keep=True),

@@ -527,9 +527,6 @@ _TURNS = 32
 _MANY = 2**18
 """Elements from which on turns pay: each node takes longer than its kernel alone does."""
 
-_ROW = 2**16
-"""Elements of a row, three of which are held at once, from which on it is looked at in thirds."""
-
 _CACHED = 2**19
 """Elements of a block that stay in the cache until its maximum is found."""
 
@@ -556,51 +553,15 @@ def _few_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
     return Reason("there are too few elements") if small else None
 
 
-def _third(meaning: ArgMax, operands: Operands) -> int:
-    """A third of the length of the axis behind; 0 where rows are small."""
-    before, _, behind = _parts(meaning, operands) or (0, 0, 0)
-    dim = first(operands).dim(meaning.axis + 1)
-    return dim // 3 if isinstance(dim, int) and before * behind >= _ROW else 0
-
-
-def _small_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
-    if reason := _few_rows(meaning, operands):
-        return reason
-    return Reason("in thirds it takes less memory") if _third(meaning, operands) else None
-
-
-def _large_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
-    if reason := _few_rows(meaning, operands):
-        return reason
-    return None if _third(meaning, operands) else Reason("rows are small")
-
-
 def _in_turn(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
-    return {
-        "axis": meaning.axis,
-        "behind": meaning.axis + 1,
-        "first": _third(meaning, operands),
-        "second": 2 * _third(meaning, operands),
-        "last": meaning.select_last_index,
-        "nan": meaning.nan,
-        "to": meaning.dtype,
-    }
+    return {"axis": meaning.axis, "last": meaning.select_last_index, "nan": meaning.nan, "to": meaning.dtype}
 
 
-@lowering(18, given=_small_rows, bind=_in_turn)
+@lowering(18, given=_few_rows, bind=_in_turn)
 def in_turn(data, axis: int, last: int, nan: str, to: int):
     """Look at one row after another, and keep in bytes where the largest so far has been."""
     found, _ = meaning.ArgMaxOnward(data, axis=axis, select_last_index=last, nan=nan)
     return op.Cast(found, to=to)
-
-
-@lowering(18, given=_large_rows, bind=_in_turn)
-def in_turn_by_thirds(data, axis: int, behind: int, first: int, second: int, last: int, nan: str, to: int):
-    """Look at one third of each row after another, then at the next."""
-    one, _ = meaning.ArgMaxOnward(data, axis=axis, select_last_index=last, nan=nan, stop=first)
-    two, _ = meaning.ArgMaxOnward(data, axis=axis, select_last_index=last, nan=nan, start=first, stop=second)
-    three, _ = meaning.ArgMaxOnward(data, axis=axis, select_last_index=last, nan=nan, start=second)
-    return op.Cast(op.Concat(one, two, three, axis=behind), to=to)
 
 
 def _cached_blocks(meaning: ArgMax, operands: Operands) -> Reason | None:
@@ -871,7 +832,6 @@ OPERATOR = Operator(
         blocked_before_others,
         blocked_in_bytes,
         in_turn,
-        in_turn_by_thirds,
         first_block_in_turn,
         last_block_in_turn,
         first_sign,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from opshift.opsets.axes import END, first
-from opshift.opsets.facts import Facts
+from opshift.opsets.facts import Dim, Facts
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator
 from opshift.opsets.operators.argmax import may_be_nan
@@ -21,7 +22,8 @@ class ArgMaxOnward:
     """The axis, with others behind it; how many elements a block has; which of equal maxima counts.
 
     The outputs are the number of the block that has the maximum, as uint8, and the maximum; the axis is kept. Of the
-    axis behind it they have what is between `start` and `stop`. `block` is the number of the block looked at last.
+    axis that `divided` names they have what is between `start` and `stop`. `block` is the number of the block looked
+    at last.
     With `nan` `any`, any block will do where a NaN is among the elements; it is kept only in blocks of one.
     """
 
@@ -47,7 +49,8 @@ def oracle(
 ) -> tuple[Array, Array]:
     """Go on from the maximum before the block that `row` is the maximum of; `wins` says where it takes over."""
     beats = np.less_equal if meaning.select_last_index else np.less
-    within = np.take(data, np.arange(data.shape[meaning.axis + 1])[meaning.start : meaning.stop], meaning.axis + 1)
+    behind = divided(meaning.axis, data.shape)
+    within = np.take(data, np.arange(data.shape[behind])[meaning.start : meaning.stop], behind)
     blocks = np.split(within, data.shape[meaning.axis] // meaning.size, meaning.axis)
     rows = [block.max(axis=meaning.axis, keepdims=True) for block in blocks]
     best, number = rows[0], np.zeros(rows[0].shape, np.uint8)
@@ -59,9 +62,74 @@ def oracle(
     return number.astype(np.uint8), best
 
 
-def _over(meaning: ArgMaxOnward, operands: Operands) -> bool:
+def divided(axis: int, shape: Sequence[Dim]) -> int:
+    """Return the axis behind that parts are taken of: the first that has three, or the next one where none has."""
+    behind = range(axis + 1, len(shape))
+    return next((one for one in behind if isinstance(dim := shape[one], int) and dim >= 3), axis + 1)
+
+
+# --- part by part -----------------------------------------------------------------------------------------------------
+
+_ROW = 2**16
+"""Elements of a row from which on it is looked at in parts."""
+
+
+def _part(meaning: ArgMaxOnward, operands: Operands) -> int:
+    """How much of the divided axis is looked at before the rest; END where all of it is.
+
+    Three rows of a part are held, and three of bytes, besides the result in bytes that is put together of parts: there
+    are so many parts that all this is no more than the eight bytes of an index.
+    """
+    data = first(operands)
+    dims = [dim for dim in data.shape or () if isinstance(dim, int)]
+    if data.shape is None or len(dims) < len(data.shape) or data.dtype is None:
+        return END
+    if math.prod((*dims[: meaning.axis], *dims[meaning.axis + 1 :])) < _ROW:
+        return END
+    parts = helper.tensor_dtype_to_np_dtype(data.dtype).itemsize // 2 + 1
+    return -(-dims[divided(meaning.axis, dims)] // parts)
+
+
+def _whole(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
+    if operands[1] is not None:
+        return Reason("blocks have been looked at")
+    shape = first(operands).shape or ()
+    length = shape[divided(meaning.axis, shape)] if shape else None
+    end = min(meaning.stop, length) if isinstance(length, int) else meaning.stop
+    few = end - meaning.start <= _part(meaning, operands)
+    return None if few else Reason("in parts it takes less memory")
+
+
+def _large(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
+    if operands[1] is not None:
+        return Reason("blocks have been looked at")
+    return None if _whole(meaning, operands) else Reason("rows are small")
+
+
+def _parts(meaning: ArgMaxOnward, operands: Operands) -> Mapping[str, Any]:
+    return {
+        "begin": meaning.start,
+        "middle": meaning.start + _part(meaning, operands),
+        "end": meaning.stop,
+        "behind": divided(meaning.axis, first(operands).shape or ()),
+    }
+
+
+@lowering(18, given=_large, bind=_parts)
+def by_parts(data, most, row, wins, place, begin: int, middle: int, end: int, behind: int):
+    """Look at all blocks of a part of what is behind the axis, then at those of the rest."""
+    one, larger = meaning.Same(data, start=begin, stop=middle)
+    two, largest = meaning.Same(data, start=middle, stop=end)
+    return op.Concat(one, two, axis=behind), op.Concat(larger, largest, axis=behind)
+
+
+# --- block by block ---------------------------------------------------------------------------------------------------
+
+
+def _left(meaning: ArgMaxOnward, operands: Operands) -> int | None:
+    """How many elements of the axis have not been looked at."""
     length = first(operands).dim(meaning.axis)
-    return not isinstance(length, int) or (meaning.block + 1) * meaning.size >= length
+    return length - (meaning.block + 1) * meaning.size if isinstance(length, int) else None
 
 
 def _other(meaning: ArgMaxOnward, last: int) -> Reason | None:
@@ -70,7 +138,9 @@ def _other(meaning: ArgMaxOnward, last: int) -> Reason | None:
 
 def _begins(last: int) -> Callable[[ArgMaxOnward, Operands], Reason | None]:
     def given(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
-        return Reason("blocks have been looked at") if operands[1] is not None else _other(meaning, last)
+        if not _left(meaning, operands):
+            return Reason("the length of the axis is not known, or one block is all of it", missing=True)
+        return _whole(meaning, operands) or _other(meaning, last)
 
     return given
 
@@ -90,7 +160,7 @@ def _by_choice(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
 
 
 def _goes_on(meaning: ArgMaxOnward, operands: Operands, last: int) -> Reason | None:
-    if operands[1] is None or _over(meaning, operands):
+    if operands[1] is None or not _left(meaning, operands):
         return Reason("none, or all, have been looked at")
     return _other(meaning, last)
 
@@ -104,7 +174,7 @@ def _winner(last: int) -> Callable[[ArgMaxOnward, Operands], Reason | None]:
 
 
 def _ends(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
-    return None if operands[1] is not None and _over(meaning, operands) else Reason("there are more blocks")
+    return None if operands[1] is not None and _left(meaning, operands) == 0 else Reason("there are more blocks")
 
 
 def _nan(meaning: ArgMaxOnward, operands: Operands) -> frozenset[str]:
@@ -116,9 +186,9 @@ def _next(meaning: ArgMaxOnward, operands: Operands) -> Mapping[str, Any]:
     axis, size, block = meaning.axis, meaning.size, meaning.block
     return {
         "axis": (axis,),
-        # The axis behind is said also where all of it is meant: of slices along one axis that together are the whole of
-        # it onnxruntime 1.31.1 makes a Split, which holds all rows at once; they leave the cache before they are read.
-        "axes": (axis, axis + 1),
+        # The divided axis is said also where all of it is meant: of slices along one axis that together are the whole
+        # of it onnxruntime 1.31.1 makes a Split, which holds all rows; they leave the cache before they are read.
+        "axes": (axis, divided(axis, first(operands).shape or ())),
         "front": (0, meaning.start),
         "behind": (size, meaning.stop),
         "starts": ((block + 1) * size, meaning.start),
@@ -285,10 +355,12 @@ def _facts(meaning: ArgMaxOnward, operands: Operands) -> tuple[Facts, ...]:
     data = first(operands)
     shape = data.shape
     if shape is not None:
-        behind = shape[meaning.axis + 1]
+        behind = divided(meaning.axis, shape)
+        length = shape[behind]
         if (meaning.start, meaning.stop) != (0, END):
-            behind = min(meaning.stop, behind) - meaning.start if isinstance(behind, int) else None
-        shape = (*shape[: meaning.axis], 1, behind, *shape[meaning.axis + 2 :])
+            length = min(meaning.stop, length) - meaning.start if isinstance(length, int) else None
+        kept = {meaning.axis: 1, behind: length}
+        shape = tuple(kept.get(axis, dim) for axis, dim in enumerate(shape))
     return Facts(TensorProto.UINT8, shape), Facts(data.dtype, shape)
 
 
@@ -300,6 +372,7 @@ OPERATOR = Operator(
     operands=("data", "most", "row", "wins", "place"),
     oracle=oracle,
     lowerings=(
+        by_parts,
         first_begun,
         last_begun,
         first_larger,

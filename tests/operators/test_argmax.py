@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any
 
 import numpy as np
 import onnx.parser
@@ -32,7 +31,7 @@ TALL = np.random.default_rng(6).integers(0, 20, (4, 60, 40)).astype(F32)
 BROAD = np.random.default_rng(7).integers(0, 3, (4, 65537)).astype(F32)
 BROAD[2:, 100:200] = INF
 BROAD[:, 200:300] = -INF
-"""Large enough to be looked at in thirds, which the length behind does not divide into."""
+"""Large enough to be looked at in parts, which the length behind does not divide into."""
 BROAD_NANS = np.random.default_rng(9).choice([-INF, 0, 1, NAN], (3, 65537)).astype(F32)
 HALVES = np.random.default_rng(10).choice([0, 2**31 - 1, 2**31, 2**32 - 1, 2**32, -1, -(2**31)], (5, 300))
 """On both sides of where onnxruntime mistakes the order of int64."""
@@ -153,30 +152,6 @@ def test_of_unknown_elements_there_may_be_nan(way: Lowering, shape: tuple[int, .
     assert isinstance(reason, Reason)
     assert reason.missing
     assert not isinstance(way.body_for(ArgMax(1, 1), (Facts(TensorProto.FLOAT, shape),)), Reason)
-
-
-def turned(array: np.ndarray[Any, Any], size: int, last: int, **more: Any) -> tuple[np.ndarray[Any, Any], ...]:
-    return argmaxonward.oracle(argmaxonward.ArgMaxOnward(1, size, last, **more), array)
-
-
-@pytest.mark.parametrize("last", [0, 1])
-@pytest.mark.parametrize("size", [1, 2, 3, 6])
-def test_blocks_in_turn_find_the_block_of_the_maximum(size: int, last: int) -> None:
-    block, most = turned(TIED, size, last)
-    assert (block == argmax.oracle(ArgMax(1, 1, last), TIED) // size).all()
-    assert (most == TIED.max(axis=1, keepdims=True)).all()
-
-
-@pytest.mark.parametrize("last", [0, 1])
-def test_what_has_been_looked_at_is_gone_on_from(last: int) -> None:
-    """After three blocks, and on a part of the axis behind."""
-    rows = np.split(TIED.reshape(2, 6, 2, 6).max(axis=2), 6, axis=1)
-    place, most = turned(TIED[:, :4], 2, last)
-    wins = np.greater_equal(rows[2], most) if last else np.greater(rows[2], most)
-    state = [np.ascontiguousarray(one[..., 2:5]) for one in (most, rows[2], wins, place)]
-    part = argmaxonward.oracle(argmaxonward.ArgMaxOnward(1, 2, last, start=2, stop=5, block=2), TIED, *state)
-    for one, whole in zip(part, turned(TIED, 2, last), strict=True):
-        assert (one == whole[..., 2:5]).all()
 
 
 class TestArgMin(Table):
