@@ -171,7 +171,7 @@ class Deriver:
             return Failure(f"{lifted.operator.name} leads back to itself", busy=True)
         if len(stack) >= DEPTH:
             return Failure("lowerings nest too deep", busy=True)
-        found = self._native(lifted, nested=bool(stack))
+        found = native = self._native(lifted, nested=bool(stack))
         if not all(facts is None or facts.holdable for facts in lifted.operands):
             return Failure("an input has more elements than memory holds")
         if isinstance(found, Failure):
@@ -181,8 +181,12 @@ class Deriver:
             other = self._cheapest(lifted, (*stack, key), Failure("it is legal"), most if stack else math.inf)
             if isinstance(other, Fragment) and not other.rounds and other.cost < most:
                 found = dataclasses.replace(other, ways=(*other.ways, Way("native", found.cost)))
-        if isinstance(found, Failure) and found.narrowing and not stack:
-            found = dataclasses.replace(found, narrowing=self._enough(lifted))
+        if isinstance(found, Failure) and isinstance(native, Failure) and found.narrowing and not stack:
+            if enough := self._enough(lifted):
+                reason = f"{native.reason}; what can be said instead holds for fewer inputs"
+                found = dataclasses.replace(found, reason=reason, missing=False, narrowing=enough)
+            else:
+                found = dataclasses.replace(found, narrowing="")
         if isinstance(found, Fragment) or not found.busy:
             memo[key] = found
         if not stack and len(self._nested) > REMEMBERED:

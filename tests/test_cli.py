@@ -879,7 +879,7 @@ def test_ops_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     assert operator["lowerings"]
     assert main(["ops", "ArgMax"]) == 0
     narrow = {line.split()[0]: line.split()[2] for line in capsys.readouterr().out.splitlines()[2:]}
-    assert (narrow["topk"], narrow["first_score"]) == ("no", "yes")
+    assert (narrow["widened"], narrow["first_score"]) == ("no", "yes")
     for described in operator["lowerings"]:
         assert f"{described['name']} " in out
         assert described["summary"] in out

@@ -363,7 +363,6 @@ SUBJECTS = (
     Subject("ArgMax", "unequal_lowered", {"axis": 1}, ("float[2,5]",)),
     Subject("ArgMax", "last_number", {"axis": 1, "select_last_index": 1}, ("float[2,5]",)),
     Subject("ArgMax", "mirrored", {"axis": 1, "select_last_index": 1}, ("float[2,5]",)),
-    Subject("ArgMax", "nan_sought", {"axis": 0}, ("float[5]",), keep=True),
     Subject("ArgMax", "nan_skipped", {"axis": 1}, ("float[2,5]",), keep=True),
     Subject("ArgMax", "nan_skipped", {"axis": 1, "select_last_index": 1}, ("double[2,5]",), keep=True),
     Subject("OneHot", "wrapped", HOT, ("int64[2,3]", "int64[]", "float[2]"), keep=True),
@@ -655,7 +654,6 @@ SURVIVORS = (
     ("OneHot.scattered", r"node/Gather\S*: axis=-1", "values is a vector, whose axis -1 is axis 0"),
     (r"OneHot.scattered\(axis=-1", "node/Concat: inputs turned", "the last of the three parts is empty"),
     ("(Squeeze|Unsqueeze).reshaped_to_known", "constant of node: element 0 is 0, not -1", "0 copies what -1 infers"),
-    ("ArgMax.nan_sought", r"\S+: axe?i?s=.*-1.*", "of a vector, axis -1 is axis 0"),
     (
         r"ArgMax.(squeezed_byte|in_turn|(first|last)_block_in_turn\()",
         r"constant of node/Slice_\d+: element 0 is (6, not 5|4, not 3|5, not 4|3, not 2|37, not 36)",

@@ -22,8 +22,8 @@ from opshift.opsets.rows import ranked_axes
 class ArgMax:
     """Which axis, whether it stays with length 1, and which of equal maxima counts.
 
-    With `nan` `any`, any index will do where a NaN is among the elements. `dtype` is the element type of the index; who
-    asks for another than int64 knows that it holds the index.
+    With `nan` `any`, any index that there is will do where a NaN is among the elements. `dtype` is the element type of
+    the index; who asks for another than int64 knows that it holds the index.
     """
 
     axis: int = 0
@@ -34,9 +34,17 @@ class ArgMax:
 
 
 def normal(meaning: ArgMax, operands: Operands) -> tuple[ArgMax, Operands]:
-    """Count the axis from the front where the rank is known; integers are no NaN."""
+    """Count the axis from the front where the rank is known; say of NaN what the input rules out.
+
+    Integers are no NaN. What the first maximum of a vector with a NaN is differs: in onnxruntime 1.31.1 the first NaN,
+    in 1.32.0 the places in the vector registers decide.
+    """
     meaning, operands = one_axis(meaning, operands)
-    return (replace(meaning, nan="kept") if first(operands).dtype in INTEGERS else meaning), operands
+    data = first(operands)
+    if data.dtype in INTEGERS:
+        return replace(meaning, nan="kept"), operands
+    undecided = data.rank == 1 and not meaning.select_last_index
+    return (replace(meaning, nan="any") if undecided else meaning), operands
 
 
 def _write(since: int) -> Callable[[ArgMax, Operands], Mapping[str, Any] | Reason]:
@@ -54,14 +62,12 @@ def _write(since: int) -> Callable[[ArgMax, Operands], Mapping[str, Any] | Reaso
 def oracle(meaning: ArgMax, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """ArgMax-12: "If select_last_index is True, the index of the last occurrence of the max is selected".
 
-    NaN, of which the text is silent, as onnxruntime 1.31.1 has it: it is no maximum, but in front of all it is; and for
-    the first maximum of a vector, the first NaN is.
+    NaN, of which the text is silent, as onnxruntime has it (1.31.1, 1.32.0): it is no maximum, but in front of all it
+    is. Of the first maximum of a vector see `normal`.
     """
     x = np.moveaxis(data, meaning.axis, -1)
     if not np.issubdtype(x.dtype, np.integer):
         x = x.astype(np.float64)
-        if x.ndim == 1 and not meaning.select_last_index and np.isnan(x).any():
-            x = np.isnan(x).astype(np.float64)
         leading = np.isnan(x[..., :1])
         x = np.where(leading, -np.inf, x)
         x = np.where(np.isnan(x), -np.inf, x) if not meaning.select_last_index else x
@@ -221,15 +227,9 @@ def _kept(meaning: ArgMax, operands: Operands) -> Reason | None:
 def _first_kept(meaning: ArgMax, operands: Operands) -> Reason | None:
     if meaning.select_last_index:
         return Reason("TopK gives the first of equal elements")
-    if _vector(meaning, operands) and may_be_nan(meaning, operands):
-        return Reason("of a vector the first NaN is wanted, which TopK passes over")
     if meaning.dtype != TensorProto.INT64:
         return Reason("TopK gives the index as int64")
     return _kept(meaning, operands)
-
-
-def _vector(meaning: ArgMax, operands: Operands) -> bool:
-    return first(operands).rank == 1 and not meaning.select_last_index
 
 
 def may_be_nan(meaning: Any, operands: Operands) -> bool:
@@ -237,7 +237,13 @@ def may_be_nan(meaning: Any, operands: Operands) -> bool:
     return meaning.nan == "kept" and first(operands).dtype in FLOATS
 
 
-@lowering(18, given=_first_kept, bind=lambda meaning, operands: {"axis": meaning.axis})
+def _nan(meaning: ArgMax, operands: Operands) -> frozenset[str]:
+    # onnxruntime's ReduceMax may or may not skip a NaN, depending on where it stands (seen in 1.31.1 and 1.32.0). TopK
+    # passes over it in 1.31.1, and takes it for the largest in 1.32.0.
+    return frozenset({"nan"}) if may_be_nan(meaning, operands) else frozenset()
+
+
+@lowering(18, given=_first_kept, bind=lambda meaning, operands: {"axis": meaning.axis}, narrows=_nan)
 def topk(data, axis: int):
     """Take the first of the top one; TopK-11: "the element with the lower index will appear first"."""
     _, index = op.TopK(data, [1], axis=axis)
@@ -251,11 +257,6 @@ def _scored(meaning: ArgMax, operands: Operands) -> Reason | None:
     if dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT32):
         return Reason("the input is neither float nor double nor int32")
     return rank_known(meaning, operands) if meaning.axis >= 0 else None
-
-
-def _nan(meaning: ArgMax, operands: Operands) -> frozenset[str]:
-    # onnxruntime's ReduceMax may or may not skip a NaN, depending on where it stands (seen in 1.31.1).
-    return frozenset({"nan"}) if may_be_nan(meaning, operands) else frozenset()
 
 
 def _first_scored(meaning: ArgMax, operands: Operands) -> Reason | None:
@@ -290,40 +291,40 @@ def counter(meaning: ArgMax, operands: Operands) -> int:
 
 @lowering(18, given=_first_scored, bind=_along, narrows=_nan)
 def first_place(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
-    """Put the length of the axis where no maximum is, and take the smallest of the positions."""
+    """Put the last position where no maximum is, and take the smallest of the positions."""
     hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
-    return op.Cast(op.ReduceMin(op.Where(hit, positions, op.Cast(length, to=like)), axes, keepdims=keep), to=to)
+    last = op.Cast(op.Sub(length, 1), to=like)
+    return op.Cast(op.ReduceMin(op.Where(hit, positions, last), axes, keepdims=keep), to=to)
 
 
 @lowering(18, given=_last_scored, bind=_along, narrows=_nan)
 def last_place(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
-    """Put -1 where no maximum is, and take the largest of the positions."""
+    """Put 0 where no maximum is, and take the largest of the positions."""
     hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
-    return op.Cast(op.ReduceMax(op.Where(hit, positions, op.Cast(-1, to=like)), axes, keepdims=keep), to=to)
+    return op.Cast(op.ReduceMax(op.Where(hit, positions, op.Cast(0, to=like)), axes, keepdims=keep), to=to)
 
 
 @lowering(18, given=_first_scored, bind=_along, narrows=_nan)
 def first_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
-    """Number the positions from the end, keep the numbers of the maxima, take the largest."""
+    """Count the positions from the end, keep the counts of the maxima, take the largest."""
     hit = op.Cast(op.Equal(data, op.ReduceMax(data, axes, keepdims=1)), to=like)
-    length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
-    countdown = op.Reshape(op.Cast(op.Sub(length, op.Range(0, length, 1)), to=like), along)
+    last = op.Sub(op.Squeeze(op.Shape(data, start=axis, end=end), [0]), 1)
+    countdown = op.Reshape(op.Cast(op.Sub(last, op.Range(0, op.Add(last, 1), 1)), to=like), along)
     score = op.ReduceMax(op.Mul(hit, countdown), axes, keepdims=keep)
-    return op.Cast(op.Sub(op.Cast(length, to=like), score), to=to)
+    return op.Cast(op.Sub(op.Cast(last, to=like), score), to=to)
 
 
 @lowering(18, given=_last_scored, bind=_along, narrows=_nan)
 def last_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
-    """Number the positions from one, keep the numbers of the maxima, take the largest."""
+    """Keep the positions of the maxima, and take the largest."""
     hit = op.Cast(op.Equal(data, op.ReduceMax(data, axes, keepdims=1)), to=like)
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
-    count = op.Reshape(op.Cast(op.Range(0, length, 1) + 1, to=like), along)
-    score = op.ReduceMax(op.Mul(hit, count), axes, keepdims=keep)
-    return op.Cast(op.Sub(score, op.Cast(1, to=like)), to=to)
+    positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
+    return op.Cast(op.ReduceMax(op.Mul(hit, positions), axes, keepdims=keep), to=to)
 
 
 # Equal-7 takes no floats.
@@ -331,22 +332,23 @@ def last_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[i
 def first_place_below(
     data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
 ):
-    """Put the length of the axis where something is below the maximum, and take the smallest of the positions."""
+    """Put the last position where something is below the maximum, and take the smallest of the positions."""
     below = op.Less(data, op.ReduceMax(data, axes, keepdims=1))
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
-    return op.Cast(op.ReduceMin(op.Where(below, op.Cast(length, to=like), positions), axes, keepdims=keep), to=to)
+    last = op.Cast(op.Sub(length, 1), to=like)
+    return op.Cast(op.ReduceMin(op.Where(below, last, positions), axes, keepdims=keep), to=to)
 
 
 @lowering(18, given=_last_scored, bind=_along, narrows=_nan)
 def last_place_below(
     data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
 ):
-    """Put -1 where something is below the maximum, and take the largest of the positions."""
+    """Put 0 where something is below the maximum, and take the largest of the positions."""
     below = op.Less(data, op.ReduceMax(data, axes, keepdims=1))
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
-    return op.Cast(op.ReduceMax(op.Where(below, op.Cast(-1, to=like), positions), axes, keepdims=keep), to=to)
+    return op.Cast(op.ReduceMax(op.Where(below, op.Cast(0, to=like), positions), axes, keepdims=keep), to=to)
 
 
 @lowering(18, given=_first_scored, bind=_along, narrows=_nan)
@@ -494,6 +496,7 @@ def _in_blocks_of_bytes(meaning: ArgMax, operands: Operands) -> Mapping[str, Any
         "places": Tensor(looked_at.astype(np.int32)),
         "within": Tensor(looked_at.astype(np.uint8)),
         "last": size - 1,
+        "rest": count - 1,
     }
 
 
@@ -507,12 +510,13 @@ def blocked_in_bytes(
     within: Sequence[int],
     size: int,
     last: int,
+    rest: int,
     shape: Sequence[int],
 ):
     """Find the first block that has the maximum, then the maximum in it, both by positions that are bytes."""
     maxima = op.ReduceMax(op.Reshape(data, four), [2], keepdims=0)
     most = op.ReduceMax(maxima, [1], keepdims=1)
-    block = meaning.ReduceMin(op.Where(op.Equal(maxima, most), numbers, op.Cast(255, to=2)), [1], keepdims=1)
+    block = meaning.ReduceMin(op.Where(op.Equal(maxima, most), numbers, op.Cast(rest, to=2)), [1], keepdims=1)
     start = op.Mul(op.Cast(block, to=6), op.Cast(size, to=6))
     won = op.GatherElements(op.Reshape(data, three), start + places, axis=1)
     place = meaning.ReduceMin(op.Where(op.Equal(won, most), within, op.Cast(last, to=2)), [1], keepdims=1)
@@ -701,40 +705,21 @@ def _may_hold_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
     return None
 
 
-def _may_seek_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
-    if not _vector(meaning, operands):
-        return Reason("the input is no vector")
-    return _kept(meaning, operands) or _may_hold_nan(meaning, operands)
-
-
 def _may_skip_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
-    if _vector(meaning, operands):
-        return Reason("of a vector the first NaN is wanted")
     return _kept(meaning, operands) or _may_hold_nan(meaning, operands)
 
 
 def _may_lower_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
     if meaning.select_last_index:
         return Reason("the last of -inf is not the last of NaN and -inf")
-    if _vector(meaning, operands):
-        return Reason("of a vector the first NaN is wanted")
     return _may_hold_nan(meaning, operands) or rank_known(meaning, operands)
 
 
-def _lead(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
-    return {"axis": meaning.axis, "axes": (meaning.axis,)}
+def _places(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
+    return {"axis": meaning.axis, "axes": (meaning.axis,), "to": meaning.dtype}
 
 
-@lowering(18, given=_may_seek_nan, bind=_lead)
-def nan_sought(data, axis: int, axes: Sequence[int]):
-    """Mark what is NaN, or where nothing is, the maxima, and search the marks."""
-    nan = op.Cast(op.IsNaN(data), to=6)
-    none = op.Sub(op.Cast([1], to=6), op.ReduceMax(nan, axes, keepdims=1))
-    hit = op.Cast(op.Equal(data, op.ReduceMax(data, axes, keepdims=1)), to=6)
-    return meaning.Same(nan + none * hit, nan="kept")
-
-
-@lowering(18, given=_may_skip_nan, bind=lambda meaning, operands: {**_lead(meaning, operands), "to": meaning.dtype})
+@lowering(18, given=_may_skip_nan, bind=_places)
 def nan_skipped(data, axis: int, axes: Sequence[int], to: int):
     """Mark the maxima among what is not NaN, search the marks, and let a NaN in front win, as onnxruntime does."""
     nan = op.IsNaN(data)
@@ -796,7 +781,7 @@ def mirrored(data, axis: int, end: int, keep: int, to: int):
 
 
 def nan_defined(meaning: ArgMax, operands: Operands) -> bool:
-    """Whether the input is a vector decides which NaN is wanted."""
+    """Whether a NaN has a result that can be kept: what may be a vector has none."""
     return meaning.nan == "kept" and (first(operands).rank is not None or meaning.select_last_index == 1)
 
 
@@ -836,7 +821,6 @@ OPERATOR = Operator(
         last_block_in_turn,
         first_sign,
         last_sign,
-        nan_sought,
         nan_skipped,
         nan_lowered,
         unequal_lowered,

@@ -27,7 +27,7 @@ class ArgMin:
 def oracle(what: ArgMin, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """ArgMin-12: "If select_last_index is True (default False), the index of the last occurrence of the min".
 
-    onnxruntime 1.31.1 treats NaN as its ArgMax does.
+    onnxruntime treats NaN as its ArgMax does (seen in 1.31.1 and 1.32.0).
     """
     opposite = np.invert(data) if np.issubdtype(data.dtype, np.integer) else -data
     return argmax.oracle(argmax.ArgMax(what.axis, what.keepdims, what.select_last_index), opposite)
