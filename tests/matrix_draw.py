@@ -96,7 +96,7 @@ class Use:
         arrays = [slot.arrays[feed] for slot in self.slots]
         if first is not None:
             arrays[0] = first
-        return oracle(self.op, self.since, "fractional" in self.features)(*arrays, **self.attributes)
+        return oracle(self.op, self.since)(*arrays, **self.attributes)
 
     def node(self, inputs: Sequence[str], output: str, refs: dict[str, str] | None = None, name: str = "") -> NodeProto:
         """The node; `refs` says which attributes refer to which parameter of a function."""
@@ -118,9 +118,9 @@ def attribute_type(op: str, key: str) -> AttributeProto.AttributeType:
     return AttributeProto.INTS if (op, key) == ("HardmaxAxes", "axes") else AttributeProto.INT
 
 
-def oracle(op: str, since: int, fractional: bool = False) -> Callable[..., Array]:
+def oracle(op: str, since: int) -> Callable[..., Array]:
     if op == "OneHot":
-        return oracles.onnxruntime_one_hot if fractional else oracles.one_hot
+        return oracles.one_hot
     if op == "Hardmax":
         return oracles.hardmax_1 if since < 13 else oracles.hardmax_13
     return oracles.argmax if op == "ArgMax" else oracles.hardmax_axes

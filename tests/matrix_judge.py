@@ -237,7 +237,7 @@ def compute(case: Case, model: ModelProto, optimise: bool) -> Outcome:
     except Exception as error:
         no_runtime, reason = False, str(error)
     try:
-        fault = compare(case, run_in_reference(model, case.feeds, "fractional" in case.features))
+        fault = compare(case, run_in_reference(model, case.feeds))
     except Exception as error:
         return Outcome("unjudged", f"onnxruntime: {reason}; reference: {type(error).__name__}: {error}")
     if fault:
@@ -273,7 +273,7 @@ def by_a_kept_argmax(case: Case, model: ModelProto) -> bool:
     if not kept or not (kept <= negative(case.model) or bound):
         return False
     try:
-        return not compare(case, run_in_reference(model, case.feeds, "fractional" in case.features))
+        return not compare(case, run_in_reference(model, case.feeds))
     except Exception:
         return False
 
@@ -425,8 +425,8 @@ def _array(value: Any) -> Array:
     return np.frombuffer(data, BFLOAT16).reshape(shape)
 
 
-def run_in_reference(model: ModelProto, feeds: Sequence[Outputs], fractional: bool) -> Iterator[Outputs]:
-    evaluator = ReferenceEvaluator(prepared(model), new_ops=list(_kernels(opset_of(model) < 13, fractional)))
+def run_in_reference(model: ModelProto, feeds: Sequence[Outputs]) -> Iterator[Outputs]:
+    evaluator = ReferenceEvaluator(prepared(model), new_ops=list(_kernels(opset_of(model) < 13)))
     names = [value.name for value in model.graph.output]
     for feed in feeds:
         # onnx.reference concatenates a Loop's scan outputs instead of stacking them.
@@ -450,7 +450,7 @@ def prepared(model: ModelProto) -> ModelProto:
 
 
 @functools.cache
-def _kernels(coerced: bool, fractional: bool) -> tuple[type[OpRun], ...]:
+def _kernels(coerced: bool) -> tuple[type[OpRun], ...]:
     """The oracles as kernels of onnx.reference, whose own are wrong for Hardmax below 13 and for OneHot."""
 
     class Hardmax(OpRun):
@@ -473,7 +473,6 @@ def _kernels(coerced: bool, fractional: bool) -> tuple[type[OpRun], ...]:
         op_domain = ""
 
         def _run(self, indices: Array, depth: Array, values: Array, axis: int | None = None) -> tuple[Array]:
-            one_hot = oracles.onnxruntime_one_hot if fractional else oracles.one_hot
-            return (one_hot(indices, np.asarray(depth), values, -1 if axis is None else axis),)
+            return (oracles.one_hot(indices, np.asarray(depth), values, -1 if axis is None else axis),)
 
     return (Hardmax, ArgMax, OneHot)

@@ -58,13 +58,6 @@ def one_hot(indices: Array, depth: Array, values: Array, axis: int = -1) -> Arra
     return np.moveaxis(values[hit.astype(np.int64)], -1, axis)
 
 
-def onnxruntime_one_hot(indices: Array, depth: Array, values: Array, axis: int = -1) -> Array:
-    """OneHot where onnxruntime departs from the text: an index with a fraction is off instead of truncated."""
-    size = int(depth.reshape(()).item())
-    whole = np.where(indices == np.trunc(indices), indices, indices.dtype.type(size))
-    return one_hot(whole, depth, values, axis)
-
-
 def _as_int64(indices: Array, depth: int) -> Array:
     """The indices as int64; unsigned ones too large for that stay out of range."""
     if indices.dtype.kind != "u":

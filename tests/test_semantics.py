@@ -11,16 +11,16 @@ import onnx
 import onnxruntime
 import pytest
 
-SEEN = "1.31.1"
+SEEN = "1.32.0"
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "semantics.md").read_text(encoding="utf-8")
 NAN = np.nan
 
 pytestmark = pytest.mark.skipif(onnxruntime.__version__ != SEEN, reason=f"the page is about onnxruntime {SEEN}")
 
 
-def compute(signature: str, body: str, opset: int, *values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Run one operator; inputs are a, b and c, the output is y."""
-    text = f'<ir_version: 6, opset_import: ["" : {opset}]> g {signature} {{ y = {body} }}'
+def compute(signature: str, body: str, opset: int, *values: npt.ArrayLike, before: str = "") -> npt.NDArray[Any]:
+    """Run one operator, and what is before it; inputs are a, b and c, the output is y."""
+    text = f'<ir_version: 6, opset_import: ["" : {opset}]> g {signature} {{ {before} y = {body} }}'
     model = onnx.parser.parse_model(text)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -39,14 +39,17 @@ def test_page_names_the_version() -> None:
     assert f"version {SEEN}" in PAGE
 
 
-@pytest.mark.parametrize(
-    ("row", "index"), [((0, NAN, 1, 0), (1, 2)), ((NAN, 0, 1), (0, 0))], ids=["nan inside", "nan in front"]
-)
-def test_argmax_of_nan(row: tuple[float, ...], index: tuple[int, int]) -> None:
-    """Of a vector, and of a row of a matrix."""
-    x = float32(*row)
-    assert compute("(float[N] a) => (int64[M] y)", "ArgMax <axis = 0> (a)", 13, x).tolist() == [index[0]]
-    assert compute("(float[N,M] a) => (int64[N,K] y)", "ArgMax <axis = 1> (a)", 13, x[None]).tolist() == [[index[1]]]
+@pytest.mark.parametrize(("row", "index"), [((0, NAN, 1, 0), 2), ((NAN, 0, 1), 0)], ids=["nan inside", "nan in front"])
+def test_argmax_of_nan(row: tuple[float, ...], index: int) -> None:
+    found = compute("(float[N,M] a) => (int64[N,K] y)", "ArgMax <axis = 1> (a)", 13, float32(*row)[None])
+    assert found.tolist() == [[index]]
+
+
+def test_topk_of_nan() -> None:
+    signature = "(float[N] a, int64[1] b) => (int64[K] y)"
+    assert compute(
+        signature, "Identity (at)", 13, float32(0, NAN, 1, 0), [1], before="v, at = TopK (a, b)"
+    ).tolist() == [1]
 
 
 def test_hardmax_of_nan() -> None:
@@ -64,7 +67,7 @@ def test_onehot_9_wraps() -> None:
 def test_onehot_of_a_fraction() -> None:
     signature = "(float[N] a, float b, float[2] c) => (float[N,M] y)"
     found = compute(signature, "OneHot (a, b, c)", 11, float32(1.5, 1, -0.9999999), np.float32(3), float32(0, 1))
-    assert found.tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert found.tolist() == [[0, 1, 0], [0, 1, 0], [1, 0, 0]]
 
 
 def test_onehot_of_depth_zero() -> None:
@@ -79,19 +82,6 @@ def test_where_loses_a_sign() -> None:
     assert not np.signbit(chosen[0])
 
 
-def test_maximum_of_int64() -> None:
-    high, zeros = np.array([2**31] * 4), np.zeros(4, np.int64)
-    reduced = compute("(int64[N] a) => (int64[M] y)", "ReduceMax <axes = [0]> (a)", 13, np.array([2**31, 0, 0, 0]))
-    assert reduced.tolist() == [0]
-    assert compute("(int64[N] a, int64[N] b) => (int64[N] y)", "Max (a, b)", 13, high, zeros).tolist() == [0] * 4
-
-
-@pytest.mark.parametrize(("axis", "shape"), [(1, (2, 1, 0)), (-2, (2, 3, 0))])
-def test_argmax_of_an_empty_tensor(axis: int, shape: tuple[int, ...]) -> None:
-    x = np.zeros((2, 3, 0), np.float32)
-    assert compute("(float[N,M,K] a) => (int64[A,B,C] y)", f"ArgMax <axis = {axis}> (a)", 13, x).shape == shape
-
-
 @pytest.mark.parametrize(
     ("operator", "dtype"),
     [("Hardmax", "double"), *(("ArgMax", dtype) for dtype in ("int16", "uint16", "uint32", "uint64"))],
@@ -102,7 +92,6 @@ def test_types_without_a_kernel(operator: str, dtype: str) -> None:
         compute(f"({dtype}[N,M] a) => ({result}[N,K] y)", f"{operator} (a)", 13, np.zeros((1, 2)))
 
 
-@pytest.mark.parametrize("opset", [27, 28])
-def test_opsets_that_are_not_loaded(opset: int) -> None:
-    with pytest.raises(Exception, match=r"[Oo]pset"):
-        compute("(float[N] a) => (float[N] y)", "Relu (a)", opset, float32(1))
+@pytest.mark.parametrize("opset", [7, 28])
+def test_opsets_that_are_loaded(opset: int) -> None:
+    assert compute("(float[N] a) => (float[N] y)", "Relu (a)", opset, float32(1)).tolist() == [1]

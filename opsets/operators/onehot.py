@@ -17,11 +17,11 @@ from opshift.opsets.operator import Operands, Operator, Version
 
 @dataclass(frozen=True)
 class OneHot:
-    """Where the new axis goes, and what indices mean that are negative or not whole.
+    """Where the new axis goes, and what is known of indices that are negative or not whole.
 
     `negative` is `wrap` (from -depth on they count from the back), `off` (they point nowhere), `only` (they count from
     the back, and the others point nowhere) or `absent` (there are none). `fraction` is `truncate` (indices are cast to
-    int64), `off` (what is not whole points nowhere) or `absent` (floats that are whole and finite).
+    int64), `whole` (floats that are whole, infinite or NaN) or `absent` (floats that are whole and finite).
     """
 
     axis: int = -1
@@ -29,19 +29,15 @@ class OneHot:
     fraction: str = "truncate"
 
 
-def _runtime(attributes: Mapping[str, Any]) -> OneHot:
-    # onnxruntime 1.31.1 wraps negative indices at version 9 too, and compares floats without casting them.
-    return OneHot(attributes["axis"], "wrap", "off")
-
-
 def _spec_9(attributes: Mapping[str, Any]) -> OneHot:
     # OneHot-9: "Any entries in the 'indices' input tensor with values outside the range [0, depth)" are all off.
-    return OneHot(attributes["axis"], "off", "truncate")
+    return OneHot(attributes["axis"], "off")
 
 
 def _spec_11(attributes: Mapping[str, Any]) -> OneHot:
     # OneHot-11: the range is [-depth, depth-1]; "of non-integer type, the values will be casted to int64 before use".
-    return OneHot(attributes["axis"], "wrap", "truncate")
+    # onnxruntime wraps negative indices at version 9 too (seen in 1.31.1 and 1.32.0), and casts since 1.32.0.
+    return OneHot(attributes["axis"], "wrap")
 
 
 def normal(what: OneHot, operands: Operands) -> tuple[OneHot, Operands]:
@@ -90,14 +86,8 @@ def oracle(
             else flat
         )
     else:
-        if negative in ("wrap", "only") and what.fraction == "off":
-            # onnxruntime 1.31.1 adds depth in the type of the indices, which may round to a whole number.
-            flat = flat.astype(np.float32) if flat.dtype.itemsize == 2 else flat
-            others = flat if negative == "wrap" else np.nan
-            flat = np.where(flat < -count, np.nan, np.where(flat < 0, flat + flat.dtype.type(count), others))
-            negative = "off"
         wide = np.trunc(flat.astype(np.float64))
-        nowhere = ~np.isfinite(wide) | (np.abs(wide) > count) | ((what.fraction == "off") & (wide != flat))
+        nowhere = ~np.isfinite(wide) | (np.abs(wide) > count)
         exact = np.where(nowhere, -count - 1, wide)
     exact = exact.astype(np.int64)
     wraps = (exact < 0) & (exact >= -count)
@@ -163,8 +153,8 @@ def _not_int64(what: OneHot, operands: Operands) -> Reason | None:
         return Reason("the type of the indices or of depth is unknown", missing=True)
     if indices == depth == TensorProto.INT64:
         return Reason("indices and depth are int64 already")
-    if indices in FLOATS and what.fraction == "off":
-        return Reason("a cast would make fractional indices whole")
+    if indices in FLOATS and what.fraction == "whole":
+        return Reason("the indices are whole already")
     # Casting a uint64 above 2^63 makes it negative, where it must not wrap.
     return None
 
@@ -192,6 +182,21 @@ def _countable(what: OneHot, operands: Operands) -> Reason | None:
     if depth is None:
         return Reason("depth is computed at run time", missing=True)
     return None if 0 < depth < 2**24 else Reason("float does not count to depth")
+
+
+def _may_have_fractions(what: OneHot, operands: Operands) -> Reason | None:
+    if first(operands).dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE) or what.fraction != "truncate":
+        return _typed(what, operands) or Reason("the indices are neither float nor double, or have no fraction")
+    depth = _depth(operands)
+    if depth is None:
+        return Reason("depth is computed at run time", missing=True)
+    return None if 0 < depth < 2**24 else Reason("float does not count to depth")
+
+
+@lowering(18, given=_may_have_fractions)
+def cut(indices, depth, values):
+    """Cut fractions off without a cast, as one to int64 does."""
+    return meaning.Same(op.Sign(indices) * op.Floor(op.Abs(indices)), depth, values, fraction="whole")
 
 
 # What float rounds is beyond 2^24, and stays there.
@@ -239,9 +244,7 @@ counted_in_int8 = replace(
 
 
 def _half(what: OneHot, operands: Operands) -> Reason | None:
-    if what.fraction == "off" and first(operands).dtype == TensorProto.FLOAT16:
-        return None
-    return Reason("the indices are not float16")
+    return None if first(operands).dtype == TensorProto.FLOAT16 else Reason("the indices are not float16")
 
 
 @lowering(18, given=_half)
@@ -454,15 +457,10 @@ def _held(what: OneHot, operands: Operands) -> Mapping[str, Any]:
     return {**bound, "positions": Tensor(places.reshape(bound["along"]).astype(dtype)), "to": to}
 
 
-def _rounded(what: OneHot, operands: Operands) -> Reason | None:
-    rounds = what.negative == "only" and what.fraction == "off" and first(operands).dtype in FLOATS
-    return Reason("a sum with depth may round to a whole number, which points") if rounds else None
-
-
 def _counted_down(what: OneHot, operands: Operands) -> Reason | None:
     if what.negative != "only":
         return Reason("not only negative indices point")
-    return _rounded(what, operands) or _mask_of(what, operands) or _holds(what, operands)
+    return _mask_of(what, operands) or _holds(what, operands)
 
 
 @lowering(18, given=_counted_down, bind=_held)
@@ -488,12 +486,7 @@ def shifted(indices, depth, values, like: int):
 def _arithmetic(what: OneHot, operands: Operands) -> Reason | None:
     if first(operands).dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return _typed(what, operands) or Reason("the indices are neither float nor double")
-    return (
-        _rounded(what, operands)
-        or _comparable(what, operands)
-        or _zero_and_one(what, operands)
-        or _holds(what, operands)
-    )
+    return _comparable(what, operands) or _zero_and_one(what, operands) or _holds(what, operands)
 
 
 def _whole(what: OneHot, operands: Operands) -> Reason | None:
@@ -612,9 +605,9 @@ OPERATOR = Operator(
     name="OneHot",
     meaning=OneHot,
     versions=(
-        Version(9, lift=_runtime, spec=_spec_9, write=_write_9),
-        Version(11, lift=_runtime, spec=_spec_11, write=_write),
-        Version(28, lift=_runtime, spec=_spec_11, write=_write),
+        Version(9, lift=_spec_11, spec=_spec_9, write=_write_9),
+        Version(11, lift=_spec_11, write=_write),
+        Version(28, lift=_spec_11, write=_write),
     ),
     operands=("indices", "depth", "values"),
     oracle=oracle,
@@ -623,6 +616,7 @@ OPERATOR = Operator(
     lowerings=(
         wrapped,
         raised,
+        cut,
         counted_in_float,
         counted_in_int16,
         counted_in_int8,

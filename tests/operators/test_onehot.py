@@ -20,9 +20,8 @@ HALVES = arr([0.5, 1, -0.5, -1, 1.5, 2.9999998, 4, 5, -5, -5.5, INF, -INF, 1e30]
 MASK = np.array([False, True])
 FIVE = np.array(5, np.int64)
 BESIDE = np.array([-1 + 2**-24, -1 + 2**-53, -5 + 2**-21, -0.5, -1, 4, -5])
-"""Sums with depth that round to a whole number, and others."""
+"""Beside whole numbers, some of them where a sum with depth rounds to a whole number, and others."""
 BORDERS = (127, 128, 2**15 - 1, 2**15)
-RUNTIME, TEXT = "off", "truncate"
 
 
 def case(
@@ -33,7 +32,7 @@ def case(
     *,
     axis: int = -1,
     negative: str = "wrap",
-    fraction: str = RUNTIME,
+    fraction: str = "truncate",
     **more: Any,
 ) -> Case:
     """A case of three operands; off and on are 2 and 5 unless given."""
@@ -64,6 +63,7 @@ def indices_of(dtype: Any) -> Array:
     return np.array([0, 2, 4, 5, 9, np.iinfo(dtype).max] if unsigned else [0, 2, 4, 5, -1, -5, -6], dtype)
 
 
+NOT_FINITE = np.array([0.0, -0.0, 2, 4, 5, -1, -5, -6, 2**30, -(2**30), 1e30, -1e30, INF, -INF, NAN])
 WHOLE: dict[Any, Array] = {F32: INDICES.astype(F32), F64: FAR.astype(F64)}
 
 
@@ -74,9 +74,14 @@ class TestOneHot(Table):
         *(case(f"axis {axis}, known depth", axis=axis, known=(1,)) for axis in (0, 2, -1, -3)),
         *(case(f"axis {axis}, all known but indices", axis=axis, known=(1, 2)) for axis in (0, 2, -1, -3)),
         *(
-            case(f"{negative} {fraction} {what}", indices, negative=negative, fraction=fraction)
-            for negative, fraction in itertools.product(("wrap", "off", "only"), (RUNTIME, TEXT))
+            case(f"{negative} {what}", indices, negative=negative)
+            for negative in ("wrap", "off", "only")
             for what, indices in NEAR_AND_FAR.items()
+        ),
+        *(
+            case(f"{negative} whole {dtype.__name__}", indices.astype(dtype), negative=negative, fraction="whole")
+            for negative in ("wrap", "off", "only")
+            for dtype, indices in {F32: NOT_FINITE, F64: np.concatenate([NOT_FINITE, FAR.astype(F64)])}.items()
         ),
         *(
             case(f"{dtype.__name__} beside whole numbers, {of}", BESIDE.astype(dtype), values=values, known=(1, 2))
@@ -96,7 +101,7 @@ class TestOneHot(Table):
             for depth in BORDERS
             for at in (np.array([0, 1, depth - 1, depth, depth + 1, -1, -depth, -depth - 1, 2**15, 2**16, -(2**16)]),)
             for dtype, values, negative, fraction in (
-                (np.int64, arr([0, 1]), "wrap", RUNTIME),
+                (np.int64, arr([0, 1]), "wrap", "truncate"),
                 (F32, MASK, "off", "absent"),
             )
         ),
@@ -161,19 +166,20 @@ class TestOneHot(Table):
         case("the same value twice", values=arr([3, 3])),
         case("bfloat16 values", values=np.array([2, 5], BF16), least=13),
         case("bfloat16 values, known", values=np.array([0, 1], BF16), known=(2,), least=13),
-        case("fractions off", HALVES),
-        case("fractions off, double", HALVES.astype(F64)),
-        case("fractions off, half", HALVES[:-1].astype(F16)),
+        *(case(f"fractions, {np.dtype(dtype)}", HALVES.astype(dtype)) for dtype in (F32, F64)),
+        *(case(f"fractions, {np.dtype(dtype)}, known depth", HALVES.astype(dtype), known=(1,)) for dtype in (F32, F64)),
+        case("fractions, depth of their type", HALVES, arr(5)),
+        case("fractions, half", HALVES[:-1].astype(F16)),
+        case("fractions, half, known depth", HALVES[:-1].astype(F16), known=(1,)),
+        case("fractions, negative off", HALVES, negative="off"),
         case("NaN indices", arr([NAN, 1])),
-        case("fractions truncated", HALVES[:10], fraction=TEXT),
-        case("fractions truncated, negative off", HALVES[:10], fraction=TEXT, negative="off"),
-        case("fractions truncated, half", HALVES[:10].astype(F16), fraction=TEXT),
+        case("NaN indices, known depth", arr([NAN, 1]), known=(1,)),
     )
 
     def lifts_to(self, back: Lifted, whole: Lifted) -> bool:
         # That there are no negative indices is known of a node's inputs; no version says it.
-        if whole.meaning.fraction == "absent":
-            back = dataclasses.replace(back, meaning=dataclasses.replace(back.meaning, fraction="absent"))
+        if whole.meaning.fraction != "truncate":
+            back = dataclasses.replace(back, meaning=dataclasses.replace(back.meaning, fraction=whole.meaning.fraction))
         if whole.meaning.negative == "absent":
             back = dataclasses.replace(back, meaning=dataclasses.replace(back.meaning, negative="absent"))
         return super().lifts_to(back, whole)
