@@ -43,7 +43,7 @@ class TestSplit(Table):
         sized(np.zeros((0, 3), F32), 1, 1, 2),
         *(counted(CUBE, axis, count) for axis, count in ((0, 3), (1, 2), (-2, 4), (2, 1), (2, 5))),
         *(counted(CUBE, axis, count) for axis, count in ((0, 2), (2, 3), (-1, 2), (-1, 3))),
-        dataclasses.replace(counted(CUBE, 1, 3), departs="an empty part is an error"),
+        counted(CUBE, 1, 3),
         counted(np.zeros((2, 0), F32), 1, 3),
         counted(CUBE.astype(bool), 2, 2),
         dataclasses.replace(counted(CUBE.astype(BF16), 2, 2), least=13),
