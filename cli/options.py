@@ -151,7 +151,8 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         type=narrowings,
         action="extend",
         default=[],
-        help="accept a result for fewer inputs: nan (none with NaN), finite-inputs (no infinities either)",
+        help="accept a result for fewer inputs: nan (none with NaN), finite-inputs (no infinities either), "
+        "whole-indices (floating-point indices of OneHot have no fraction)",
     )
     parser.add_argument(
         "--semantics",

@@ -118,8 +118,8 @@ class Lowering:
     `body` is a Python function in onnxscript's language: parameters without annotation are the operands, those with
     one are attributes, which `bind` computes. (None leaves one out; a list used as a value may be bound to a Tensor.)
     `given` tells why the lowering does not apply, or returns None. `narrows` names the kinds of inputs for which the
-    result may differ: `nan`, `finite-inputs`. `cost` is added to that of the body's nodes. With `rounds`, floats are
-    added up, or computed with, in another order, so that the result is the same but for rounding.
+    result may differ: `nan`, `finite-inputs`, `whole-indices`. `cost` is added to that of the body's nodes. With
+    `rounds`, floats are added up, or computed with, in another order, so that the result is the same but for rounding.
     """
 
     name: str

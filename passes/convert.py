@@ -212,7 +212,7 @@ def convert(
             whole, so that no weights are read.
         semantics: where onnxruntime departs from the specification, keep what it computes ("runtime") or what the text
             says ("spec").
-        allow: narrowings that are accepted: "nan", "finite-inputs".
+        allow: narrowings that are accepted: "nan", "finite-inputs", "whole-indices".
         ir_version: the ir_version wanted; None takes one that fits.
         optimize: replace Hardmax, ArgMax and OneHot also where the target has them, if that is faster in onnxruntime.
         allow_paths: directories in which links of external data may end; without, only the model's own.
@@ -444,6 +444,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
     from opshift.passes.pairs import Pair
 
     operator, meaning, operands = change.lifted.operator, change.lifted.meaning, change.lifted.operands
+    narrows = change.fragment.narrows
     original, rewritten = alone(change, source, target)
     names = list(original.graph.node[0].input)
 
@@ -466,8 +467,9 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
         # An operator without a file has no oracle: onnxruntime is the judge, or nobody.
         oracle=None if isinstance(meaning, Worded) else oracle,
         hostile=operator.hostile,
-        exclude_nan=not operator.nan_defined(meaning, operands) or bool(change.fragment.narrows),
-        finite=not operator.infinity_defined(meaning, operands) or "finite-inputs" in change.fragment.narrows,
+        exclude_nan=not operator.nan_defined(meaning, operands) or bool(narrows),
+        finite=not operator.infinity_defined(meaning, operands) or bool(narrows & {"finite-inputs", "whole-indices"}),
+        whole="whole-indices" in narrows,
         exact=not (change.fragment.rounds or operator.sums),
         longest=operator.longest,
     )

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
-NARROWINGS = ("nan", "finite-inputs")
+NARROWINGS = ("nan", "finite-inputs", "whole-indices")
 """Kinds of inputs that a lowering may leave out; the second holds the first."""
 
 

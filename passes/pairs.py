@@ -21,7 +21,7 @@ from opshift.passes.interface import contradiction, interface_difference
 from opshift.passes.interpret import Interpreter
 from opshift.passes.outcome import Check, Counterexample, Verdict
 from opshift.passes.outline import outline
-from opshift.passes.rounding import Bounds
+from opshift.passes.rounding import Bounds, is_float
 from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Runner, Source, Why
 from opshift.passes.shapes import hints, repairer
 
@@ -53,6 +53,7 @@ class Pair:
             the generic draft is fed.
         exclude_nan: the result on NaN is not defined, or not kept: none is fed.
         finite: the same for the infinities.
+        whole: the same for floats that are not whole numbers.
         exact: equal is bit for bit; otherwise within what rounding alone makes of the original (rounding.py).
         longest: no dim that is longer is fed: the replacement needs memory that grows with its square.
     """
@@ -65,6 +66,7 @@ class Pair:
     hostile: Hostile | None = None
     exclude_nan: bool = False
     finite: bool = False
+    whole: bool = False
     exact: bool = True
     longest: int | None = None
 
@@ -88,7 +90,7 @@ def prove(
     checks = []
     for done, pair in enumerate(pairs, 1):
         renamed, names = _canonical(pair)
-        asked = pair.exclude_nan, pair.finite, pair.exact, pair.oracle is None, pair.hostile is None
+        asked = pair.exclude_nan, pair.finite, pair.whole, pair.exact, pair.oracle is None, pair.hostile is None
         key = (*renamed, pair.operator, *asked)
         if key not in known:
             known[key] = Proof(pair, seed, semantics, limits, shown).check(), {new: old for old, new in names.items()}
@@ -363,6 +365,10 @@ def _values(draft: Draft, pair: Pair, rng: Rng, complaints: list[str]) -> Values
     constants = _constants(pair.original)
 
     def values(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
+        found = hostile(shapes, turn)
+        return {name: np.trunc(value) if is_float(value.dtype) else value for name, value in found.items()}
+
+    def hostile(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
         drawn = draft.peaks(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
         if pair.hostile is None:
             return drawn
@@ -373,7 +379,7 @@ def _values(draft: Draft, pair: Pair, rng: Rng, complaints: list[str]) -> Values
             return drawn
         return {name: np.asarray(changed.get(name, value), value.dtype) for name, value in drawn.items()}
 
-    return values
+    return values if pair.whole else hostile
 
 
 def _typed(model: onnx.ModelProto, types: Mapping[str, int]) -> onnx.ModelProto:

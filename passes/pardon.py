@@ -29,8 +29,8 @@ class Pardon:
     None do if the original makes a value of the main graph from it whose shape contradicts onnx's inference, or if
     onnxruntime computes an operator of the pairs that selects other than its numpy oracle does (1.31.1 takes 0 for the
     larger of 2^31 and 0 in int64). Nor do those that depend on an operator that selects and that a NaN reaches (of the
-    pairs: one that excludes NaN, or is exact for finite values only and gets an infinity), on a Cast to integers of
-    what no integer is, or on a QuantizeLinear whose scale is none.
+    pairs: one that excludes NaN, or is exact for finite values or whole indices only and gets others), on a Cast to
+    integers of what no integer is, or on a QuantizeLinear whose scale is none.
     """
 
     def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits, route: Route | None = None) -> None:
@@ -41,6 +41,7 @@ class Pardon:
         operators = {pair.original.graph.node[0].op_type for pair in pairs if pair.exclude_nan or pair.finite}
         self._selecting = frozenset(operators) if pairs else _NAN_UNDEFINED
         self._finite = frozenset(pair.original.graph.node[0].op_type for pair in pairs if pair.finite)
+        self._whole = frozenset(pair.original.graph.node[0].op_type for pair in pairs if pair.whole)
         self._judged = frozenset(pair.original.graph.node[0].op_type for pair in pairs) & SELECTING
         self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
         self._limits = limits
@@ -99,6 +100,7 @@ class Pardon:
         return (
             (node.op_type in self._selecting and any(_has(np.isnan, value) for value in read))
             or (node.op_type in self._finite and any(_has(np.isinf, value) for value in read))
+            or (node.op_type in self._whole and _has(_has_fraction, read[0]))
             or (node.op_type == "Cast" and _beyond(read[0], values.get(node.output[0])))
             or (node.op_type == "QuantizeLinear" and not _scaled(read[1]))
         )
@@ -117,6 +119,10 @@ def _scaled(scale: Any) -> bool:
 
 def _has(what: Callable[[Any], Any], value: Any) -> bool:
     return isinstance(value, np.ndarray) and is_float(value.dtype) and bool(what(value).any())
+
+
+def _has_fraction(value: Any) -> Any:
+    return value != np.trunc(value)
 
 
 def _beyond(value: Any, integers: Any) -> bool:

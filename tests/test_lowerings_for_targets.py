@@ -36,7 +36,7 @@ COMMON = {
     "Gather",
     "Unsqueeze",
 }
-NAN, FINITE = frozenset({"nan"}), frozenset({"finite-inputs"})
+NAN, FINITE, WHOLE = frozenset({"nan"}), frozenset({"finite-inputs"}), frozenset({"whole-indices"})
 
 
 def target(operators: set[str], opset: int, *limits: Limit) -> Target:
@@ -198,14 +198,14 @@ SCATTERED = {
 EVERY = ("int64", "int32", "float")
 ONEHOT_TARGETS = {
     "either": (EITHER, ("int64", "int32"), frozenset()),
-    # A sum of a fraction and depth may be whole, so that floats need the sum.
-    "either of floats": ({*EITHER, "Add"}, ("float",), frozenset()),
+    "either of floats": (EITHER, ("float",), WHOLE),
+    "either of floats, cut": ({*EITHER, "Sign", "Floor", "Abs", "Mul"}, ("float",), frozenset()),
     "raised": (RAISED, EVERY, frozenset()),
     "sums": (SUMS, EVERY, frozenset()),
     "scattered": (SCATTERED, ("int64", "int32"), frozenset()),
     "no comparison": (NO_COMPARISON, ("int64", "int32"), frozenset()),
     "in common": (COMMON, EVERY, frozenset()),
-    "arithmetic": ({"Unsqueeze", "Sub", "Sign", "Mul", "Add"}, ("float",), FINITE),
+    "arithmetic": ({"Unsqueeze", "Sub", "Sign", "Mul", "Add"}, ("float",), WHOLE),
 }
 
 
@@ -224,6 +224,21 @@ def test_onehot(operators: set[str], kinds: tuple[str, ...], allow: frozenset[st
             hot = np.moveaxis(np.where(whole[..., None] == np.arange(5), on, off), -1, axis).astype(np.float32)
             for y in both(model, {"i": given}):
                 np.testing.assert_array_equal(y, hot)
+
+
+def test_fractions_are_cut_or_a_permission_is_needed() -> None:
+    text = ONEHOT.format(opset=13, kind="float", of="float", dims="n,7,5", values="0,1", axis=-1)
+    (refusal,) = opshift.plan(parse_model(text), target=target(EITHER, 13)).refusals
+    assert (refusal.code, refusal.hint) == (Code.NARROWING, "Allow it with --allow whole-indices.")
+    result = opshift.convert(parse_model(text), target=target(EITHER, 13), allow=WHOLE)
+    assert result.report
+    assert result.report.verdict == "equal"
+    assert [step.narrows for step in result.plan.steps if step.narrows] == [("whole-indices",)]
+    indices = np.array([[0.5, -0.5, 1.75, -1.5, 4.9, 5.1, -5.9]], np.float32)
+    cut = converted(text, {*EITHER, "Sign", "Floor", "Abs", "Mul"})
+    for y in both(cut, {"i": indices}):
+        assert y.argmax(-1).tolist() == [[0, 0, 1, 4, 4, 0, 0]]
+        assert y.sum(-1).tolist() == [[1, 1, 1, 1, 1, 0, 1]]
 
 
 INT32 = ("int32", "float", "bool")

@@ -199,6 +199,12 @@ def cut(indices, depth, values):
     return meaning.Same(op.Sign(indices) * op.Floor(op.Abs(indices)), depth, values, fraction="whole")
 
 
+@lowering(18, given=_may_have_fractions, narrows=lambda what, operands: frozenset({"whole-indices"}))
+def taken_as_whole(indices, depth, values):
+    """Take floats for whole numbers, as they are in a runtime that has no others."""
+    return meaning.Same(indices, depth, values, fraction="absent")
+
+
 # What float rounds is beyond 2^24, and stays there.
 @lowering(18, given=_countable)
 def counted_in_float(indices, depth, values):
@@ -617,6 +623,7 @@ OPERATOR = Operator(
         wrapped,
         raised,
         cut,
+        taken_as_whole,
         counted_in_float,
         counted_in_int16,
         counted_in_int8,

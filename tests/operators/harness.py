@@ -228,7 +228,7 @@ def deriver(operator: str, lowering: str, opset: int, *, decompose: bool) -> Der
     """Return a deriver for a target; one for each lowering, since it remembers what the top node becomes."""
     # As many as a lowering needs: each remembers thousands of nodes, and of all lowerings there are thousands.
     gone = frozenset({operator}) if decompose else frozenset[str]()
-    return Deriver(Legality(opset, gone, runnable=True), allow=frozenset({"finite-inputs"}))
+    return Deriver(Legality(opset, gone, runnable=True), allow=frozenset({"finite-inputs", "whole-indices"}))
 
 
 def only(operator: Operator, lowering: Lowering) -> Operator:
@@ -252,6 +252,8 @@ def derivations(
         if has_nan(case) and ("nan" in fragment.narrows or not operator.nan_defined(whole.meaning, whole.operands)):
             continue
         if "finite-inputs" in fragment.narrows and not is_finite(case):
+            continue
+        if "whole-indices" in fragment.narrows and not is_whole(case):
             continue
         if case.departs and any(leaf.name == operator.name for leaf in fragment.nodes):
             continue
@@ -283,6 +285,12 @@ def is_finite(case: Case) -> bool:
     """Whether no array of floats holds a NaN or an infinity."""
     floats = (array.astype(np.float64) for array in case.arrays if array is not None and array.dtype.kind in "fV")
     return all(bool(np.isfinite(array).all()) for array in floats)
+
+
+def is_whole(case: Case) -> bool:
+    """Whether the first array holds whole numbers, which are finite."""
+    first = case.arrays[0]
+    return first is None or bool(np.equal(np.mod(first.astype(np.float64), 1), 0).all())
 
 
 def fragment_model(case: Case, whole: Lifted, fragment: Fragment, opset: int, kind: str) -> onnx.ModelProto:

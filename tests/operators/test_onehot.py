@@ -169,6 +169,7 @@ class TestOneHot(Table):
         *(case(f"fractions, {np.dtype(dtype)}", HALVES.astype(dtype)) for dtype in (F32, F64)),
         *(case(f"fractions, {np.dtype(dtype)}, known depth", HALVES.astype(dtype), known=(1,)) for dtype in (F32, F64)),
         case("fractions, depth of their type", HALVES, arr(5)),
+        *(case(f"whole {dtype.__name__}, known depth", INDICES.astype(dtype), known=(1,)) for dtype in (F32, F64)),
         case("fractions, half", HALVES[:-1].astype(F16)),
         case("fractions, half, known depth", HALVES[:-1].astype(F16), known=(1,)),
         case("fractions, negative off", HALVES, negative="off"),
