@@ -245,5 +245,7 @@ def _fold_by_facts(node: Node) -> tuple[Facts, ...] | None:
         return (constant(np.array(first.size, dtype=np.int64)),)
     like = node.inputs[1] if node.name == "CastLike" else None
     if like is not None and like.dtype is not None and first.known is not None and like.dtype != TensorProto.STRING:
-        return (constant(first.known.astype(helper.tensor_dtype_to_np_dtype(like.dtype)), like.dtype),)
+        with np.errstate(invalid="ignore"):  # of an infinity no integer is made that anybody reads
+            value = first.known.astype(helper.tensor_dtype_to_np_dtype(like.dtype))
+        return (constant(value, like.dtype),)
     return None
