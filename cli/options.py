@@ -152,7 +152,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         help="accept a result for fewer inputs: nan (none with NaN), finite-inputs (no infinities either), "
-        "whole-indices (floating-point indices of OneHot have no fraction)",
+        "whole-indices (floating-point indices of OneHot are finite, without a fraction)",
     )
     parser.add_argument(
         "--semantics",

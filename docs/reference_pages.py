@@ -211,7 +211,7 @@ class Example:
 FEW = 12
 """Nodes: drawings of more are folded up until somebody wants to see them."""
 
-ALLOWED = frozenset({"nan", "finite-inputs"})
+ALLOWED = frozenset({"nan", "finite-inputs", "whole-indices"})
 
 
 def lowering_section(operator: Operator, lowering: Lowering) -> Iterator[str]:

@@ -73,6 +73,11 @@ def installed() -> bool:
     return importlib.util.find_spec("onnxruntime") is not None
 
 
+def is_kernel(name: str) -> bool:
+    """Return whether the installed onnxruntime has a kernel for any version of an operator of the default domain."""
+    return name in _kernels()
+
+
 @functools.cache
 def newest_opset() -> int | None:
     """Return the newest opset that the installed onnxruntime loads; None where there is no onnxruntime."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
 NARROWINGS = ("nan", "finite-inputs", "whole-indices")
-"""Kinds of inputs that a lowering may leave out; the second holds the first."""
+"""Kinds of inputs that a lowering may leave out; the second holds the first, and the third both for indices."""
 
 
 class Code(enum.StrEnum):

@@ -53,7 +53,7 @@ class Pair:
             the generic draft is fed.
         exclude_nan: the result on NaN is not defined, or not kept: none is fed.
         finite: the same for the infinities.
-        whole: the same for floats that are not whole numbers.
+        whole: the same for floats that are not whole numbers, in the first input.
         exact: equal is bit for bit; otherwise within what rounding alone makes of the original (rounding.py).
         longest: no dim that is longer is fed: the replacement needs memory that grows with its square.
     """
@@ -363,10 +363,12 @@ def _values(draft: Draft, pair: Pair, rng: Rng, complaints: list[str]) -> Values
     one are some that make no sense for the operator.
     """
     constants = _constants(pair.original)
+    first = pair.original.graph.node[0].input[0]
 
     def values(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
         found = hostile(shapes, turn)
-        return {name: np.trunc(value) if is_float(value.dtype) else value for name, value in found.items()}
+        cut = {first: np.trunc(found[first])} if first in found and is_float(found[first].dtype) else {}
+        return {**found, **cut}
 
     def hostile(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
         drawn = draft.peaks(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)

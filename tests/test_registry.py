@@ -245,7 +245,7 @@ INDICES = (TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT, TensorProto.
 @CHECKED
 def test_onehot_lifted_from_what_is_written(data: st.DataObject, dtype: int, dims: Any) -> None:
     others = Facts(TensorProto.INT64, ()), Facts(TensorProto.FLOAT, (2,))
-    meaning = OneHot(data.draw(axis_of(dims, 1)), "wrap", "off")
+    meaning = OneHot(data.draw(axis_of(dims, 1)), "wrap")
     check_round_trip(onehot.OPERATOR, meaning, Facts(dtype, dims), *others)
 
 

@@ -112,10 +112,15 @@ def _narrow(meaning: ArgMax, operands: Operands) -> Reason | None:
     return None if dtype in _WIDER else Reason("no wider type is needed, or none is wide enough")
 
 
-@lowering(18, given=_narrow, bind=lambda meaning, operands: {"to": _WIDER[first(operands).dtype or 0]})
-def widened(data, to: int):
+def _wider(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
+    dtype = first(operands).dtype or 0
+    return {"to": _WIDER[dtype], "nan": "any" if dtype in INTEGERS else meaning.nan}
+
+
+@lowering(18, given=_narrow, bind=_wider)
+def widened(data, to: int, nan: str):
     """Cast to a wider type, which keeps the order."""
-    return meaning.Same(op.Cast(data, to=to))
+    return meaning.Same(op.Cast(data, to=to), nan=nan)
 
 
 def _wide_integer(meaning: ArgMax, operands: Operands) -> Reason | None:

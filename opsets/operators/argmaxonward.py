@@ -138,8 +138,9 @@ def _other(meaning: ArgMaxOnward, last: int) -> Reason | None:
 
 def _begins(last: int) -> Callable[[ArgMaxOnward, Operands], Reason | None]:
     def given(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
-        if not _left(meaning, operands):
-            return Reason("the length of the axis is not known, or one block is all of it", missing=True)
+        left = _left(meaning, operands)
+        if not left:
+            return Reason("the length of the axis is not known, or one block is all of it", missing=left is None)
         return _whole(meaning, operands) or _other(meaning, last)
 
     return given

@@ -10,7 +10,8 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.axes import axis_not_negative, first, one_axis
-from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.facts import INTEGERS
+from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.operators import argmax
 
@@ -55,11 +56,16 @@ def _has_negatives(what: ArgMin, operands: Operands) -> Reason | None:
 @lowering(
     13,
     given=_has_negatives,
-    bind=lambda what, operands: {**_same(what, operands), "to": _SIGNED[first(operands).dtype or 0]},
+    bind=lambda what, operands: {
+        **_same(what, operands),
+        "to": _SIGNED[first(operands).dtype or 0],
+        "nan": "any" if first(operands).dtype in INTEGERS else "kept",
+    },
 )
-def of_negatives(data, axis: int, keepdims: int, last: int, to: int):
+def of_negatives(data, axis: int, keepdims: int, last: int, to: int, nan: str):
     """Find the maximum of the negatives."""
-    return op.ArgMax(op.Neg(op.Cast(data, to=to)), axis=axis, keepdims=keepdims, select_last_index=last)
+    opposite = op.Neg(op.Cast(data, to=to))
+    return meaning.ArgMax(opposite, axis=axis, keepdims=keepdims, select_last_index=last, nan=nan)
 
 
 def _wide(what: ArgMin, operands: Operands) -> Reason | None:
@@ -84,6 +90,6 @@ OPERATOR = Operator(
     normal=one_axis,
     lowerings=(of_negatives, of_complements),
     nan_defined=lambda what, operands: argmax.nan_defined(
-        argmax.ArgMax(what.axis, what.keepdims, what.select_last_index), operands
+        *argmax.normal(argmax.ArgMax(what.axis, what.keepdims, what.select_last_index), operands)
     ),
 )

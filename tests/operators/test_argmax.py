@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto
 from running import run
 
+import opshift
 from operators.harness import BF16, F16, F32, F64, INF, NAN, Case, Table, arr, fragment_model, lifted, only, outputs_of
 from opshift.opsets.facts import Facts
 from opshift.opsets.lowering import Lowering, Reason
@@ -136,6 +137,29 @@ class TestArgMax(Table):
         # That NaN does not matter is said by lowerings; no version says it.
         back = dataclasses.replace(back, meaning=dataclasses.replace(back.meaning, nan=whole.meaning.nan))
         return super().lifts_to(back, whole)
+
+
+@pytest.mark.parametrize("operator", ["ArgMin", "ArgMax"])
+@pytest.mark.parametrize("dims", ["5", "40", "n"])
+def test_a_vector_goes(operator: str, dims: str) -> None:
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["":13]> g (float[{dims}] x) => (int64[1] y) {{ y = {operator}<axis=0>(x) }}'
+    )
+    report = opshift.convert(model, decompose=["ArgMin", "ArgMax"]).report
+    assert report is not None
+    assert report.verdict == "equal"
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int8"])
+@pytest.mark.parametrize("operator", ["ArgMin", "ArgMax"])
+def test_integers_need_nothing_for_nan(operator: str, dtype: str) -> None:
+    gone = ["ArgMin", "ArgMax", "Where", "IsNaN", "Equal", "Gather", "Less", "Greater", "ReduceMax", "ReduceMin"]
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["":13]> g ({dtype}[3,5] x) => (int64[3,1] y) {{ y = {operator}<axis=1>(x) }}'
+    )
+    (step,) = opshift.convert(model, decompose=gone).plan.lowered
+    assert step.narrows == ()
+    assert "TopK" in step.becomes
 
 
 def test_the_proof_feeds_what_max_mistakes() -> None:
