@@ -363,7 +363,7 @@ def _values(draft: Draft, pair: Pair, rng: Rng, complaints: list[str]) -> Values
     one are some that make no sense for the operator.
     """
     constants = _constants(pair.original)
-    first = pair.original.graph.node[0].input[0]
+    first = next(iter(pair.original.graph.node[0].input), "")
 
     def values(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
         found = hostile(shapes, turn)
