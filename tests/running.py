@@ -1,6 +1,6 @@
 """Runs models in onnxruntime and compares what they give, for the tests of whole models.
 
-onnxruntime 1.31 stops at opset 26. A model of opset 27 or 28 runs as one of 26 where that means the same.
+A model of opset 27 or 28 runs as one of 26, at which onnxruntime 1.31 stops, where that means the same.
 """
 
 from __future__ import annotations
