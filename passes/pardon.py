@@ -38,11 +38,12 @@ class Pardon:
         self._interpreter = route if isinstance(route, Interpreter) else None
         self._original = replace(original, proto=self._interpreter.model) if self._interpreter else original
         self._outputs = frozenset(value.name for value in original.proto.graph.output)
-        operators = {pair.original.graph.node[0].op_type for pair in pairs if pair.exclude_nan or pair.finite}
-        self._selecting = frozenset(operators) if pairs else _NAN_UNDEFINED
-        self._finite = frozenset(pair.original.graph.node[0].op_type for pair in pairs if pair.finite)
-        self._whole = frozenset(pair.original.graph.node[0].op_type for pair in pairs if pair.whole)
-        self._judged = frozenset(pair.original.graph.node[0].op_type for pair in pairs) & SELECTING
+        named = [(pair.original.graph.node[0].op_type, pair) for pair in pairs]
+        operators = frozenset(name for name, pair in named if pair.exclude_nan or pair.finite)
+        self._selecting = operators if pairs else _NAN_UNDEFINED
+        self._finite = frozenset(name for name, pair in named if pair.finite)
+        self._whole = frozenset(name for name, pair in named if pair.whole)
+        self._judged = frozenset(name for name, _ in named) & SELECTING
         self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
         self._limits = limits
         self._count = 0

@@ -383,8 +383,8 @@ def last_score_below(
 # --- the search in blocks -----------------------------------------------------------------------------------------
 
 
-def _parts(meaning: ArgMax, operands: Operands) -> tuple[int, int, int] | None:
-    """How many elements are before the axis, along it and behind it, where all dimensions are known."""
+def extents(meaning: Any, operands: Operands) -> tuple[int, int, int] | None:
+    """Return how many elements are before the axis, along it and behind it, where all dimensions are known, none 0."""
     shape = first(operands).shape
     dims = [dim for dim in shape or () if isinstance(dim, int)]
     if shape is None or len(dims) < len(shape) or 0 in dims:
@@ -418,7 +418,7 @@ def _blocked(meaning: ArgMax, operands: Operands) -> Reason | None:
         return Reason("the input is neither float nor double nor int32", missing=dtype is None)
     if meaning.dtype != TensorProto.INT64:
         return Reason("the index is to be cast")
-    parts = _parts(meaning, operands)
+    parts = extents(meaning, operands)
     if parts is None:
         return Reason("not all dimensions are known", missing=True)
     if math.prod(parts) < 2**13:
@@ -429,17 +429,17 @@ def _blocked(meaning: ArgMax, operands: Operands) -> Reason | None:
 def _last_blocked(meaning: ArgMax, operands: Operands) -> Reason | None:
     if reason := _blocked(meaning, operands):
         return reason
-    return None if (_parts(meaning, operands) or (0, 0, 0))[2] == 1 else Reason("the axis is not the last")
+    return None if (extents(meaning, operands) or (0, 0, 0))[2] == 1 else Reason("the axis is not the last")
 
 
 def _inner_blocked(meaning: ArgMax, operands: Operands) -> Reason | None:
     if reason := _blocked(meaning, operands):
         return reason
-    return Reason("the axis is the last") if (_parts(meaning, operands) or (0, 0, 0))[2] == 1 else None
+    return Reason("the axis is the last") if (extents(meaning, operands) or (0, 0, 0))[2] == 1 else None
 
 
 def _in_blocks(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
-    before, along, behind = _parts(meaning, operands) or (1, 1, 1)
+    before, along, behind = extents(meaning, operands) or (1, 1, 1)
     size = _block(along, behind)
     count = along // size
     shape: list[Any] = list(first(operands).shape or ())
@@ -485,7 +485,7 @@ def _few_blocks(meaning: ArgMax, operands: Operands) -> Reason | None:
         return reason
     if meaning.select_last_index:
         return Reason("the last maximum is wanted")
-    _, along, behind = _parts(meaning, operands) or (1, 1, 1)
+    _, along, behind = extents(meaning, operands) or (1, 1, 1)
     size = _block(along, behind)
     return Reason("a byte does not count the blocks, or within one") if max(size, along // size) > 255 else None
 
@@ -548,7 +548,7 @@ def _many_behind(meaning: ArgMax, operands: Operands) -> Reason | None:
         return Reason("the axis is the last")
     if facts.dtype is None:
         return Reason("the element type is unknown", missing=True)
-    if _parts(meaning, operands) is None:
+    if extents(meaning, operands) is None:
         return Reason("not all dimensions are known", missing=True)
     return _kept(meaning, operands)
 
@@ -558,7 +558,7 @@ def _few_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
         return reason
     if first(operands).dim(meaning.axis) not in range(2, _TURNS + 1):
         return Reason(f"there are not 2 to {_TURNS} rows")
-    small = math.prod(_parts(meaning, operands) or ()) < _MANY
+    small = math.prod(extents(meaning, operands) or ()) < _MANY
     return Reason("there are too few elements") if small else None
 
 
@@ -576,7 +576,7 @@ def in_turn(data, axis: int, last: int, nan: str, to: int):
 def _cached_blocks(meaning: ArgMax, operands: Operands) -> Reason | None:
     if reason := _many_behind(meaning, operands) or _blocked(replace(meaning, dtype=TensorProto.INT64), operands):
         return reason
-    before, along, behind = _parts(meaning, operands) or (1, 1, 1)
+    before, along, behind = extents(meaning, operands) or (1, 1, 1)
     size = _block(along, behind)
     if along // size > _TURNS or size > 256:
         return Reason("there are too many blocks, or they are too long")
@@ -594,7 +594,7 @@ def _last_cached(meaning: ArgMax, operands: Operands) -> Reason | None:
 
 
 def _within(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
-    _, along, behind = _parts(meaning, operands) or (1, 1, 1)
+    _, along, behind = extents(meaning, operands) or (1, 1, 1)
     size = _block(along, behind)
     # Where no other place of a block has the maximum, the one that is not looked at has it.
     looked_at = np.arange(size)[1:] if meaning.select_last_index else np.arange(size)[:-1]

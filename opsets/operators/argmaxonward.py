@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from opshift.opsets.axes import END, first
 from opshift.opsets.facts import Dim, Facts
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator
-from opshift.opsets.operators.argmax import may_be_nan
+from opshift.opsets.operators.argmax import extents, may_be_nan
 
 
 @dataclass(frozen=True)
@@ -81,18 +80,19 @@ def _part(meaning: ArgMaxOnward, operands: Operands) -> int:
     are so many parts that all this is no more than the eight bytes of an index.
     """
     data = first(operands)
-    dims = [dim for dim in data.shape or () if isinstance(dim, int)]
-    if data.shape is None or len(dims) < len(data.shape) or data.dtype is None:
-        return END
-    if math.prod((*dims[: meaning.axis], *dims[meaning.axis + 1 :])) < _ROW:
+    before, _, behind = extents(meaning, operands) or (0, 0, 0)
+    length = data.dim(divided(meaning.axis, data.shape or ()))
+    if before * behind < _ROW or not isinstance(length, int) or data.dtype is None:
         return END
     parts = helper.tensor_dtype_to_np_dtype(data.dtype).itemsize // 2 + 1
-    return -(-dims[divided(meaning.axis, dims)] // parts)
+    return -(-length // parts)
+
+
+def _begun(operands: Operands) -> Reason | None:
+    return Reason("blocks have been looked at") if operands[1] is not None else None
 
 
 def _whole(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
-    if operands[1] is not None:
-        return Reason("blocks have been looked at")
     shape = first(operands).shape or ()
     length = shape[divided(meaning.axis, shape)] if shape else None
     end = min(meaning.stop, length) if isinstance(length, int) else meaning.stop
@@ -101,9 +101,7 @@ def _whole(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
 
 
 def _large(meaning: ArgMaxOnward, operands: Operands) -> Reason | None:
-    if operands[1] is not None:
-        return Reason("blocks have been looked at")
-    return None if _whole(meaning, operands) else Reason("rows are small")
+    return _begun(operands) or (None if _whole(meaning, operands) else Reason("rows are small"))
 
 
 def _parts(meaning: ArgMaxOnward, operands: Operands) -> Mapping[str, Any]:
@@ -141,7 +139,7 @@ def _begins(last: int) -> Callable[[ArgMaxOnward, Operands], Reason | None]:
         left = _left(meaning, operands)
         if not left:
             return Reason("the length of the axis is not known, or one block is all of it", missing=left is None)
-        return _whole(meaning, operands) or _other(meaning, last)
+        return _begun(operands) or _whole(meaning, operands) or _other(meaning, last)
 
     return given
 

@@ -175,22 +175,23 @@ def _depth(operands: Operands) -> int | None:
     return None if known is None or known.size != 1 or not np.isfinite(known.item()) else int(known.item())
 
 
-def _countable(what: OneHot, operands: Operands) -> Reason | None:
-    if first(operands).dtype not in INTEGERS:
-        return _typed(what, operands) or Reason("the indices are not integers")
+def _counted_by_float(operands: Operands) -> Reason | None:
     depth = _depth(operands)
     if depth is None:
         return Reason("depth is computed at run time", missing=True)
     return None if 0 < depth < 2**24 else Reason("float does not count to depth")
+
+
+def _countable(what: OneHot, operands: Operands) -> Reason | None:
+    if first(operands).dtype not in INTEGERS:
+        return _typed(what, operands) or Reason("the indices are not integers")
+    return _counted_by_float(operands)
 
 
 def _may_have_fractions(what: OneHot, operands: Operands) -> Reason | None:
     if first(operands).dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE) or what.fraction != "truncate":
         return _typed(what, operands) or Reason("the indices are neither float nor double, or have no fraction")
-    depth = _depth(operands)
-    if depth is None:
-        return Reason("depth is computed at run time", missing=True)
-    return None if 0 < depth < 2**24 else Reason("float does not count to depth")
+    return _counted_by_float(operands)
 
 
 @lowering(18, given=_may_have_fractions)
