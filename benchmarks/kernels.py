@@ -1,22 +1,27 @@
 """Measure what onnxruntime's kernels take, and write the cost table that lowerings are chosen by.
 
-    python benchmarks/kernels.py            # prints what differs from opsets/costs.json
-    python benchmarks/kernels.py --write    # writes it
+    python benchmarks/kernels.py                    # prints the table
+    python benchmarks/kernels.py --write            # writes opsets/costs.json
+    python benchmarks/kernels.py --filter OneHot    # some kernels only; with --write the others stay as they are
 
 Each kernel runs on tensors of four sizes, in one thread. CPU time is taken, kernels in turn, and of three medians the
-least; what the same node takes on a tensor of one element is taken off. Rows are of three lengths, at the end of the
-shape, in front of another axis, in front of one whose length is a power of two, and at the start of the shape.
+least; what the same run takes on hardly an element is taken off, and what a node takes on it is put in its place. Rows
+are of five lengths, at the end of the shape, in front of another axis, in front of one whose length is a power of two,
+and at the start of the shape.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.metadata
+import itertools
 import json
 import math
 import platform
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,11 +31,14 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from opshift.opsets.costs import LENGTHS, SPARSE, key
+from opshift.opsets.costs import LENGTHS, PAGE, SPARSE, key
 
 TABLE = Path(__file__).resolve().parent.parent / "opsets" / "costs.json"
 SIZES = (2**10, 2**16, 2**20, 2**23)
 OPSET = 18
+BRANCHING = frozenset({"ArgMax", "ArgMaxLast", "Hardmax", "TopK"})
+"""Kernels that go one way or another for each element."""
+
 NUMBERS = {"float": np.float32, "double": np.float64, "int32": np.int32, "int64": np.int64, "uint8": np.uint8}
 
 Array = np.ndarray[Any, Any]
@@ -48,29 +56,32 @@ class Kernel:
     outputs: int = 1
 
 
-def session(model: onnx.ModelProto, *, arena: bool = True) -> onnxruntime.InferenceSession:
+def session(model: onnx.ModelProto, *, arena: bool = True, optimized: bool = True) -> onnxruntime.InferenceSession:
     """Open a model for one thread; without `arena` memory is given back as soon as it is free."""
     options = onnxruntime.SessionOptions()
     options.enable_cpu_mem_arena = arena
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def model_of(kernel: Kernel) -> onnx.ModelProto:
-    """Return a model of one node, whose dimensions are known."""
+def model_of(kernel: Kernel, copies: int = 1) -> onnx.ModelProto:
+    """Return a model of one node, or of several that do the same, whose dimensions are known."""
     names = [f"x{index}" for index in range(len(kernel.inputs))]
     given = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         for index, (name, array) in enumerate(zip(names, kernel.inputs, strict=True))
         if index not in kernel.constants
     ]
-    outputs = [f"y{index}" for index in range(kernel.outputs)]
+    name = {"ArgMaxLast": "ArgMax"}.get(kernel.name, kernel.name)
+    made = [[f"y{copy}_{index}" for index in range(kernel.outputs)] for copy in range(copies)]
     graph = helper.make_graph(
-        [helper.make_node(kernel.name, names, outputs, **kernel.attributes)],
+        [helper.make_node(name, names, outputs, **kernel.attributes) for outputs in made],
         "kernel",
         given,
-        [onnx.ValueInfoProto(name=outputs[-1])],
+        [onnx.ValueInfoProto(name=made[0][-1])],
         [numpy_helper.from_array(kernel.inputs[index], names[index]) for index in sorted(kernel.constants)],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
@@ -90,11 +101,9 @@ def elementwise(count: int) -> Iterator[Kernel]:
         if dtype == "float":
             runs = rng.standard_normal((count // 2, 2, 2)).astype(np.float32)
             yield Kernel("Equal", "runs", (runs, runs[:, :1].copy()))
-        if dtype != "uint8":
-            yield Kernel("Less", dtype, (x, column))
-            yield Kernel("Mul", dtype, (x, row), constants=frozenset({1}))
-            yield Kernel("Add", dtype, (x, row), constants=frozenset({1}))
-            yield Kernel("Sub", dtype, (x, row), constants=frozenset({1}))
+        yield Kernel("Less", dtype, (x, column))
+        for name in ("Mul", "Add", "Sub"):
+            yield Kernel(name, dtype, (x, row), constants=frozenset({1}))
         for name in ("Max", "Min"):
             yield Kernel(name, dtype, (x, x[::-1].copy()))
         half = (np.array([0]), np.array([columns // 2]), np.array([1]))
@@ -140,7 +149,9 @@ def elementwise(count: int) -> Iterator[Kernel]:
     apart = rng.standard_normal(few).astype(np.float32)
     yield Kernel("GatherElements", "inner", (apart, rng.integers(0, SPARSE, few, np.int32)), {"axis": 0})
     values = np.array([0, 1], np.float32)
-    yield Kernel("OneHot", "int64", (places[:, 0].copy(), np.array(columns), values), constants=frozenset({1, 2}))
+    hot = (np.array(columns), values)
+    yield Kernel("OneHot", "last", (places[:, 0].copy(), *hot), {"axis": -1}, frozenset({1, 2}))
+    yield Kernel("OneHot", "inner", (places.reshape(-1, max(rows // 2, 1)), *hot), {"axis": 1}, frozenset({1, 2}))
 
 
 def in_rows(count: int) -> Iterator[tuple[Kernel, str, int]]:
@@ -151,7 +162,9 @@ def in_rows(count: int) -> Iterator[tuple[Kernel, str, int]]:
             length = min(listed, count)
             rest = max(count // length, 1)
             before = 1 if behind == "first" else 2 ** max(int(math.log2(rest)) // 2 - 4, 1)
-            inner = rest // before if behind == "aligned" else rest // before * 63 // 64
+            inner = rest // before
+            if behind != "aligned":
+                inner = inner * 63 // 64 - 8 * (inner >= PAGE // 2)
             shape = (rest, length) if behind == "last" else (before, length, max(inner, 2))
             for dtype in ("float", "double", "int32", "uint8"):
                 x = (np.abs(rng.standard_normal(shape)).astype(np.float32) * 50).astype(NUMBERS[dtype])
@@ -167,7 +180,7 @@ def in_rows(count: int) -> Iterator[tuple[Kernel, str, int]]:
                     yield Kernel("Hardmax", dtype, (x,), {"axis": 1}), behind, listed
 
 
-def kernels(count: int) -> Iterator[tuple[str, Kernel]]:
+def all_kernels(count: int) -> Iterator[tuple[str, Kernel]]:
     """Yield every kernel on tensors of this many elements, with what it is listed under."""
     for kernel in elementwise(count):
         yield key(kernel.name, kernel.listed), kernel
@@ -175,28 +188,49 @@ def kernels(count: int) -> Iterator[tuple[str, Kernel]]:
         yield key(kernel.name, kernel.listed, behind, length), kernel
 
 
-def opened(kernel: Kernel) -> tuple[onnxruntime.InferenceSession, dict[str, Array]]:
-    """Return a session and what to feed it."""
-    plain = {"ArgMaxLast": "ArgMax"}.get(kernel.name, kernel.name)
-    one = Kernel(plain, kernel.listed, kernel.inputs, kernel.attributes, kernel.constants, kernel.outputs)
-    feeds = {f"x{index}": array for index, array in enumerate(one.inputs) if index not in one.constants}
-    return session(model_of(one)), feeds
+@functools.cache
+def pool(dtype: str) -> Array:
+    """Return numbers enough that a processor does not learn which of them is larger than the next."""
+    return (np.abs(np.random.default_rng(1).standard_normal(2**20)) * 50).astype(dtype)
 
 
-def medians(count: int, seconds: float) -> dict[str, float]:
+def fed(kernel: Kernel) -> list[dict[str, Array]]:
+    """Return what a session of the kernel is fed, one after the other."""
+    feeds = {f"x{index}": array for index, array in enumerate(kernel.inputs) if index not in kernel.constants}
+    x = kernel.inputs[0]
+    if kernel.name not in BRANCHING or x.size > 2**19:
+        return [feeds]
+    numbers = pool(str(x.dtype))
+    starts = range(0, numbers.size - x.size, x.size)
+    return [{**feeds, "x0": numbers[start : start + x.size].reshape(x.shape)} for start in starts]
+
+
+def spent(ran: onnxruntime.InferenceSession, feeds: Sequence[Mapping[str, Array]], seconds: float) -> float:
+    """Return the median of the microseconds that a run takes, of those that fit into this time."""
+    ran.run(None, feeds[0])
+    taken: list[int] = []
+    end = time.perf_counter() + seconds
+    for turn in itertools.cycle(feeds):
+        start = time.process_time_ns()
+        ran.run(None, turn)
+        taken.append(time.process_time_ns() - start)
+        if time.perf_counter() > end and len(taken) > 2:
+            break
+    return float(np.median(taken)) / 1000
+
+
+def medians(kernels: Mapping[str, Kernel], seconds: float) -> dict[str, float]:
     """Return the microseconds that each kernel takes for one run, all in turn for about this long each."""
-    times: dict[str, float] = {}
-    for name, kernel in kernels(count):
-        ran, feeds = opened(kernel)
-        ran.run(None, feeds)
-        taken: list[int] = []
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end or len(taken) < 3:
-            start = time.process_time_ns()
-            ran.run(None, feeds)
-            taken.append(time.process_time_ns() - start)
-        times[name] = float(np.median(taken)) / 1000
-    return times
+    return {name: spent(session(model_of(kernel)), fed(kernel), seconds) for name, kernel in kernels.items()}
+
+
+def overheads(kernels: Mapping[str, Kernel], seconds: float) -> dict[str, float]:
+    """Return the microseconds that a node of each kernel takes: of a hundred that do the same."""
+    found = {}
+    for name, kernel in kernels.items():
+        one, many = (session(model_of(kernel, copies), optimized=False) for copies in (1, 101))
+        found[name] = (spent(many, fed(kernel), seconds) - spent(one, fed(kernel), seconds)) / 100
+    return found
 
 
 def least(runs: list[dict[str, float]]) -> dict[str, float]:
@@ -204,35 +238,58 @@ def least(runs: list[dict[str, float]]) -> dict[str, float]:
     return {name: min(run[name] for run in runs) for name in runs[0]}
 
 
-def node() -> float:
-    """Return the microseconds that a node takes for nothing: of a hundred in a row, on one element."""
-    times = {}
-    for count in (1, 101):
-        chain = [helper.make_node("Relu", [f"x{index}"], [f"x{index + 1}"]) for index in range(count)]
-        value = helper.make_tensor_value_info
-        one, other = (value(name, TensorProto.FLOAT, [1]) for name in ("x0", f"x{count}"))
-        graph = helper.make_graph(chain, "chain", [one], [other])
+def in_a_row(seconds: float) -> float:
+    """Return the microseconds that a node takes for hardly an element, of several operators one behind the other."""
+    value = helper.make_tensor_value_info
+    two = numpy_helper.from_array(np.full((), 2, np.float32), "two")
+    times = []
+    for rounds in (1, 21):
+        chain: list[onnx.NodeProto] = []
+        for name in ("Less", "Cast", "Mul", "Add", "Relu") * rounds:
+            inputs = [f"x{len(chain)}", *(["two"] if name in ("Less", "Mul", "Add") else [])]
+            chain.append(helper.make_node(name, inputs, [f"x{len(chain) + 1}"]))
+            if name == "Cast":
+                chain[-1].attribute.append(helper.make_attribute("to", TensorProto.FLOAT))
+        one, other = (value(name, TensorProto.FLOAT, [SPARSE]) for name in ("x0", f"x{len(chain)}"))
+        graph = helper.make_graph(chain, "chain", [one], [other], [two])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
-        ran = session(model)
-        taken = []
-        for _ in range(2000):
-            start = time.process_time_ns()
-            ran.run(None, {"x0": np.ones(1, np.float32)})
-            taken.append(time.process_time_ns() - start)
-        times[count] = float(np.median(taken)) / 1000
-    return (times[101] - times[1]) / 100
+        times.append(spent(session(model, optimized=False), [{"x0": np.ones(SPARSE, np.float32)}], seconds))
+    return (times[1] - times[0]) / 100
 
 
-def measured(seconds: float) -> dict[str, list[tuple[int, float]]]:
-    """Return the table: by what is listed, elements and microseconds."""
-    idle, *sizes = (least([medians(count, seconds) for _ in range(3)]) for count in (SPARSE, *SIZES))
-    by_size = dict(zip(SIZES, sizes, strict=True))
+def measured(seconds: float, pattern: str = "") -> tuple[dict[str, list[tuple[int, float]]], float]:
+    """Return the table, by what is listed elements and microseconds beyond those of a node that does nothing; these."""
+    idle_node = key("Relu", "float")
+
+    def wanted(count: int) -> dict[str, Kernel]:
+        return {name: kernel for name, kernel in all_kernels(count) if re.search(pattern, name) or name == idle_node}
+
+    before = min(in_a_row(seconds) for _ in range(3))
+    overhead = least([overheads(wanted(SPARSE), seconds / 5) for _ in range(3)])
+    idle, *sizes = (least([medians(wanted(count), seconds) for _ in range(3)]) for count in (SPARSE, *SIZES))
+    node = min(before, *(in_a_row(seconds) for _ in range(3)))
     table: dict[str, list[tuple[int, float]]] = {}
     for name in idle:
-        points = [(count, round(max(by_size[count][name] - idle[name], 0.01), 2)) for count in SIZES]
-        table[name] = points
-    table["others"] = table[key("Mul", "float")]
-    return table
+        start = max(overhead[name] - overhead[idle_node], 0.01)
+        times = [start, *(start + max(size[name] - idle[name], 0.0) for size in sizes)]
+        table[name] = [(count, round(time, 2)) for count, time in zip((SPARSE, *SIZES), times, strict=True)]
+    return table, node
+
+
+def write(table: Mapping[str, list[tuple[int, float]]], node: float, *, keep: bool = False) -> None:
+    """Write opsets/costs.json; with `keep` what it has and the table has not stays."""
+    head = {
+        "onnxruntime": importlib.metadata.version("onnxruntime"),
+        "machine": platform.machine(),
+        "node": round(node, 3),
+        "unit": "microseconds of one thread, by number of elements",
+    }
+    kept = json.loads(TABLE.read_text(encoding="utf-8")) if keep else {"measured": head, "times": {}}
+    times = {**kept["times"], **table}
+    times["others"] = times[key("Mul", "float")]
+    lines = ",\n".join(f'    "{name}": {json.dumps(points)}' for name, points in sorted(times.items()))
+    text = f'{{\n  "measured": {json.dumps(kept["measured"])},\n  "times": {{\n{lines}\n  }}\n}}\n'
+    TABLE.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
@@ -240,21 +297,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--write", action="store_true", help="write opsets/costs.json")
     parser.add_argument("--seconds", type=float, default=0.05, help="for one kernel on tensors of one size")
+    parser.add_argument("--filter", default="", help="a regular expression that what is listed must match")
     options = parser.parse_args()
-    table = measured(options.seconds)
-    document = {
-        "measured": {
-            "onnxruntime": importlib.metadata.version("onnxruntime"),
-            "machine": platform.machine(),
-            "node": round(node(), 3),
-            "unit": "microseconds of one thread, by number of elements",
-        },
-        "times": table,
-    }
+    table, node = measured(options.seconds, options.filter)
     if options.write:
-        lines = ",\n".join(f'    "{name}": {json.dumps(points)}' for name, points in sorted(table.items()))
-        head = json.dumps(document["measured"])
-        TABLE.write_text(f'{{\n  "measured": {head},\n  "times": {{\n{lines}\n  }}\n}}\n', encoding="utf-8")
+        write(table, node, keep=bool(options.filter))
     for name, points in sorted(table.items()):
         print(f"{name:36}", *(f"{taken / count * 1000:8.3f}" for count, taken in points))
 

@@ -2,10 +2,11 @@
 
     python benchmarks/lowerings.py                    # prints the table
     python benchmarks/lowerings.py --filter Hardmax   # some cases only
+    python benchmarks/lowerings.py --costs            # first measures what lowerings are chosen by: opsets/costs.json
     python benchmarks/lowerings.py --write            # writes docs/lowerings.md and docs/lowerings.svg too
 
-One thread, CPU time, all ways of a case in turn, medians. Each way must give what the kernel gives. What lowerings are
-chosen by is measured by `benchmarks/kernels.py`.
+One thread, CPU time, all ways of a case in turn, medians. Each way must give what the kernel gives. The costs, which
+`benchmarks/kernels.py` measures, are of kernels; where they say that lowerings begin to pay, the table of sizes shows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import dataclasses
 import gc
 import importlib.metadata
 import math
+import platform
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -23,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import kernels
 import numpy as np
 import onnx
 from kernels import session
@@ -43,7 +46,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A node on a shape, and the most that the way taken for it may cost, as a share of the kernel's time."""
+    """A node on a shape, and the most that the way taken for it may cost, as a share of the kernel's time.
+
+    Of the shape as many dimensions as `symbolic` says are not known.
+    """
 
     operator: str
     shape: tuple[int, ...]
@@ -53,13 +59,14 @@ class Case:
     last: int = 0
     depth: int = 0
     values: tuple[float, float] = (0.0, 1.0)
-    symbolic: bool = False
+    symbolic: int = 0
     small: bool = False
 
     def __str__(self) -> str:
         kind = {"Hardmax": f"Hardmax-{11 if self.opset < 13 else 13}"}.get(self.operator, self.operator)
         what = [f"depth {self.depth}", f"values {self.values[0]:g}, {self.values[1]:g}"] if self.depth else []
-        what += ["select_last_index"] * self.last + ["no dimension known"] * self.symbolic
+        what += ["select_last_index"] * self.last
+        what += {0: [], 1: ["first dimension unknown"]}.get(self.symbolic, ["no dimension known"])
         return ", ".join([f"{kind} {'x'.join(map(str, self.shape))} axis {self.axis}", *what])
 
     @property
@@ -74,7 +81,7 @@ class Case:
     def model(self) -> onnx.ModelProto:
         """Return the node as a model."""
         given, made = (
-            ",".join(f"{name}{axis}" if self.symbolic else str(dim) for axis, dim in enumerate(shape))
+            ",".join(f"{name}{axis}" if axis < self.symbolic else str(dim) for axis, dim in enumerate(shape))
             for name, shape in (("d", self.shape), ("e", self.output))
         )
         head = f'<ir_version: 8, opset_import: ["": {self.opset}]> g '
@@ -121,11 +128,30 @@ STATIC = (
     Case("OneHot", (16,), 1, 1.6, depth=10, small=True),
     Case("OneHot", (1,), 1, 1.6, depth=1000, small=True),
 )
+ANY = 9
+"""More dimensions than a shape here has."""
+
 SYMBOLIC = tuple(
-    dataclasses.replace(case, symbolic=True, most=math.inf)
+    dataclasses.replace(case, symbolic=unknown, most=math.inf)
+    for unknown in (ANY, 1)
     for case in STATIC
     if not case.small and case.opset > 12 and not case.last and case.values == (0.0, 1.0)
 )
+
+SIZES = (
+    *(Case("ArgMax", (rows, 1000), 1, 1.0) for rows in (1, 4, 16, 64, 256)),
+    *(Case("ArgMax", (rows, 10), 1, 1.0) for rows in (16, 256, 4096, 65536)),
+    *(
+        Case(operator, (4, classes, side, side), 1, 1.0)
+        for operator in ("ArgMax", "Hardmax")
+        for classes in (3, 21, 80)
+        for side in (4, 10, 16, 32, 50, 64, 128, 200)
+    ),
+    *(Case("Hardmax", (rows, 1000), 1, 1.0) for rows in (1, 4, 16, 64, 256)),
+    *(Case("OneHot", (count,), 1, 1.0, depth=1000) for count in (1, 4, 16, 64, 256)),
+    *(Case("OneHot", (4, side, side), 1, 1.0, depth=21) for side in (4, 10, 16, 32, 50, 64, 128, 200)),
+)
+"""What `--optimize` is to leave alone where it is small, and to replace where that is faster."""
 
 TAKEN, GIVEN_UP, KERNEL = "taken with --optimize", "taken with --decompose", "the kernel"
 
@@ -138,15 +164,20 @@ OF_LARGE = ("cast_mask", "where_mask", "scattered", "Equal + Cast by hand")
 # --- the ways ---------------------------------------------------------------------------------------------------------
 
 
-def ways(case: Case) -> dict[str, onnx.ModelProto]:
-    """Return the kernel, what is taken, and every lowering at the top, with what serves it best below; by name."""
+def chosen(case: Case) -> dict[str, onnx.ModelProto]:
+    """Return the kernel, and what is taken where it may stay and where it must go; by name."""
     model = case.model()
     free = {"verify": False, "allow": {"nan"}}
-    found = {
+    return {
         KERNEL: model,
         TAKEN: converted(model, **free, optimize=True),
         GIVEN_UP: converted(model, **free, decompose=[case.operator]),
     }
+
+
+def ways(case: Case) -> dict[str, onnx.ModelProto]:
+    """Return the kernel, what is taken, and every lowering at the top, with what serves it best below; by name."""
+    model, found = case.model(), chosen(case)
     operator = operator_for("", case.operator)
     assert operator is not None
     for lowering in operator.lowerings:
@@ -242,9 +273,9 @@ class Measured:
         return self.times[name] / self.times[KERNEL]
 
 
-def measure(case: Case, seconds: float) -> Measured:
-    """Run all ways of a case in turn."""
-    models, x = ways(case), case.input()
+def measure(case: Case, models: Mapping[str, onnx.ModelProto], seconds: float) -> Measured:
+    """Run these ways of a case in turn."""
+    x = case.input()
     written = {name: in_words(model) for name, model in models.items()}
     if math.prod(case.output) > LARGE:
         # Each session keeps the memory that it has had.
@@ -370,7 +401,7 @@ PLAIN = ("ArgMax + Equal by hand", "Equal + Cast by hand", "first_place")
 """The plain lowering of each operator: positions, and what is equal."""
 
 
-def page(results: Mapping[Case, Measured], head: str) -> str:
+def page(results: Mapping[Case, Measured], sizes: Mapping[Case, Measured], head: str) -> str:
     """Return docs/lowerings.md."""
     lines = [
         HEAD.format(head=head),
@@ -384,7 +415,7 @@ def page(results: Mapping[Case, Measured], head: str) -> str:
         cells = [str(case), most, measured.lowerings[name], f"{measured.share(name):.2f}"]
         cells += [f"{measured.times[name] / measured.copy:.1f}", verdict(case, measured), memory]
         lines.append(f"| {' | '.join(cells)} |")
-    lines.append(EVERY)
+    lines += [SMALL_AND_LARGE, *by_size(sizes), EVERY]
     for case, measured in results.items():
         kernel = measured.times[KERNEL]
         lines.append(f"\n### {case}\n\nThe kernel: {kernel:,.0f} us, {kernel / measured.copy:.1f} times a copy.\n")
@@ -394,6 +425,20 @@ def page(results: Mapping[Case, Measured], head: str) -> str:
                 share, copies = spent / kernel, spent / measured.copy
                 lines.append(f"| {name} | {share:.2f} | {copies:.1f} | {measured.lowerings[name]} |")
     return "\n".join(lines) + "\n"
+
+
+def kept(measured: Measured) -> bool:
+    """Return whether `--optimize` leaves the node alone."""
+    return measured.lowerings[TAKEN] == measured.lowerings[KERNEL]
+
+
+def by_size(results: Mapping[Case, Measured]) -> Iterator[str]:
+    """Yield the table of where lowerings begin to be faster."""
+    yield "| Node | `--optimize` | x kernel | x kernel where it must go |"
+    yield "|---|---|---|---|"
+    for case, measured in results.items():
+        taken = ("leaves it", "1") if kept(measured) else ("replaces it", f"{measured.share(TAKEN):.2f}")
+        yield f"| {' | '.join([str(case), *taken, f'{measured.share(GIVEN_UP):.2f}'])} |"
 
 
 HEAD = """\
@@ -411,6 +456,12 @@ one is wanted.
 ArgMax of floats relies on ReduceMax or Max here, of which nobody knows what they do with a NaN, hence the permission.
 
 ![times of all ways](lowerings.svg)
+"""
+SMALL_AND_LARGE = """
+## Small and large
+
+Where `--optimize --allow nan` leaves a node alone and from which size on it replaces it, and what the way costs that is
+taken where the operator must go.
 """
 EVERY = "\n## Every way\n\nEach lowering stands for the best that can be made of it: what it writes is lowered in turn."
 
@@ -468,15 +519,23 @@ def main() -> None:
     parser.add_argument("--filter", default="", help="a regular expression that the case must match")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each way of a case")
     parser.add_argument("--write", action="store_true", help="write docs/lowerings.md and docs/lowerings.svg")
+    parser.add_argument("--costs", action="store_true", help="measure and write opsets/costs.json before")
     options = parser.parse_args()
+    if options.costs:
+        kernels.write(*kernels.measured(0.05))
     results: dict[Case, Measured] = {}
     for case in (*STATIC, *SYMBOLIC):
         if re.search(options.filter, str(case)):
-            results[case] = measure(case, options.seconds)
+            results[case] = measure(case, ways(case), options.seconds)
             print(*report(case, results[case]), sep="\n", flush=True)
-    head = f"onnxruntime {importlib.metadata.version('onnxruntime')}, numpy {np.__version__}, x86_64"
+    sizes: dict[Case, Measured] = {}
+    for case in SIZES:
+        if re.search(options.filter, str(case)):
+            sizes[case] = measure(case, chosen(case), options.seconds)
+            print(*report(case, sizes[case]), sep="\n", flush=True)
+    head = f"onnxruntime {importlib.metadata.version('onnxruntime')}, numpy {np.__version__}, {platform.machine()}"
     if options.write:
-        (DOCS / "lowerings.md").write_text(page(results, head), encoding="utf-8")
+        (DOCS / "lowerings.md").write_text(page(results, sizes, head), encoding="utf-8")
         (DOCS / "lowerings.svg").write_text(drawing(results), encoding="utf-8")
 
 

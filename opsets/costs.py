@@ -1,7 +1,7 @@
 """What a node costs, in terms of a node that does nothing, from the table that `benchmarks/kernels.py` writes.
 
-The table holds times of onnxruntime's kernels on tensors of several sizes; between two sizes the time for one element
-is interpolated. What it does not hold costs as much as a product does.
+The table holds times of onnxruntime's kernels on tensors of several sizes, the first of which is hardly an element;
+between two sizes the time for one element is interpolated. What it does not hold costs as much as a product does.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ BROADCAST = frozenset(
 LIKE = {"Greater": "Less", "GreaterOrEqual": "Less", "LessOrEqual": "Less"}
 """Operators that cost as much as another."""
 
-LENGTHS = (4, 32, 1024)
-"""The lengths of rows that are measured."""
+LENGTHS = (4, 12, 32, 128, 1024)
+"""The lengths of rows that are measured; onnxruntime's loops of short rows differ, and so does what the cache holds."""
 
 Points = Sequence[tuple[float, float]]
 """Elements, and what they cost."""
@@ -75,14 +75,15 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
     if node.name in ROWS:
         count = _count(data)
         behind, length = _rows(node, data)
-        name = "ArgMaxLast" if node.attributes.get("select_last_index") else node.name
-        points = table().get(key(name, dtype, behind, length)) or table().get(key(name, "float", behind, length))
+        points = _of_rows(
+            "ArgMaxLast" if node.attributes.get("select_last_index") else node.name, dtype, behind, length
+        )
     else:
         place = key(LIKE.get(node.name, node.name), dtype)
         if node.name == "ScatterElements" and node.inputs[1] is not None:
             place = key(node.name, dtype if dtype in ("float", "double") else "float", _along(node, outputs[0]))
             count = max(count, SPARSE * _count(node.inputs[1]))
-        if node.name == "GatherElements":
+        if node.name in ("GatherElements", "OneHot"):
             place = key(node.name, _along(node, outputs[0]))
         if node.name == "Gather" and node.inputs[1] is not None and node.inputs[1].size == outputs[0].size:
             place = key(node.name, dtype, "single")
@@ -93,9 +94,10 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
             place = key(node.name, f"{dtype} {type_name(outputs[0].dtype)}")
         points = table().get(place) or table().get(node.name) or table()["others"]
     # A part of a tensor comes from as far away as the whole does.
-    whole = max(_count(data), count) if node.name == "Slice" else count
+    whole = max(_count(data), count) if node.name in ("GatherElements", "Slice") else count
     elements = _time(points or table()["others"], whole) * (count / whole if whole else 0.0)
-    return weight + elements + _time(table()["Equal runs"], _runs(node, outputs[0]))
+    runs = table()["Equal runs"]
+    return weight + elements + _time(runs, _runs(node, outputs[0])) - runs[0][1]
 
 
 def _runs(node: Node, output: Facts) -> float:
@@ -126,7 +128,8 @@ def _product(dims: Sequence[Dim]) -> float:
 
 def _along(node: Node, output: Facts) -> str:
     """Return whether a node goes along the last axis or another."""
-    return "last" if node.attributes.get("axis", 0) in (-1, len(output.shape or ()) - 1) else "inner"
+    axis = node.attributes.get("axis", -1 if node.name == "OneHot" else 0)
+    return "last" if axis in (-1, len(output.shape or ()) - 1) else "inner"
 
 
 def _count(facts: Facts) -> float:
@@ -138,8 +141,19 @@ def _count(facts: Facts) -> float:
     return float(min(math.prod(dims), 2**60))
 
 
+@functools.lru_cache(4096)
+def _of_rows(name: str, dtype: str, behind: str, length: int) -> Points:
+    """Return what rows of a length cost, interpolated between the two lengths that were measured next to it."""
+    listed = dtype if key(name, dtype, behind, LENGTHS[0]) in table() else "float"
+    at = min(max(length, LENGTHS[0]), LENGTHS[-1])
+    short, long = max(one for one in LENGTHS if one <= at), min(one for one in LENGTHS if one >= at)
+    share = math.log(at / short) / math.log(long / short) if short < long else 0.0
+    pairs = zip(*(table().get(key(name, listed, behind, one), ()) for one in (short, long)), strict=True)
+    return tuple((count, less + (more - less) * share) for (count, less), (_, more) in pairs)
+
+
 def _rows(node: Node, data: Facts) -> tuple[str, int]:
-    """Return whether anything is behind the axis of a row, and the measured length that is nearest to its own."""
+    """Return whether anything is behind the axis of a row, and how long the row is."""
     axis = node.attributes.get("axis")
     if axis is None:
         axes = node.inputs[1].known if len(node.inputs) > 1 and node.inputs[1] is not None else None
@@ -151,23 +165,23 @@ def _rows(node: Node, data: Facts) -> tuple[str, int]:
     dim = dims[axis]
     last = all(other == 1 for other in rest)
     length = dim if isinstance(dim, int) else LAST if last else NOMINAL
-    nearest = min(LENGTHS, key=lambda other: abs(math.log(other / max(length, 1))))
     if last:
-        return "last", nearest
+        return "last", length
     if all(other == 1 for other in dims[:axis]):
-        return "first", nearest
+        return "first", length
     behind = math.prod(other if isinstance(other, int) else 1 for other in rest)
-    return "inner" if behind % PAGE else "aligned", nearest
+    return "inner" if behind % PAGE else "aligned", length
 
 
 def _time(points: Points, count: float) -> float:
-    """Interpolate the time of one element between the sizes that were measured."""
-    per = [(math.log(size), time / size) for size, time in points]
+    """Add what elements take to what a node takes for hardly any, their times interpolated between those measured."""
+    (_, start), *sizes = points
+    per = [(math.log(size), (time - start) / size) for size, time in sizes]
     at = math.log(max(count, 1.0))
     if at <= per[0][0]:
-        return per[0][1] * count
+        return start + per[0][1] * count
     for (low, slow), (high, fast) in itertools.pairwise(per):
         if at <= high:
             share = (at - low) / (high - low)
-            return (slow + (fast - slow) * share) * count
-    return per[-1][1] * count
+            return start + (slow + (fast - slow) * share) * count
+    return start + per[-1][1] * count

@@ -138,12 +138,15 @@ class Deriver:
         allow: frozenset[str] = frozenset(),
         *,
         optimize: bool = False,
+        smallest: bool = False,
     ) -> None:
         """Derive for this target; `allow` holds the narrowings that the user accepts.
 
-        With `optimize` a node that is legal is lowered too, where that is faster for the shapes known.
+        With `optimize` a node that is legal is lowered too, where that is faster for the shapes known. With `smallest`
+        ways cost what they do where dimensions that are not known are 1.
         """
         self.optimize = optimize
+        self.smallest = smallest
         self.legality = legality
         self.semantics = semantics
         # Inputs that hold neither infinities nor NaN hold no NaN.
@@ -152,6 +155,7 @@ class Deriver:
         self._nested: dict[Any, Fragment | Failure] = {}
         self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, bool]] = {}
         self._freer: dict[str, Deriver] = {}
+        self._least: Deriver | None = None
 
     def lift(self, node: Node) -> Lifted | Reason:
         """Return the meaning of a node, or why it has none that is known."""
@@ -174,13 +178,19 @@ class Deriver:
         found = native = self._native(lifted, nested=bool(stack))
         if not all(facts is None or facts.holdable for facts in lifted.operands):
             return Failure("an input has more elements than memory holds")
+        rivalled = lifted.operator.name in RIVALLED and (stack or self.optimize)
         if isinstance(found, Failure):
             found = self._cheapest(lifted, (*stack, key), found)
-        elif lifted.operator.name in RIVALLED and (stack or self.optimize) and _static(lifted):
+        elif rivalled and (self.smallest or _static(lifted)):
             most = FASTER * found.cost
             other = self._cheapest(lifted, (*stack, key), Failure("it is legal"), most if stack else math.inf)
             if isinstance(other, Fragment) and not other.rounds and other.cost < most:
                 found = dataclasses.replace(other, ways=(*other.ways, Way("native", found.cost)))
+        elif rivalled and not stack and _of_a_batch(lifted):
+            # What pays for one of a batch pays for many.
+            least = {"optimize": True, "smallest": True}
+            self._least = self._least or Deriver(self.legality, self.semantics, self.allow, **least)
+            found = self._least.derive(lifted)
         if isinstance(found, Failure) and isinstance(native, Failure) and found.narrowing and not stack:
             if enough := self._enough(lifted):
                 reason = f"{native.reason}; what can be said instead holds for fewer inputs"
@@ -229,6 +239,9 @@ class Deriver:
 
     def _cost(self, node: Node, outputs: Sequence[Facts], weight: float) -> float:
         """Return what a node costs; so much where the target may not have it that any other way is taken first."""
+        if self.smallest:
+            node = dataclasses.replace(node, inputs=tuple(facts and _smallest(facts) for facts in node.inputs))
+            outputs = [_smallest(facts) for facts in outputs]
         return cost(node, outputs, weight) * (1000 if self.legality.doubtful(node) else 1)
 
     def _why_not(self, node: Node, *, nested: bool) -> Reason | None:
@@ -558,6 +571,21 @@ def _static(lifted: Lifted) -> bool:
     """Whether all dimensions of the first operand are known."""
     data = lifted.operands[0] if lifted.operands else None
     return data is not None and data.size is not None
+
+
+def _of_a_batch(lifted: Lifted) -> bool:
+    """Whether of the first operand all dimensions are known but the first, along which nothing is looked for."""
+    data = lifted.operands[0] if lifted.operands else None
+    shape = (data and data.shape) or ()
+    along = {getattr(lifted.meaning, "axis", None), *getattr(lifted.meaning, "axes", ())}
+    return len(shape) > 1 and all(isinstance(dim, int) for dim in shape[1:]) and not along & {0, -len(shape)}
+
+
+def _smallest(facts: Facts) -> Facts:
+    """Return facts of which dimensions that are not known are 1."""
+    if facts.shape is None or facts.size is not None:
+        return facts
+    return dataclasses.replace(facts, shape=tuple(dim if isinstance(dim, int) else 1 for dim in facts.shape))
 
 
 def operand_sources(lifted: Lifted) -> tuple[int | Constant | None, ...]:

@@ -494,14 +494,14 @@ def _in_blocks_of_bytes(meaning: ArgMax, operands: Operands) -> Mapping[str, Any
     bound = dict(_in_blocks(meaning, operands))
     _, count, size, _ = bound["four"]
     # Where no other place of a block has the maximum, the last one has it.
-    looked_at = np.arange(size - 1).reshape(1, size - 1, 1)
+    places = np.arange(size - 1).reshape(1, size - 1, 1)
     return {
         **{name: bound[name] for name in ("four", "three", "size", "shape")},
-        "numbers": Tensor(np.arange(count, dtype=np.uint8).reshape(1, count, 1)),
-        "places": Tensor(looked_at.astype(np.int32)),
-        "within": Tensor(looked_at.astype(np.uint8)),
+        "blocks": Tensor(np.arange(count, dtype=np.uint8)[::-1].reshape(1, count, 1)),
+        "places": Tensor(places.astype(np.int32)),
+        "within": Tensor((size - 1 - places).astype(np.uint8)),
+        "front": (count - 1) * size,
         "last": size - 1,
-        "rest": count - 1,
     }
 
 
@@ -511,21 +511,21 @@ def blocked_in_bytes(
     four: Sequence[int],
     three: Sequence[int],
     places: Sequence[int],
-    numbers: Sequence[int],
+    blocks: Sequence[int],
     within: Sequence[int],
     size: int,
+    front: int,
     last: int,
-    rest: int,
     shape: Sequence[int],
 ):
-    """Find the first block that has the maximum, then the maximum in it, both by positions that are bytes."""
+    """Find the first block that has the maximum, then the maximum in it, both counted from the end in bytes."""
     maxima = op.ReduceMax(op.Reshape(data, four), [2], keepdims=0)
     most = op.ReduceMax(maxima, [1], keepdims=1)
-    block = meaning.ReduceMin(op.Where(op.Equal(maxima, most), numbers, op.Cast(rest, to=2)), [1], keepdims=1)
-    start = op.Mul(op.Cast(block, to=6), op.Cast(size, to=6))
+    after = meaning.ReduceMax(op.Cast(op.Equal(maxima, most), to=2) * blocks, [1], keepdims=1)
+    start = op.Sub(op.Cast(front, to=6), op.Cast(after, to=6) * op.Cast(size, to=6))
     won = op.GatherElements(op.Reshape(data, three), start + places, axis=1)
-    place = meaning.ReduceMin(op.Where(op.Equal(won, most), within, op.Cast(last, to=2)), [1], keepdims=1)
-    return op.Cast(op.Reshape(start + op.Cast(place, to=6), shape), to=7)
+    behind = meaning.ReduceMax(op.Cast(op.Equal(won, most), to=2) * within, [1], keepdims=1)
+    return op.Cast(op.Reshape(start + op.Cast(op.Cast(last, to=2) - behind, to=6), shape), to=7)
 
 
 # --- the search in turn -----------------------------------------------------------------------------------------------
@@ -548,18 +548,20 @@ def _many_behind(meaning: ArgMax, operands: Operands) -> Reason | None:
         return Reason("the axis is the last")
     if facts.dtype is None:
         return Reason("the element type is unknown", missing=True)
-    if extents(meaning, operands) is None:
-        return Reason("not all dimensions are known", missing=True)
     return _kept(meaning, operands)
 
 
 def _few_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
     if reason := _many_behind(meaning, operands):
         return reason
-    if first(operands).dim(meaning.axis) not in range(2, _TURNS + 1):
+    length = first(operands).dim(meaning.axis)
+    if not isinstance(length, int):
+        return Reason("the length of the axis is unknown", missing=True)
+    if length not in range(2, _TURNS + 1):
         return Reason(f"there are not 2 to {_TURNS} rows")
-    small = math.prod(extents(meaning, operands) or ()) < _MANY
-    return Reason("there are too few elements") if small else None
+    known = [dim for dim in first(operands).shape or () if isinstance(dim, int)]
+    unknown = len(known) < len(first(operands).shape or ())
+    return Reason("there are too few elements, as far as is known", unknown) if math.prod(known) < _MANY else None
 
 
 def _in_turn(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
@@ -604,8 +606,8 @@ def _within(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
         "axes": (meaning.axis,),
         "size": size,
         "places": Tensor(places.astype(np.int32)),
-        "within": Tensor(places.astype(np.uint8)),
-        "rest": size - 1,
+        "within": Tensor((places if meaning.select_last_index else size - 1 - places).astype(np.uint8)),
+        "last": size - 1,
         "to": meaning.dtype,
     }
 
@@ -618,26 +620,26 @@ def first_block_in_turn(
     size: int,
     places: Sequence[int],
     within: Sequence[int],
-    rest: int,
+    last: int,
     to: int,
 ):
-    """Look at one block after another, then for the maximum in the one that has it."""
+    """Look at one block after another, then for the maximum in the one that has it, counted from the end."""
     block, most = meaning.ArgMaxOnward(data, axis=axis, size=size, nan="any")
     start = op.Mul(op.Cast(block, to=6), op.Cast(size, to=6))
     won = op.GatherElements(data, start + places, axis=axis)
-    place = meaning.ReduceMin(op.Where(op.Equal(won, most), within, op.Cast(rest, to=2)), axes, keepdims=1)
-    return op.Cast(start + op.Cast(place, to=6), to=to)
+    behind = meaning.ReduceMax(op.Cast(op.Equal(won, most), to=2) * within, axes, keepdims=1)
+    return op.Cast(start + op.Cast(op.Cast(last, to=2) - behind, to=6), to=to)
 
 
 @lowering(18, given=_last_cached, bind=_within, narrows=_nan)
 def last_block_in_turn(
     data, axis: int, axes: Sequence[int], size: int, places: Sequence[int], within: Sequence[int], to: int
 ):
-    """Do the same for the last maximum."""
+    """Look at one block after another, then for the last maximum in the one that has it."""
     block, most = meaning.ArgMaxOnward(data, axis=axis, size=size, select_last_index=1, nan="any")
     start = op.Mul(op.Cast(block, to=6), op.Cast(size, to=6))
     won = op.GatherElements(data, start + places, axis=axis)
-    place = meaning.ReduceMax(op.Where(op.Equal(won, most), within, op.Cast(0, to=2)), axes, keepdims=1)
+    place = meaning.ReduceMax(op.Cast(op.Equal(won, most), to=2) * within, axes, keepdims=1)
     return op.Cast(start + op.Cast(place, to=6), to=to)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from opshift.opsets.axes import END, first
 from opshift.opsets.facts import Dim, Facts
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator
-from opshift.opsets.operators.argmax import extents, may_be_nan
+from opshift.opsets.operators.argmax import may_be_nan
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,18 @@ def oracle(
     data: Array,
     most: Array | None = None,
     row: Array | None = None,
-    wins: Array | None = None,
+    won: Array | None = None,
     place: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Go on from the maximum before the block that `row` is the maximum of; `wins` says where it takes over."""
+    """Go on from the maximum before the block that `row` is the maximum of; `won` is its number where it takes over."""
     beats = np.less_equal if meaning.select_last_index else np.less
     behind = divided(meaning.axis, data.shape)
     within = np.take(data, np.arange(data.shape[behind])[meaning.start : meaning.stop], behind)
     blocks = np.split(within, data.shape[meaning.axis] // meaning.size, meaning.axis)
     rows = [block.max(axis=meaning.axis, keepdims=True) for block in blocks]
     best, number = rows[0], np.zeros(rows[0].shape, np.uint8)
-    if most is not None and row is not None and wins is not None and place is not None:
-        best, number = np.where(wins, row, most), np.where(wins, meaning.block, place)
+    if most is not None and row is not None and won is not None and place is not None:
+        best, number = np.where(won > 0, row, most), np.maximum(won, place)
     for index in range(meaning.block + 1, len(rows)):
         better = beats(best, rows[index])
         best, number = np.where(better, rows[index], best), np.where(better, index, number)
@@ -70,7 +71,7 @@ def divided(axis: int, shape: Sequence[Dim]) -> int:
 # --- part by part -----------------------------------------------------------------------------------------------------
 
 _ROW = 2**16
-"""Elements of a row from which on it is looked at in parts."""
+"""Elements of a row, as far as is known, from which on it is looked at in parts."""
 
 
 def _part(meaning: ArgMaxOnward, operands: Operands) -> int:
@@ -80,9 +81,10 @@ def _part(meaning: ArgMaxOnward, operands: Operands) -> int:
     are so many parts that all this is no more than the eight bytes of an index.
     """
     data = first(operands)
-    before, _, behind = extents(meaning, operands) or (0, 0, 0)
-    length = data.dim(divided(meaning.axis, data.shape or ()))
-    if before * behind < _ROW or not isinstance(length, int) or data.dtype is None:
+    shape = data.shape or ()
+    length = data.dim(divided(meaning.axis, shape))
+    row = math.prod(dim for axis, dim in enumerate(shape) if axis != meaning.axis and isinstance(dim, int))
+    if row < _ROW or not isinstance(length, int) or data.dtype is None:
         return END
     parts = helper.tensor_dtype_to_np_dtype(data.dtype).itemsize // 2 + 1
     return -(-length // parts)
@@ -114,7 +116,7 @@ def _parts(meaning: ArgMaxOnward, operands: Operands) -> Mapping[str, Any]:
 
 
 @lowering(18, given=_large, bind=_parts)
-def by_parts(data, most, row, wins, place, begin: int, middle: int, end: int, behind: int):
+def by_parts(data, most, row, won, place, begin: int, middle: int, end: int, behind: int):
     """Look at all blocks of a part of what is behind the axis, then at those of the rest."""
     one, larger = meaning.Same(data, start=begin, stop=middle)
     two, largest = meaning.Same(data, start=middle, stop=end)
@@ -192,7 +194,6 @@ def _next(meaning: ArgMaxOnward, operands: Operands) -> Mapping[str, Any]:
         "behind": (size, meaning.stop),
         "starts": ((block + 1) * size, meaning.start),
         "ends": ((block + 2) * size, meaning.stop),
-        "number": block,
         "then": block + 1,
     }
 
@@ -202,7 +203,7 @@ def first_begun(
     data,
     most,
     row,
-    wins,
+    won,
     place,
     axis: Sequence[int],
     axes: Sequence[int],
@@ -215,7 +216,7 @@ def first_begun(
     """Look at two blocks."""
     one = op.ReduceMax(op.Slice(data, front, behind, axes), axis, keepdims=1)
     two = op.ReduceMax(op.Slice(data, starts, ends, axes), axis, keepdims=1)
-    found, largest = meaning.Same(data, one, two, op.Less(one, two), op.Cast(0, to=2), block=then)
+    found, largest = meaning.Same(data, one, two, op.Cast(op.Less(one, two), to=2), op.Cast(0, to=2), block=then)
     return found, largest
 
 
@@ -224,7 +225,7 @@ def last_begun(
     data,
     most,
     row,
-    wins,
+    won,
     place,
     axis: Sequence[int],
     axes: Sequence[int],
@@ -237,7 +238,7 @@ def last_begun(
     """Look at two blocks, the second of which wins where they are equal."""
     one = op.ReduceMax(op.Slice(data, front, behind, axes), axis, keepdims=1)
     two = op.ReduceMax(op.Slice(data, starts, ends, axes), axis, keepdims=1)
-    found, largest = meaning.Same(data, one, two, op.LessOrEqual(one, two), op.Cast(0, to=2), block=then)
+    found, largest = meaning.Same(data, one, two, op.Cast(op.LessOrEqual(one, two), to=2), op.Cast(0, to=2), block=then)
     return found, largest
 
 
@@ -251,21 +252,20 @@ def first_larger(
     data,
     most,
     row,
-    wins,
+    won,
     place,
     axis: Sequence[int],
     axes: Sequence[int],
     starts: Sequence[int],
     ends: Sequence[int],
-    number: int,
     then: int,
 ):
     """Keep the larger, and look whether the next block has a larger one still."""
     more = op.ReduceMax(op.Slice(data, starts, ends, axes), axis, keepdims=1)
     so_far = op.Max(most, row)
-    beats = op.Less(so_far, more)
-    leads = op.Where(wins, op.Cast(number, to=2), place)
-    found, largest = meaning.Same(data, so_far, more, beats, leads, block=then)
+    wins = op.Cast(op.Less(so_far, more), to=2) * op.Cast(then, to=2)
+    leads = op.Max(place, won)
+    found, largest = meaning.Same(data, so_far, more, wins, leads, block=then)
     return found, largest
 
 
@@ -274,21 +274,20 @@ def last_larger(
     data,
     most,
     row,
-    wins,
+    won,
     place,
     axis: Sequence[int],
     axes: Sequence[int],
     starts: Sequence[int],
     ends: Sequence[int],
-    number: int,
     then: int,
 ):
     """Keep the larger, and look whether the next block has one that is as large."""
     more = op.ReduceMax(op.Slice(data, starts, ends, axes), axis, keepdims=1)
     so_far = op.Max(most, row)
-    beats = op.LessOrEqual(so_far, more)
-    leads = op.Where(wins, op.Cast(number, to=2), place)
-    found, largest = meaning.Same(data, so_far, more, beats, leads, block=then)
+    wins = op.Cast(op.LessOrEqual(so_far, more), to=2) * op.Cast(then, to=2)
+    leads = op.Max(place, won)
+    found, largest = meaning.Same(data, so_far, more, wins, leads, block=then)
     return found, largest
 
 
@@ -297,21 +296,20 @@ def first_winner(
     data,
     most,
     row,
-    wins,
+    won,
     place,
     axis: Sequence[int],
     axes: Sequence[int],
     starts: Sequence[int],
     ends: Sequence[int],
-    number: int,
     then: int,
 ):
     """Keep what has won, which no NaN does, and look whether the next block has a larger one still."""
     more = op.ReduceMax(op.Slice(data, starts, ends, axes), axis, keepdims=1)
-    so_far = op.Where(wins, row, most)
-    beats = op.Less(so_far, more)
-    leads = op.Where(wins, op.Cast(number, to=2), place)
-    found, largest = meaning.Same(data, so_far, more, beats, leads, block=then)
+    so_far = op.Where(op.Cast(won, to=9), row, most)
+    wins = op.Cast(op.Less(so_far, more), to=2) * op.Cast(then, to=2)
+    leads = op.Max(place, won)
+    found, largest = meaning.Same(data, so_far, more, wins, leads, block=then)
     return found, largest
 
 
@@ -320,34 +318,33 @@ def last_winner(
     data,
     most,
     row,
-    wins,
+    won,
     place,
     axis: Sequence[int],
     axes: Sequence[int],
     starts: Sequence[int],
     ends: Sequence[int],
-    number: int,
     then: int,
 ):
     """Keep what has won, which no NaN does, and look whether the next block has one that is as large."""
     more = op.ReduceMax(op.Slice(data, starts, ends, axes), axis, keepdims=1)
-    so_far = op.Where(wins, row, most)
-    beats = op.LessOrEqual(so_far, more)
-    leads = op.Where(wins, op.Cast(number, to=2), place)
-    found, largest = meaning.Same(data, so_far, more, beats, leads, block=then)
+    so_far = op.Where(op.Cast(won, to=9), row, most)
+    wins = op.Cast(op.LessOrEqual(so_far, more), to=2) * op.Cast(then, to=2)
+    leads = op.Max(place, won)
+    found, largest = meaning.Same(data, so_far, more, wins, leads, block=then)
     return found, largest
 
 
 @lowering(18, given=lambda meaning, operands: _ends(meaning, operands) or _by_max(operands), bind=_next, narrows=_nan)
-def ends_with_larger(data, most, row, wins, place, number: int):
+def ends_with_larger(data, most, row, won, place):
     """Say where the last block has won, and the larger."""
-    return op.Where(wins, op.Cast(number, to=2), place), op.Max(most, row)
+    return op.Max(place, won), op.Max(most, row)
 
 
 @lowering(18, given=lambda meaning, operands: _ends(meaning, operands) or _by_choice(meaning, operands), bind=_next)
-def ends_with_winner(data, most, row, wins, place, number: int):
+def ends_with_winner(data, most, row, won, place):
     """Say where the last block has won, and what has."""
-    return op.Where(wins, op.Cast(number, to=2), place), op.Where(wins, row, most)
+    return op.Max(place, won), op.Where(op.Cast(won, to=9), row, most)
 
 
 def _facts(meaning: ArgMaxOnward, operands: Operands) -> tuple[Facts, ...]:
@@ -368,7 +365,7 @@ OPERATOR = Operator(
     domain="opshift.step",
     meaning=ArgMaxOnward,
     versions=(),
-    operands=("data", "most", "row", "wins", "place"),
+    operands=("data", "most", "row", "won", "place"),
     oracle=oracle,
     lowerings=(
         by_parts,

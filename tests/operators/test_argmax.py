@@ -204,6 +204,28 @@ def test_of_unknown_elements_there_may_be_nan(way: Lowering, shape: tuple[int, .
     assert not isinstance(way.body_for(ArgMax(1, 1), (Facts(TensorProto.FLOAT, shape),)), Reason)
 
 
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("shape", ["n,5,8,8", "n,5,1,70000", "5,n,300,300"])
+def test_rows_are_looked_at_in_turn_whatever_else_is_unknown(shape: str, last: int) -> None:
+    """In parts too, where what is known is enough for them."""
+    axis = shape.split(",").index("5")
+    node = f"y = ArgMax <axis = {axis}, keepdims = 0, select_last_index = {last}> (data)"
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 13]> g (int32[{shape}] data) => (int64[a,b,c] y) {{ {node} }}'
+    )
+    turned = opshift.convert(model, decompose=["ArgMax"], verify=False).model
+    assert isinstance(turned, onnx.ModelProto)
+    made = [node.op_type for node in turned.graph.node]
+    assert {"Slice", "Max"} < set(made)
+    assert ("Concat" in made) == (shape != "n,5,8,8")
+    rng = np.random.default_rng(0)
+    for count in (1, 3, 0):
+        x = rng.integers(0, 3, [int(dim.replace("n", str(count))) for dim in shape.split(",")]).astype(np.int32)
+        (expected,) = run(model, [{"data": x}])[0]
+        (index,) = run(turned, [{"data": x}])[0]
+        np.testing.assert_array_equal(index, expected)
+
+
 class TestArgMin(Table):
     operator = argmin.OPERATOR
     cases = (

@@ -36,7 +36,8 @@ def gone_on(array: Array, meaning: ArgMaxOnward) -> Case:
     number, most = argmaxonward.oracle(before, array[:, : block * size])
     row = array[:, block * size : (block + 1) * size].max(1, keepdims=True)
     wins = most <= row if meaning.select_last_index else most < row
-    state = tuple(np.ascontiguousarray(one[..., meaning.start : meaning.stop]) for one in (most, row, wins, number))
+    won = (block * wins).astype(np.uint8)
+    state = tuple(np.ascontiguousarray(one[..., meaning.start : meaning.stop]) for one in (most, row, won, number))
     return Case(f"{array.dtype}{list(array.shape)} {meaning}, gone on", (array, *state), meaning)
 
 
