@@ -2,7 +2,7 @@
 
     python benchmarks/kernels.py                    # prints the table
     python benchmarks/kernels.py --write            # writes opsets/costs.json
-    python benchmarks/kernels.py --filter OneHot    # some kernels only; with --write the others stay as they are
+    python benchmarks/kernels.py --filter OneHot    # some kernels only, besides what a node takes
 
 Each kernel runs on tensors of four sizes, in one thread. CPU time is taken, kernels in turn, and of three medians the
 least; what the same run takes on hardly an element is taken off, and what a node takes on it is put in its place. Rows
@@ -20,6 +20,7 @@ import json
 import math
 import platform
 import re
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,9 @@ from opshift.opsets.costs import LENGTHS, PAGE, SPARSE, key
 
 TABLE = Path(__file__).resolve().parent.parent / "opsets" / "costs.json"
 SIZES = (2**10, 2**16, 2**20, 2**23)
+HARDLY = 16
+"""Elements of the smallest tensors, on which a node takes what it takes on one."""
+
 OPSET = 18
 BRANCHING = frozenset({"ArgMax", "ArgMaxLast", "Hardmax", "TopK"})
 """Kernels that go one way or another for each element."""
@@ -134,6 +138,7 @@ def elementwise(count: int) -> Iterator[Kernel]:
     for name in ("And", "Or"):
         yield Kernel(name, "bool", (x > 0, x > 1))
     yield Kernel("Not", "bool", (x > 0,))
+    yield Kernel("Cast", "uint8 bool", ((x > 0).astype(np.uint8),), {"to": TensorProto.BOOL})
     yield Kernel("Pad", "float", (x, np.array([0, 0, 0, 1])), constants=frozenset({1}))
     zero = numpy_helper.from_array(np.zeros(1, np.float32))
     yield Kernel("ConstantOfShape", "int64", (np.array(shape),), {"value": zero})
@@ -145,7 +150,8 @@ def elementwise(count: int) -> Iterator[Kernel]:
         yield Kernel("ScatterElements", f"{dtype} last", (data, places, data[:, :1].copy()), {"axis": 1})
         yield Kernel("ScatterElements", f"{dtype} inner", (tall, turned, tall[:1].copy()), {"axis": 0})
     yield Kernel("GatherElements", "last", (x, rng.integers(0, columns, shape)), {"axis": 1})
-    few = (SPARSE, max(count // SPARSE * 63 // 64, 1))
+    columns = count // SPARSE
+    few = (SPARSE, max(columns * 63 // 64 - 8 * (columns >= PAGE // 2), 1))
     apart = rng.standard_normal(few).astype(np.float32)
     yield Kernel("GatherElements", "inner", (apart, rng.integers(0, SPARSE, few, np.int32)), {"axis": 0})
     values = np.array([0, 1], np.float32)
@@ -164,6 +170,7 @@ def in_rows(count: int) -> Iterator[tuple[Kernel, str, int]]:
             before = 1 if behind == "first" else 2 ** max(int(math.log2(rest)) // 2 - 4, 1)
             inner = rest // before
             if behind != "aligned":
+                # No multiple of a page, be elements of four bytes or of eight.
                 inner = inner * 63 // 64 - 8 * (inner >= PAGE // 2)
             shape = (rest, length) if behind == "last" else (before, length, max(inner, 2))
             for dtype in ("float", "double", "int32", "uint8"):
@@ -201,7 +208,7 @@ def fed(kernel: Kernel) -> list[dict[str, Array]]:
     if kernel.name not in BRANCHING or x.size > 2**19:
         return [feeds]
     numbers = pool(str(x.dtype))
-    starts = range(0, numbers.size - x.size, x.size)
+    starts = range(0, numbers.size - x.size, max(x.size, 256))
     return [{**feeds, "x0": numbers[start : start + x.size].reshape(x.shape)} for start in starts]
 
 
@@ -229,7 +236,8 @@ def overheads(kernels: Mapping[str, Kernel], seconds: float) -> dict[str, float]
     found = {}
     for name, kernel in kernels.items():
         one, many = (session(model_of(kernel, copies), optimized=False) for copies in (1, 101))
-        found[name] = (spent(many, fed(kernel), seconds) - spent(one, fed(kernel), seconds)) / 100
+        apart = [spent(many, fed(kernel), seconds / 4) - spent(one, fed(kernel), seconds / 4) for _ in range(4)]
+        found[name] = float(np.median(apart)) / 100
     return found
 
 
@@ -238,42 +246,21 @@ def least(runs: list[dict[str, float]]) -> dict[str, float]:
     return {name: min(run[name] for run in runs) for name in runs[0]}
 
 
-def in_a_row(seconds: float) -> float:
-    """Return the microseconds that a node takes for hardly an element, of several operators one behind the other."""
-    value = helper.make_tensor_value_info
-    two = numpy_helper.from_array(np.full((), 2, np.float32), "two")
-    times = []
-    for rounds in (1, 21):
-        chain: list[onnx.NodeProto] = []
-        for name in ("Less", "Cast", "Mul", "Add", "Relu") * rounds:
-            inputs = [f"x{len(chain)}", *(["two"] if name in ("Less", "Mul", "Add") else [])]
-            chain.append(helper.make_node(name, inputs, [f"x{len(chain) + 1}"]))
-            if name == "Cast":
-                chain[-1].attribute.append(helper.make_attribute("to", TensorProto.FLOAT))
-        one, other = (value(name, TensorProto.FLOAT, [SPARSE]) for name in ("x0", f"x{len(chain)}"))
-        graph = helper.make_graph(chain, "chain", [one], [other], [two])
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
-        times.append(spent(session(model, optimized=False), [{"x0": np.ones(SPARSE, np.float32)}], seconds))
-    return (times[1] - times[0]) / 100
-
-
 def measured(seconds: float, pattern: str = "") -> tuple[dict[str, list[tuple[int, float]]], float]:
     """Return the table, by what is listed elements and microseconds beyond those of a node that does nothing; these."""
-    idle_node = key("Relu", "float")
+    nothing = key("Relu", "float")
 
     def wanted(count: int) -> dict[str, Kernel]:
-        return {name: kernel for name, kernel in all_kernels(count) if re.search(pattern, name) or name == idle_node}
+        return {name: kernel for name, kernel in all_kernels(count) if re.search(pattern, name) or name == nothing}
 
-    before = min(in_a_row(seconds) for _ in range(3))
-    overhead = least([overheads(wanted(SPARSE), seconds / 5) for _ in range(3)])
-    idle, *sizes = (least([medians(wanted(count), seconds) for _ in range(3)]) for count in (SPARSE, *SIZES))
-    node = min(before, *(in_a_row(seconds) for _ in range(3)))
+    overhead = least([overheads(wanted(HARDLY), seconds / 5) for _ in range(3)])
+    idle, *sizes = (least([medians(wanted(count), seconds) for _ in range(3)]) for count in (HARDLY, *SIZES))
     table: dict[str, list[tuple[int, float]]] = {}
     for name in idle:
-        start = max(overhead[name] - overhead[idle_node], 0.01)
+        start = max(overhead[name] - overhead[nothing], 0.01)
         times = [start, *(start + max(size[name] - idle[name], 0.0) for size in sizes)]
-        table[name] = [(count, round(time, 2)) for count, time in zip((SPARSE, *SIZES), times, strict=True)]
-    return table, node
+        table[name] = [(count, round(time, 2)) for count, time in zip((HARDLY, *SIZES), times, strict=True)]
+    return table, overhead[nothing]
 
 
 def write(table: Mapping[str, list[tuple[int, float]]], node: float, *, keep: bool = False) -> None:
@@ -285,10 +272,12 @@ def write(table: Mapping[str, list[tuple[int, float]]], node: float, *, keep: bo
         "unit": "microseconds of one thread, by number of elements",
     }
     kept = json.loads(TABLE.read_text(encoding="utf-8")) if keep else {"measured": head, "times": {}}
+    if kept["measured"]["onnxruntime"] != head["onnxruntime"]:
+        sys.exit(f"{TABLE} is of onnxruntime {kept['measured']['onnxruntime']}: measure all of it, without --filter.")
     times = {**kept["times"], **table}
     times["others"] = times[key("Mul", "float")]
     lines = ",\n".join(f'    "{name}": {json.dumps(points)}' for name, points in sorted(times.items()))
-    text = f'{{\n  "measured": {json.dumps(kept["measured"])},\n  "times": {{\n{lines}\n  }}\n}}\n'
+    text = f'{{\n  "measured": {json.dumps(head)},\n  "times": {{\n{lines}\n  }}\n}}\n'
     TABLE.write_text(text, encoding="utf-8")
 
 

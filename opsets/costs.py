@@ -93,11 +93,11 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
         if node.name == "Cast" and outputs[0].dtype:
             place = key(node.name, f"{dtype} {type_name(outputs[0].dtype)}")
         points = table().get(place) or table().get(node.name) or table()["others"]
+    points = points or table()["others"]
     # A part of a tensor comes from as far away as the whole does.
     whole = max(_count(data), count) if node.name in ("GatherElements", "Slice") else count
-    elements = _time(points or table()["others"], whole) * (count / whole if whole else 0.0)
-    runs = table()["Equal runs"]
-    return weight + elements + _time(runs, _runs(node, outputs[0])) - runs[0][1]
+    elements = _time(points, whole) * (count / whole) if whole else 0.0
+    return weight + points[0][1] + elements + _time(table()["Equal runs"], _runs(node, outputs[0]))
 
 
 def _runs(node: Node, output: Facts) -> float:
@@ -174,14 +174,14 @@ def _rows(node: Node, data: Facts) -> tuple[str, int]:
 
 
 def _time(points: Points, count: float) -> float:
-    """Add what elements take to what a node takes for hardly any, their times interpolated between those measured."""
+    """Return what elements take beyond a node; the time for one is interpolated between the sizes measured."""
     (_, start), *sizes = points
     per = [(math.log(size), (time - start) / size) for size, time in sizes]
     at = math.log(max(count, 1.0))
     if at <= per[0][0]:
-        return start + per[0][1] * count
+        return per[0][1] * count
     for (low, slow), (high, fast) in itertools.pairwise(per):
         if at <= high:
             share = (at - low) / (high - low)
-            return start + (slow + (fast - slow) * share) * count
-    return start + per[-1][1] * count
+            return (slow + (fast - slow) * share) * count
+    return per[-1][1] * count

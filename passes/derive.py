@@ -138,15 +138,12 @@ class Deriver:
         allow: frozenset[str] = frozenset(),
         *,
         optimize: bool = False,
-        smallest: bool = False,
     ) -> None:
         """Derive for this target; `allow` holds the narrowings that the user accepts.
 
-        With `optimize` a node that is legal is lowered too, where that is faster for the shapes known. With `smallest`
-        ways cost what they do where dimensions that are not known are 1.
+        With `optimize` a node that is legal is lowered too, where that is faster for the shapes known.
         """
         self.optimize = optimize
-        self.smallest = smallest
         self.legality = legality
         self.semantics = semantics
         # Inputs that hold neither infinities nor NaN hold no NaN.
@@ -155,7 +152,6 @@ class Deriver:
         self._nested: dict[Any, Fragment | Failure] = {}
         self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, bool]] = {}
         self._freer: dict[str, Deriver] = {}
-        self._least: Deriver | None = None
 
     def lift(self, node: Node) -> Lifted | Reason:
         """Return the meaning of a node, or why it has none that is known."""
@@ -181,16 +177,16 @@ class Deriver:
         rivalled = lifted.operator.name in RIVALLED and (stack or self.optimize)
         if isinstance(found, Failure):
             found = self._cheapest(lifted, (*stack, key), found)
-        elif rivalled and (self.smallest or _static(lifted)):
+        elif rivalled and _static(lifted):
             most = FASTER * found.cost
             other = self._cheapest(lifted, (*stack, key), Failure("it is legal"), most if stack else math.inf)
             if isinstance(other, Fragment) and not other.rounds and other.cost < most:
                 found = dataclasses.replace(other, ways=(*other.ways, Way("native", found.cost)))
         elif rivalled and not stack and _of_a_batch(lifted):
-            # What pays for one of a batch pays for many.
-            least = {"optimize": True, "smallest": True}
-            self._least = self._least or Deriver(self.legality, self.semantics, self.allow, **least)
-            found = self._least.derive(lifted)
+            # What pays for one of a batch pays for many, if it is said in the same way.
+            one, many = self.derive(_one_of(lifted)), self._cheapest(lifted, (key,), Failure("it is legal"))
+            if isinstance(one, Fragment) and isinstance(many, Fragment) and many.lowerings == one.lowerings:
+                found = dataclasses.replace(many, ways=(*many.ways, Way("native", found.cost)))
         if isinstance(found, Failure) and isinstance(native, Failure) and found.narrowing and not stack:
             if enough := self._enough(lifted):
                 reason = f"{native.reason}; what can be said instead holds for fewer inputs"
@@ -239,9 +235,6 @@ class Deriver:
 
     def _cost(self, node: Node, outputs: Sequence[Facts], weight: float) -> float:
         """Return what a node costs; so much where the target may not have it that any other way is taken first."""
-        if self.smallest:
-            node = dataclasses.replace(node, inputs=tuple(facts and _smallest(facts) for facts in node.inputs))
-            outputs = [_smallest(facts) for facts in outputs]
         return cost(node, outputs, weight) * (1000 if self.legality.doubtful(node) else 1)
 
     def _why_not(self, node: Node, *, nested: bool) -> Reason | None:
@@ -581,11 +574,11 @@ def _of_a_batch(lifted: Lifted) -> bool:
     return len(shape) > 1 and all(isinstance(dim, int) for dim in shape[1:]) and not along & {0, -len(shape)}
 
 
-def _smallest(facts: Facts) -> Facts:
-    """Return facts of which dimensions that are not known are 1."""
-    if facts.shape is None or facts.size is not None:
-        return facts
-    return dataclasses.replace(facts, shape=tuple(dim if isinstance(dim, int) else 1 for dim in facts.shape))
+def _one_of(lifted: Lifted) -> Lifted:
+    """Return the same where the first dimension of the first operand is 1."""
+    data, *others = lifted.operands
+    one = data and dataclasses.replace(data, shape=(1, *(data.shape or ())[1:]))
+    return dataclasses.replace(lifted, operands=(one, *others))
 
 
 def operand_sources(lifted: Lifted) -> tuple[int | Constant | None, ...]:

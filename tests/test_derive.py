@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto
 
+from opshift.opsets import costs
 from opshift.opsets.costs import cost
 from opshift.opsets.facts import SMALL, Facts, Tensor, constant, partly
 from opshift.opsets.lowering import Lowering, Reason, lowering, op
@@ -366,4 +368,52 @@ def test_a_part_comes_from_as_far_away_as_the_whole_does() -> None:
 
 def test_an_empty_axis_costs_nothing_that_cannot_be_told() -> None:
     for shape, output in (((0, 3), (1, 3)), ((2, 0, 3), (2, 1, 3))):
-        assert spent("ReduceSum", output, shape, axes=(shape.index(0),)) == 0
+        assert spent("ReduceSum", output, shape, axes=(shape.index(0),)) < 1
+
+
+MADE_UP = {
+    "ReduceMax float last 4": [[16, 1], [1024, 1025], [4096, 4097], [65536, 65537], [2**20, 2**20 + 1]],
+    "ReduceMax float last 12": [[16, 3], [1024, 3075], [4096, 12291], [65536, 196611], [2**20, 3 * 2**20 + 3]],
+    "GatherElements inner": [[16, 0], [1024, 1024], [4096, 4096], [65536, 10 * 65536], [2**20, 10 * 2**20]],
+    "OneHot last": [[16, 0], [1024, 1024], [4096, 4096], [65536, 65536], [2**20, 2**20]],
+    "OneHot inner": [[16, 0], [1024, 2048], [4096, 8192], [65536, 2 * 65536], [2**20, 2 * 2**20]],
+    "others": [[16, 0], [1024, 0], [4096, 0], [65536, 0], [2**20, 0]],
+    "Equal runs": [[16, 0], [1024, 0], [4096, 0], [65536, 0], [2**20, 0]],
+}
+"""An element of a row of 4 takes 1, of 12 takes 3, and there a node takes as much besides."""
+
+
+@pytest.fixture
+def _made_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(costs, "table", lambda: MADE_UP)
+    costs._of_rows.cache_clear()
+    yield
+    costs._of_rows.cache_clear()
+
+
+@pytest.mark.usefixtures("_made_up")
+def test_a_node_costs_what_it_takes_besides_its_elements() -> None:
+    """In between of the lengths that were measured, by their logarithms; beyond them as the nearest."""
+    for length, each in ((1, 1), (4, 1), (7, 1 + 2 * np.log(7 / 4) / np.log(3)), (12, 3)):
+        for rows in (1, 100, 2000, 2**18):
+            whole = spent("ReduceMax", (rows, 1), (rows, length), axes=(1,))
+            assert whole == pytest.approx(each * (1 + rows * length))
+    assert spent("OneHot", (100, 10), (100,)) == 1000
+    assert spent("OneHot", (100, 10), (100,), axis=1) == 1000
+    assert spent("OneHot", (100, 10, 2), (100, 2), axis=1) == 4000
+
+
+@pytest.mark.usefixtures("_made_up")
+def test_what_is_gathered_comes_from_as_far_away_as_the_whole_does() -> None:
+    assert spent("GatherElements", (2, 100), (9, 100), (2, 100), axis=0) == pytest.approx(200)
+    assert spent("GatherElements", (2, 65536), (16, 65536), (2, 65536), axis=0) == pytest.approx(10 * 2 * 65536)
+
+
+def test_the_table_has_every_length_and_size() -> None:
+    """What lacks one is not interpolated, and a conversion would fail."""
+    assert len({tuple(count for count, _ in points) for points in costs.table().values()}) == 1
+    lengths: dict[tuple[str, ...], set[int]] = {}
+    for *what, length in map(str.split, costs.table()):
+        if length.isdigit():
+            lengths.setdefault(tuple(what), set()).add(int(length))
+    assert {frozenset(measured) for measured in lengths.values()} == {frozenset(costs.LENGTHS)}

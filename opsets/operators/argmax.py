@@ -497,7 +497,7 @@ def _in_blocks_of_bytes(meaning: ArgMax, operands: Operands) -> Mapping[str, Any
     places = np.arange(size - 1).reshape(1, size - 1, 1)
     return {
         **{name: bound[name] for name in ("four", "three", "size", "shape")},
-        "blocks": Tensor(np.arange(count, dtype=np.uint8)[::-1].reshape(1, count, 1)),
+        "numbers": Tensor(np.arange(count, dtype=np.uint8)[::-1].reshape(1, count, 1)),
         "places": Tensor(places.astype(np.int32)),
         "within": Tensor((size - 1 - places).astype(np.uint8)),
         "front": (count - 1) * size,
@@ -511,7 +511,7 @@ def blocked_in_bytes(
     four: Sequence[int],
     three: Sequence[int],
     places: Sequence[int],
-    blocks: Sequence[int],
+    numbers: Sequence[int],
     within: Sequence[int],
     size: int,
     front: int,
@@ -521,7 +521,7 @@ def blocked_in_bytes(
     """Find the first block that has the maximum, then the maximum in it, both counted from the end in bytes."""
     maxima = op.ReduceMax(op.Reshape(data, four), [2], keepdims=0)
     most = op.ReduceMax(maxima, [1], keepdims=1)
-    after = meaning.ReduceMax(op.Cast(op.Equal(maxima, most), to=2) * blocks, [1], keepdims=1)
+    after = meaning.ReduceMax(op.Cast(op.Equal(maxima, most), to=2) * numbers, [1], keepdims=1)
     start = op.Sub(op.Cast(front, to=6), op.Cast(after, to=6) * op.Cast(size, to=6))
     won = op.GatherElements(op.Reshape(data, three), start + places, axis=1)
     behind = meaning.ReduceMax(op.Cast(op.Equal(won, most), to=2) * within, [1], keepdims=1)
@@ -531,7 +531,7 @@ def blocked_in_bytes(
 # --- the search in turn -----------------------------------------------------------------------------------------------
 
 _TURNS = 32
-"""Blocks that are looked at in turn, with four or five nodes each."""
+"""Blocks that are looked at in turn, with six or seven nodes each."""
 
 _MANY = 2**18
 """Elements from which on turns pay: each node takes longer than its kernel alone does."""
@@ -540,7 +540,7 @@ _CACHED = 2**19
 """Elements of a block that stay in the cache until its maximum is found."""
 
 
-def _many_behind(meaning: ArgMax, operands: Operands) -> Reason | None:
+def _in_front(meaning: ArgMax, operands: Operands) -> Reason | None:
     facts = first(operands)
     if reason := rank_known(meaning, operands):
         return reason
@@ -552,16 +552,18 @@ def _many_behind(meaning: ArgMax, operands: Operands) -> Reason | None:
 
 
 def _few_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
-    if reason := _many_behind(meaning, operands):
+    if reason := _in_front(meaning, operands):
         return reason
     length = first(operands).dim(meaning.axis)
     if not isinstance(length, int):
         return Reason("the length of the axis is unknown", missing=True)
     if length not in range(2, _TURNS + 1):
         return Reason(f"there are not 2 to {_TURNS} rows")
-    known = [dim for dim in first(operands).shape or () if isinstance(dim, int)]
-    unknown = len(known) < len(first(operands).shape or ())
-    return Reason("there are too few elements, as far as is known", unknown) if math.prod(known) < _MANY else None
+    shape = first(operands).shape or ()
+    known = [dim for dim in shape if isinstance(dim, int)]
+    if math.prod(known) >= _MANY:
+        return None
+    return Reason("there are too few elements, as far as is known", missing=len(known) < len(shape) and 0 not in known)
 
 
 def _in_turn(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
@@ -576,7 +578,7 @@ def in_turn(data, axis: int, last: int, nan: str, to: int):
 
 
 def _cached_blocks(meaning: ArgMax, operands: Operands) -> Reason | None:
-    if reason := _many_behind(meaning, operands) or _blocked(replace(meaning, dtype=TensorProto.INT64), operands):
+    if reason := _in_front(meaning, operands) or _blocked(replace(meaning, dtype=TensorProto.INT64), operands):
         return reason
     before, along, behind = extents(meaning, operands) or (1, 1, 1)
     size = _block(along, behind)

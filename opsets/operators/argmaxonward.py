@@ -24,6 +24,8 @@ class ArgMaxOnward:
     The outputs are the number of the block that has the maximum, as uint8, and the maximum; the axis is kept. Of the
     axis that `divided` names they have what is between `start` and `stop`. `block` is the number of the block looked
     at last.
+    Where blocks have been looked at, `most` is the maximum of those before the last, `row` that of the last, `place`
+    the number of the block that has `most`, and `won` that of the last where it takes over from it, else 0.
     With `nan` `any`, any block will do where a NaN is among the elements; it is kept only in blocks of one.
     """
 
@@ -77,8 +79,8 @@ _ROW = 2**16
 def _part(meaning: ArgMaxOnward, operands: Operands) -> int:
     """How much of the divided axis is looked at before the rest; END where all of it is.
 
-    Three rows of a part are held, and three of bytes, besides the result in bytes that is put together of parts: there
-    are so many parts that all this is no more than the eight bytes of an index.
+    Three rows of a part are held, and five of bytes, besides the result in bytes that is put together of parts: there
+    are so many parts that all this is hardly more than the eight bytes of an index.
     """
     data = first(operands)
     shape = data.shape or ()
@@ -141,6 +143,8 @@ def _begins(last: int) -> Callable[[ArgMaxOnward, Operands], Reason | None]:
         left = _left(meaning, operands)
         if not left:
             return Reason("the length of the axis is not known, or one block is all of it", missing=left is None)
+        if meaning.block:
+            return Reason("the first two blocks are said to have been looked at")
         return _begun(operands) or _whole(meaning, operands) or _other(meaning, last)
 
     return given

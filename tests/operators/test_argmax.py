@@ -204,8 +204,29 @@ def test_of_unknown_elements_there_may_be_nan(way: Lowering, shape: tuple[int, .
     assert not isinstance(way.body_for(ArgMax(1, 1), (Facts(TensorProto.FLOAT, shape),)), Reason)
 
 
+@pytest.mark.parametrize(
+    ("shape", "many", "missing"),
+    [
+        ((None, 5, 8, 8), 320, None),
+        ((None, 5, 8, 8), 321, True),
+        ((3, 5, 8, 8), 960, None),
+        ((3, 5, 8, 8), 961, False),
+        ((0, 5, None, 8), 1, False),
+        ((9, None, 8, 8), 1, True),
+        ((9, 33, 8, 8), 1, False),
+        ((9, 1, 8, 8), 1, False),
+    ],
+)
+def test_rows_are_many_enough_as_far_as_is_known(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int | None, ...], many: int, missing: bool | None
+) -> None:
+    monkeypatch.setattr(argmax, "_MANY", many)
+    reason = argmax.in_turn.body_for(ArgMax(1, 1), (Facts(TensorProto.FLOAT, shape),))
+    assert (reason.missing if isinstance(reason, Reason) else None) == missing
+
+
 @pytest.mark.parametrize("last", [0, 1])
-@pytest.mark.parametrize("shape", ["n,5,8,8", "n,5,1,70000", "5,n,300,300"])
+@pytest.mark.parametrize("shape", ["n,5,128,128", "n,5,1,70000", "5,n,300,300"])
 def test_rows_are_looked_at_in_turn_whatever_else_is_unknown(shape: str, last: int) -> None:
     """In parts too, where what is known is enough for them."""
     axis = shape.split(",").index("5")
@@ -217,7 +238,7 @@ def test_rows_are_looked_at_in_turn_whatever_else_is_unknown(shape: str, last: i
     assert isinstance(turned, onnx.ModelProto)
     made = [node.op_type for node in turned.graph.node]
     assert {"Slice", "Max"} < set(made)
-    assert ("Concat" in made) == (shape != "n,5,8,8")
+    assert ("Concat" in made) == (shape != "n,5,128,128")
     rng = np.random.default_rng(0)
     for count in (1, 3, 0):
         x = rng.integers(0, 3, [int(dim.replace("n", str(count))) for dim in shape.split(",")]).astype(np.int32)
