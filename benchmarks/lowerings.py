@@ -449,8 +449,9 @@ Written by `python benchmarks/lowerings.py --write`; do not edit by hand.
 
 {head}. One thread, CPU time, all ways of a node in turn, medians. "x kernel" is the time as a share of that of
 onnxruntime's own kernel, "x copy" as a multiple of copying the larger of input and output. "Taken" is what
-`--optimize --allow nan` makes of the node; of small ones and of those whose shape is not wholly known, most of which it
-leaves alone, what `--decompose` does. Of the latter it is told whether that takes longer than the plain way: positions, and what is equal.
+`--optimize --allow nan` makes of the node; of small ones and of those whose shape is not all known, which it mostly
+leaves alone, what `--decompose` does. Of the latter it is told whether that takes longer than the plain way: positions,
+and what is equal.
 What people write by hand (an index and OneHot, or an index and Equal) may never be faster.
 "More memory" is that of the way taken at its peak above the kernel's, in outputs, without onnxruntime's arena; at most
 one is wanted.

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import TensorProto
 
@@ -100,14 +101,28 @@ def _carried(dtype: int) -> frozenset[str]:
     return frozenset({name, "tensor(float)"}) if name == "tensor(float16)" else frozenset({name})
 
 
+_NEUTRAL = {"Add": 0, "Div": 1, "Mul": 1, "Sub": 0}
+"""Operators that onnxruntime's optimizer drops, and the constant by which it does; it compares doubles as floats."""
+
+
 def computes_wrongly(node: Node) -> str | None:
-    """Say what the kernels of onnxruntime get wrong about a node, so that no lowering relies on it (seen in 1.31.1)."""
+    """Say what the kernels of onnxruntime get wrong about a node, so that no lowering relies on it.
+
+    All were seen in 1.31.1, what is dropped in 1.32.0 too.
+    """
     if not node.inputs or node.inputs[0] is None:
         return None
     if node.name == "Clip" and node.inputs[0].dtype == TensorProto.INT64:
         return "Clip of int64 mistakes the order where upper halves are equal"
     if node.name == "Clip" and node.inputs[0].dtype in (TensorProto.INT16, TensorProto.UINT16, TensorProto.BFLOAT16):
         return "Clip of this type is a function, whose Where has no kernel"
+    if node.name in _NEUTRAL and node.inputs[0].dtype == TensorProto.DOUBLE:
+        neutral = _NEUTRAL[node.name]
+        numbers = [facts.known for facts in node.inputs if facts is not None and facts.known is not None]
+        with np.errstate(over="ignore"):
+            taken = any(one.size == 1 and one != neutral and one.astype(np.float32) == neutral for one in numbers)
+        if taken:
+            return f"{node.name} of double is dropped where a constant is {neutral} as float"
     if node.name not in ("ArgMax", "ReduceMax"):
         return None
     data, axes = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None

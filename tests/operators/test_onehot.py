@@ -175,6 +175,10 @@ class TestOneHot(Table):
         case("fractions, negative off", HALVES, negative="off"),
         case("NaN indices", arr([NAN, 1])),
         case("NaN indices, known depth", arr([NAN, 1]), known=(1,)),
+        *(
+            case(f"double {off} and {on}, known", values=np.array([off, on]), known=(2,))
+            for off, on in ((5e-324, 1 - 2.0**-52), (1e-300, 3.0), (1 + 1e-10, 2 + 1e-10), (3.0, 1e300))
+        ),
     )
 
     def lifts_to(self, back: Lifted, whole: Lifted) -> bool:
