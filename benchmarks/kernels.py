@@ -22,7 +22,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,11 @@ def model_of(kernel: Kernel, copies: int = 1) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
 
 
+def unaligned(count: int) -> int:
+    """Return about as many elements, that are no multiple of a page, be they of four bytes or of eight."""
+    return count * 63 // 64 - 8 * (count >= PAGE // 2)
+
+
 def elementwise(count: int) -> Iterator[Kernel]:
     """Yield the kernels that go through elements, wherever they are."""
     rng = np.random.default_rng(0)
@@ -150,8 +155,7 @@ def elementwise(count: int) -> Iterator[Kernel]:
         yield Kernel("ScatterElements", f"{dtype} last", (data, places, data[:, :1].copy()), {"axis": 1})
         yield Kernel("ScatterElements", f"{dtype} inner", (tall, turned, tall[:1].copy()), {"axis": 0})
     yield Kernel("GatherElements", "last", (x, rng.integers(0, columns, shape)), {"axis": 1})
-    columns = count // SPARSE
-    few = (SPARSE, max(columns * 63 // 64 - 8 * (columns >= PAGE // 2), 1))
+    few = (SPARSE, max(unaligned(count // SPARSE), 1))
     apart = rng.standard_normal(few).astype(np.float32)
     yield Kernel("GatherElements", "inner", (apart, rng.integers(0, SPARSE, few, np.int32)), {"axis": 0})
     values = np.array([0, 1], np.float32)
@@ -168,10 +172,7 @@ def in_rows(count: int) -> Iterator[tuple[Kernel, str, int]]:
             length = min(listed, count)
             rest = max(count // length, 1)
             before = 1 if behind == "first" else 2 ** max(int(math.log2(rest)) // 2 - 4, 1)
-            inner = rest // before
-            if behind != "aligned":
-                # No multiple of a page, be elements of four bytes or of eight.
-                inner = inner * 63 // 64 - 8 * (inner >= PAGE // 2)
+            inner = rest // before if behind == "aligned" else unaligned(rest // before)
             shape = (rest, length) if behind == "last" else (before, length, max(inner, 2))
             for dtype in ("float", "double", "int32", "uint8"):
                 x = (np.abs(rng.standard_normal(shape)).astype(np.float32) * 50).astype(NUMBERS[dtype])
@@ -187,7 +188,7 @@ def in_rows(count: int) -> Iterator[tuple[Kernel, str, int]]:
                     yield Kernel("Hardmax", dtype, (x,), {"axis": 1}), behind, listed
 
 
-def all_kernels(count: int) -> Iterator[tuple[str, Kernel]]:
+def kernels(count: int) -> Iterator[tuple[str, Kernel]]:
     """Yield every kernel on tensors of this many elements, with what it is listed under."""
     for kernel in elementwise(count):
         yield key(kernel.name, kernel.listed), kernel
@@ -226,17 +227,18 @@ def spent(ran: onnxruntime.InferenceSession, feeds: Sequence[Mapping[str, Array]
     return float(np.median(taken)) / 1000
 
 
-def medians(kernels: Mapping[str, Kernel], seconds: float) -> dict[str, float]:
+def medians(pairs: Iterable[tuple[str, Kernel]], seconds: float) -> dict[str, float]:
     """Return the microseconds that each kernel takes for one run, all in turn for about this long each."""
-    return {name: spent(session(model_of(kernel)), fed(kernel), seconds) for name, kernel in kernels.items()}
+    return {name: spent(session(model_of(kernel)), fed(kernel), seconds) for name, kernel in pairs}
 
 
-def overheads(kernels: Mapping[str, Kernel], seconds: float) -> dict[str, float]:
+def overheads(pairs: Iterable[tuple[str, Kernel]], seconds: float) -> dict[str, float]:
     """Return the microseconds that a node of each kernel takes: of a hundred that do the same."""
     found = {}
-    for name, kernel in kernels.items():
+    for name, kernel in pairs:
         one, many = (session(model_of(kernel, copies), optimized=False) for copies in (1, 101))
-        apart = [spent(many, fed(kernel), seconds / 4) - spent(one, fed(kernel), seconds / 4) for _ in range(4)]
+        feeds = fed(kernel)
+        apart = [spent(many, feeds, seconds / 4) - spent(one, feeds, seconds / 4) for _ in range(4)]
         found[name] = float(np.median(apart)) / 100
     return found
 
@@ -250,8 +252,8 @@ def measured(seconds: float, pattern: str = "") -> tuple[dict[str, list[tuple[in
     """Return the table, by what is listed elements and microseconds beyond those of a node that does nothing; these."""
     nothing = key("Relu", "float")
 
-    def wanted(count: int) -> dict[str, Kernel]:
-        return {name: kernel for name, kernel in all_kernels(count) if re.search(pattern, name) or name == nothing}
+    def wanted(count: int) -> Iterator[tuple[str, Kernel]]:
+        return (pair for pair in kernels(count) if re.search(pattern, pair[0]) or pair[0] == nothing)
 
     overhead = least([overheads(wanted(HARDLY), seconds / 5) for _ in range(3)])
     idle, *sizes = (least([medians(wanted(count), seconds) for _ in range(3)]) for count in (HARDLY, *SIZES))

@@ -92,11 +92,13 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
             place = key(node.name, dtype, "whole")
         if node.name == "Cast" and outputs[0].dtype:
             place = key(node.name, f"{dtype} {type_name(outputs[0].dtype)}")
-        points = table().get(place) or table().get(node.name) or table()["others"]
+        points = table().get(place) or table().get(node.name, ())
     points = points or table()["others"]
     # A part of a tensor comes from as far away as the whole does.
     whole = max(_count(data), count) if node.name in ("GatherElements", "Slice") else count
-    elements = _time(points, whole) * (count / whole) if whole else 0.0
+    if not whole:
+        return weight
+    elements = _time(points, whole) * (count / whole)
     return weight + points[0][1] + elements + _time(table()["Equal runs"], _runs(node, outputs[0]))
 
 

@@ -368,7 +368,7 @@ def test_a_part_comes_from_as_far_away_as_the_whole_does() -> None:
 
 def test_an_empty_axis_costs_nothing_that_cannot_be_told() -> None:
     for shape, output in (((0, 3), (1, 3)), ((2, 0, 3), (2, 1, 3))):
-        assert spent("ReduceSum", output, shape, axes=(shape.index(0),)) < 1
+        assert spent("ReduceSum", output, shape, axes=(shape.index(0),)) == 0
 
 
 MADE_UP = {

@@ -339,13 +339,13 @@ def last_winner(
     return found, largest
 
 
-@lowering(18, given=lambda meaning, operands: _ends(meaning, operands) or _by_max(operands), bind=_next, narrows=_nan)
+@lowering(18, given=lambda meaning, operands: _ends(meaning, operands) or _by_max(operands), narrows=_nan)
 def ends_with_larger(data, most, row, won, place):
     """Say where the last block has won, and the larger."""
     return op.Max(place, won), op.Max(most, row)
 
 
-@lowering(18, given=lambda meaning, operands: _ends(meaning, operands) or _by_choice(meaning, operands), bind=_next)
+@lowering(18, given=lambda meaning, operands: _ends(meaning, operands) or _by_choice(meaning, operands))
 def ends_with_winner(data, most, row, won, place):
     """Say where the last block has won, and what has."""
     return op.Max(place, won), op.Where(op.Cast(won, to=9), row, most)
