@@ -128,7 +128,7 @@ def account(document: Mapping[str, Any]) -> Account:
         sides=("Original", "Compared") if document.get("command") == "verify" else ("Before", "After"),
         rows=tuple(_operators(before, after)) if before else (),
         facts=tuple(_facts(before, after)) if before else (),
-        notes=tuple(_notes(plan, report)),
+        notes=(*document.get("repairs", ()), *_notes(plan, report)),
         refusals=tuple(error.get("refusals", ())),
         differences=_differences(report),
         rewrites=rewrites,
@@ -236,6 +236,7 @@ def amount(size: int) -> str:
 def _notes(plan: Plan | None, report: Report | None) -> Iterator[str]:
     if plan:
         yield from words.narrowings(plan)
+        yield from words.warnings(plan)
     if report and (none := [name for name, number in report.whole.classes.items() if not number]):
         yield f"The whole model was tried on no input with {', '.join(none)}."
 
@@ -279,6 +280,7 @@ _UNCHOSEN = {
     "initializer": "its value is known",
     "left_out": "it does nothing here",
     "batch": "the only one that applies",
+    "constant_inputs": "the operator itself, with constants where the target needs them",
 }
 """Why what is no lowering was done."""
 

@@ -10,6 +10,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from opshift.cli import many, output
@@ -58,8 +59,10 @@ def run(options: argparse.Namespace) -> int:
     check_proof_options(options)
     shared.check_report(options.report, (options.model, destination))
     request, weights = shared.request(options), shared.weights(options)
+    from opshift.cli import words
     from opshift.cli.census import census
     from opshift.passes.convert import convert
+    from opshift.passes.load import check_unchanged
 
     with output.progress(options.quiet, options.verbose) as progress:
         result = convert(
@@ -70,12 +73,23 @@ def run(options: argparse.Namespace) -> int:
         )
     before, after = census(result.source_model, result.source.size), census(result.rewritten)
     made = describe(options, destination, result, before, after)
-    with output.staged(options.report, made), output.progress(options.quiet, verbose=False) as progress:
-        result.save(destination, **weights, progress=progress)
-    if options.json:
-        output.print_json(made)
-    else:
-        show(options, destination, result, before, after)
+    with output.staged(options.report, made) as batch, contextlib.ExitStack() as watched:
+        progress = watched.enter_context(output.progress(options.quiet, verbose=False))
+
+        def tell() -> None:
+            """Print the result, before the files are put in place: if it cannot be printed, nothing is written."""
+            watched.close()
+            check_unchanged(result.source)
+            for warning in words.warnings(result.plan):
+                output.message(warning)
+            if options.json:
+                output.print_json(made)
+                options.answered = True
+            else:
+                show(options, destination, result, before, after)
+
+        batch.ready.append(tell)
+        result.save(destination, **weights, progress=progress, batch=batch)
     return 0
 
 
@@ -139,6 +153,7 @@ def describe(
         before=before,
         after=after,
         left_out=result.left_out,
+        repairs=result.repairs,
         plan=result.plan,
         report=result.report,
     )
@@ -151,8 +166,10 @@ def show(options: argparse.Namespace, destination: str, result: Result, before: 
 
         if options.verbose:
             show_nodes(result)
+        for note in result.repairs:
+            output.say(note)
         show_operators(before, after, result.left_out, all_rows=options.verbose)
-        if nothing_to_do(result.plan, before, after):
+        if nothing_to_do(result.plan, before, after) and not result.repairs:
             output.say(f"Nothing to do: the model is on the target already. {destination} is a copy.")
         else:
             output.say(f"{destination}: written.")

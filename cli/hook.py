@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from opshift.cli.main import main
+from opshift.cli.output import say
 
 MODELS = (".onnx", ".onnxtxt")
 
@@ -19,7 +20,7 @@ def run(arguments: Sequence[str]) -> int:
     models = [argument for argument in arguments if argument.endswith(MODELS)]
     status = 0
     for model in models:
-        print(f"{model}:", flush=True)
+        say(f"{model}:")
         status = max(status, main(["plan", model, *options]))
     return status
 

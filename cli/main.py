@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import opshift
-from opshift.cli import completion, convert, inspect, ops, plan, targets, verify
+from opshift.cli import completion, convert, inspect, interrupts, ops, output, plan, targets, verify
 from opshift.cli.document import Stopwatch, document
 from opshift.cli.options import Parser, did_you_mean
-from opshift.cli.output import message, one_line, print_json, write_report
+from opshift.cli.output import UnprintableError, message, one_line, print_json, staged
+from opshift.passes.bounds import limited
+from opshift.passes.confine import TELEMETRY
 from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
 
 if TYPE_CHECKING:
@@ -45,19 +48,30 @@ Many models end with the highest status of any; those that are well are written 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
+    try:
+        with interrupts.raised():
+            return run(argv)
+    except KeyboardInterrupt as interruption:
+        message("interrupted")
+        return getattr(interruption, "status", INTERRUPTED)
+
+
+def run(argv: Sequence[str] | None) -> int:
+    """Run one command and return the exit status; interruptions get through."""
+    os.environ.setdefault(TELEMETRY, "1")  # what onnxruntime would upload tells of the user's models
     arguments = list(sys.argv[1:] if argv is None else argv)
     options = argparse.Namespace(json="--json" in arguments, debug="--debug" in arguments, report=None)
     try:
         options = parse(arguments)
         with warnings.catch_warnings():
-            if not options.debug:
+            if options.debug:
+                warnings.showwarning = show_warning
+            else:
                 warnings.simplefilter("ignore")
-            return int(options.run(options))
+            with limited(getattr(options, "memory", None)):
+                return int(options.run(options))
     except SystemExit as done:
         return int(done.code or DONE)
-    except KeyboardInterrupt:
-        message("interrupted")
-        return INTERRUPTED
     except Exception as error:
         return fail(error, options)
 
@@ -92,23 +106,38 @@ def build() -> Parser:
     return parser
 
 
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning, which may quote a model."""
+    output.message(f"{filename}:{lineno}: {category.__name__}: {message}")
+
+
 def fail(error: Exception, options: argparse.Namespace) -> int:
     """Say what went wrong, in words or as JSON, and return the exit status."""
     if options.debug:
         import traceback
 
-        traceback.print_exception(error)
+        message(*"".join(traceback.format_exception(error)).splitlines())
     status, kind = classify(error)
     made = error_document(error, status, kind, options)
-    if options.json:
-        print_json(made)
-    else:
-        message("\n".join(lines(error, status, options)))
-    if status == NOT_POSSIBLE:
-        try:
-            write_report(options.report, made)
-        except UsageError as unwritable:
-            message(f"error: {one_line(str(unwritable))}")
+    answered = isinstance(error, UnprintableError) or getattr(options, "answered", False)
+    try:
+        if options.json and not answered:
+            print_json(made)
+        else:
+            message(*lines(error, status, options))
+        if status == NOT_POSSIBLE:
+            with staged(options.report, made):
+                pass
+    except UsageError as unwritable:
+        message(f"error: {one_line(str(unwritable))}")
+        return USAGE if isinstance(unwritable, UnprintableError) else status
     return status
 
 
@@ -123,6 +152,8 @@ def classify(error: Exception) -> tuple[int, str]:
             return USAGE, "invalid-model"
         case OpshiftError():
             return USAGE, "usage"
+        case MemoryError():
+            return USAGE, "memory"
     return FAULT, "fault"
 
 
@@ -154,6 +185,11 @@ def census(model: ModelProto, size: int | None = None) -> Census:
 def text(error: Exception, status: int) -> str:
     """Return what an error says, as one paragraph."""
     said = one_line(str(error))
+    if isinstance(error, MemoryError):
+        return (
+            f"There is not enough memory for this model{': ' if said else ''}{said}. No output was written. "
+            "Convert it where there is more, or give it more with --memory."
+        )
     if status != FAULT:
         return said
     return (

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import os
-import signal
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +58,7 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
     from opshift.passes.many import convert_many
 
     outcomes: list[Outcome] = []
-    with _terminated_as_interrupted(), output.progress(options.quiet, verbose=False) as progress:
+    with output.progress(options.quiet, verbose=False) as progress:
         found = convert_many(
             options.model,
             options.output,
@@ -75,7 +71,7 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
             for outcome in found:
                 outcomes.append(outcome)
                 if options.json:
-                    output.write_result(json.dumps(output.jsonable(describe(outcome)), allow_nan=False))
+                    output.write_result(output.to_json(describe(outcome), indent=None))
                 elif options.verbose and progress is None:
                     output.message(line(outcome))
         except KeyboardInterrupt:
@@ -85,23 +81,10 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
     status = max(EXIT[outcome.status] for outcome in outcomes)
     outcomes.sort(key=lambda outcome: outcome.source)
     described = [describe(outcome) for outcome in outcomes]
-    output.write_report(options.report, document(options, status, models=described))
-    if not options.json:
-        show(outcomes, options.output, quiet=options.quiet, proven=not options.no_verify)
+    with output.staged(options.report, document(options, status, models=described)):
+        if not options.json:
+            show(outcomes, options.output, quiet=options.quiet, proven=not options.no_verify)
     return status
-
-
-@contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Have SIGTERM end this as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def describe(outcome: Outcome) -> dict[str, Any]:

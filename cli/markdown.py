@@ -109,9 +109,10 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[
 def code(name: str) -> str:
     """Return a name as code, which holds nothing but the name, also in a table."""
     shown = plain(str(name)) or " "
-    if not set(shown) & {"`", "|", "\\"}:
+    if not set(shown) & {"`", "|", "\\"} and "##" not in shown:
         return f"`{shown}`"
     # GitHub reads the bars of a table before it reads code, and backslashes before bars: none of them may stand there.
+    # `##[` is a command to a CI log that the report is printed to.
     return f"<code>{''.join(c if c.isalnum() or not c.isascii() else f'&#{ord(c)};' for c in shown)}</code>"
 
 

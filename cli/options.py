@@ -8,11 +8,13 @@ import difflib
 import importlib.util
 import os
 import stat
+import sys
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
+from opshift.cli.output import write
 from opshift.passes.errors import UsageError
 from opshift.passes.outcome import NARROWINGS
 
@@ -34,6 +36,10 @@ class Parser(argparse.ArgumentParser):
         """Raise what argparse found as a usage error."""
         end = "" if message.endswith((".", "?")) else "."
         raise UsageError(f"{message}{end} See `{self.prog} --help`.")
+
+    def _print_message(self, message: str, file: TextIO | None = None) -> None:  # type: ignore[override]
+        """Print help or a version as everything else is printed."""
+        write(file or sys.stderr, message)
 
     def refuse(self, unknown: list[str]) -> NoReturn:
         """Raise for arguments that nothing took, with the nearest option."""
@@ -193,10 +199,13 @@ def add_verify_options(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         metavar="SECONDS",
         type=seconds,
-        help="how long onnxruntime may take to open a model, or to run it once (default 120)",
+        help="how long verification may take (default 600, and longer for large models)",
     )
     parser.add_argument(
-        "--memory", metavar="SIZE", type=size, help="how much memory onnxruntime may take, such as 500M or 8G (Linux)"
+        "--memory",
+        metavar="SIZE",
+        type=size,
+        help="how much memory onnxruntime may use, such as 500M or 8G (Linux; default 1G, more for large models)",
     )
     parser.add_argument(
         "--save-repro",

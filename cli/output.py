@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ from opshift.passes.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from opshift.passes.writer import Batch
 
 COMMAND = "shown by: "
 """Before a command that people copy."""
@@ -40,29 +43,46 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+_COMMAND_LINE = re.compile(r"^((?:\x1b\[[0-9;]*m|\s)*):(?=:)", re.MULTILINE)
+_COMMAND_MARK = re.compile(r"#(?=#(?:\[|vso\[))")
+
+
+def inert(text: str) -> str:
+    """Write out what a CI log takes for a command: names come from models, and models from anybody.
+
+    GitHub's runner obeys lines that begin with `::`, behind blanks too, and `##[` anywhere in a line; that of Azure
+    Pipelines obeys `##[` and `##vso[`.
+    """
+    return _COMMAND_MARK.sub(r"\\x23", _COMMAND_LINE.sub(r"\1\\x3a", text))
+
+
+class UnprintableError(UsageError):
+    """The result could not be printed."""
+
+
 def write(stream: TextIO | None, text: str) -> None:
-    """Write and flush; a reader that has gone away, as `| head` does, is no error."""
+    """Write and flush, and nothing that a CI log obeys; a reader that has gone away, as `| head` does, is no error."""
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"
     try:
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.write(inert(text).encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
     except OSError as error:
         # What is still buffered would raise once more when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         if stream is sys.stdout and not isinstance(error, BrokenPipeError):
-            raise UsageError(f"the result cannot be printed: {error.strerror or error}.") from error
+            raise UnprintableError(f"the result cannot be printed: {error.strerror or error}.") from error
 
 
-def message(text: str) -> None:
-    """Tell people something that is not the result."""
-    write(sys.stderr, "\n".join(folded(line, sys.stderr) for line in text.split("\n")) + "\n")
+def message(*lines: str) -> None:
+    """Tell people something that is not the result; a line break inside of a line is written out."""
+    write(sys.stderr, "".join(f"{folded(plain(line), sys.stderr)}\n" for line in lines))
 
 
 def write_result(text: str) -> None:
-    """Print text that is the result as it stands."""
-    write(sys.stdout, text.rstrip("\n") + "\n")
+    """Print text that is the result as it stands: JSON or TOML, in whose strings an escape means the same."""
+    write(sys.stdout, _COMMAND_MARK.sub(r"\\u0023", text.rstrip("\n")) + "\n")
 
 
 def say(text: str = "", style: str = "") -> None:
@@ -215,9 +235,9 @@ def jsonable(value: Any) -> Any:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-def to_json(document: Any) -> str:
-    """Return the document as strict JSON."""
-    return json.dumps(jsonable(document), indent=2, allow_nan=False) + "\n"
+def to_json(document: Any, *, indent: int | None = 2) -> str:
+    """Return the document as strict JSON, which a CI log takes for no command."""
+    return _COMMAND_MARK.sub(r"\\u0023", json.dumps(jsonable(document), indent=indent, allow_nan=False)) + "\n"
 
 
 def report(path: Path, document: Any) -> str:
@@ -240,35 +260,28 @@ def print_json(document: Any) -> None:
 
 
 @contextlib.contextmanager
-def staged(path: str | None, document: Any) -> Iterator[None]:
-    """Write a report beside its place, and put it there only if what follows succeeds.
+def staged(path: str | None, document: Any) -> Iterator[Batch]:
+    """Write a report, which arrives at its place only if the block succeeds.
 
-    An old one is moved away before, and back if need be: on Windows nobody can who finds a program that has it open.
+    The batch can take further files, and is published at the end unless the block has done so.
+
+    Raises:
+        UsageError: the report cannot be written.
     """
-    if path is None:
-        yield
-        return
-    place = Path(path)
-    draft, old = (place.with_name(f".{place.name}.{os.getpid()}.{end}") for end in ("tmp", "old"))
-    try:
-        draft.write_text(report(place, document), encoding="utf-8")
-        if place.exists():
-            place.replace(old)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise UsageError(f"--report {path} cannot be written: {error.strerror or error}.") from error
-    try:
-        yield
-        draft.replace(place)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        if old.exists():
-            old.replace(place)
-        raise
-    old.unlink(missing_ok=True)
+    from opshift.passes.errors import reason
+    from opshift.passes.writer import Batch, target
 
-
-def write_report(path: str | None, document: Any) -> None:
-    """Write a report that stands alone."""
-    with staged(path, document):
-        pass
+    with Batch() as batch:
+        if path is not None:
+            place = Path(path)
+            shown = f"--report {plain(path)}"
+            try:
+                found = target(place)
+                batch.draft(found.real, shown).write(report(place, document).encode())
+            except OSError as error:
+                raise UsageError(f"{shown} cannot be written: {reason(error)}.") from error
+            except UsageError as error:
+                raise UsageError(f"--report {error}") from error
+        yield batch
+        if not batch.published:
+            batch.publish()

@@ -33,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
     """Plan and print."""
     shared.check_report(options.report, (options.model,))
     request = shared.request(options)
+    from opshift.cli import words
     from opshift.cli.census import census, nothing_to_do, show_operators
     from opshift.passes.convert import convert
 
@@ -45,17 +46,29 @@ def run(options: argparse.Namespace) -> int:
             return refused(options, error.plan, census(error.source.model, error.source.size))
     before, after = census(result.source_model, result.source.size), census(result.rewritten)
     nothing = nothing_to_do(result.plan, before, after)
-    found = {"nothing_to_do": nothing, "before": before, "after": after, "left_out": result.left_out}
-    described = document(options, 0, **found, plan=result.plan)
-    output.write_report(options.report, described)
-    if options.json:
-        output.print_json(described)
-        return 0
-    if not options.quiet:
-        show_steps(result.plan, verbose=options.verbose)
-        if not nothing:
-            show_operators(before, after, result.left_out, all_rows=options.verbose)
-    output.say(possible(result.plan, nothing=nothing), "green")
+    described = document(
+        options,
+        0,
+        nothing_to_do=nothing,
+        before=before,
+        after=after,
+        left_out=result.left_out,
+        repairs=result.repairs,
+        plan=result.plan,
+    )
+    with output.staged(options.report, described):
+        for warning in words.warnings(result.plan):
+            output.message(warning)
+        if options.json:
+            output.print_json(described)
+            return 0
+        if not options.quiet:
+            for note in result.repairs:
+                output.say(note)
+            show_steps(result.plan, verbose=options.verbose)
+            if not nothing:
+                show_operators(before, after, result.left_out, all_rows=options.verbose)
+        output.say(possible(result.plan, nothing=nothing), "green")
     return 0
 
 
@@ -63,17 +76,17 @@ def refused(options: argparse.Namespace, made: Plan, before: Census) -> int:
     """Report what stands in the way."""
     error = {"kind": "unsupported", "message": not_possible(made), "refusals": made.refusals}
     described = document(options, 1, before=before, plan=made, error=error)
-    output.write_report(options.report, described)
-    if options.json:
-        output.print_json(described)
-        return 1
-    if not options.quiet:
-        from opshift.cli.words import refusal
+    with output.staged(options.report, described):
+        if options.json:
+            output.print_json(described)
+            return 1
+        if not options.quiet:
+            from opshift.cli.words import refusal
 
-        show_steps(made, verbose=options.verbose)
-        for each in made.refusals:
-            output.say(refusal(each))
-    output.say(not_possible(made), "bold red")
+            show_steps(made, verbose=options.verbose)
+            for each in made.refusals:
+                output.say(refusal(each))
+        output.say(not_possible(made), "bold red")
     return 1
 
 

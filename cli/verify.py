@@ -63,11 +63,11 @@ def run(options: argparse.Namespace) -> int:
     status = 0 if report.verdict is Verdict.EQUAL else 1
     before, after = (census(model.proto) for model in models)
     described = describe(options, report, status, before, after)
-    output.write_report(options.report, described)
-    if options.json:
-        output.print_json(described)
-    else:
-        show(options, report)
+    with output.staged(options.report, described):
+        if options.json:
+            output.print_json(described)
+        else:
+            show(options, report)
     return status
 
 

@@ -34,6 +34,16 @@ def obstacle(what: Obstacle) -> str:
     return f"  {one_line(f'{name}: {what.reason} {what.hint}'.rstrip())} [{what.code}]"
 
 
+def warnings(plan: Plan) -> Iterator[str]:
+    """Yield a line for each operator of the result that onnxruntime does not run, with its first node."""
+    nodes: dict[tuple[str, str, str], list[str]] = {}
+    for one in plan.warnings:
+        nodes.setdefault((one.operator, one.reason, one.hint), []).append(one.node)
+    for (_, reason, hint), places in nodes.items():
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        yield one_line(f"warning: {reason} It is at {places[0]}{more}. {hint}")
+
+
 def step(what: Step) -> str:
     """Return what happens to a node: `Hardmax-13 lowered to ArgMax, Equal by hardmax_by_argmax (why)`."""
     done = "lowered" if what.action is Action.LOWER else "restamped"
@@ -72,7 +82,7 @@ def unequal(report: Report, model: str) -> str:
     made = f"what was made of {model}"
     if report.verdict is Verdict.DIFFERENT:
         return f"DIFFERENT: {made} computes something else, so nothing was written. Please report this:"
-    return f"NOT PROVEN: {made} was not shown to be equal, so nothing was written; --no-verify writes it unproven:"
+    return f"NOT PROVEN: {made} was not shown to be equal, so nothing was written, as --require-proof asks:"
 
 
 def shown(check: Check) -> str:

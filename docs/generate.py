@@ -214,7 +214,6 @@ def row_line(row: Row) -> str:
     """Return a row of the reviewed table."""
     only = ["up only"] if row.up_only else []
     only += [f"{name} = {_value(value)}" for name, value in row.new_attributes.items()]
-    only += [f"{name} = {_value(value)}, always" for name, value in row.fixed_attributes.items()]
     return f"| {row.operator} | {row.versions[0]}, {row.versions[1]} | {escape(row.change)} | {cell(only)} |\n"
 
 

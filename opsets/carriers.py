@@ -24,7 +24,8 @@ ORDERED: Carriers = {
     **_FLOATS,
     **dict.fromkeys(_SMALL, (TensorProto.INT32, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64)),
     TensorProto.INT32: (TensorProto.DOUBLE, TensorProto.INT64),
-    TensorProto.UINT32: (TensorProto.DOUBLE, TensorProto.INT64),
+    # onnxruntime 1.32.0 makes one Cast of those from double to uint32 and on to a narrower integer, and loses bits.
+    TensorProto.UINT32: (TensorProto.INT64, TensorProto.DOUBLE),
 }
 """For operators that compare elements and give some of them out: each keeps its place in the order."""
 
@@ -57,6 +58,9 @@ COMPUTED: Carriers = {TensorProto.BFLOAT16: (TensorProto.FLOAT,)}
 
 No text says how a kernel of bfloat16 rounds, so this is the same but for rounding, as ONNX's function bodies are.
 """
+
+SELECTED: Carriers = {TensorProto.BFLOAT16: (TensorProto.FLOAT,)}
+"""For operators that give out one of their elements, of whose other types lowerings take care."""
 
 KINDS: Mapping[str, Carriers] = {"moved": MOVED, "ordered": ORDERED, "rounded": QUOTIENT, "computed": COMPUTED}
 """The tables, as rows of same_meaning.toml name them."""

@@ -72,19 +72,60 @@ class Tensor:
         return f"Tensor({self.array!r})"
 
 
+class Elsewhere(Tensor):
+    """A constant whose elements are in another file, and are not read.
+
+    It compares by where they are.
+    """
+
+    __slots__ = ("proto",)
+
+    def __init__(self, proto: onnx.TensorProto) -> None:
+        """Keep a copy of what stands in the model."""
+        self.proto = onnx.TensorProto()
+        self.proto.CopyFrom(proto)
+
+    @functools.cached_property
+    def array(self) -> np.ndarray[Any, Any]:  # type: ignore[override]
+        """Nobody must need the elements.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("the elements of a constant are in another file, which is not read")
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """A key of what stands in the model."""
+        return hashlib.blake2b(self.proto.SerializeToString(deterministic=True), digest_size=16).digest()
+
+    def __repr__(self) -> str:
+        """Show where the elements are."""
+        where = {entry.key: entry.value for entry in self.proto.external_data}
+        return f"Elsewhere({type_name(self.proto.data_type)}{list(self.proto.dims)}, {where})"
+
+
 @dataclass(frozen=True)
 class Facts:
     """What is known of one value.
 
     `dtype` is a TensorProto.DataType, `shape` a tuple of dimensions (None: not even the rank is known), `value` the
     elements where they are constant, wholly or (for integers) partly. With `unread` they are constant, but too many to
-    be looked into.
+    be looked into. With `computed` nodes of the model compute the elements, although all of them are known.
+    `container` is the ONNX type of a sequence or an optional, such as `seq(tensor(float))`; these have no `dtype`.
     """
 
     dtype: int | None = None
     shape: tuple[Dim, ...] | None = None
     value: Tensor | None = None
     unread: bool = False
+    computed: bool = False
+    container: str = ""
+
+    @property
+    def type(self) -> str:
+        """The ONNX type without dimensions, as schemas write it; empty if unknown."""
+        return f"tensor({type_name(self.dtype)})" if self.dtype else self.container
 
     @property
     def rank(self) -> int | None:
@@ -136,10 +177,21 @@ def partly(elements: Sequence[Dim] | np.ndarray[Any, Any], dtype: int = TensorPr
     return Facts(dtype, array.shape, Tensor(array))
 
 
+def facts_of_attribute(value: Tensor) -> Facts:
+    """Return the facts of a constant that a node holds; elements only where they are few and in the model's file."""
+    if isinstance(value, Elsewhere):
+        return Facts(value.proto.data_type, tuple(value.proto.dims), unread=True)
+    known = constant(value.array)
+    return known if value.array.nbytes <= SMALL else Facts(known.dtype, known.shape, unread=True)
+
+
 def facts_of_type(type_proto: onnx.TypeProto) -> Facts:
-    """Read element type and dimensions off a tensor type; other types give no facts."""
+    """Read element type and dimensions off a tensor type, and the type alone of a sequence or an optional.
+
+    Other types give no facts.
+    """
     if not type_proto.HasField("tensor_type"):
-        return Facts()
+        return Facts(container=_container(type_proto))
     tensor = type_proto.tensor_type
     shape: tuple[Dim, ...] | None = None
     if tensor.HasField("shape"):
@@ -150,8 +202,31 @@ def facts_of_type(type_proto: onnx.TypeProto) -> Facts:
     return Facts(tensor.elem_type or None, shape)
 
 
+def _container(type_proto: onnx.TypeProto) -> str:
+    """Return the type of a sequence or an optional as schemas write it; empty for others, and for unknown elements."""
+    for name, outer in (("sequence_type", "seq"), ("optional_type", "optional")):
+        if type_proto.HasField(name):
+            inner = facts_of_type(getattr(type_proto, name).elem_type).type
+            return inner and f"{outer}({inner})"
+    return ""
+
+
+def container_type(name: str) -> onnx.TypeProto:
+    """Return the type that schemas write as `seq(tensor(float))` or `optional(...)`."""
+    outer, _, inner = name.removesuffix(")").partition("(")
+    found = onnx.TypeProto()
+    if outer == "tensor":
+        found.tensor_type.elem_type = TensorProto.DataType.Value(inner.upper())
+    else:
+        one = found.sequence_type if outer == "seq" else found.optional_type
+        one.elem_type.CopyFrom(container_type(inner))
+    return found
+
+
 def type_of_facts(facts: Facts) -> onnx.TypeProto:
-    """Return the tensor type that says what the facts say."""
+    """Return the type that says what the facts say."""
+    if facts.container:
+        return container_type(facts.container)
     return onnx.helper.make_tensor_type_proto(facts.dtype or 0, facts.shape)
 
 
@@ -165,16 +240,30 @@ def facts_of_tensor(tensor: onnx.TensorProto) -> Facts:
 
 
 def array_of(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
-    """Return the elements of a tensor; strings, which are bytes in ONNX, keep those that are not UTF-8."""
+    """Return the elements of a tensor; strings, which are bytes in ONNX, keep those that are not UTF-8.
+
+    Raises:
+        ValueError: they are in another file: onnx would look for it in the working directory.
+    """
+    if tensor.data_location == TensorProto.EXTERNAL:
+        raise ValueError(f"the elements of {tensor.name!r} are in another file, which is not read")
     if tensor.data_type != TensorProto.STRING:
         return onnx.numpy_helper.to_array(tensor)
     strings = [item.decode("utf-8", "surrogateescape") for item in tensor.string_data]
     return np.array(strings, dtype=object).reshape(tuple(tensor.dims))
 
 
+class FrozenType(bytes):
+    """A TypeProto that is an attribute, in its serialized form."""
+
+
 def freeze(value: Any) -> Any:
-    """Make an attribute's value hashable: a TensorProto becomes the Tensor of its elements."""
-    return Tensor(array_of(value)) if isinstance(value, onnx.TensorProto) else value
+    """Make an attribute's value hashable: a TensorProto becomes the Tensor of its elements, which are not in a file."""
+    if isinstance(value, onnx.TypeProto):
+        return FrozenType(value.SerializeToString(deterministic=True))
+    if not isinstance(value, onnx.TensorProto):
+        return value
+    return Elsewhere(value) if value.data_location == TensorProto.EXTERNAL else Tensor(array_of(value))
 
 
 def exact(attributes: Mapping[str, Any]) -> tuple[Hashable, ...]:

@@ -13,9 +13,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from opshift.opsets.facts import type_name
+from opshift.opsets.facts import Facts, Tensor, constant, freeze, tensor_of, type_name
 from opshift.opsets.operator import Node
-from opshift.opsets.schema import NEWEST, OLDEST, Schema, schema_at
+from opshift.opsets.schema import NEWEST, OLDEST, Schema, attribute_value, schema_at
 
 OPEN_END = 2**31 - 1
 
@@ -123,6 +123,10 @@ def computes_wrongly(node: Node) -> str | None:
             taken = any(one.size == 1 and one != neutral and one.astype(np.float32) == neutral for one in numbers)
         if taken:
             return f"{node.name} of double is dropped where a constant is {neutral} as float"
+    if node.name == "Gather" and node.inputs[0].dtype == TensorProto.STRING:
+        axis, shape = node.attributes.get("axis", 0), node.inputs[0].shape
+        behind = None if shape is None else shape[axis % len(shape) + 1 :] if shape else ()
+        return None if behind is not None and set(behind) <= {1} else "Gather of strings fills one element of a slice"
     if node.name not in ("ArgMax", "ReduceMax"):
         return None
     data, axes = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
@@ -157,6 +161,120 @@ def loses(name: str, source: int, target: int) -> bool:
     return inlined_then_only and newest_opset() is not None and name not in _kernels()
 
 
+def _runs_as_body(node: Node, opset: int) -> bool:
+    """Whether onnxruntime runs the nodes that it inlines in the place of a node, as far as their types are known."""
+    if not _inlined(node.name, opset):
+        return False
+    dtypes = tuple(None if facts is None else facts.dtype or 0 for facts in node.inputs)
+    return 0 in dtypes or _body_runs(node.name, opset, tuple(sorted(node.attributes.items())), dtypes, len(node.used))
+
+
+@functools.lru_cache(4096)
+def _body_runs(
+    name: str, opset: int, attributes: tuple[tuple[str, Any], ...], dtypes: tuple[int | None, ...], outputs: int
+) -> bool:
+    schema = schema_at("", name, opset)
+    assert schema is not None
+    names = ["" if dtype is None else f"i{index}" for index, dtype in enumerate(dtypes)]
+    types = [onnx.helper.make_tensor_type_proto(dtype, None) if dtype else onnx.TypeProto() for dtype in dtypes]
+    kind = onnx.defs.OpSchema.AttrType
+    guesses = {kind.INT: 1, kind.FLOAT: 1.0, kind.STRING: "a", kind.INTS: (1,), kind.FLOATS: (1.0,)}
+    missing = {
+        key: guesses.get(schema.raw.attributes[key].type) for key, (must, _) in schema.attributes.items() if must
+    }
+    given = [
+        onnx.helper.make_attribute(key, tensor_of(value.array, constant(value.array).dtype or 0, ""))
+        if isinstance(value, Tensor)
+        else onnx.helper.make_attribute(key, value)
+        for key, value in {**missing, **{key: value for key, value in attributes if value is not None}}.items()
+        if value is not None and value != ()
+    ]
+    call = onnx.helper.make_node(name, names, [f"o{index}" for index in range(outputs)])
+    call.attribute.extend(given)
+    raw: Any = schema.raw
+    written = [version for version in raw.function_opset_versions if version <= opset]
+    try:
+        if written:
+            body = onnx.FunctionProto.FromString(raw.get_function_with_opset_version(max(written)))
+        else:
+            version = max(one for one in raw.context_dependent_function_opset_versions if one <= opset)
+            text = raw.get_context_dependent_function_with_opset_version(
+                version, call.SerializeToString(), [one.SerializeToString() for one in types]
+            )
+            body = onnx.FunctionProto.FromString(text)
+    except (RuntimeError, ValueError, onnx.shape_inference.InferenceError):
+        return True  # the body depends on what is not known here
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([call], "g", [], []), opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8
+    )
+    graph = model.graph
+    del graph.node[:]
+    values = {item.name: item for item in given}
+    defaults = {key: default for key, (_, default) in schema.attributes.items() if default is not None}
+    for one in body.node:
+        bound = graph.node.add()
+        bound.CopyFrom(one)
+        del bound.attribute[:]
+        for item in one.attribute:
+            if not item.ref_attr_name:
+                bound.attribute.append(item)
+            elif item.ref_attr_name in values or item.ref_attr_name in defaults:
+                parameter = values.get(item.ref_attr_name) or onnx.helper.make_attribute(
+                    item.name, defaults[item.ref_attr_name]
+                )
+                bound.attribute.append(parameter)
+                bound.attribute[-1].name = item.name
+    for place, formal in enumerate(body.input):
+        if place < len(dtypes) and dtypes[place]:
+            graph.input.add(name=formal).type.CopyFrom(types[place])
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model).graph
+    except Exception:  # what C++ throws at a body that does not fit these types
+        return True
+    known = {value.name: value.type.tensor_type.elem_type for value in (*inferred.value_info, *inferred.input)}
+    absent = {formal for place, formal in enumerate(body.input) if place >= len(dtypes) or dtypes[place] is None}
+    for one in graph.node:
+        one.input[:] = ["" if name in absent else name for name in one.input]
+    return all(_inner_runs(one, known, opset) for one in graph.node)
+
+
+def _inner_runs(one: onnx.NodeProto, known: Mapping[str, int], opset: int) -> bool:
+    """Whether there is a kernel for a node of a body, or the types are not known to tell."""
+    schema = schema_at("", one.op_type, opset)
+    if schema is None or one.domain or any(not known.get(name) for name in one.input if name):
+        return True
+    inputs = tuple(Facts(known[name]) if name else None for name in one.input)
+    attributes = {item.name: freeze(attribute_value(item)) for item in one.attribute}
+    node = Node("", one.op_type, schema.since_version, attributes, inputs, (True,) * len(one.output))
+    return has_kernel(node, schema, opset)
+
+
+@functools.cache
+def runs(name: str, opset: int) -> bool:
+    """Whether the installed onnxruntime has a kernel for an operator as an opset has it, for any element types."""
+    loaded = newest_opset()
+    if loaded is None or name == "Constant":
+        return True  # it cannot be asked, or needs none
+    schema = schema_at("", name, min(opset, loaded, NEWEST))
+    if schema is None:
+        return schema_at("", name, opset) is None
+    return _inlined(name, min(opset, loaded)) or any(
+        one.serves(schema.since_version) for one in _kernels().get(name, ())
+    )
+
+
+@functools.cache
+def last_that_runs(name: str, source: int, target: int) -> int | None:
+    """Return the opset nearest to the target, coming from the source, at which onnxruntime runs an operator.
+
+    None if it runs the operator at the target, or does not at the source.
+    """
+    if runs(name, target) or not runs(name, source):
+        return None
+    between = range(target - 1, source - 1, -1) if target > source else range(target + 1, source + 1)
+    return next(opset for opset in between if runs(name, opset))
+
+
 def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
     """Whether onnxruntime runs this node; False where a type is unknown and the kernels ask for certain ones."""
     loaded = newest_opset()
@@ -164,7 +282,7 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
         return True  # it cannot be asked
     # What is newer than the installed onnxruntime will run on the kernels that it has for the version before.
     newest = min(loaded, NEWEST)
-    if node.name == "Constant" or _inlined(node.name, min(opset, newest)):
+    if node.name == "Constant" or _runs_as_body(node, min(opset, newest)):
         return True
     before = schema_at("", node.name, newest) if node.since_version > newest else None
     since_version = before.since_version if before else node.since_version
@@ -231,7 +349,7 @@ def _spans(name: str, newest: int) -> list[tuple[tuple[int, int], tuple[Types, .
 
 def _taken(schema: Schema, opset: int) -> tuple[Types, ...] | None:
     if schema.name == "Constant" or _inlined(schema.name, opset):
-        return ({},)
+        return ({},)  # which types a body is for is asked node by node, see `Legality`
     kernels = [kernel for kernel in _kernels().get(schema.name, ()) if kernel.serves(schema.since_version)]
     alternatives: list[dict[str, frozenset[str]]] = []
     for kernel in kernels:

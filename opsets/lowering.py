@@ -109,6 +109,8 @@ class Body:
     cost: float = 0.0
     narrows: frozenset[str] = frozenset()
     rounds: bool = False
+    carries: int | None = None
+    """How many values an iteration hands to the next, where this is the body of a Loop; see `Lowering`."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,10 @@ class Lowering:
     `given` tells why the lowering does not apply, or returns None. `narrows` names the kinds of inputs for which the
     result may differ: `nan`, `finite-inputs`, `whole-indices`. `cost` is added to that of the body's nodes. With
     `rounds`, floats are added up, or computed with, in another order, so that the result is the same but for rounding.
+
+    With `carries` the body is one iteration of a Loop. Its first operand is the number of the iteration, where the
+    operator has how many there are. As many values as `carries` follow, which the iteration before gave; all others are
+    the same in each. Its outputs are the values that go on, then rows that are stacked.
     """
 
     name: str
@@ -130,6 +136,7 @@ class Lowering:
     narrows: Callable[[Any, Any], frozenset[str]] | None
     cost: float
     rounds: bool = False
+    carries: int | None = None
 
     def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
         """Return the body as it is for one node, or why it does not apply."""
@@ -142,7 +149,7 @@ class Lowering:
         narrows = self.narrows(meaning, operands) if self.narrows else frozenset[str]()
         rounds = self.rounds and any(facts is not None and facts.dtype not in INTEGERS for facts in operands)
         inputs = tuple(range(len(operands)))
-        return Body(self.name, self.opset, self.read, bound, inputs, self.cost, narrows, rounds)
+        return Body(self.name, self.opset, self.read, bound, inputs, self.cost, narrows, rounds, self.carries)
 
     @property
     def summary(self) -> str:
@@ -186,10 +193,11 @@ def lowering(
     narrows: Callable[[Any, Any], frozenset[str]] | None = None,
     cost: float = 0.0,
     rounds: bool = False,
+    carries: int | None = None,
 ) -> Callable[[Callable[..., Any]], Lowering]:
     """Make a lowering of the onnxscript function that follows; it is named after that function."""
 
     def decorate(body: Callable[..., Any]) -> Lowering:
-        return Lowering(body.__name__, opset, body, given, bind, narrows, cost, rounds)
+        return Lowering(body.__name__, opset, body, given, bind, narrows, cost, rounds, carries)
 
     return decorate

@@ -65,12 +65,16 @@ class Version:
     write: Callable[[Any, Operands], Mapping[str, Any] | Reason] | None = None
     given: Callable[[Any, Operands], Reason | None] | None = None
     """Why the version cannot say this, in addition to what its schema tells."""
+    unsure: Callable[[Any, Operands], Reason | None] | None = None
+    """What is missing to know that the version can say this: a function is then planned for each kind of call."""
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Operands that the version has as attributes of another name."""
     without: frozenset[str] = frozenset()
     """Operands that the version does not have, though it has later ones."""
     left_out: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """What operands are that the version has as attributes, where a node leaves these out; else as a missing input."""
+    explicit: frozenset[str] = frozenset()
+    """Attributes that a converted node must have even if they are at their defaults."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,8 @@ class Operator:
     """What is wrong with a node, where onnx's own inference does not tell."""
     idle: Callable[[Any, Operands], bool] | None = None
     """Whether the output is the first operand as it is."""
+    neutral: Callable[[Any, Operands], int | None] | None = None
+    """The operand that the output repeats where constants decide that, if it has the output's shape: x of x * 1."""
     shape: Callable[[Any, Operands], tuple[Dim, ...] | None] | None = None
     """The first output's dimensions, where onnx infers none: from partly known shapes, or from unknown ranks."""
     dtype: Callable[[Any], int] | None = None
@@ -119,10 +125,8 @@ class Operator:
     """Whether NaN inputs have a result that can be kept."""
     infinity_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True
     """The same of infinities."""
-    sums: bool = False
-    """Whether kernels add up elements in an order of their own, so that the same node in another layout may round
-    otherwise (onnxruntime 1.31.1, Softmax of float16: 1,000 elements along axis 0 and along the last, by one unit).
-    """
+    body_unused: str = ""
+    """Why ONNX's own function body is never used: it overflows, say, where the kernel does not."""
 
     def version(self, since: int) -> Version | None:
         """Return the reviewed version, None if nobody has read it."""
@@ -175,6 +179,9 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
         return Reason(f"version {node.since_version} of {node.name} has not been reviewed")
     if wrong := misfit(schema, node.attributes):
         return Reason(f"its attribute {wrong} is {node.attributes[wrong]!r}, which it cannot be", invalid=True)
+    required = (name for name, (is_required, _) in schema.attributes.items() if is_required)
+    if lacking := next((name for name in required if name not in node.attributes), ""):
+        return Reason(f"{lacking} is a parameter of the function, which only a call gives", missing=True)
     attributes = {name: node.attributes.get(name, default) for name, (_, default) in schema.attributes.items()}
     make = version.spec if semantics == "spec" and version.spec else version.lift
     if make:

@@ -10,7 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.carriers import Carriers
-from opshift.opsets.facts import INTEGERS
+from opshift.opsets.facts import INTEGERS, Facts
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.operator import Operands, Operator, Version
 
@@ -26,6 +26,49 @@ def one_shape(meaning: Plain, operands: Operands) -> Reason | None:
     one = next(iter(shapes))
     known = len(operands) == 1 or (len(shapes) == 1 and one is not None and None not in one)
     return None if known else Reason("the inputs are not known to have one shape, and it does not broadcast", True)
+
+
+def all_are(operand: Facts | None, number: float) -> bool:
+    """Whether all elements are constant and this number; of floats, 0.0 is not -0.0."""
+    if operand is None or operand.known is None or operand.known.dtype.kind not in "biuf":
+        return False
+    signed = operand.known.dtype.kind != "f" or (np.signbit(operand.known) == np.signbit(number)).all()
+    return bool((operand.known == number).all() and signed)
+
+
+def beside(
+    number: float, *, right_only: bool = False, floats: float | None = None
+) -> Callable[[Any, Operands], int | None]:
+    """Return what finds the operand beside one that is all `number`, which changes nothing.
+
+    With `right_only` the second operand must be that number. `floats` is the number in floats, if another one.
+    """
+
+    def neutral(meaning: Any, operands: Operands) -> int | None:
+        if len(operands) != 2:
+            return None
+        for place, one in ((0, operands[1]), (1, operands[0]))[: 1 if right_only else 2]:
+            whole = one is not None and one.dtype in INTEGERS
+            if all_are(one, number if whole or floats is None else floats):
+                return place
+        return None
+
+    return neutral
+
+
+def alone(meaning: Any, operands: Operands) -> int | None:
+    """Return the operand of which there is only one."""
+    return 0 if len(operands) == 1 else None
+
+
+def decided(ends: float, keeps: float) -> Callable[[Any, Operands], int | None]:
+    """Return what finds the operand that And or Or repeats: all elements of one are `ends`, or of the other `keeps`."""
+
+    def neutral(meaning: Any, operands: Operands) -> int | None:
+        found = next((place for place, one in enumerate(operands) if all_are(one, ends)), None)
+        return beside(keeps)(meaning, operands) if found is None else found
+
+    return neutral
 
 
 def two_integers(meaning: Plain, operands: Operands) -> Reason | None:
@@ -69,6 +112,8 @@ def plain(
     given: Mapping[int, Callable[[Any, Operands], Reason | None]] | None = None,
     hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None,
     idle: Callable[[Plain, Operands], bool] | None = None,
+    body_unused: str = "",
+    neutral: Callable[[Any, Operands], int | None] | None = None,
 ) -> Operator:
     """Return the operator that computes a numpy function of its operands."""
     return Operator(
@@ -83,5 +128,7 @@ def plain(
         variadic=variadic,
         weight=weight,
         idle=idle,
+        neutral=neutral,
         carriers=carriers or {},
+        body_unused=body_unused,
     )

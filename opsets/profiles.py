@@ -5,7 +5,10 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.resources
+import itertools
+import os
 import re
+import stat
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -102,11 +105,41 @@ def load_target(name: str) -> Target:
         return parse_target(file.read_text(encoding="utf-8"), f"built-in profile {name}")
     path = Path(name)
     try:
-        return parse_target(path.read_text(encoding="utf-8"), str(path))
+        return parse_target(_text_of(path), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ProfileError(
             f"{name} is neither a built-in profile ({', '.join(builtin_targets())}) nor a readable file ({error})"
         ) from error
+
+
+_LARGEST = 2**20
+"""Bytes of a profile: one of all operators has a hundredth of that."""
+
+_DEEPEST = 64
+"""Brackets in brackets: tomllib calls itself for each."""
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a file. Devices and pipes, which have no end, are not read.
+
+    Raises OSError, UnicodeDecodeError, or `ProfileError` for what is no file or too large.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # opening a FIFO would wait
+    if not stat.S_ISREG(path.stat().st_mode):  # opening some devices does something
+        raise ProfileError(f"{path}: this is not a regular file; name a TOML file.")
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ProfileError(f"{path}: this is not a regular file; name a TOML file.")
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ProfileError(f"{path}: a profile has at most {_LARGEST} bytes; this file has more.")
+    return data.decode("utf-8")
+
+
+def _depth(text: str) -> int:
+    """Return how deep brackets stand in brackets at most."""
+    steps = (1 if one in "[{" else -1 for one in re.sub(r"[^][{}]", "", text))
+    return max(itertools.accumulate(steps), default=0)
 
 
 class _Reader:
@@ -117,8 +150,12 @@ class _Reader:
         self.limit = 0
 
     def target(self) -> Target:
+        if _depth(self.text) > _DEEPEST:
+            raise ProfileError(f"{self.where}: brackets stand more than {_DEEPEST} deep in each other.")
         try:
             table = tomllib.loads(self.text)
+        except RecursionError as error:
+            raise ProfileError(f"{self.where}: tables stand too deep in each other.") from error
         except tomllib.TOMLDecodeError as error:
             place = re.search(r" \(at line (\d+), column \d+\)$", str(error))
             line = int(place[1]) if place else len(self.text.splitlines()) or 1

@@ -11,8 +11,9 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.axes import axes_operand, first, operand_not_negative, rank_known
-from opshift.opsets.facts import Facts
-from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.carriers import COMPUTED, SELECTED
+from opshift.opsets.facts import INTEGERS, Facts
+from opshift.opsets.lowering import Lowering, Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
 
@@ -205,8 +206,32 @@ _LEAVE_ONE_ALONE = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReducePro
 """What they make of one element is that element."""
 
 
+def typed(what: Reduction, operands: Operands) -> Reason | None:
+    """Hold where the element type is known, so that the one to compute in is."""
+    return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
+
+
+def in_float(what: Reduction, operands: Operands) -> Mapping[str, Any]:
+    """Bind the type that floats are computed in, as onnxruntime's kernels do: squares of halves overflow."""
+    dtype = first(operands).dtype
+    within = TensorProto.FLOAT if dtype in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else dtype
+    return {"keepdims": what.keepdims, "noop": what.noop_with_empty_axes, "within": within, "to": dtype}
+
+
+def in_float_or_double(what: Reduction, operands: Operands) -> Mapping[str, Any]:
+    """Bind the same for functions that integers do not have: of them a double is computed."""
+    bound = in_float(what, operands)
+    return {**bound, "within": TensorProto.DOUBLE} if bound["to"] in INTEGERS else bound
+
+
 def reduction(
-    name: str, versions: tuple[int, ...], function: Callable[..., Any], *, in_any_order: bool = False
+    name: str,
+    versions: tuple[int, ...],
+    function: Callable[..., Any],
+    lowerings: tuple[Lowering, ...] = (),
+    *,
+    in_any_order: bool = False,
+    body_unused: str = "",
 ) -> Operator:
     """Return the operator that reduces with a numpy function, called with `axis` and `keepdims`.
 
@@ -236,7 +261,12 @@ def reduction(
         lowerings=(
             dataclasses.replace(apart, rounds=not in_any_order),
             squeezed,
+            *lowerings,
             left_alone if name in _LEAVE_ONE_ALONE else along_a_new_axis,
             *((in_integers, of_one, _HALVES[name]) if in_any_order else ()),
         ),
+        carriers=SELECTED if in_any_order else COMPUTED,
+        # onnxruntime 1.32.0: the maximum of [0, NaN, 0, 1] is 0 or 1, as the axis lies in memory. The text is silent.
+        nan_defined=lambda what, operands: not in_any_order,
+        body_unused=body_unused,
     )

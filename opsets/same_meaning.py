@@ -51,10 +51,9 @@ class Row:
     """One row of the table: two neighbouring versions of an operator, and where they part.
 
     `new_attributes` are what the newer version adds, so they bind a node that goes down: attributes new there or taking
-    new values there, with the default that keeps the older meaning.
-    `fixed_attributes` bind both ways: only where they are absent or so do the texts agree. `up_only`: the newer version
-    takes more than a schema can tell (negative axes, shapes that broadcast), so no node goes down. `carried` names the
-    table of carriers.py through which an element type goes that the older version lacks.
+    new values there, with the default that keeps the older meaning. `up_only`: the newer version takes more than a
+    schema can tell (negative axes, shapes that broadcast), so no node goes down. `carried` names the table of
+    carriers.py through which an element type goes that the older version lacks.
     """
 
     operator: str
@@ -62,7 +61,6 @@ class Row:
     digests: tuple[str, str]
     change: str
     new_attributes: Mapping[str, Default] = field(default_factory=dict, hash=False)
-    fixed_attributes: Mapping[str, Default] = field(default_factory=dict, hash=False)
     up_only: bool = False
     carried: str = ""
 
@@ -79,10 +77,8 @@ def same_meaning(operator: str, source: int, target: int) -> SameMeaning | None:
     if down and any(row.up_only for row in rows):
         return None
     new_attributes: dict[str, Default] = {}
-    for row in rows:
-        new_attributes |= row.fixed_attributes
-        if down:
-            new_attributes |= row.new_attributes
+    for row in rows if down else ():
+        new_attributes |= row.new_attributes
     changes = tuple(row.change for row in rows)
     return SameMeaning(
         operator,
@@ -150,10 +146,10 @@ def _bare(member: object) -> str:
 def _row(operator: str, entry: dict[str, Any]) -> Row:
     older, newer = entry.pop("versions")
     old_digest, new_digest = entry.pop("digests")
-    for key in ("new_attributes", "fixed_attributes"):
-        entry[key] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in entry.get(key, {}).items()
-        }
+    entry["new_attributes"] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in entry.get("new_attributes", {}).items()
+    }
     return Row(operator, (older, newer), (old_digest, new_digest), **entry)
 
 

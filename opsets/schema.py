@@ -22,6 +22,8 @@ class Parameter:
     types: frozenset[str]
     optional: bool
     variadic: bool
+    homogeneous: bool = True
+    """Whether all inputs of a variadic one have the same type."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ def _parameters(formal: Any) -> tuple[Parameter, ...]:
             frozenset(item.types),
             item.option == option.Optional,
             item.option == option.Variadic,
+            item.is_homogeneous,
         )
         for item in formal
     )

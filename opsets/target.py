@@ -8,10 +8,10 @@ from typing import Any
 
 from onnx import TensorProto
 
-from opshift.opsets.facts import type_name
+from opshift.opsets.facts import Facts, type_name
 from opshift.opsets.kernels import has_kernel
 from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import SPELLING, Node
+from opshift.opsets.operator import SPELLING, Node, Outputs
 from opshift.opsets.schema import NEWEST, OLDEST, Schema, schema_at
 
 
@@ -43,12 +43,12 @@ class Limit:
         """Say why the runtime does not take this node, or that a fact is missing to tell."""
         if self.never:
             return Reason(self.reason or "not so that it can be used")
-        inputs = {
-            parameter.name: facts
+        inputs = [
+            (parameter.name, facts)
             for index, facts in enumerate(node.inputs)
             if (parameter := schema.input(index)) is not None and facts is not None
-        }
-        types = {name: None if facts.dtype is None else type_name(facts.dtype) for name, facts in inputs.items()}
+        ]
+        types = {name: None if facts.dtype is None else type_name(facts.dtype) for name, facts in inputs}
         note = f" ({self.reason})" if self.reason else ""
         for name, allowed in self.dtypes.items():
             if name in types and types[name] not in allowed:
@@ -68,10 +68,9 @@ class Limit:
             value = node.attributes.get(name, schema.attributes.get(name, (False, None))[1])
             if value not in values:
                 return Reason(f"it takes {name} {', '.join(map(str, values))}, not {value}{note}")
-        for name in self.constant_inputs:
-            if name in inputs and not inputs[name].is_constant:
-                return Reason(f"it needs a constant {name}{note}", missing=True)
-        for name, facts in inputs.items():
+        for name, facts in inputs:
+            if name in self.constant_inputs and not facts.is_constant:
+                return Reason(f"it needs a constant {name}, which is fed or computed at run time{note}", missing=True)
             if self.static and (facts.shape is None or not all(isinstance(dim, int) for dim in facts.shape)):
                 return Reason(f"it needs static shapes, and that of {name} is not{note}", missing=True)
             if self.max_rank is not None and (facts.rank is None or facts.rank > self.max_rank):
@@ -127,6 +126,29 @@ class Legality:
         elsewhere = self.target is not None and self.target.name != "onnxruntime"
         return elsewhere and any(facts is not None and facts.dtype in _UNCOMMON for facts in node.inputs)
 
+    def computed(self, node: Node) -> tuple[int, ...]:
+        """Return the inputs that the target needs constant, and that the model computes although they are known.
+
+        The node is legal once constants replace these inputs.
+        """
+        schema = schema_at("", node.name, self.opset)
+        if schema is None or node.domain or self.target is None:
+            return ()
+        needed = {
+            name
+            for limit in self.target.limits
+            if limit.operator == node.name and limit.holds(self.opset)
+            for name in limit.constant_inputs
+        }
+        return tuple(
+            index
+            for index, facts in enumerate(node.inputs)
+            if facts is not None
+            and facts.computed
+            and (parameter := schema.input(index)) is not None
+            and parameter.name in needed
+        )
+
     def why_not(self, node: Node) -> Reason | None:
         """Say why this node is not legal; a reason with `missing` means that a fact is missing to tell. None: legal."""
         if node.domain == SPELLING:
@@ -142,14 +164,14 @@ class Legality:
             return Reason(f"{node.name} is to be decomposed")
         for index, facts in enumerate(node.inputs):
             parameter = schema.input(index)
-            if facts is None or facts.dtype is None:
+            if facts is None or not facts.type:
                 continue
             if parameter is None:
                 return Reason(f"{node.name}-{schema.since_version} has no input {index}")
-            if f"tensor({type_name(facts.dtype)})" not in parameter.types:
-                return Reason(
-                    f"{node.name}-{schema.since_version} takes no {type_name(facts.dtype)} as {parameter.name}"
-                )
+            if facts.type not in parameter.types:
+                return Reason(f"{node.name}-{schema.since_version} takes no {_written(facts)} as {parameter.name}")
+        if reason := _returned(node, schema):
+            return reason
         if not schema.raw.min_input <= len(node.inputs) <= schema.raw.max_input:
             return Reason(f"{node.name}-{schema.since_version} takes no {len(node.inputs)} inputs")
         if any(node.used[schema.raw.max_output :]):
@@ -159,10 +181,32 @@ class Legality:
             return Reason(f"{node.name}-{schema.since_version} has no attribute {unknown}")
         if self.target and (reason := _outside(self.target, node, schema, self.opset)):
             return reason
-        if self.runnable and not has_kernel(node, schema, self.opset):
+        # The profile of onnxruntime does not tell the types for which it has kernels for all nodes of a function body.
+        asked = self.runnable or (self.target is not None and self.target.name == "onnxruntime")
+        if asked and not has_kernel(node, schema, self.opset):
             types = [type_name(facts.dtype) for facts in node.inputs if facts is not None and facts.dtype]
             return Reason(f"onnxruntime has no kernel for {node.name}-{schema.since_version} of {', '.join(types)}")
         return None
+
+
+def _written(facts: Facts) -> str:
+    return type_name(facts.dtype) if facts.dtype else facts.container
+
+
+def _returned(node: Node, schema: Schema) -> Reason | None:
+    """Say which type the graphs of a node return that its outputs cannot have: bfloat16 below If-16, say.
+
+    The outputs of If, Loop and Scan are one variadic parameter, and so is what a Loop's body returns after its
+    condition.
+    """
+    if not schema.outputs:
+        return None
+    allowed = schema.outputs[-1].types
+    for returned in node.attributes.values():
+        for facts in returned if isinstance(returned, Outputs) else ():
+            if facts.type and facts.type not in allowed:
+                return Reason(f"{node.name}-{schema.since_version} returns no {_written(facts)}")
+    return None
 
 
 def _outside(target: Target, node: Node, schema: Schema, opset: int) -> Reason | None:

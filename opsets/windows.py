@@ -72,14 +72,31 @@ def windows(what: Any, sizes: Sequence[int]) -> tuple[Windows, ...]:
 
 
 def same_pads(what: Any, sizes: Sequence[int]) -> tuple[int, ...]:
-    """AveragePool-22: pads so that "`output_shape[i] = ceil(input_shape[i] / strides[i])`", an odd one at the end."""
+    """AveragePool-22: pads so that "`output_shape[i] = ceil(input_shape[i] / strides[i])`", an odd one at the end.
+
+    With a stride longer than the window they can be negative in front: onnxruntime 1.32.0 halves them towards zero.
+    """
     before, after = [], []
     for size, kernel, stride, dilation in zip(sizes, what.kernel_shape, what.strides, what.dilations, strict=True):
-        missing = max((-(-size // stride) - 1) * stride + dilation * (kernel - 1) + 1 - size, 0)
-        less, more = missing // 2, missing - missing // 2
-        before.append(less if what.auto_pad == "SAME_UPPER" else more)
-        after.append(more if what.auto_pad == "SAME_UPPER" else less)
+        missing = (-(-size // stride) - 1) * stride + dilation * (kernel - 1) + 1 - size
+        before.append(int((missing if what.auto_pad == "SAME_UPPER" else missing + 1) / 2))
+        after.append(max(missing - before[-1], 0))
     return (*before, *after)
+
+
+def _same_whatever_size(what: Any) -> bool:
+    """Return whether automatic padding is the same for every size: with a stride of 1, or of 2 and a single element."""
+    spans = zip(what.kernel_shape, what.strides, strict=False)
+    return all(stride == 1 or (kernel, stride) == (1, 2) for kernel, stride in spans)
+
+
+def skips(what: Any) -> bool:
+    """Return whether a stride is longer than the window, with automatic padding.
+
+    onnxruntime 1.32.0 then computes a negative padding for some sizes, which AveragePool below 19 and MaxPool refuse.
+    """
+    spans = zip(what.kernel_shape, what.strides, strict=False)
+    return bool(what.auto_pad.startswith("SAME") and any(stride > kernel for kernel, stride in spans))
 
 
 def sizes_of(operands: Operands) -> tuple[int, ...] | None:
@@ -100,9 +117,15 @@ def normal(what: Any, operands: Operands) -> tuple[Any, Operands]:
     # With ceil_mode or dilations onnxruntime 1.31 does not compute the sizes that the formulas for auto_pad give.
     if what.auto_pad == "VALID" and not what.ceil_mode:
         what = dataclasses.replace(what, auto_pad="NOTSET", pads=(0,) * 2 * rank)
-    elif what.auto_pad.startswith("SAME") and sizes is not None and not what.ceil_mode and set(what.dilations) == {1}:
+    elif (
+        what.auto_pad.startswith("SAME")
+        and (sizes is not None or _same_whatever_size(what))
+        and not what.ceil_mode
+        and set(what.dilations) == {1}
+        and min(same_pads(what, sizes or (1,) * rank), default=0) >= 0
+    ):
         # AveragePool-11 has floor(in / stride) in its formulas, ceil in the attribute's text, as all others have.
-        what = dataclasses.replace(what, auto_pad="NOTSET", pads=same_pads(what, sizes))
+        what = dataclasses.replace(what, auto_pad="NOTSET", pads=same_pads(what, sizes or (1,) * rank))
     elif what.auto_pad == "NOTSET":
         what = dataclasses.replace(what, pads=what.pads or (0,) * 2 * rank)
     if what.ceil_mode in (ALL, RUN) and sizes is not None and what.auto_pad == "NOTSET":

@@ -18,15 +18,16 @@ from opshift.opsets.schema import Schema, default_domain
 from opshift.opsets.unfiled import schemas
 from opshift.passes.infer import make_node
 
-EXACT = frozenset(
-    {"CenterCropPad", "DepthToSpace", "GreaterOrEqual", "LessOrEqual", "Shrink", "SpaceToDepth", "ThresholdedRelu"}
-)
+EXACT = frozenset({"CenterCropPad", "DepthToSpace", "GreaterOrEqual", "LessOrEqual", "SpaceToDepth", "ThresholdedRelu"})
 """Operators whose bodies move and compare floats, or add once: no kernel can round otherwise."""
 
 
 def bodies(lifted: Lifted) -> Iterator[Body | Reason]:
     """Yield the bodies of every version that can say a meaning, newest first, or why it has none for what is known."""
     if lifted.operator.domain:
+        return
+    if lifted.operator.body_unused:
+        yield Reason(f"body of {lifted.operator.name}: {lifted.operator.body_unused}")
         return
     for schema in reversed(schemas(lifted.operator.name)):
         if not schema.has_body:

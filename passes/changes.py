@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -89,8 +89,6 @@ class GraphPlan:
 
     path: str
     changes: dict[int, Change] = field(default_factory=dict)
-    constants: Sequence[int] = ()
-    """The places of its Constant nodes."""
     notes: dict[str, Facts] = field(default_factory=dict)
     """Values whose shapes are to be noted, since the target's versions do not tell them."""
     inner: dict[tuple[int, str], GraphPlan] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 It answers one pickled request after the other, from its standard input to its standard output, until that is closed;
 an answer has the number of its request. Both ends are opshift; no pickle from anywhere else is read. It imports nothing
-else of opshift, to start in no time.
+else of opshift but confine.py, to start in no time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+
+from opshift.passes import confine
 
 Array = npt.NDArray[Any]
 
@@ -62,10 +64,13 @@ _NATIVE = frozenset(
 class _Model:
     """A session with one thread, graph optimisations all on or all off."""
 
-    def __init__(self, model: str | bytes | list[Part], folder: str | None, optimised: bool) -> None:
+    def __init__(
+        self, model: str | bytes | list[Part], folder: str | None, optimised: bool, results: int | None = None
+    ) -> None:
         import onnxruntime  # once the limits are set
 
         self._ort = onnxruntime
+        self.results = results
         level = onnxruntime.GraphOptimizationLevel
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
@@ -167,6 +172,17 @@ def _reason(error: BaseException) -> str:
 _OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation", "Unable to allocate")
 
 
+class _LargeError(Exception):
+    """The outputs of a run are more than may be sent."""
+
+
+def _bytes(value: Any) -> int:
+    """Return about how many bytes an output has; a sequence and a map hold several arrays."""
+    if isinstance(value, list | dict):
+        return sum(map(_bytes, value.values() if isinstance(value, dict) else value))
+    return int(getattr(value, "nbytes", 0))
+
+
 def _answer(kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model], kept: dict[int, Any]) -> Any:
     """Do what is asked: `open`, or `run` on inputs that are kept by their number if they have one."""
     if kind == "unread":
@@ -179,20 +195,34 @@ def _answer(kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model],
         feeds = kept[number]
     elif number is not None:
         kept[number] = feeds
-    return models[key].run(feeds)
+    outputs = models[key].run(feeds)
+    most = models[key].results
+    if most is not None and (size := sum(map(_bytes, outputs))) > most:
+        raise _LargeError(f"its outputs have {size} bytes, and at most {most} are compared; --memory allows more")
+    return outputs
 
 
 def _replied(
     kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model], kept: dict[int, Any]
 ) -> tuple[str, Any]:
-    """Return `done` with the answer; or `memory`, `missing kernel` or `rejected` with the reason."""
+    """Return `done` with the answer; or `memory`, `large`, `missing kernel` or `rejected` with the reason."""
     try:
         return "done", _answer(kind, key, rest, models, kept)
     except Exception as error:  # onnxruntime's exceptions share no base class but Exception
         reason = _reason(error)
+        if isinstance(error, _LargeError):
+            return "large", reason
         if isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY):
             return "memory", reason
         return ("missing kernel" if type(error).__name__ == "NotImplemented" else "rejected"), reason
+
+
+def _packed(number: int | None, outcome: str, value: Any) -> bytes:
+    """Return an answer as it is sent: all of it, or that there is no memory for it."""
+    try:
+        return pickle.dumps((number, outcome, value), protocol=5)
+    except MemoryError as error:
+        return pickle.dumps((number, "memory", _reason(error)), protocol=5)
 
 
 def _take(stream: BinaryIO, requests: queue.SimpleQueue[tuple[Any, ...]]) -> None:
@@ -234,12 +264,16 @@ def main(memory: int | None, mark: str) -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if memory is not None:
+            _, most = resource.getrlimit(resource.RLIMIT_DATA)
+            memory = memory if most == resource.RLIM_INFINITY else min(memory, most)
             resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     with contextlib.suppress(OSError):  # Linux: where memory runs out this process is ended, not the one it serves
         Path("/proc/self/oom_score_adj").write_text("1000")
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
+    confine.files()
+    confine.calls()
     requests: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
     threading.Thread(target=_take, args=(stream, requests), daemon=True).start()
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
@@ -252,5 +286,5 @@ def main(memory: int | None, mark: str) -> None:
         if kind in ("close", "forget"):
             (models if kind == "close" else kept).pop(key, None)
             continue
-        pickle.dump((number, *_replied(kind, key, rest, models, kept)), answers, protocol=5)
+        answers.write(_packed(number, *_replied(kind, key, rest, models, kept)))
         answers.flush()

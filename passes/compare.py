@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from opshift.passes.outcome import Counterexample
-from opshift.passes.rounding import EXACT, FACTOR, Bound, is_float
+from opshift.passes.rounding import EXACT, FACTOR, Bound
 from opshift.passes.sessions import Array, Feeds, RejectedError, Why
 from opshift.passes.shrink import shrink
 from opshift.passes.specs import Spec
+from opshift.passes.widening import is_float
 
 Outputs = tuple[Any, ...]
 _SHOWN = 64  # elements of an array that a counterexample lists in full
@@ -72,12 +73,19 @@ class Judge:
         """Return the outputs with optimisations on; where that does not run, the plain ones stand for them."""
         if True not in self.route.modes:
             return list(plain)
+        found: list[Outputs | RejectedError] = []
         try:
-            found = self.route.run_all(feeds, True)
+            while len(found) < len(feeds) and not (found and _ended(found[-1])):
+                found += self.route.run_all(feeds[len(found) :], True)
         except RejectedError:
             return list(plain)
         ran = [one if isinstance(other, RejectedError) else other for one, other in zip(plain, found, strict=False)]
         return [*ran, *plain[len(ran) :]]
+
+
+def _ended(result: Outputs | RejectedError) -> bool:
+    """Return whether onnxruntime ended on an input, or is asked nothing more."""
+    return isinstance(result, RejectedError) and result.why in (Why.DEATH, Why.LIMIT)
 
 
 # --- the comparison -------------------------------------------------------------------------------------------------
@@ -128,13 +136,15 @@ class Finding:
 class Contest:
     """A rewritten model against its judge; `pardoned` names the outputs that do not count on an input.
 
-    `near` collects the inputs on which the two differ within the bounds.
+    `near` collects the inputs on which the two differ within the bounds, `beyond` those on which the rewritten model
+    exceeds a limit, which shows nothing.
     """
 
     judge: Judge
     rewritten: Route
     pardoned: Callable[[Feeds], frozenset[str]] = lambda feeds: frozenset()
     near: list[Feeds] = field(default_factory=list)
+    beyond: list[tuple[Feeds, RejectedError]] = field(default_factory=list)
 
     def run(
         self, trials: Sequence[tuple[Feeds, Outputs]], progress: Callable[[], None] = lambda: None
@@ -142,7 +152,7 @@ class Contest:
         """Return the first input on which the two differ; None if there is none.
 
         Raises:
-            RejectedError: onnxruntime does not load the rewritten model, or it goes beyond the limits.
+            RejectedError: onnxruntime does not load the rewritten model, or it goes beyond a limit on every input.
         """
         for optimised in self.rewritten.modes:
             rest = list(trials)
@@ -159,6 +169,9 @@ class Contest:
                 if found is not None:
                     return found
                 rest = rest[len(results) :]
+        lost = {id(feeds) for feeds, _ in self.beyond}
+        if self.beyond and all(id(feeds) in lost for feeds, _ in trials):
+            raise self.beyond[0][1]
         return None
 
     def _first(
@@ -224,7 +237,10 @@ class Contest:
     ) -> Difference | None:
         expected = best if optimised else plain
         if isinstance(result, RejectedError):
-            if result.why in (Why.LIMIT, Why.MISSING_KERNEL, Why.TOO_NEW):
+            if result.why is Why.LIMIT:
+                self.beyond.append((feeds, result))
+                return None
+            if result.why in (Why.MISSING_KERNEL, Why.TOO_NEW):
                 raise result
             return Difference(self.judge.outputs[0], expected[0], f"error: {result}", f"does not run: {result}")
         bounds: Sequence[Bound] | None = None

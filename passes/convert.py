@@ -15,22 +15,25 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import onnx
 
 from opshift.opsets import kernels
+from opshift.opsets.facts import Elsewhere
+from opshift.opsets.numerics import rounds
+from opshift.opsets.operators import constant as constants
 from opshift.opsets.operators import hardmaxaxes
 from opshift.opsets.profiles import ProfileError, load_target
-from opshift.opsets.schema import NEWEST, OLDEST, schema_at
+from opshift.opsets.schema import NEWEST, OLDEST, default_domain, schema_at
 from opshift.opsets.target import Legality, Target
 from opshift.opsets.unfiled import Worded
-from opshift.passes import external
+from opshift.passes import external, limits
 from opshift.passes.changes import Planned, Replace
 from opshift.passes.columns import columns
 from opshift.passes.describe import default_opset
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
 from opshift.passes.graphs import Walked, walk
 from opshift.passes.kinds import kinds, replacements
-from opshift.passes.load import Source, is_small, load, without_weights
+from opshift.passes.load import Source, check_unchanged, is_small, load, without_weights
 from opshift.passes.lower import alone, lower
 from opshift.passes.older import fitted
-from opshift.passes.outcome import NARROWINGS, Check, Code, Plan, Refusal, Report, Verdict
+from opshift.passes.outcome import NARROWINGS, Caution, Check, Code, Plan, Refusal, Report, Verdict
 from opshift.passes.pieces import length, pieces
 from opshift.passes.plan import Planner, too_old, written_too_old
 from opshift.passes.restamp import least_ir_version, restamp
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
     from opshift.passes.pairs import Pair
     from opshift.passes.save import Weights
+    from opshift.passes.writer import Batch
 
 Model: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model"
 Progress = Callable[[str, int, int], None]
@@ -61,6 +65,11 @@ class Result:
     """The protobuf of `model`; what is large may be in the file still that it was read from."""
     left_out: tuple[str, ...] = ()
     """What the model held that its ir_version has no place for."""
+
+    @property
+    def repairs(self) -> tuple[str, ...]:
+        """What was repaired of the model before its conversion, of defects that others tolerate."""
+        return self.source.repairs
 
     @functools.cached_property
     def model(self) -> onnx.ModelProto | onnx_ir.Model:
@@ -91,6 +100,7 @@ class Result:
         external_data: Weights | None = None,
         size_threshold: int = 1024,
         progress: Progress | None = None,
+        batch: Batch | None = None,
     ) -> tuple[Path, ...]:
         """Write the model to a file, atomically and with its external data; as ONNX text for .onnxtxt.
 
@@ -104,14 +114,16 @@ class Result:
                 weights, embedded ones too, into one file beside it. None keeps or copies.
             size_threshold: bytes; with "save", smaller weights are in the model's file.
             progress: called with a stage, the MiB of weights that are written, and all.
+            batch: other files (`opshift.passes.writer.Batch`) to be written together with the model: all or none.
 
         Returns:
             The files of external data that the model refers to now.
 
         Raises:
             UsageError: it cannot be written there, or so.
+            InvalidModelError: external data were changed since the model was read.
         """
-        from opshift.passes import save
+        from opshift.passes import save, writer
 
         if external_data not in (None, *save.WEIGHTS):
             raise UsageError(f"external_data is one of {', '.join(save.WEIGHTS)}, not {external_data!r}.")
@@ -123,9 +135,12 @@ class Result:
         written = self.rewritten is not self.source.model or external_data is not None
         if written and self.source.path is not None and external.same_file(self.source.path, path):
             external.fill(self.rewritten)
-        if self.rewritten is self.source.model:
-            return save.copy(self.source, path, **how)
-        return save.save(self.rewritten, path, source=self.source, **how)
+        with contextlib.nullcontext(batch) if batch else writer.Batch() as together:
+            together.ready.insert(0, lambda: external.check_stamps(self.source.stamps))
+            how["batch"] = together
+            if self.rewritten is self.source.model:
+                return save.copy(self.source, path, **how)
+            return save.save(self.rewritten, path, source=self.source, **how)
 
 
 @dataclass(frozen=True)
@@ -216,12 +231,12 @@ def convert(
         ir_version: the ir_version wanted; None takes one that fits.
         optimize: replace Hardmax, ArgMax and OneHot also where the target has them, if that is faster in onnxruntime.
         allow_paths: directories in which links of external data may end; without, only the model's own.
-        require_proof: raise also where the whole model could not be compared.
+        require_proof: raise also where a node or the whole model could not be compared.
         input_shapes: shapes of inputs to verify with, by name.
         inputs: values of inputs to verify with: an .npz file, a test_data_set directory or values by name.
         seed: of the inputs that are drawn; the same seed gives the same report.
-        timeout: seconds that a model may take in onnxruntime to open, or to run once (None: 120).
-        memory: bytes that onnxruntime may take (None: no limit).
+        timeout: seconds that the verification may take (None: ten minutes, and longer for large models).
+        memory: bytes that onnxruntime may take (None: 4 GiB, and more for large models; see `verify`).
         save_repro: a directory for two small models and the input on which they differ, if they do.
         progress: called with a stage, the steps done and all steps.
 
@@ -231,6 +246,7 @@ def convert(
         UnsupportedError: the model cannot be converted; it names every node in the way.
         VerificationError: the result was not shown to be equal.
     """
+    limits.check(seed, timeout, memory)
     with _without_collection():
         _tell(progress, "load")
         request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
@@ -244,7 +260,8 @@ def convert(
         if not planned.plan.possible:
             raise _refused(request, planned.plan, planned.plan.refusals)
         rewritten = source.model
-        if not planned.plan.nothing_to_do or _wanted_ir_version(request, rewritten) != rewritten.ir_version:
+        wanted = _wanted_ir_version(request, rewritten)
+        if not planned.plan.nothing_to_do or wanted != rewritten.ir_version or source.repairs:
             _tell(progress, "lower")
             if source.path is None or is_small(source):
                 rewritten = onnx.ModelProto()
@@ -263,6 +280,8 @@ def convert(
                 least = least_ir_version(rewritten, walked)
             _fits(request, planned.plan, rewritten, least)
             _settled(request, planned.plan, rewritten, walked)
+            warnings = tuple(_unrunnable(request, planned.plan, walked))
+            planned = dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, warnings=warnings))
     result = Result(planned.plan, None, source, rewritten, left_out)
     if verify:
         asked: dict[str, Any] = {
@@ -276,7 +295,12 @@ def convert(
             "progress": progress,
         }
         _tell(progress, "verify")
-        report = _verified(request, planned, rewritten, asked)
+        try:
+            report = _verified(request, planned, rewritten, asked)
+        except Exception:  # which may not be about the model that was read
+            check_unchanged(source)
+            raise
+        check_unchanged(source)
         result = dataclasses.replace(result, report=report)
         _shown_to_be_equal(result, report, require_proof)
     return result
@@ -302,13 +326,37 @@ def _without_collection() -> Iterator[None]:
 
 def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto, walked: Sequence[Walked]) -> None:
     """Plan the result again, which must give nothing: else the fault is opshift's own, and nothing is written."""
-    planner = Planner(rewritten, request.legality, request.semantics, request.allow, runnable=False, walked=walked)
+    model = external.with_small(rewritten, request.source.files)
+    again_walked = walked if model is rewritten else ()
+    planner = Planner(model, request.legality, request.semantics, request.allow, runnable=False, walked=again_walked)
     again = planner.run().plan
     if again.refusals:
         # What a graph needs around the nodes that were asked for: a Constant in a function, an Identity for an output.
         raise _refused(request, plan, again.refusals)
     if again.steps:
         raise AssertionError(f"the result is not on the target: {again.steps[0]}")
+
+
+def _unrunnable(request: _Request, plan: Plan, walked: Sequence[Walked]) -> Iterator[Caution]:
+    """Yield the nodes of the result that onnxruntime has no kernel for, and had one at the opset of the original."""
+    if not request.runnable or not kernels.newest_opset():
+        return
+    import onnxruntime
+
+    for count, one in enumerate(walked):
+        where = one.graph.name if count else "main"
+        for (domain, name, _), places in one.kinds.items():
+            if default_domain(domain):
+                continue
+            last = kernels.last_that_runs(name, plan.source_opset, plan.target_opset)
+            after = schema_at("", name, plan.target_opset)
+            if last is None or after is None:
+                continue
+            reason = f"onnxruntime {onnxruntime.__version__} has no kernel for {name}-{after.since_version}."
+            hint = f"Use opset {last} to run the model there."
+            for place in places:
+                path = f"{where}/{external.node_name(one.graph.node[place], place)}"
+                yield Caution(path, f"{name}-{after.since_version}", reason, hint)
 
 
 def _wanted_ir_version(request: _Request, model: onnx.ModelProto) -> int:
@@ -365,6 +413,10 @@ def _request(
             and not profile.ir_version[0] <= ir_version <= profile.ir_version[1]
         ):
             raise UsageError(f"ir_version {ir_version} is outside of what {profile.name} takes, {profile.ir_version}.")
+    if ir_version is not None and (type(ir_version) is not int or not 1 <= ir_version <= onnx.IR_VERSION):
+        raise UsageError(
+            f"There is no ir_version {ir_version!r}; onnx {onnx.__version__} knows 1 to {onnx.IR_VERSION}."
+        )
     wanted = own if opset is None else opset
     legality = Legality(wanted, frozenset(decompose), profile)
     runnable = profile is None and kernels.installed()
@@ -388,15 +440,15 @@ def check_request(
         raise UsageError(f"There are the semantics runtime and spec, not {semantics!r}.")
     if unknown := sorted(set(allow) - {*NARROWINGS}):
         raise UsageError(f"There is no narrowing {unknown[0]!r}; there are {', '.join(sorted(NARROWINGS))}.")
-    if opset is not None and not 1 <= opset <= NEWEST:
-        raise UsageError(f"There is no opset {opset}; onnx {onnx.__version__} knows opsets 1 to {NEWEST}.")
+    if opset is not None and (type(opset) is not int or not 1 <= opset <= NEWEST):
+        raise UsageError(f"There is no opset {opset!r}; onnx {onnx.__version__} knows opsets 1 to {NEWEST}.")
     for name in decompose:
         _known_operator(name)
     return _profile(target)
 
 
 def _known_operator(name: str) -> None:
-    if any(schema_at("", name, opset) for opset in (NEWEST, *range(OLDEST, NEWEST))):
+    if name.isprintable() and any(schema_at("", name, opset) for opset in (NEWEST, *range(OLDEST, NEWEST))):
         return
     near = difflib.get_close_matches(name, {schema.name for schema in onnx.defs.get_all_schemas()}, 1)
     raise UsageError(f"ONNX has no operator {name!r}" + (f"; did you mean {near[0]}?" if near else "."))
@@ -419,17 +471,20 @@ def _planned(request: _Request, progress: Progress | None) -> Planned:
         return Planned(
             Plan(own, request.legality.opset, "", tuple(sorted(request.legality.decompose)), 0, (), tuple(old)), (), ()
         )
+    source = request.source
+    model = external.with_small(source.model, source.files)
+    as_read = model is source.model
     planner = Planner(
-        request.source.model,
+        model,
         request.legality,
         request.semantics,
         request.allow,
         runnable=request.runnable,
         progress=progress,
         optimize=request.optimize,
-        walked=request.source.bodies,
-        static=request.source.static,
-        outline=request.source.inferred,
+        walked=source.bodies if as_read else (),
+        static=source.static if as_read else None,
+        outline=source.inferred if as_read else None,
     )
     planned = planner.run()
     planner.forget()
@@ -470,9 +525,15 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
         exclude_nan=not operator.nan_defined(meaning, operands) or bool(narrows),
         finite=not operator.infinity_defined(meaning, operands) or bool(narrows & {"finite-inputs", "whole-indices"}),
         whole="whole-indices" in narrows,
-        exact=not (change.fragment.rounds or operator.sums),
+        exact=not (change.fragment.rounds or rounds(operator.name)),
         longest=operator.longest,
     )
+
+
+def _stays_in_file(change: Replace) -> bool:
+    """Whether a node is a constant whose elements stay in their file: alone it has none to compare."""
+    meaning = change.lifted.meaning
+    return isinstance(meaning, constants.Constant) and isinstance(meaning.value, Elsewhere)
 
 
 def _verified(
@@ -484,20 +545,29 @@ def _verified(
     from opshift.passes.verify import verify
 
     plan, source = planned.plan, request.source
-    pairs = [_pair(change, plan.source_opset, plan.target_opset, request.semantics) for change in replacements(planned)]
-    original: Any = source.path if source.path is not None else source.model
+    pairs = [
+        _pair(change, plan.source_opset, plan.target_opset, request.semantics)
+        for change in replacements(planned)
+        if not _stays_in_file(change)
+    ]
+    # What was read is what is compared; the weights of a large model are read once more.
+    again = source.path is not None and not is_small(source)
+    original: Any = source.path if again else source.model
     original_dir = folder = source.directory
     if source.directory is not None:
+        rewritten = external.with_small(rewritten, source.files)
         rewritten, folder = external.relocated(rewritten, source.files, source.directory)
-        if source.path is None:
-            original, original_dir = external.relocated(source.model, source.files, source.directory)
+        if not again:
+            original = external.with_small(source.model, source.files)
+            original, original_dir = external.relocated(original, source.files, source.directory)
     return verify(
         original,
         rewritten,
         pairs=pairs,
         semantics=request.semantics,
         exact=all(pair.exact for pair in pairs),
-        original_dir=None if source.path is not None else original_dir,
+        drift=True,
+        original_dir=None if again else original_dir,
         rewritten_dir=folder,
         allow_paths=source.allowed,
         **asked,
@@ -509,15 +579,17 @@ def _shown_to_be_equal(result: Result, report: Report, require_proof: bool) -> N
     for check in (*report.nodes, report.whole):
         if check.verdict == Verdict.DIFFERENT:
             raise VerificationError(_different(check), report, result)
-    unproven = [check for check in report.nodes if check.verdict != Verdict.EQUAL]
-    if unproven:
-        raise VerificationError(
-            f"{unproven[0].operator} at {unproven[0].node} could not be shown to be equal: {unproven[0].reason}",
-            report,
-            result,
-        )
-    if require_proof and report.verdict != Verdict.EQUAL:
-        raise VerificationError(f"The whole model could not be compared: {report.whole.reason}", report, result)
+    if not require_proof:
+        return
+    for check in (*report.nodes, report.whole):
+        if check.verdict != Verdict.EQUAL:
+            raise VerificationError(_unproven(check), report, result)
+
+
+def _unproven(check: Check) -> str:
+    if not check.node:
+        return f"The whole model could not be compared: {check.reason}"
+    return f"{check.operator} at {check.node} could not be shown to be equal: {check.reason}"
 
 
 def _different(check: Check) -> str:

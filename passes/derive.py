@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 
 from opshift.opsets.carriers import COMPUTED
 from opshift.opsets.costs import cost
-from opshift.opsets.facts import Facts, Tensor, constant, exact, type_name
+from opshift.opsets.facts import FLOATS, Elsewhere, Facts, Tensor, constant, exact, facts_of_attribute, type_name
 from opshift.opsets.kernels import computes_wrongly
 from opshift.opsets.lowering import Body, Call, Function, Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, lift, write_native
@@ -41,6 +42,9 @@ RIVALLED = frozenset({"ArgMax", "Hardmax", "OneHot", "ReduceMax", "ReduceMin"})
 FASTER = 0.9
 """The share of a kernel's cost that a lowering may have at most, to go in its place."""
 
+
+ITERATIONS = 1024
+"""Of a Loop, to reckon what it costs where nobody knows."""
 
 REMEMBERED = 4096
 """Nodes of bodies that are remembered, and what is derived of them: more would be as many as a model has shapes."""
@@ -71,13 +75,27 @@ Ref = Input | Constant | Output | None
 
 
 @dataclass(frozen=True)
+class Iteration:
+    """The body of a Loop: input 0 is the number of the iteration, then come those carried; all others are outside."""
+
+    fragment: Fragment
+    carries: tuple[Facts, ...]
+    rows: tuple[Facts, ...]
+    """What each iteration gives besides: for none of them, onnxruntime 1.32.0 reads the rank off what is declared."""
+
+
+@dataclass(frozen=True)
 class Written:
-    """A node of a fragment."""
+    """A node of a fragment.
+
+    A Loop has a `body`, and besides its own inputs those values from outside that its body reads.
+    """
 
     name: str
     attributes: Mapping[str, Any]
     inputs: tuple[Ref, ...]
     outputs: int
+    body: Iteration | None = None
 
     @functools.cached_property
     def form(self) -> tuple[onnx.NodeProto, Any, Any]:
@@ -150,7 +168,7 @@ class Deriver:
         self.allow = allow | {"nan"} if "finite-inputs" in allow else allow
         self._memo: dict[Any, Fragment | Failure] = {}
         self._nested: dict[Any, Fragment | Failure] = {}
-        self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, bool]] = {}
+        self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, int | None]] = {}
         self._freer: dict[str, Deriver] = {}
 
     def lift(self, node: Node) -> Lifted | Reason:
@@ -221,7 +239,7 @@ class Deriver:
         node = Node("", operator.name, native.since_version, native.attributes, inputs, lifted.used)
         if reason := self._why_not(node, nested=nested):
             return Failure(reason, reason.missing)
-        types = typed(node)
+        types = typed(node, written=True)
         if isinstance(types, Reason):
             return Failure(types, types.missing)
         refs: tuple[Ref, ...] = tuple(None if index is None else Input(index) for index in native.inputs)
@@ -254,7 +272,13 @@ class Deriver:
         nested = len(stack) > 1
         if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
             value = lifted.meaning.value
-            return Fragment((), (Constant(value, constant(value.array).dtype or 0),), ("initializer",), 0.0)
+            dtype = facts_of_attribute(value).dtype or 0
+            if isinstance(value, Elsewhere) and self.legality.opset < 9 and dtype not in FLOATS:
+                # A function says these as floats and a Cast, of which the elements must be known.
+                return Failure(
+                    f"opset {self.legality.opset} has constants of floats only, and its elements are in a file"
+                )
+            return Fragment((), (Constant(value, dtype),), ("initializer",), 0.0)
         tried: list[tuple[Body | _Wide | Reason, Fragment | Failure]] = []
         # ONNX's own bodies are for what nothing else says: some lose digits, such as a variance by squares.
         for ways in (_ways(lifted), bodies(lifted)):
@@ -299,9 +323,37 @@ class Deriver:
             found = self._around(way, stack)
         elif refused := way.narrows - self.allow:
             return Failure(f"{way.name} holds for fewer inputs", narrowing=", ".join(sorted(refused)))
+        elif way.carries is not None:
+            found = self._looped(way, way.carries, lifted, stack)
         else:
             found = self._specialise(way, lifted, stack, limit)
         return dataclasses.replace(found, reason=f"{way.name}: {found.reason}") if isinstance(found, Failure) else found
+
+    def _looped(self, body: Body, carries: int, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
+        """Derive one iteration, and put it into a Loop, which the target must have too."""
+        opset, count, others = self.legality.opset, lifted.operands[0], lifted.operands[1:]
+        # What is carried is of one type and shape, and differs from one iteration to the next.
+        carried = tuple(Facts(facts.dtype, facts.shape) if facts else Facts() for facts in others[:carries])
+        going = Facts(TensorProto.BOOL, ())
+        for name, inputs, made in (("Loop", (count, None, *carried), len(lifted.used)), ("Identity", (going,), 1)):
+            schema = schema_at("", name, opset)
+            node = Node("", name, schema.since_version if schema else 1, {}, inputs, (True,) * made)
+            if reason := self._why_not(node, nested=True):
+                return Failure(reason)
+        inside = (Facts(TensorProto.INT64, ()), *carried, *others[carries:])
+        whole = dataclasses.replace(lifted, operands=inside, used=(True,) * len(lifted.used))
+        found = self._specialise(body, whole, stack, math.inf)
+        if isinstance(found, Failure):
+            return found
+        refs = tuple(None if facts is None else Input(index) for index, facts in enumerate(lifted.operands))
+        given = lifted.operator.facts(lifted.meaning, lifted.operands) if lifted.operator.facts else ()
+        rows = tuple(Facts(facts.dtype, None if facts.shape is None else facts.shape[1:]) for facts in given[carries:])
+        loop = Written("Loop", {}, (refs[0], None, *refs[1:]), len(lifted.used), Iteration(found, carried, rows))
+        outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
+        known = None if count is None or count.known is None else int(count.known.item())
+        return dataclasses.replace(
+            found, nodes=(loop,), outputs=outputs, cost=found.cost * (ITERATIONS if known is None else known)
+        )
 
     def _around(self, wide: _Wide, stack: tuple[Any, ...]) -> Fragment | Failure:
         """Derive a meaning in a carrier, between two casts that the target must have too."""
@@ -323,6 +375,8 @@ class Deriver:
                 values[name] = _operand(Input(index), facts)
         pending: list[tuple[Node, Sequence[str], Sequence[str], Sequence[Facts]]] = []
         same: dict[str, str] = {}
+        # The lowerings of what does nothing are for targets that do not have it: they write what does nothing as well.
+        own_idle = _repeats(lifted) is not None
         wanted, more = _outputs(function, len(lifted.used))
         for call in function.calls:
             inputs = tuple([same.get(name, name) for name in call.inputs])
@@ -334,8 +388,8 @@ class Deriver:
             node, inferred, idle = self._look(call, body, seen, len(made), lifted)
             if isinstance(inferred, Reason):
                 return Failure(inferred, inferred.missing)
-            if idle:
-                same[call.outputs[0]] = inputs[0]
+            if idle is not None and not own_idle:
+                same[call.outputs[0]] = inputs[idle]
                 continue
             pending.append((node, inputs, made, inferred))
             for position, (name, known) in enumerate(zip(made, inferred, strict=True)):
@@ -346,8 +400,8 @@ class Deriver:
 
     def _look(
         self, call: Call, body: Body, inputs: tuple[Facts | None, ...], outputs: int, lifted: Lifted
-    ) -> tuple[Node, tuple[Facts, ...] | Reason, bool]:
-        """Return a node of a body, what is inferred of it, and whether it is idle.
+    ) -> tuple[Node, tuple[Facts, ...] | Reason, int | None]:
+        """Return a node of a body, what is inferred of it, and which input its output repeats, if it does nothing.
 
         Bodies have much in common, and nodes that are equal are looked at once.
         """
@@ -361,15 +415,17 @@ class Deriver:
             schema = None if call.domain else schema_at("", name, body.opset) or schema_at("", name, NEWEST)
             since = schema.since_version if schema else 1
             node = Node(call.domain, name, since, attributes, inputs, (True,) * outputs)
-            self._seen[key] = node, infer(node), self._is_idle(node)
+            inferred = infer(node)
+            self._seen[key] = node, inferred, None if isinstance(inferred, Reason) else self._idle(node, inferred)
         return self._seen[key]
 
-    def _is_idle(self, node: Node) -> bool:
+    def _idle(self, node: Node, outputs: Sequence[Facts]) -> int | None:
         operator = operator_of(node.domain, node.name)
-        if operator is None or operator.idle is None or not node.inputs or node.inputs[0] is None:
-            return False
+        if operator is None or not (operator.idle or operator.neutral) or not node.inputs or node.inputs[0] is None:
+            return None
         lifted = self.lift(node)
-        return not isinstance(lifted, Reason) and operator.idle(lifted.meaning, lifted.operands)
+        place = None if isinstance(lifted, Reason) else _repeats(lifted, outputs[0])
+        return None if isinstance(lifted, Reason) or place is None else lifted.sources[place]
 
     def _assemble(
         self,
@@ -558,6 +614,21 @@ def _pruned(fragment: Fragment) -> Fragment:
         for old in sorted(read)
     )
     return dataclasses.replace(fragment, nodes=nodes, outputs=tuple(moved(ref) for ref in fragment.outputs))
+
+
+def _repeats(lifted: Lifted, output: Facts | None = None) -> int | None:
+    """Return the operand that the output is as it stands, where the node does nothing; None where it does something.
+
+    Without the facts of the output, the node does nothing whatever its constants are.
+    """
+    operator = lifted.operator
+    if operator.idle and operator.idle(lifted.meaning, lifted.operands):
+        return 0
+    place = operator.neutral(lifted.meaning, lifted.operands) if operator.neutral and output else None
+    one = None if place is None else lifted.operands[place]
+    if output is None or one is None or one.shape is None or None in one.shape or one.shape != output.shape:
+        return None
+    return place
 
 
 def _static(lifted: Lifted) -> bool:

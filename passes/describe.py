@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -12,10 +13,11 @@ from onnx import AttributeProto, TensorProto
 
 from opshift.opsets.facts import INTEGERS, Facts, facts_of_tensor, facts_of_type, freeze
 from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Node, Outputs
+from opshift.opsets.operator import Node, Outputs, operator_for
 from opshift.opsets.schema import Schema, attribute_value, default_domain, schema_read_at
-from opshift.passes.graphs import graphs, subgraphs, without_hostile_dims
+from opshift.passes.graphs import graphs, subgraphs
 from opshift.passes.infer import infer
+from opshift.passes.model_inference import infer_model
 
 INLINED = 200_000
 """Nodes: a model that has more when its functions are inlined is described without them."""
@@ -117,7 +119,7 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
         else:
             light = inlined(light)
     try:
-        return onnx.shape_inference.infer_shapes(without_hostile_dims(light), data_prop=True)
+        return infer_model(light)
     except Exception:  # InferenceError, or what C++ throws at contents that nobody foresaw
         return light
 
@@ -228,8 +230,8 @@ def _found_out(node: onnx.NodeProto, scope: Scope, opset: int) -> Iterator[tuple
 
     It sees no constants of the graphs around one, and follows no shape that is computed below Reshape-14.
     """
-    if default_domain(node.domain) or not node.input:
-        return
+    if default_domain(node.domain) or not node.input or any(one.ref_attr_name for one in node.attribute):
+        return  # what a parameter makes of the outputs is not known
     known = {name: scope[name] or Facts() for name in node.output if name}
     inputs = [scope[name] or Facts() for name in node.input if name]
     open_ranks = any(facts.shape is None for facts in known.values()) and any(one.shape is not None for one in inputs)
@@ -244,10 +246,12 @@ def _found_out(node: onnx.NodeProto, scope: Scope, opset: int) -> Iterator[tuple
             continue
         one = known[name]
         shape = facts.shape if one.shape is None else one.shape
-        # Floats are left to kernels, which round as they like.
-        value = facts.value if facts.dtype in (*INTEGERS, TensorProto.BOOL) else None
+        # Floats are left to kernels, which round as they like, unless they are only moved.
+        operator = operator_for("", node.op_type)
+        exact = facts.dtype in (*INTEGERS, TensorProto.BOOL) or (operator is not None and operator.moves_data)
+        value = facts.value if exact else None
         if shape is not one.shape or value is not None:
-            yield name, Facts(one.dtype or facts.dtype, shape, value)
+            yield name, Facts(one.dtype or facts.dtype, shape, value, computed=value is not None)
 
 
 def _typed_by_outputs(
@@ -262,8 +266,8 @@ def _typed_by_outputs(
     filled = []
     for index, facts in enumerate(inputs):
         formal_input = schema.input(index)
-        if facts is not None and facts.dtype is None and formal_input is not None and not formal_input.variadic:
-            facts = Facts(bound.get(formal_input.type_variable), facts.shape, facts.value)
+        if facts is not None and not facts.type and formal_input is not None and not formal_input.variadic:
+            facts = dataclasses.replace(facts, dtype=bound.get(formal_input.type_variable))
         filled.append(facts)
     return tuple(filled)
 

@@ -1,7 +1,8 @@
-"""The errors that opshift raises on purpose; anything else is a fault of its own."""
+"""The errors that opshift raises on purpose, and how messages quote names; anything else is a fault of its own."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from opshift.passes.outcome import Plan, Refusal, Report
@@ -48,3 +49,20 @@ class VerificationError(OpshiftError):
         self.report = report
         self.result = result
         super().__init__(message)
+
+
+def printable(text: str | bytes, limit: int = 120) -> str:
+    """Return a text from a model as it may be printed: quoted, control characters escaped, cut to `limit`."""
+    text = text if isinstance(text, str) else text.decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= limit else text[:limit] + "...")
+
+
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as it may be printed."""
+    return printable(os.fspath(path), 300)
+
+
+def reason(error: BaseException) -> str:
+    """Return what went wrong in the system's words, without number and path."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text[:1].lower() + text[1:].rstrip(".")

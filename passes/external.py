@@ -13,6 +13,7 @@ import contextlib
 import math
 import os
 import stat
+import time
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
@@ -21,8 +22,12 @@ from typing import BinaryIO
 import onnx
 from onnx import AttributeProto, TensorProto
 
+from opshift.opsets.facts import SMALL
 from opshift.passes.columns import NAMING, Columns, Kind
 from opshift.passes.errors import InvalidModelError, UsageError
+from opshift.passes.errors import printable as printable
+from opshift.passes.errors import reason as reason
+from opshift.passes.errors import shown_path as shown_path
 
 _WIDTHS = {
     8: "UINT8 INT8 BOOL FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0",
@@ -75,12 +80,6 @@ _SPAN = f"opshift {os.urandom(16).hex()}"
 
 # onnxruntime reads what follows as an address in its own memory.
 _MEMORY = "*/_ORT_MEM_ADDR_/*"
-
-
-def printable(text: str | bytes, limit: int = 120) -> str:
-    """Return a text from a model as it may be printed: quoted, control characters escaped, cut to `limit`."""
-    text = text if isinstance(text, str) else text.decode("utf-8", "backslashreplace")
-    return repr(text if len(text) <= limit else text[:limit] + "...")
 
 
 @dataclass(frozen=True)
@@ -400,6 +399,39 @@ def relocated(model: onnx.ModelProto, files: Mapping[str, Path], directory: Path
     return moved, root
 
 
+def with_small(model: onnx.ModelProto, files: Mapping[str, Path]) -> onnx.ModelProto:
+    """Return a model whose small external tensors hold their elements; itself if it has none.
+
+    `files` are those that `resolve` found: what a model in memory refers to is not looked for. Small is what
+    `facts_of_tensor` looks into.
+
+    Raises:
+        InvalidModelError: a file cannot be read, is too short, or changes meanwhile.
+    """
+    if not files or not any(map(_is_small, tensors(bodies(model)))):
+        return model
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    with contextlib.ExitStack() as stack:
+        opened_files = {path: stack.enter_context(opened(path)) for path in set(files.values())}
+        for tensor in filter(_is_small, tensors(bodies(whole))):
+            where = reference(tensor)
+            path = files[where.location]
+            opened_files[path].seek(where.offset)
+            needed = size(tensor) or 0
+            data = opened_files[path].read(needed)
+            if len(data) != needed:
+                raise InvalidModelError(f"{shown_path(path)} is too short. Was it changed in the meantime?")
+            for field in ELEMENTS:
+                tensor.ClearField(field)
+            tensor.raw_data = data
+    return whole
+
+
+def _is_small(tensor: TensorProto) -> bool:
+    return is_external(tensor) and math.prod(tensor.dims) * 8 <= SMALL and size(tensor) is not None
+
+
 def embedded(tensor: TensorProto, directory: Path | None) -> TensorProto:
     """Return a tensor with its elements in it, read from the file in a directory that it refers to; or as it is.
 
@@ -442,8 +474,58 @@ Nothing that is this large has elements that anything depends on, see `facts_of_
 
 
 def stamp(status: os.stat_result) -> tuple[int, ...]:
-    """Return what tells one state of a file from another."""
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    """Return what tells one state of a file from another: its size comes first.
+
+    The time of the last change of the inode cannot be set back, as that of the contents can. On Windows it is the time
+    of creation. The device is left out: its number differs from machine to machine.
+    """
+    return (status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+
+
+_TICK = 10_000_000  # nanoseconds, at most, for which file systems give all changes the same time
+
+
+def settled(status: os.stat_result) -> None:
+    """Wait until a file that was changed just now would get another time, so that its stamp tells the next change."""
+    age = time.time_ns() - status.st_mtime_ns
+    if 0 <= age < _TICK:
+        time.sleep((_TICK - age) / 1e9)
+
+
+def changed(path: Path) -> InvalidModelError:
+    """Return the error for a file that is not the one any more that was read."""
+    return InvalidModelError(f"{shown_path(path)}: the file was changed in the meantime; convert it again.")
+
+
+def stamps(files: Iterable[Path]) -> dict[Path, tuple[int, ...]]:
+    """Return the stamps of files.
+
+    Raises:
+        InvalidModelError: one is gone.
+    """
+    found = {}
+    for path in files:
+        try:
+            settled(path.stat())
+            found[path] = stamp(path.stat())
+        except OSError as error:
+            raise InvalidModelError(f"{shown_path(path)} cannot be reached: {reason(error)}.") from None
+    return found
+
+
+def check_stamps(stamps: Mapping[Path, tuple[int, ...]]) -> None:
+    """Raise if a file has another stamp by now.
+
+    Raises:
+        InvalidModelError: it was changed, or is gone.
+    """
+    for path, before in stamps.items():
+        try:
+            now = stamp(path.stat())
+        except OSError:
+            now = ()
+        if now != before:
+            raise changed(path)
 
 
 @dataclass(frozen=True)
@@ -467,14 +549,13 @@ def opened(path: Path, read: tuple[int, ...] | None = None) -> Iterator[BinaryIO
         file = os.fdopen(os.open(path, os.O_RDONLY | AS_IT_IS), "rb")
     except OSError as error:
         raise InvalidModelError(f"{shown_path(path)} cannot be read: {reason(error)}.") from None
-    changed = InvalidModelError(f"{shown_path(path)}: the file was changed in the meantime; convert it again.")
     with file:
         before = stamp(os.fstat(file.fileno()))
         if before != (read or before):
-            raise changed
+            raise changed(path)
         yield file
         if before != stamp(os.fstat(file.fileno())):
-            raise changed
+            raise changed(path)
 
 
 def is_span(tensor: TensorProto) -> bool:
@@ -532,17 +613,6 @@ def take(tensor: TensorProto, span: Span) -> None:
     for field in ELEMENTS:
         tensor.ClearField(field)
     tensor.raw_data = data
-
-
-def shown_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as it may be printed."""
-    return printable(os.fspath(path), 300)
-
-
-def reason(error: BaseException) -> str:
-    """Return what went wrong in the system's words, without number and path."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return text[:1].lower() + text[1:].rstrip(".")
 
 
 def same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:

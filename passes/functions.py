@@ -9,12 +9,14 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx
-from onnx import AttributeProto
+from google.protobuf.message import Message
+from onnx import AttributeProto, TensorProto
 
-from opshift.opsets.facts import Facts, freeze, type_of_facts
-from opshift.opsets.operator import Node
+from opshift.opsets.facts import Facts, freeze, type_name, type_of_facts
+from opshift.opsets.operator import Node, Outputs
 from opshift.opsets.schema import attribute_value
 from opshift.passes.changes import Call, Change, FunctionKey, FunctionPlan, GraphPlan, Replace
+from opshift.passes.derive import Input
 from opshift.passes.describe import Scope, Values, default_opset, describe, view
 from opshift.passes.graphs import graphs, kinds, subgraphs
 from opshift.passes.infer import make_attribute
@@ -68,7 +70,7 @@ class Functions:
         self, key: FunctionKey, inputs: Sequence[Facts | None], bound: Mapping[str, Any], *, known: bool
     ) -> Values:
         """What is known of the values in a function, called so; inferred once for all targets."""
-        kind = key, tuple(inputs), tuple(sorted(bound.items(), key=lambda item: item[0])), known
+        kind = key, tuple(inputs), _hashable(bound), known
         if kind not in self._scopes:
             called = [self.known[one] for one in self._called(key)]
             function = self.known[key]
@@ -114,7 +116,7 @@ class Functions:
         if self.as_it_is(key) is not None:
             return None
         made = self.copies.setdefault(key, [])
-        kind = tuple(inputs), tuple(sorted((name, value) for name, value in attributes.items() if value is not None))
+        kind = tuple(inputs), _hashable(attributes)
         for known, plan in made:
             if known == kind:
                 return None if plan.name == function.name else Call(plan.name)
@@ -138,6 +140,8 @@ class Functions:
         scope = self._scope_of(key, inputs, bound, known=called)
         opset = default_opset(function.opset_import) or self._planner.source
         graph = self._planner.graph(function, f"function {name}", opset, scope, bound)
+        if called:
+            self._refuse_unread(function, inputs, graph)
         done = dataclasses.replace(plan, graph=graph)
         if not any(part.changes for part in graph.all()):
             done = FunctionPlan(key, function.name, {}, graph)
@@ -147,6 +151,19 @@ class Functions:
             done = dataclasses.replace(plan, graph=graph)
         made[place] = (kind, alike or done)
         return None if made[place][1].name == function.name else Call(made[place][1].name)
+
+    def _refuse_unread(self, function: onnx.FunctionProto, inputs: Sequence[Facts | None], graph: GraphPlan) -> None:
+        """Refuse an input that nothing reads any more, if onnxruntime then does not take its type.
+
+        The type of an input that no node reads must be one that onnx 1.10 had: onnxruntime 1.32.0, "Type
+        'tensor(float8e5m2)' of input parameter (x) of operator (F) in node () is invalid".
+        """
+        unread = read_names(function, GraphPlan("")) - read_names(function, graph)
+        for name, facts in zip(function.input, inputs, strict=False):
+            dtype = facts.dtype if facts else None
+            if name in unread and dtype is not None and dtype > TensorProto.BFLOAT16:
+                reason = f"no node reads its input {name} any more, and onnxruntime then takes no {type_name(dtype)}."
+                self._planner.refuse(Code.TYPE, f"function {function.name}", "", reason, "Inline it.")
 
     def _free_name(self, function: onnx.FunctionProto) -> str:
         taken = {key[1] for key in self.known} | {plan.name for made in self.copies.values() for _, plan in made}
@@ -169,6 +186,19 @@ class Functions:
         return self._generic[key]
 
 
+def _hashable(attributes: Mapping[str, Any]) -> Hashable:
+    """Return the attributes that have a value, as a key; a type, a graph or a sparse tensor becomes its bytes."""
+
+    def frozen(value: Any) -> Hashable:
+        if isinstance(value, tuple):
+            return tuple(map(frozen, value))
+        if isinstance(value, Message):
+            return type(value).__name__, value.SerializeToString(deterministic=True)
+        return value  # type: ignore[no-any-return]
+
+    return tuple((name, frozen(value)) for name, value in sorted(attributes.items()) if value is not None)
+
+
 def same_work(one: GraphPlan, other: GraphPlan) -> bool:
     """Whether two plans write the same into the same graph, whatever they were made for."""
 
@@ -181,6 +211,23 @@ def same_work(one: GraphPlan, other: GraphPlan) -> bool:
         and one.inner.keys() == other.inner.keys()
         and all(same_work(one.inner[key], other.inner[key]) for key in one.inner)
     )
+
+
+def read_names(graph: onnx.GraphProto | onnx.FunctionProto, plan: GraphPlan) -> set[str]:
+    """Return the names of the values that are read in a graph, and in those inside, once a plan is carried out."""
+    names = {value.name for value in graph.output} if isinstance(graph, onnx.GraphProto) else set(graph.output)
+    for index, node in enumerate(graph.node):
+        change = plan.changes.get(index)
+        if not isinstance(change, Replace):
+            names.update(node.input)
+        else:
+            refs = [*change.fragment.outputs, *(ref for leaf in change.fragment.nodes for ref in leaf.inputs)]
+            sources = [change.sources[ref.operand] for ref in refs if isinstance(ref, Input)]
+            inputs = change.inputs or node.input
+            names.update(inputs[source] for source in sources if isinstance(source, int))
+        for attribute, inner in subgraphs(node):
+            names |= read_names(inner, plan.inner.get((index, attribute), GraphPlan("")))
+    return names
 
 
 def bind(seen: Node, node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> Node:
@@ -211,24 +258,31 @@ def describe_function(
     for index, name in enumerate(function.input):
         facts = inputs[index] if index < len(inputs) else None
         value = graph.input.add(name=name)
-        if facts is not None and facts.dtype:
+        if facts is not None and facts.type:
             value.type.CopyFrom(type_of_facts(facts))
     graph.node.extend(function.node)
     for name in function.output:
         graph.output.add(name=name)
-    bind_attributes(graph, bound)
+    bind_attributes(graph, bound, known=known)
     given = len(inputs)
     absent = [name for index, name in enumerate(function.input) if known and (index >= given or inputs[index] is None)]
     return describe(as_model, absent)
 
 
-def bind_attributes(graph: onnx.GraphProto | onnx.FunctionProto, bound: Mapping[str, Any]) -> None:
-    """Replace, in place, attributes that refer to parameters by their values; those without a value go."""
+def bind_attributes(
+    graph: onnx.GraphProto | onnx.FunctionProto, bound: Mapping[str, Any], *, known: bool = True
+) -> None:
+    """Replace, in place, attributes that refer to parameters by their values.
+
+    Those without a value go; unless the call is `known`, they stay references.
+    """
     for node in graph.node:
         kept: list[AttributeProto] = []
         for attribute in node.attribute:
-            if not attribute.ref_attr_name:
+            if not attribute.ref_attr_name or (not known and attribute.ref_attr_name not in bound):
                 kept.append(attribute)
+            elif isinstance(bound.get(attribute.ref_attr_name), Outputs):
+                kept.append(attribute)  # of a graph no more is known than its outputs
             elif attribute.ref_attr_name in bound:
                 kept.append(make_attribute(attribute.name, bound[attribute.ref_attr_name]))
         if len(kept) != len(node.attribute) or any(item.ref_attr_name for item in node.attribute):
@@ -236,4 +290,4 @@ def bind_attributes(graph: onnx.GraphProto | onnx.FunctionProto, bound: Mapping[
             del node.attribute[:]
             node.attribute.extend(copies)
         for _, inner in subgraphs(node):
-            bind_attributes(inner, bound)
+            bind_attributes(inner, bound, known=known)

@@ -18,9 +18,10 @@ from google.protobuf.message import DecodeError
 from onnx import OptionalProto, SequenceProto, TensorProto
 
 from opshift.opsets.facts import array_of, tensor_of
-from opshift.passes.errors import UsageError
+from opshift.passes.errors import UsageError, shown_path
 from opshift.passes.shapes import with_shapes
 from opshift.passes.specs import Array, Shape, Spec, Value, np_dtype
+from opshift.passes.writer import Batch
 
 Given = Mapping[str, Value]
 
@@ -272,13 +273,24 @@ def write(
     feeds: Mapping[str, Any],
     outputs: Sequence[Any] | Mapping[str, Any],
     graph: onnx.GraphProto,
+    batch: Batch | None = None,
 ) -> Path:
     """Write inputs and outputs as test_data_set_0 in a directory, and return where.
 
     `outputs` are by name or in the graph's order: tensors, sequences, maps, or None for an optional that is absent.
+    With a batch they are written when that is published.
+
+    Raises:
+        UsageError: other files of these names are there.
+        OSError: a folder cannot be made, or a file not be written.
     """
+    if batch is None:
+        with Batch() as alone:
+            place = write(directory, feeds, outputs, graph, alone)
+            alone.publish()
+            return place
     place = Path(directory) / "test_data_set_0"
-    place.mkdir(parents=True, exist_ok=True)
+    batch.make_folders(place)
     initialized = {tensor.name for tensor in graph.initializer}
     initialized |= {tensor.values.name for tensor in graph.sparse_initializer}
     fed = [value for value in graph.input if value.name not in initialized]
@@ -291,8 +303,14 @@ def write(
         for index, value in enumerate(declared):
             if value.name in values:
                 proto = _proto(values[value.name], value.name, value.type)
-                (place / f"{role}_{index}.pb").write_bytes(proto.SerializeToString())
+                file = place / f"{role}_{index}.pb"
+                batch.draft(file, conflict=taken(file)).write(proto.SerializeToString())
     return place
+
+
+def taken(path: Path) -> str:
+    """Return the message for a file that is in the place of another."""
+    return f"{shown_path(path)} exists already, and nothing is overwritten. Name another directory."
 
 
 def _proto(value: Any, name: str, kind: onnx.TypeProto) -> Any:

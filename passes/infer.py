@@ -10,25 +10,27 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
-from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from opshift.opsets.facts import (
     SMALL,
     Dim,
+    Elsewhere,
     Facts,
+    FrozenType,
     Tensor,
     constant,
-    facts_of_type,
+    facts_of_attribute,
     partly,
     tensor_of,
     type_name,
-    type_of_facts,
 )
+from opshift.opsets.inference_gaps import fatal, is_absent
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Node, Outputs, lift, operator_for
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.schema import NEWEST, Schema, schema_at, schema_read_at
 from opshift.passes import external
+from opshift.passes.node_inference import NodeInference
 
 POSITIONS = 8 * 2**20
 """Bytes of the longest Range that is folded."""
@@ -54,7 +56,11 @@ def form(name: str, attributes: Mapping[str, Any]) -> tuple[onnx.NodeProto, Any,
 
 def make_attribute(name: str, value: Any) -> onnx.AttributeProto:
     """Build an attribute; a Tensor becomes a TensorProto, an empty tuple a list of integers."""
-    if isinstance(value, Tensor):
+    if isinstance(value, FrozenType):
+        value = onnx.TypeProto.FromString(value)
+    elif isinstance(value, Elsewhere):
+        value = value.proto
+    elif isinstance(value, Tensor):
         value = tensor_of(value.array, constant(value.array).dtype or 0, "")
     empty_type = onnx.AttributeProto.INTS if isinstance(value, tuple) and not value else None
     if isinstance(value, tuple):
@@ -83,8 +89,12 @@ def infer(node: Node) -> tuple[Facts, ...] | Reason:
     )
 
 
-def typed(node: Node) -> tuple[Facts, ...] | Reason:
-    """Return the type and shape of each output of a node, or why the operator's schema does not take it."""
+def typed(node: Node, *, written: bool = False) -> tuple[Facts, ...] | Reason:
+    """Return the type and shape of each output of a node, or why the operator's schema does not take it.
+
+    A node that is to be `written` must pass with what is known: onnxruntime (1.32.0) infers as onnx does when it loads
+    a model, and refuses a valid node where onnx takes what is not known for zero (Resize-13, sizes of unknown number).
+    """
     if node.name == "Constant" and not node.domain:
         return (_constant(node.attributes),)
     if any(isinstance(value, Outputs) for value in node.attributes.values()):
@@ -100,53 +110,39 @@ def typed(node: Node) -> tuple[Facts, ...] | Reason:
             return tuple(Facts() for _ in node.used)
         lifted = lift(step, node, "runtime")
         return lifted if isinstance(lifted, Reason) else step.facts(lifted.meaning, lifted.operands)
-    return _typed(node, schema)
+    return _typed(node, schema, written=written)
 
 
 def _constant(attributes: Mapping[str, Any]) -> Facts:
     value = constants.tensor(attributes)
-    if value is None or value.array.nbytes > SMALL:
-        return Facts() if value is None else Facts(constant(value.array).dtype, value.array.shape)
-    return constant(value.array)
+    return Facts() if value is None else facts_of_attribute(value)
 
 
-def _typed(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
+def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | Reason:
     """Infer types and shapes by onnx, then by the operator's own rule, which sees partly known shapes too."""
+    if any(required and name not in node.attributes for name, (required, _) in schema.attributes.items()):
+        return tuple(Facts() for _ in node.used)  # it is a function's parameter, which only a call gives
+    label = f"{node.name}-{node.since_version} does not take this"
     position = external.SHAPED.get(node.name, len(node.inputs))
     wanted = node.inputs[position] if position < len(node.inputs) else None
     axes = wanted.shape[0] if wanted and wanted.shape else 0
     if isinstance(axes, int) and axes > external.MOST_AXES:
-        return Reason(f"{node.name}-{node.since_version} does not take this: its shape has {axes} axes")
-    names = [f"i{index}" if facts is not None else "" for index, facts in enumerate(node.inputs)]
-    present = {name: facts for name, facts in zip(names, node.inputs, strict=True) if facts is not None}
-    data = {
-        name: tensor_of(facts.known, facts.dtype or 0, name)
-        for name, facts in present.items()
-        if facts.known is not None
-        and facts.dtype in (TensorProto.INT64, TensorProto.INT32)
-        and facts.known.size <= 1024
-    }
+        return Reason(f"{label}: its shape has {axes} axes")
+    given = tuple(
+        None if facts is not None and _is_optional(schema, index) and is_absent(node.name, index, facts.size) else facts
+        for index, facts in enumerate(node.inputs)
+    )
+    names = [f"i{index}" if facts is not None else "" for index, facts in enumerate(given)]
     outputs = [f"o{index}" for index in range(len(node.used))]
     attributes = {name: value for name, value in node.attributes.items() if name in schema.attributes}
     proto = make_node(schema.raw.name, schema.domain, names, outputs, attributes)
-    assumed = _assumed(node, schema)
-    given = {
-        name: type_of_facts(facts if facts.dtype else Facts(assumed[index], facts.shape))
-        for index, (name, facts) in enumerate(zip(names, node.inputs, strict=True))
-        if facts is not None
-    }
-    try:
-        types = infer_node_outputs(schema.raw, proto, given, data)
-    except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError, MemoryError) as error:
+    inference = NodeInference(dataclasses.replace(node, inputs=given), schema, proto)
+    found = _fault(node, schema) or inference.facts(strict=written)
+    if isinstance(found, str):
         if node.domain == SPELLING:
             return tuple(Facts() for _ in node.used)  # what is meant is judged where it is written
-        return Reason(f"{node.name}-{node.since_version} does not take this: {str(error).splitlines()[0]}")
-    inferred = [facts_of_type(types[name]) if name in types else Facts() for name in outputs]
-    guessed = {parameter.type_variable for index in assumed if (parameter := schema.input(index)) is not None}
-    for index, facts in enumerate(inferred):
-        formal = schema.outputs[min(index, len(schema.outputs) - 1)]
-        if formal.type_variable in guessed:
-            inferred[index] = Facts(None, facts.shape)
+        return Reason(f"{label}: {found}")
+    inferred = list(found)
     operator = operator_for(node.domain, node.name)
     if operator is not None and operator.shape is not None:
         lifted = lift(operator, node, "runtime")
@@ -157,24 +153,37 @@ def _typed(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
     return tuple(inferred)
 
 
-def _assumed(node: Node, schema: Schema) -> dict[int, int]:
-    """A type for each input of unknown type, so that onnx infers shapes: another input's, or any that is allowed."""
+def _is_optional(schema: Schema, index: int) -> bool:
+    parameter = schema.input(index)
+    return parameter is not None and parameter.optional
+
+
+def _fault(node: Node, schema: Schema) -> str | None:
+    """Return what is wrong with a node whatever else comes to be known of its inputs, such as their types."""
+    if not schema.domain and (wrong := fatal(node.name, node.attributes, len(node.used))):
+        return wrong
+    raw = schema.raw
+    if not raw.min_input <= len(node.inputs) <= raw.max_input:
+        return f"it has {len(node.inputs)} inputs"
+    if not raw.min_output <= len(node.used) <= raw.max_output:
+        return f"it has {len(node.used)} outputs"
     bound: dict[str, int] = {}
     for index, facts in enumerate(node.inputs):
         parameter = schema.input(index)
-        if facts is not None and facts.dtype and parameter is not None:
-            bound[parameter.type_variable] = facts.dtype
-    assumed: dict[int, int] = {}
-    for index, facts in enumerate(node.inputs):
-        parameter = schema.input(index)
-        if facts is None or facts.dtype or parameter is None:
+        if parameter is None:
             continue
-        allowed = (dtype for dtype in _TRIED if f"tensor({type_name(dtype)})" in parameter.types)
-        assumed[index] = bound.get(parameter.type_variable) or next(allowed, TensorProto.FLOAT)
-    return assumed
-
-
-_TRIED = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.INT32)
+        if facts is None:
+            if not parameter.optional and not parameter.variadic:
+                return f"its input {parameter.name!r} is left out"
+            continue
+        if not facts.dtype:
+            continue
+        kind = f"tensor({type_name(facts.dtype)})"
+        if kind not in parameter.types:
+            return f"its input {parameter.name!r} is a {kind}"
+        if parameter.homogeneous and bound.setdefault(parameter.type_variable, facts.dtype) != facts.dtype:
+            return f"its input {parameter.name!r} is a {kind}, and another one of that type is not"
+    return None
 
 
 def _refined(facts: Facts, shape: tuple[Dim, ...] | None) -> Facts:

@@ -19,7 +19,7 @@ import numpy as np
 
 from opshift.opsets.facts import Facts
 from opshift.passes.classes import counted, summed
-from opshift.passes.moods import STYLES, Allowed, Mood, Rng, draw, indices, moods
+from opshift.passes.moods import STYLES, Allowed, Mood, Rng, bounded, draw, indices, moods, ones
 from opshift.passes.sessions import Feeds, RejectedError, Why
 from opshift.passes.shapes import Repair, Shapes, fits, long_sizes, sizes, with_shapes
 from opshift.passes.specs import (
@@ -28,13 +28,12 @@ from opshift.passes.specs import (
     Spec,
     UntestableError,
     Value,
-    arrays,
     graph_inputs,
     guesses,
     np_dtype,
     specs,
 )
-from opshift.passes.uses import NOTHING, Axis, Drawn, Length, Say, Use, divides, says, steering, uses
+from opshift.passes.uses import NOTHING, Axis, Drawn, Fill, Length, Say, Use, divides, fills, says, steering, uses
 
 __all__ = [
     "Allowed",
@@ -51,6 +50,7 @@ __all__ = [
     "Values",
     "counted",
     "divides",
+    "fills",
     "fits",
     "graph_inputs",
     "guesses",
@@ -77,6 +77,8 @@ class Draft:
     """How the inputs of a model are drawn.
 
     `steer` names inputs that get small numbers only, `uses` says what for; `says` change inputs in every fourth turn.
+    `fills` make shapes of inputs that must multiply up to something, in three of four; in half of the others one
+    size is -1 instead, which infers it.
     """
 
     specs: tuple[Spec, ...]
@@ -84,11 +86,13 @@ class Draft:
     allowed: Allowed
     uses: Mapping[str, Use] = field(default_factory=dict)
     says: tuple[Say, ...] = ()
+    fills: tuple[Fill, ...] = ()
 
     def feeds(self, rng: Rng, shapes: Shapes, turn: int) -> dict[str, Any]:
         """Return values for all inputs; `turn` picks the moods, and every combination comes with enough turns.
 
-        A negative turn is the gentle version of `-1 - turn`: its indices are inside, and not negative.
+        A negative turn is the gentle version of `-1 - turn`: its indices are inside, and not negative; its sizes and
+        counts are ones.
         """
         number = turn if turn >= 0 else -1 - turn
 
@@ -96,11 +100,18 @@ class Draft:
             return (number + position * (number // count)) % count
 
         values = [
-            None if self._indexes(spec) else (found := self._moods(spec))[pick(position, len(found))]
+            None
+            if self._indexes(spec)
+            else ones(np_dtype(spec.element_type), self.allowed)
+            if turn < 0 and self._use(spec).counts
+            else (found := self._moods(spec))[pick(position, len(found))]
             for position, spec in enumerate(self.specs)
         ]
         styles = ["inside" if turn < 0 else STYLES[pick(position, len(STYLES))] for position in range(len(self.specs))]
         drawn = self._drawn(rng, shapes, values, styles)
+        inferred = turn >= 0 and turn % 4 == 3
+        for fill in self.fills if not inferred or rng.integers(2) else ():
+            drawn = _filled(rng, fill, shapes, drawn, inferred=inferred)
         for say in self.says if turn >= 0 and turn % 4 == 3 else ():
             drawn = say.changed(rng, drawn)
         return drawn
@@ -116,8 +127,8 @@ class Draft:
 
     @property
     def gentle(self) -> bool:
-        """Whether a gentle turn differs: some input is an index."""
-        return any(self._indexes(spec) for spec in self.specs)
+        """Whether a gentle turn differs: some input is an index, or sets a size."""
+        return any(self._indexes(spec) or self._use(spec).counts for spec in self.specs)
 
     def _use(self, spec: Spec) -> Use:
         return self.uses.get(spec.name, NOTHING)
@@ -137,11 +148,19 @@ class Draft:
         known: dict[str, Any] = {}
         for spec, mood in zip(self.specs, values, strict=True):
             if mood is not None:
-                known[spec.name] = _value(rng, spec, shapes[spec.name], functools.partial(draw, rng, mood))
+                make = functools.partial(draw, rng, mood)
+                known[spec.name] = _value(
+                    rng, spec, shapes[spec.name], self._small(make) if self._use(spec).counts else make
+                )
         for spec, mood, style in zip(self.specs, values, styles, strict=True):
             if mood is None:
                 known[spec.name] = _value(rng, spec, shapes[spec.name], self._index(rng, spec, style, shapes, known))
         return {spec.name: known[spec.name] for spec in self.specs}
+
+    def _small(self, make: Callable[[Shape], Array]) -> Callable[[Shape], Array]:
+        """Return what makes sizes or counts, of which all inputs together multiply up to little."""
+        counting = sum(1 for spec in self.specs if self._use(spec).counts)
+        return lambda shape: bounded(make(shape), max(_ROOM ** (1 / counting), 4))
 
     def _index(
         self, rng: Rng, spec: Spec, style: str, shapes: Shapes, known: Mapping[str, Any]
@@ -171,6 +190,42 @@ def _resolved(length: Length, shapes: Shapes, known: Mapping[str, Any]) -> int |
         value = known.get(length.input)
         return int(value.reshape(-1)[0]) if isinstance(value, np.ndarray) and value.size else None
     return length
+
+
+def _filled(rng: Rng, fill: Fill, shapes: Shapes, drawn: dict[str, Any], *, inferred: bool) -> dict[str, Any]:
+    """Return inputs of which one multiplies up to what it must; as they are where that cannot be.
+
+    With `inferred` one of its sizes is -1.
+    """
+    lengths = [_resolved(length, shapes, drawn) for length in fill.elements]
+    sizes = drawn.get(fill.input)
+    known = [length for length in lengths if length is not None]
+    if len(known) < len(lengths) or not isinstance(sizes, np.ndarray) or not sizes.size:
+        return drawn
+    total, rest = divmod(math.prod(known), fill.others)
+    if rest or total > _FACTORED:
+        return drawn
+    factors = np.ones(sizes.size, np.int64)
+    for factor in _factors(total):
+        factors[rng.integers(sizes.size)] *= factor
+    if inferred and total and sizes.dtype.kind == "i":
+        factors[rng.integers(sizes.size)] = -1
+    return {**drawn, fill.input: factors.astype(sizes.dtype).reshape(sizes.shape)}
+
+
+def _factors(number: int) -> Iterator[int]:
+    """Yield the prime factors of a number, or a 0 alone."""
+    if not number:
+        yield 0
+        return
+    divisor = 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            yield divisor
+            number //= divisor
+        divisor += 1
+    if number > 1:
+        yield number
 
 
 def _least(lengths: Iterable[int | None]) -> int | None:
@@ -209,7 +264,7 @@ def overridden(values: Values, given: Feeds) -> Values:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is tried: shapes, inputs, elements of all inputs together, and inputs that are rejected."""
+    """How much is tried: shapes, inputs, elements of all inputs and outputs together, and inputs that are rejected."""
 
     shapes: int
     inputs: int
@@ -238,14 +293,19 @@ class Trials:
         return max((_elements(value) for feeds, _ in self.accepted for value in feeds.values()), default=0)
 
 
+_ROOM = 4096  # what all sizes that are drawn may multiply up to
+_FACTORED = 2**40  # what is taken apart into factors
 _FIRST = 8  # shapes that are tried with other values where none is accepted
 _FATAL = 3  # inputs that end onnxruntime, after which no more are tried
 _LARGEST = 2**28  # elements of all inputs together: they are held several times, in 8 bytes each
 _AT_ONCE = 32  # inputs that are drawn while others run
 
 
-def _elements(value: Value) -> int:
-    return sum(array.size for array in arrays(value))
+def _elements(value: Any) -> int:
+    """Return how many elements an input or an output has."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return sum(map(_elements, value)) if isinstance(value, list) else int(getattr(value, "size", 0))
 
 
 def trials(
@@ -266,11 +326,11 @@ def trials(
     fitting: list[Shapes] = []
     rejections: list[str] = []
     fatal: list[str] = []
-    elements = 0
+    elements = most = 0
 
     def run(batch: Sequence[tuple[Shapes, int | str]]) -> list[bool]:
         """Return which of some tries are accepted; after one that ends onnxruntime come no others."""
-        nonlocal elements
+        nonlocal elements, most
         if (size := max(sum(map(math.prod, shape.values())) for shape, _ in batch)) > _LARGEST:
             rejections.append(f"inputs of these shapes have {size} elements, and at most {_LARGEST} are drawn")
             return [False] * len(batch)
@@ -285,7 +345,8 @@ def trials(
                 fatal.extend([str(result)] * (result.why in (Why.DEATH, Why.LIMIT)))
             else:
                 found.append((feeds, result))
-                elements += sum(_elements(value) for value in feeds.values())
+                size = sum(_elements(value) for value in (*feeds.values(), *result))
+                elements, most = elements + size, max(most, size)
         return [not isinstance(result, RejectedError) for result in results]
 
     def attempt(*batch: tuple[Shapes, int | str]) -> bool:
@@ -294,7 +355,7 @@ def trials(
         again = [
             (shape, -1 - turn)
             for (shape, turn), done in zip(batch, accepted, strict=False)
-            if not done and draft.gentle and isinstance(turn, int)
+            if not done and draft.gentle and isinstance(turn, int) and not spent()
         ]
         return any([*accepted, *(run(again) if again else ())])
 
@@ -326,9 +387,8 @@ def trials(
         (shape, turn + position)
         for turn, (position, shape) in itertools.product(range(1, 4 * draft.turns()), enumerate(fitting))
     )
-    largest = max((sum(map(math.prod, shape.values())) for shape in fitting), default=0)
     while not spent():
-        room = min(_AT_ONCE, budget.inputs - len(found), (budget.elements - elements) // max(1, largest))
+        room = min(_AT_ONCE, budget.inputs - len(found), (budget.elements - elements) // max(1, most))
         batch = list(itertools.islice(further, max(1, room)))
         if not batch:
             break
@@ -336,7 +396,7 @@ def trials(
     for shape in long if fitting else ():
         if len(rejections) < budget.rejections and fits(draft.specs, shape):
             attempt((shape, "peak"), (shape, "dip"))
-    rejection = (fatal or rejections or ["no shape was found"])[-1]
+    rejection = fatal[0] if fatal else (rejections or ["no shape was found"])[-1]
     return Trials(tuple(found), len(found) + len(rejections), rejection, tuple(fatal))
 
 

@@ -14,6 +14,7 @@ import onnx
 from opshift.opsets.operators import hardmaxaxes
 from opshift.opsets.schema import NEWEST, OLDEST, default_domain, schema_read_at
 from opshift.opsets.target import Legality
+from opshift.passes import external
 from opshift.passes.convert import Model
 from opshift.passes.describe import default_opset
 from opshift.passes.graphs import graphs
@@ -81,7 +82,8 @@ def inspect(model: Model, *, allow_paths: Collection[str | os.PathLike[str]] = (
         InvalidModelError: the model is missing, unreadable or invalid.
     """
     hardmaxaxes.register()
-    loaded = load(model, allow_paths).model
+    source = load(model, allow_paths)
+    loaded = external.with_small(source.model, source.files)
     own = default_opset(loaded.opset_import) or 1
     blocked = _blocked(loaded, own)
     return Inspection(

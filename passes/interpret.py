@@ -7,11 +7,13 @@ for, the oracle as the judge, and every value on the way.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
@@ -20,7 +22,8 @@ from opshift.opsets.facts import SMALL, Facts, constant, freeze
 from opshift.opsets.kernels import is_kernel
 from opshift.opsets.operator import Lifted, Node, lift, operator_for
 from opshift.passes.describe import inlined
-from opshift.passes.external import embedded
+from opshift.passes.external import bodies as bodies_of
+from opshift.passes.external import embedded, is_external, tensors
 from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Session, Source, Why, attempt, fit, name, nodes
 
 Values = Sequence[Any]
@@ -106,7 +109,8 @@ class Interpreter:
         self._judged = judged
         self._semantics = semantics
         self._strict = strict
-        self._directory = source.directory or (source.path.parent if source.path else Path())
+        self._directory = source.directory or (source.path.parent if source.path else None)
+        self.model = _with_attributes(self.model, self._directory)
         self.oracles: dict[str, None] = {}
         self._evaluators: dict[tuple[Any, ...], Evaluator] = {}
         # A protobuf is one object, with one id, only as long as somebody holds it.
@@ -189,6 +193,8 @@ class Interpreter:
             refusal = RejectedError("onnxruntime knows no complex numbers")
         if node.domain in ("", "ai.onnx") and node.op_type in ("If", "Loop"):
             return self._entered(node)
+        if oracle is None and refusal.why is Why.MISSING_KERNEL and any(map(_is_bfloat16, (*inputs, *outer.values()))):
+            return self._in_float(node, inputs, outer)
         if oracle is None:
             raise RejectedError(f"{node.op_type} has no numpy oracle, and in onnxruntime: {refusal}", refusal.why)
         return oracle
@@ -227,6 +233,28 @@ class Interpreter:
             return session.run({**given, **outer})
 
         return run
+
+    def _in_float(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Evaluator:
+        """Return an evaluator that computes a node of bfloat16 in float, and rounds what it returns once.
+
+        Raises:
+            RejectedError: onnxruntime does not run it in float either.
+        """
+        feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name} | dict(outer)
+        typed = single(node, feeds, self.model.opset_import, self.model)
+        made = _inferred(typed)
+        wide = copy.deepcopy(node)
+        for attribute in wide.attribute:
+            if attribute.name in ("to", "dtype", "output_datatype", "output_dtype", "stash_type"):
+                attribute.i = TensorProto.FLOAT if attribute.i == TensorProto.BFLOAT16 else attribute.i
+        run = self._session(wide, [_float(value) for value in inputs], {name: _float(outer[name]) for name in outer})
+        narrow = [made.get(name) == TensorProto.BFLOAT16 for name in node.output if name]
+
+        def computed(inputs: Values, outer: Mapping[str, Any]) -> Values:
+            found = run([_float(value) for value in inputs], {name: _float(value) for name, value in outer.items()})
+            return tuple(one.astype(_BFLOAT16) if back else one for one, back in zip(found, narrow, strict=True))
+
+        return computed
 
     def _oracle(self, node: onnx.NodeProto, inputs: Values) -> Evaluator | None:
         domain = "" if node.domain == "ai.onnx" else node.domain
@@ -317,8 +345,34 @@ class Interpreter:
         return tuple(values[value.name] for value in graph.output)
 
 
-def _constants(graph: onnx.GraphProto, directory: Path) -> Mapping[str, Array]:
+def _constants(graph: onnx.GraphProto, directory: Path | None) -> Mapping[str, Array]:
     return {tensor.name: numpy_helper.to_array(embedded(tensor, directory)) for tensor in graph.initializer}
+
+
+def _with_attributes(model: onnx.ModelProto, directory: Path | None) -> onnx.ModelProto:
+    """Return a model whose attributes hold the elements of their tensors; itself if they do already.
+
+    Raises:
+        RejectedError: elements are in another file, and nobody says in which folder.
+    """
+    if not any(map(is_external, tensors(bodies_of(model)))):
+        return model
+    if directory is None:
+        raise RejectedError("the model has external data, and nobody says in which folder")
+    if not any(map(is_external, _held(model))):
+        return model
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    for tensor in filter(is_external, _held(whole)):
+        tensor.CopyFrom(embedded(tensor, directory))
+    return whole
+
+
+def _held(model: onnx.ModelProto) -> Iterator[TensorProto]:
+    """Yield the tensors in attributes."""
+    for body in bodies_of(model):
+        for attribute in body.holders:
+            yield from (attribute.t, *attribute.tensors)
 
 
 def seen_node(
@@ -351,6 +405,27 @@ def _operands(lifted: Lifted, inputs: Values) -> Iterator[Array | None]:
     for source, facts in zip(lifted.sources, lifted.operands, strict=True):
         known = facts.known if facts else None
         yield known if source is None else inputs[source]
+
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == _BFLOAT16
+
+
+def _float(value: Any) -> Any:
+    """Return a tensor of bfloat16 as one of float, and anything else as it is."""
+    return value.astype(np.float32) if _is_bfloat16(value) else value
+
+
+def _inferred(model: onnx.ModelProto) -> Mapping[str, int]:
+    """Return the element types of the outputs of a model, as far as onnx infers them."""
+    try:
+        outputs = onnx.shape_inference.infer_shapes(model).graph.output
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+        return {}
+    return {value.name: value.type.tensor_type.elem_type for value in outputs}
 
 
 def _key(value: Any) -> Any:

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import onnx
 
-from opshift.opsets.facts import Facts
+from opshift.opsets.facts import FLOATS, Facts, facts_of_attribute
 from opshift.opsets.lowering import Reason
+from opshift.opsets.numerics import Trait, traits
 from opshift.opsets.operator import Lifted, Node
 from opshift.opsets.schema import default_domain, schema_at
+from opshift.opsets.target import Legality
 from opshift.passes.changes import Change, Replace
-from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, Ref
+from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output, Ref, operand_sources
 from opshift.passes.graphs import subgraphs
 from opshift.passes.infer import infer
 
@@ -33,16 +35,18 @@ def closed(
         own = isinstance(ref, Output) and ref not in fragment.outputs[:place]
         if not name or own or (isinstance(ref, Constant) and constants):
             continue
-        facts: Facts | None = Facts()
+        facts = Facts()
         if isinstance(ref, Constant):
-            facts = Facts(ref.dtype, ref.value.array.shape)
+            facts = Facts(ref.dtype, facts_of_attribute(ref.value).shape)
         elif isinstance(ref, Input):
-            facts = change.lifted.operands[ref.operand]
-        found = _named(facts, deriver)
+            facts = change.lifted.operands[ref.operand] or facts
+        found = _named(_untold(facts), deriver)
         if isinstance(found, Fragment) and not found.lowerings:
             continue
         if name not in given_out():
             renamed.append(place)
+        elif constants and facts.known is not None and facts.value is not None and facts.dtype:
+            outputs[place] = Constant(facts.value, facts.dtype)
         elif isinstance(found, Failure):
             return found
         else:
@@ -50,6 +54,15 @@ def closed(
             outputs[place] = Output(len(nodes) - 1, 0)
     fragment = dataclasses.replace(fragment, nodes=tuple(nodes), outputs=tuple(outputs))
     return change._replace(fragment=fragment, renamed=tuple(renamed))
+
+
+def _untold(facts: Facts) -> Facts:
+    """Leave out the elements: what is known of them would be folded, and a node is wanted that names the value.
+
+    Of an empty tensor the dimensions tell the elements.
+    """
+    shape = facts.shape
+    return Facts(facts.dtype, (None,) * len(shape) if facts.size == 0 and shape else shape)
 
 
 def _named(facts: Facts | None, deriver: Deriver) -> Fragment | Failure:
@@ -83,7 +96,30 @@ def folded(
     ]
     if any(used and ref is None for used, ref in zip(seen.used, refs, strict=True)):
         return None
-    return lifted, Fragment((), tuple(refs), ("folded",), 0.0)
+    rounds = traits(seen.name).isdisjoint({Trait.MOVES, Trait.SELECTS}) and any(
+        facts is not None and facts.dtype in FLOATS for facts in inferred
+    )
+    return lifted, Fragment((), tuple(refs), ("folded",), 0.0, rounds=rounds)
+
+
+def pin(
+    fragment: Fragment, lifted: Lifted, seen: Node, legality: Legality
+) -> tuple[tuple[int | Constant | None, ...], bool]:
+    """Return where each operand comes from, a constant where the target needs one and the model computes the operand.
+
+    The second value is whether there is any such operand.
+    """
+    sources = list(operand_sources(lifted))
+    pinned = False
+    for leaf in fragment.nodes:
+        facts = tuple(lifted.operands[ref.operand] if isinstance(ref, Input) else None for ref in leaf.inputs)
+        node = Node("", leaf.name, 0, leaf.attributes, facts, (True,) * leaf.outputs)
+        for index in legality.computed(node):
+            ref, one = leaf.inputs[index], facts[index]
+            if isinstance(ref, Input) and one is not None and one.value is not None:
+                sources[ref.operand] = Constant(one.value, one.dtype or 0)
+                pinned = True
+    return tuple(sources), pinned
 
 
 def is_folded(change: Change | None) -> bool:

@@ -28,12 +28,14 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from onnx import TensorProto
 
 from opshift.opsets.facts import Facts
-from opshift.opsets.schema import DEPRECATED, READ, Schema, schema_read_at
+from opshift.opsets.inference_gaps import FATAL, fatal
+from opshift.opsets.schema import DEPRECATED, READ, Schema, attribute_value, schema_read_at
 from opshift.passes import external, skeleton
 from opshift.passes.columns import SMALL, columns
 from opshift.passes.errors import InvalidModelError
 from opshift.passes.external import Body, printable, reason, shown_path, stamp
-from opshift.passes.graphs import without_hostile_dims
+from opshift.passes.model_inference import infer_model
+from opshift.passes.repairs import repair
 from opshift.passes.static import Static
 
 if TYPE_CHECKING:
@@ -76,6 +78,10 @@ class Source:
     inferred: onnx.ModelProto | None = None
     size: int | None = None
     """Bytes of the protobuf that was read, where `model` lacks its large weights by now."""
+    stamps: Mapping[Path, tuple[int, ...]] = field(default_factory=dict)
+    """The stamps of the files in `files` when the model was read."""
+    repairs: tuple[str, ...] = ()
+    """What was repaired of the model, of defects that others tolerate."""
 
 
 def load(
@@ -110,6 +116,16 @@ def load(
     except InvalidModelError as error:
         raise InvalidModelError(f"{name}: {error}") from None
     raise TypeError(f"a model is a path, an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}")
+
+
+def check_unchanged(source: Source) -> None:
+    """Raise unless the model's file and its external data are still those that were read.
+
+    Raises:
+        InvalidModelError: one of them was changed, or is gone.
+    """
+    own = {} if source.path is None or source.stamp is None else {source.path: source.stamp}
+    external.check_stamps({**own, **source.stamps})
 
 
 def is_text(path: str | os.PathLike[str]) -> bool:
@@ -148,6 +164,7 @@ def _contents(path: Path, read: Callable[[BinaryIO, os.stat_result], bytes]) -> 
         if not stat.S_ISREG(path.stat().st_mode):  # looked at before it is opened: opening a FIFO waits
             raise InvalidModelError("this is a folder, not a file." if path.is_dir() else "this is not a regular file.")
         with path.open("rb") as file:
+            external.settled(os.fstat(file.fileno()))
             status = os.fstat(file.fileno())
             if status.st_size > LIMIT:
                 raise InvalidModelError(
@@ -292,8 +309,25 @@ def _ir_tensors(model: onnx_ir.Model) -> Iterator[Any]:
 # --- checking ---
 
 
+class _ToleratedError(InvalidModelError):
+    """A defect that others tolerate."""
+
+
 def _checked(source: Source) -> Source:
-    """Check a model that was read; what is returned may hold inferred types."""
+    """Check a model that was read, and repair what others tolerate; what is returned may hold inferred types."""
+    try:
+        return _checked_as_it_is(source)
+    except _ToleratedError as error:
+        model = source.model
+        if model is source.given:
+            model = onnx.ModelProto()
+            model.CopyFrom(source.model)
+        if not (repairs := repair(model)):
+            raise InvalidModelError(str(error)) from None
+    return replace(_checked_as_it_is(replace(source, model=model)), repairs=repairs)
+
+
+def _checked_as_it_is(source: Source) -> Source:
     model = source.model
     _check_head(model)
     try:
@@ -310,6 +344,7 @@ def _checked(source: Source) -> Source:
     _check_types(outline, found)
     _check_names(found)
     _check_axes(found)
+    _check_fatal(found)
     _check_attributes(model, data, found)
     _check_calls(model, found)
     for tensor in external.tensors(found):
@@ -318,14 +353,15 @@ def _checked(source: Source) -> Source:
     files: Mapping[str, Path] = {}
     if source.directory is not None:
         files = external.resolve(references, source.directory, source.path, source.allowed)
+    stamps = external.stamps(files.values())
     _check_by_onnx(_closed(outline, data))
     static, inferred = _check_types_of_operators(model, outline, data, found)
-    return replace(source, files=files, bodies=found, static=static, inferred=inferred)
+    return replace(source, files=files, stamps=stamps, bodies=found, static=static, inferred=inferred)
 
 
 def is_small(source: Source) -> bool:
     """Whether a model is read from a file that is too small to hold large weights."""
-    return source.stamp is not None and source.stamp[2] <= SMALL
+    return source.stamp is not None and source.stamp[0] <= SMALL
 
 
 def _check_head(model: onnx.ModelProto) -> None:
@@ -505,7 +541,7 @@ def _check_names(found: Iterable[Body]) -> None:
     for body in found:
         graph = body.graph
         if name := _twice([name for name in body.names if name]):
-            raise InvalidModelError(f"two nodes of {printable(body.path)} have the name {printable(name)}.")
+            raise _ToleratedError(f"two nodes of {printable(body.path)} have the name {printable(name)}.")
         if isinstance(graph, onnx.FunctionProto):
             for default in graph.attribute_proto:
                 what = f"the default {printable(default.name)} of {printable(body.path)}"
@@ -564,6 +600,17 @@ def _check_axes(found: Iterable[Body]) -> None:
                 if length > external.MOST_AXES:
                     where = printable(f"{body.path}/{external.node_name(node, index)}")
                     raise InvalidModelError(f"{node.op_type} at {where}: its shape has {length} axes.")
+
+
+def _check_fatal(found: Iterable[Body]) -> None:
+    """Check nodes that onnx's inference does not survive."""
+    for body in found:
+        for index in body.places(FATAL):
+            node = body.graph.node[index]
+            attributes = {one.name: attribute_value(one) for one in node.attribute if not one.ref_attr_name}
+            if node.domain in DOMAINS and (wrong := fatal(node.op_type, attributes, len(node.output))):
+                where = printable(f"{body.path}/{external.node_name(node, index)}")
+                raise InvalidModelError(f"{node.op_type} at {where}: {wrong}.")
 
 
 def _twice(names: Sequence[str]) -> str | None:
@@ -691,7 +738,8 @@ def _condensed_faults() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # ValidationError, or what C++ throws at contents that nobody foresaw
-        raise InvalidModelError(_condensed(str(error))) from None
+        kind = _ToleratedError if _UNSORTED.search(str(error)) else InvalidModelError
+        raise kind(_condensed(str(error))) from None
 
 
 _REFERENCE = b"\xaa\x01"  # the field ref_attr_name of an attribute
@@ -833,7 +881,7 @@ def _inferred(outline: onnx.ModelProto) -> onnx.ModelProto:
         plain = onnx.ModelProto()
         _copy_fields(plain, outline, {"functions"})
     try:
-        return onnx.shape_inference.infer_shapes(without_hostile_dims(plain), data_prop=True)
+        return infer_model(plain)
     except Exception:  # even when it is not strict it gives up at some contradictions; declared types are left
         return plain
 

@@ -16,8 +16,8 @@ import onnx
 from onnx import helper
 
 from opshift.passes.compare import mismatch
-from opshift.passes.graphs import without_hostile_dims
 from opshift.passes.interpret import outer_names, type_of
+from opshift.passes.model_inference import infer_model
 from opshift.passes.sessions import Feeds, Limits, Session, Source
 
 _EMBEDDED = 64 * 2**20  # bytes of constants up to which a cut is made
@@ -96,7 +96,7 @@ class Side:
         """The types of values, with the symbols of their dims, as far as they can be inferred."""
         proto = self.source.proto
         try:
-            graph = onnx.shape_inference.infer_shapes(without_hostile_dims(proto)).graph
+            graph = infer_model(proto).graph
         except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
             graph = proto.graph
         return {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, MutableSequence, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence, Set
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto
 
-from opshift.opsets.facts import Tensor, tensor_of, type_name, type_of_facts
+from opshift.opsets.facts import Elsewhere, Facts, Tensor, facts_of_attribute, tensor_of, type_name, type_of_facts
 from opshift.opsets.operator import Node
 from opshift.opsets.schema import default_domain
 from opshift.passes import external
 from opshift.passes.changes import Call, Carry, Drop, FunctionPlan, GraphPlan, Nest, Planned, Relabel, Replace
-from opshift.passes.derive import Constant, Fragment, Input, Output, Ref
+from opshift.passes.derive import Constant, Fragment, Input, Iteration, Output, Ref, Written
 from opshift.passes.external import Body
 from opshift.passes.functions import bind_attributes
 from opshift.passes.graphs import graphs, subgraphs
@@ -80,16 +82,26 @@ class Constants:
         """Return the name of a value that holds the constant; `before` takes nodes to put before its use."""
         key = constant.value.digest, constant.dtype
         if key not in self._known:
-            shape = "x".join(map(str, constant.value.array.shape))
+            shape = "x".join(map(str, facts_of_attribute(constant.value).shape or ()))
             self._known[key] = self._names.new(f"opshift/{type_name(constant.dtype)}[{shape}]")
-            self.made.append(tensor_of(constant.value.array, constant.dtype, self._known[key]))
+            self.made.append(_tensor(constant, self._known[key]))
         return self._known[key]
 
     def output(self, constant: Constant, name: str, before: list[NodeProto]) -> NodeProto:
         """Return a node that gives a constant a name: runtimes infer shapes through Constant, not through Identity."""
         if self._nodes:
-            return make_node("Constant", "", [], [name], {"value": Tensor(constant.value.array)})
+            return make_node("Constant", "", [], [name], {"value": constant.value})
         return make_node("Identity", "", [self.name(constant, before)], [name], {})
+
+
+def _tensor(constant: Constant, name: str) -> TensorProto:
+    """Return a constant as an initializer; what is in a file stays there."""
+    if not isinstance(constant.value, Elsewhere):
+        return tensor_of(constant.value.array, constant.dtype, name)
+    tensor = TensorProto()
+    tensor.CopyFrom(constant.value.proto)
+    tensor.name = name
+    return tensor
 
 
 class ConstantNodes(Constants):
@@ -107,11 +119,10 @@ class ConstantNodes(Constants):
     def name(self, constant: Constant, before: list[NodeProto]) -> str:
         """Put a Constant in front, and below opset 9, where a Constant holds floats only, a Cast behind it."""
         name = self._names.new(f"opshift/{type_name(constant.dtype)}")
-        array = constant.value.array
         floats = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
         if self._opset >= 9 or constant.dtype in floats:
-            before.append(make_node("Constant", "", [], [name], {"value": Tensor(array)}))
-        elif (array.astype(np.float64).astype(array.dtype) == array).all():
+            before.append(make_node("Constant", "", [], [name], {"value": constant.value}))
+        elif ((array := constant.value.array).astype(np.float64).astype(array.dtype) == array).all():
             self._cast(array.astype(np.float64), constant.dtype, name, before)
         else:
             # Of 64-bit integers a double holds one half at a time.
@@ -127,6 +138,14 @@ class ConstantNodes(Constants):
             node.name = node.name or node.output[0]
         return name
 
+    def output(self, constant: Constant, name: str, before: list[NodeProto]) -> NodeProto:
+        """Return the node that makes a constant, under this name."""
+        self.name(constant, before)
+        made = before.pop()
+        made.output[0] = name
+        made.name = ""
+        return made
+
     def _cast(self, array: Any, dtype: int, name: str, before: list[NodeProto]) -> None:
         whole = self._names.new(f"{name}/double")
         before.append(make_node("Constant", "", [], [whole], {"value": Tensor(np.asarray(array))}))
@@ -139,8 +158,7 @@ def lower(model: onnx.ModelProto, planned: Planned, bodies: Iterable[Body] = ())
     `bodies` are those of the model that it is a copy of, where somebody has walked over it.
     """
     names = Names(model, bodies)
-    made_before = [model.graph.node[index].output[0] for index in planned.graphs[0].constants]
-    read_before = _read_by_changed(model, planned) if made_before or model.graph.initializer else set[str]()
+    read_before = _read_by_changed(model, planned)
     opset = planned.plan.target_opset
     if planned.initializers:
         # Before 4, an initializer is an input that has a default.
@@ -154,25 +172,23 @@ def lower(model: onnx.ModelProto, planned: Planned, bodies: Iterable[Body] = ())
     for graph, plan in zip(mains, planned.graphs, strict=True):
         _lower_graph(graph, plan, names, in_graphs, marked)
     _lower_functions(model, planned.functions, names, ConstantNodes(names, opset), marked)
-    _drop_unread(model, read_before, made_before)
+    _drop_unread(model, read_before)
     model.graph.initializer.extend(initializers.made)
 
 
-def _read(model: onnx.ModelProto) -> set[str]:
-    """Return the names of all values that a node reads or a graph gives out."""
-    names: set[str] = set()
+def _read(model: onnx.ModelProto) -> Iterator[str]:
+    """Yield the names of all values that a node reads or a graph gives out, each as often as that is."""
     for graph in graphs(model):
-        names.update(value if isinstance(value, str) else value.name for value in graph.output)
+        yield from (value if isinstance(value, str) else value.name for value in graph.output)
         if isinstance(graph, onnx.GraphProto):
-            names.update(
+            yield from (
                 entry.value for note in graph.quantization_annotation for entry in note.quant_parameter_tensor_names
             )
         for node in graph.node:
-            names.update(node.input[:])
+            yield from node.input[:]
     for training in model.training_info:
-        names.update(item.value for item in (*training.initialization_binding, *training.update_binding))
-        names.update(item.key for item in (*training.initialization_binding, *training.update_binding))
-    return names
+        for item in (*training.initialization_binding, *training.update_binding):
+            yield from (item.key, item.value)
 
 
 def _read_by_changed(model: onnx.ModelProto, planned: Planned) -> set[str]:
@@ -188,30 +204,44 @@ def _read_by_changed(model: onnx.ModelProto, planned: Planned) -> set[str]:
     return names
 
 
-def _drop_unread(model: onnx.ModelProto, names: Set[str], constants: Sequence[str]) -> None:
-    """Drop those constants of the main graph that rewriting has made idle: axes that are an attribute now, a shape.
+def _drop_unread(model: onnx.ModelProto, names: Set[str]) -> None:
+    """Drop what rewriting has made idle in the main graph: axes that are an attribute now, a shape that is known.
 
-    `names` are those that were read by what is rewritten, `constants` those of the Constant nodes.
+    `names` are those that the rewritten nodes read before. What computed such a value alone goes with it.
     """
     graph = model.graph
-    names = names - {value.name for value in graph.input}
-    held = [index for index, tensor in enumerate(graph.initializer) if tensor.name in names]
-    made: list[int] = []
-    if not names.isdisjoint(constants):
-        made = [index for index, node in enumerate(graph.node) if _is_constant(node) and node.output[0] in names]
-    if not held and not made:
+    given = {value.name for value in (*graph.input, *graph.output)}
+    readers = Counter(_read(model))
+    unread = {name for name in names if name and not readers[name]} - given
+    if not unread:
         return
-    read = _read(model)
-    for index in reversed(held):
-        if graph.initializer[index].name not in read:
+    makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+    waiting = list(unread)
+    idle: set[int] = set()
+    while waiting:
+        index = makers.get(waiting.pop(), -1)
+        if index < 0 or index in idle or any(readers[name] or name in given for name in graph.node[index].output):
+            continue
+        idle.add(index)
+        read = [name for name in _all_read(graph.node[index]) if name]
+        readers.subtract(read)
+        freed = {name for name in read if not readers[name]} - given
+        unread |= freed
+        waiting += freed
+    for index in range(len(graph.initializer) - 1, -1, -1):
+        if graph.initializer[index].name in unread:
             del graph.initializer[index]
-    for index in reversed(made):
-        if read.isdisjoint(graph.node[index].output):
-            del graph.node[index]
+    for index in sorted(idle, reverse=True):
+        del graph.node[index]
 
 
-def _is_constant(node: NodeProto) -> bool:
-    return node.op_type == "Constant" and not node.domain
+def _all_read(node: NodeProto) -> Iterator[str]:
+    """Yield the names that a node reads, and those that its graphs read and give out."""
+    yield from node.input
+    for _, inner in subgraphs(node):
+        yield from (value.name for value in inner.output)
+        for one in inner.node:
+            yield from _all_read(one)
 
 
 def _lower_functions(
@@ -391,6 +421,9 @@ def splice(
     outputs, given = node.output[:], change.inputs or node.input[:]
     values = _output_names(outputs, fragment, names, base)
 
+    def hold(constant: Constant) -> str:
+        return constants.name(constant, before)
+
     def name_of(ref: Ref) -> str:
         if ref is None:
             return ""
@@ -401,7 +434,7 @@ def splice(
             ref = source if isinstance(source, Constant) else None
             if isinstance(source, int):
                 return given[source]
-        return "" if ref is None else constants.name(ref, before)
+        return "" if ref is None else hold(ref)
 
     inputs = [[name_of(ref) for ref in leaf.inputs] for leaf in fragment.nodes]
     labels = [node.name if len(inputs) == 1 else names.new(f"{base}/{leaf.name}") for leaf in fragment.nodes]
@@ -416,9 +449,10 @@ def splice(
     nodes.extend(before)
     first = len(nodes)
     for leaf, read, made, label in zip(fragment.nodes, inputs, fragment.made, labels, strict=True):
-        form, form_inputs, form_outputs = leaf.form
-        form.name, form_inputs[:], form_outputs[:] = label, read, [values[ref] for ref, _ in made]
-        nodes.append(form)  # a copy of it
+        before.clear()
+        new = _filled(leaf, read, [values[ref] for ref, _ in made], label, names, hold)
+        nodes.extend(before)  # constants of a Loop's body
+        nodes.append(new)
     for new in behind:
         new.name = names.new(f"{base}/{new.op_type}")
     nodes.extend(behind)
@@ -430,6 +464,58 @@ def splice(
                 if fragment.lowerings:
                     told = f"{node.op_type}: {', '.join(fragment.lowerings)}"
                     new.metadata_props.add(key="opshift.lowering", value=told)
+
+
+def _filled(
+    leaf: Written, read: Sequence[str], made: Sequence[str], label: str, names: Names, hold: Callable[[Constant], str]
+) -> NodeProto:
+    """Return a node of a fragment with its names; `hold` gives those of constants."""
+    node, inputs, outputs = leaf.form
+    if leaf.body is None:
+        node.name, inputs[:], outputs[:] = label, read, made
+        return node  # whoever appends it makes a copy
+    loop = make_node(leaf.name, "", read[: 2 + len(leaf.body.carries)], made, leaf.attributes)
+    loop.name = label
+    body = _iteration(leaf.body, read, label, names, hold)
+    loop.attribute.add(name="body", type=onnx.AttributeProto.GRAPH).g.CopyFrom(body)
+    return loop
+
+
+def _iteration(
+    iteration: Iteration, read: Sequence[str], base: str, names: Names, hold: Callable[[Constant], str]
+) -> onnx.GraphProto:
+    """Return the body of a Loop; `read` are the values that the Loop reads, its own inputs first."""
+    fragment, carried = iteration.fragment, iteration.carries
+    graph = onnx.GraphProto(name=f"{base}/body")
+    given = [
+        names.new(f"{base}/{name}") for name in ("iteration", "going", *(f"carried:{i}" for i in range(len(carried))))
+    ]
+    for name, facts in zip(given, (Facts(TensorProto.INT64, ()), Facts(TensorProto.BOOL, ()), *carried), strict=True):
+        graph.input.add(name=name).type.CopyFrom(type_of_facts(facts))
+    operands = [given[0], *given[2:], *read[len(given) :]]
+    values = _output_names((), dataclasses.replace(fragment, outputs=()), names, base)
+
+    def name_of(ref: Ref) -> str:
+        if isinstance(ref, Input):
+            return operands[ref.operand]
+        return "" if ref is None else values[ref] if isinstance(ref, Output) else hold(ref)
+
+    for leaf, made in zip(fragment.nodes, fragment.made, strict=True):
+        label, inputs = names.new(f"{base}/{leaf.name}"), [name_of(ref) for ref in leaf.inputs]
+        graph.node.append(_filled(leaf, inputs, [values[ref] for ref, _ in made], label, names, hold))
+    outputs: list[str] = []
+    for ref in (None, *fragment.outputs):
+        source = given[1] if ref is None else name_of(ref)
+        if not isinstance(ref, Output) or source in outputs:
+            # An output of a body is made in it, and only once.
+            outputs.append(names.new(f"{base}/Identity.out"))
+            graph.node.append(make_node("Identity", "", [source], outputs[-1:], {}))
+            graph.node[-1].name = names.new(f"{base}/Identity")
+        else:
+            outputs.append(source)
+    for name, facts in zip(outputs, (Facts(TensorProto.BOOL, ()), *carried, *iteration.rows), strict=True):
+        graph.output.add(name=name).type.CopyFrom(type_of_facts(facts))
+    return graph
 
 
 def _output_names(outputs: Sequence[str], fragment: Fragment, names: Names, base: str) -> dict[Output, str]:

@@ -24,9 +24,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
+from opshift.passes import limits
+from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError, shown_path
 from opshift.passes.outcome import Plan, Report, Verdict
 from opshift.passes.processes import ProcessDiedError, Processes
+from opshift.passes.writer import Batch, Lines, unwritable
 
 SUFFIXES = (".onnx", ".onnxtxt")
 """What the names of models end in."""
@@ -174,6 +176,7 @@ def _check(asked: Mapping[str, Any], jobs: int) -> None:
     wish: dict[str, Any] = {"opset": None, "decompose": (), "target": None, "semantics": "runtime", "allow": ()}
     wish["optimize"] = False
     check_request(**{name: asked.get(name, default) for name, default in wish.items()})
+    limits.check(asked.get("seed", 0), asked.get("timeout"), asked.get("memory"))
     if asked.get("verify", True) and importlib.util.find_spec("onnxruntime") is None:
         from opshift.passes.sessions import runtime
 
@@ -276,8 +279,9 @@ def attempt(job: Job) -> Done:
         verdict = result.report.verdict if result.report else Verdict.UNCHECKED
         reason = _unproven(result.report)
         unchanged = result.rewritten is result.source.model
-        job.output.parent.mkdir(parents=True, exist_ok=True)
-        written = result.save(job.output, **job.saved)
+        with Batch() as batch:
+            batch.make_folders(job.output.parent)
+            written = result.save(job.output, **job.saved, batch=batch)
         status = Status.UNCHANGED if unchanged else Status.CONVERTED
         read = external.references(external.bodies(result.source.model))
         weights = _weights(job.source, {job.source.parent / reference.location for reference in read})
@@ -291,7 +295,7 @@ def attempt(job: Job) -> Done:
     except VerificationError as error:
         status, reason, verdict = Status.NOT_EQUAL, str(error), error.report.verdict
     except InvalidModelError as error:
-        status, reason = Status.UNREADABLE, str(error).removeprefix(f"{external.shown_path(job.source)}: ")
+        status, reason = Status.UNREADABLE, str(error).removeprefix(f"{shown_path(job.source)}: ")
     except UsageError as error:
         status, reason = Status.NOT_WRITTEN, str(error)
     except OSError as error:
@@ -402,33 +406,20 @@ def _stable(value: Any) -> Any:
 
 
 class _Journal:
-    """Adds lines to the journal, each by one call of the system: what interrupts it leaves none in part."""
+    """Adds lines to the journal; one that a killed process has cut off is passed over when it is read."""
 
     def __init__(self, folder: Path) -> None:
-        path = folder / JOURNAL
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if path.exists() and not path.is_file():
-                raise UsageError(f"{_shown(path)} is not a regular file; the journal goes there.")
-            self._file = path.open("ab+", buffering=0)
-            if self._file.tell():
-                self._file.seek(-1, os.SEEK_END)
-                if self._file.read(1) != b"\n":  # a run that was killed, or a full disk
-                    self._file.write(b"\n")
         except OSError as error:
-            raise UsageError(f"{_shown(path)} cannot be written: {error.strerror or error}.") from None
+            raise unwritable(shown_path(folder), error) from None
+        self._lines = Lines(folder / JOURNAL)
 
     def add(self, name: str, record: Mapping[str, Any]) -> None:
-        line = json.dumps({"model": name, **record}).encode() + b"\n"
-        try:
-            whole = self._file.write(line) == len(line)
-        except OSError as error:
-            raise UsageError(f"{_shown(self._file.name)} cannot be written: {error.strerror or error}.") from None
-        if not whole:
-            raise UsageError(f"{_shown(self._file.name)} cannot be written: no space left on device.")
+        self._lines.add(json.dumps({"model": name, **record}).encode())
 
     def close(self) -> None:
-        self._file.close()
+        self._lines.close()
 
 
 def _records(folder: Path) -> dict[str, Mapping[str, Any]]:

@@ -287,6 +287,24 @@ def draw(rng: Rng, mood: Mood, shape: Shape) -> Array:
     return drawn
 
 
+def ones(dtype: np.dtype[Any], allowed: Allowed) -> Mood:
+    """Return the mood of ones: of sizes the gentlest."""
+    words: tuple[Any, ...] = ("a",) if dtype == np.object_ else (1,)
+    return Mood(palette(dtype, words, allowed))
+
+
+def bounded(sizes: Array, room: float) -> Array:
+    """Return sizes or counts, made 1 from the first on with which they multiply up to more than `room`."""
+    if sizes.dtype.kind not in "iuf" or sizes.size < 2:
+        return sizes
+    with np.errstate(all="ignore"):
+        factors = np.maximum(np.abs(sizes.reshape(-1).astype(np.float64)), 1)
+        beyond = ~(np.cumprod(np.nan_to_num(factors, nan=1.0)) <= room)
+    kept: Array = sizes.reshape(-1).copy()
+    kept[beyond & (factors > 1)] = 1
+    return kept.reshape(sizes.shape)
+
+
 def _summed(total: Any, shape: Shape) -> Array:
     """Return values, all equal but for the first of integers, that sum up to a total."""
     dtype, count = total.dtype, max(1, math.prod(shape))

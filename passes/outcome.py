@@ -58,6 +58,23 @@ class Refusal:
         return f"{what}: {self.reason}" + (f" {self.hint}" if self.hint else "")
 
 
+@dataclasses.dataclass(frozen=True)
+class Caution:
+    """A node of the result that the installed onnxruntime does not run, although it runs the original: where, why, fix.
+
+    The result is right, and other runtimes may have the operator.
+    """
+
+    node: str
+    operator: str
+    reason: str
+    hint: str
+
+    def __str__(self) -> str:
+        """One paragraph for people."""
+        return f"{self.operator} at {self.node}: {self.reason} {self.hint}"
+
+
 class Action(enum.StrEnum):
     """What happens to a node."""
 
@@ -212,6 +229,8 @@ class Plan:
     kept: int
     steps: Sequence[Step]
     refusals: tuple[Refusal, ...]
+    warnings: tuple[Caution, ...] = ()
+    """Nodes that the installed onnxruntime runs in the original only."""
     rewrites: Callable[[], tuple[Kind, ...]] = dataclasses.field(default=tuple, compare=False, repr=False)
     """Finds out `kinds`."""
 
@@ -253,6 +272,7 @@ class Plan:
             "kept": self.kept,
             "steps": [step._asdict() for step in self.steps],
             "refusals": [dataclasses.asdict(refusal) for refusal in self.refusals],
+            "warnings": [dataclasses.asdict(warning) for warning in self.warnings],
             "kinds": [dataclasses.asdict(kind) for kind in self.kinds],
         }
 

@@ -14,7 +14,8 @@ import onnx
 from opshift.opsets.facts import Dim, facts_of_tensor, facts_of_type
 from opshift.opsets.schema import default_domain
 from opshift.passes import describe
-from opshift.passes.graphs import graphs, subgraphs, without_hostile_dims
+from opshift.passes.graphs import graphs, subgraphs
+from opshift.passes.model_inference import infer_model
 from opshift.passes.specs import Array, Shape, graph_inputs, unnamed, versions
 
 _FEW = 16
@@ -76,7 +77,7 @@ def outline(model: onnx.ModelProto) -> Outline:
         light = describe.inlined(light)
     # Where inference fails, what is declared is known all the same.
     with contextlib.suppress(onnx.shape_inference.InferenceError, ValueError, RuntimeError):
-        light = onnx.shape_inference.infer_shapes(without_hostile_dims(light), data_prop=True)
+        light = infer_model(light)
     shapes: dict[str, tuple[Dim, ...]] = {}
     constants: dict[str, Array] = {}
     same: dict[str, str] = {}

@@ -10,17 +10,25 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets.numerics import selects
 from opshift.passes import sessions
 from opshift.passes.compare import Route, mismatch
 from opshift.passes.interface import contradiction
 from opshift.passes.interpret import Interpreter, bodies, outer_names
 from opshift.passes.localise import Side
+from opshift.passes.overflow import overflows
 from opshift.passes.pairs import Pair
-from opshift.passes.rounding import SELECTING, is_float
 from opshift.passes.sessions import Feeds, Limits, RejectedError, Source, Why
+from opshift.passes.widening import is_float
 
 # What these make of a NaN is not defined; what comes after them differs with the order of comparisons.
 _NAN_UNDEFINED = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "TopK", "Unique"})
+
+_UNWRITTEN = frozenset({"CausalConvWithState", "ConvInteger", "MatMulInteger", "QLinearMatMul"})
+"""Operators of which onnxruntime 1.32.0 leaves sums of no products, or the state after no elements, as memory is."""
+
+_SCALES = {"QuantizeLinear": (1,), "QLinearMatMul": (1, 4, 6)}
+"""Operators that quantize, and their scales: those of the inputs, then the one that they are divided by."""
 
 
 class Pardon:
@@ -30,7 +38,9 @@ class Pardon:
     onnxruntime computes an operator of the pairs that selects other than its numpy oracle does (1.31.1 takes 0 for the
     larger of 2^31 and 0 in int64). Nor do those that depend on an operator that selects and that a NaN reaches (of the
     pairs: one that excludes NaN, or is exact for finite values or whole indices only and gets others), on a Cast to
-    integers of what no integer is, or on a QuantizeLinear whose scale is none.
+    integers of what no integer is, on an operator that quantizes and whose scale is none, or on what a Loop collects
+    in no turns, of which only the first dimension is said. What an oracle of the pairs rejects has no meaning where a
+    value is empty: onnxruntime does not look at the axis of a CumSum of nothing (1.32.0).
     """
 
     def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits, route: Route | None = None) -> None:
@@ -43,7 +53,8 @@ class Pardon:
         self._selecting = operators if pairs else _NAN_UNDEFINED
         self._finite = frozenset(name for name, pair in named if pair.finite)
         self._whole = frozenset(name for name, pair in named if pair.whole)
-        self._judged = frozenset(name for name, _ in named) & SELECTING
+        self._known = frozenset(name for name, pair in named if pair.oracle is not None)
+        self._judged = frozenset(name for name, pair in named if selects(pair.original.graph.node[0]))
         self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
         self._limits = limits
         self._count = 0
@@ -51,6 +62,10 @@ class Pardon:
     @functools.cached_property
     def _oracles(self) -> Interpreter:
         return Interpreter(self._original, self._limits, self._judged)
+
+    @functools.cached_property
+    def _every_oracle(self) -> Interpreter:
+        return Interpreter(self._original, self._limits, self._known)
 
     @functools.cached_property
     def _side(self) -> Side:
@@ -62,7 +77,11 @@ class Pardon:
             values = self._interpreter.values(feeds) if self._interpreter else self._side.values(feeds)
         except RejectedError:
             values = dict(feeds)
-        if contradiction(self._original.proto, feeds, values) or self._miscomputed(feeds, values):
+        if (
+            contradiction(self._original.proto, feeds, values)
+            or self._miscomputed(feeds, values)
+            or self._meaningless(feeds, values)
+        ):
             found = self._outputs
         else:
             found = self._undefined(values)
@@ -84,6 +103,16 @@ class Pardon:
         outputs = [value.name for value in self._original.proto.graph.output]
         return any(mismatch(one, values[name]) for name, one in zip(outputs, right, strict=True) if name in values)
 
+    def _meaningless(self, feeds: Feeds, values: Mapping[str, Any]) -> bool:
+        empty = any(isinstance(value, np.ndarray) and not value.size for value in values.values())
+        if not empty or not self._known or self._interpreter:
+            return False
+        try:
+            self._every_oracle.run(feeds)
+        except RejectedError as error:
+            return error.why is Why.REJECTED
+        return False
+
     def _undefined(self, values: Mapping[str, Any]) -> frozenset[str]:
         """Return the outputs that depend on something undefined."""
         tainted: set[str] = set()
@@ -91,6 +120,7 @@ class Pardon:
             names = [*node.input, *outer_names(node)]
             if not tainted.isdisjoint(names) or self._at(node, [values.get(name) for name in names], values):
                 tainted.update(node.output)
+            tainted.update(_collected(node, values))
         return frozenset(tainted & self._outputs)
 
     def _at(self, node: onnx.NodeProto, read: Sequence[Any], values: Mapping[str, Any]) -> bool:
@@ -103,7 +133,10 @@ class Pardon:
             or (node.op_type in self._finite and any(_has(np.isinf, value) for value in read))
             or (node.op_type in self._whole and _has(_has_fraction, read[0]))
             or (node.op_type == "Cast" and _beyond(read[0], values.get(node.output[0])))
-            or (node.op_type == "QuantizeLinear" and not _scaled(read[1]))
+            or (node.op_type in _UNWRITTEN and any(isinstance(one, np.ndarray) and not one.size for one in read))
+            or overflows(node.op_type, read)
+            or (node.op_type == "DynamicQuantizeLinear" and not _ranged(read[0]))
+            or (node.op_type in _SCALES and not _scaled([read[place] for place in _SCALES[node.op_type]]))
         )
 
     def _selects(self, nodes: Sequence[onnx.NodeProto]) -> bool:
@@ -113,9 +146,30 @@ class Pardon:
         )
 
 
-def _scaled(scale: Any) -> bool:
-    """Return whether a scale is one: what is divided by 0 or by a NaN is no number to be rounded."""
-    return not isinstance(scale, np.ndarray) or bool((np.isfinite(scale.astype(np.float64)) & (scale != 0)).all())
+def _collected(node: onnx.NodeProto, values: Mapping[str, Any]) -> list[str]:
+    """Return the outputs that a Loop has collected in no turns."""
+    if node.op_type != "Loop":
+        return []
+    collected = node.output[len(node.input) - 2 :]
+    return [name for name in collected if isinstance(value := values.get(name), np.ndarray) and not value.shape[0]]
+
+
+def _ranged(value: Any) -> bool:
+    """Return whether the 255th part of the range of floats and 0 is a number to divide by; of zeros alone it is 1."""
+    if not isinstance(value, np.ndarray) or not value.size:
+        return True
+    with np.errstate(all="ignore"):
+        spread = np.float32(max(value.max(), 0)) - np.float32(min(value.min(), 0))
+        return bool(spread == 0 or (np.isfinite(spread) and spread / np.float32(255) >= np.finfo(np.float32).tiny))
+
+
+def _scaled(scales: Sequence[Any]) -> bool:
+    """Return whether scales are some: what is divided by 0 or by a NaN is no number to be rounded."""
+    floats = [one.astype(np.float32) for one in scales if isinstance(one, np.ndarray)]
+    with np.errstate(all="ignore"):
+        inputs = functools.reduce(np.multiply, [one.max(initial=0) for one in floats[:-1]], np.float32(1))
+        floats.append(np.asarray(inputs / floats[-1] if floats else inputs))
+    return all(bool((np.isfinite(one) & (one != 0)).all()) for one in floats)
 
 
 def _has(what: Callable[[Any], Any], value: Any) -> bool:

@@ -19,9 +19,9 @@ from onnx import TensorProto
 from opshift.opsets.facts import RARE, Facts, type_name
 from opshift.opsets.lowering import Reason
 from opshift.opsets.no_conversion import why_absent
-from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, operator_for
+from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, Outputs, operator_for
 from opshift.opsets.same_meaning import same_meaning
-from opshift.opsets.schema import OLDEST, Schema, default_domain, schema_at, schema_read_at
+from opshift.opsets.schema import NEWEST, OLDEST, Parameter, Schema, default_domain, schema_at, schema_read_at
 from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import has_body, operator_of
 from opshift.passes.by_kind import ByKind, holds_graphs, occurring
@@ -34,7 +34,7 @@ from opshift.passes.external import Body, node_name
 from opshift.passes.functions import Functions, bind
 from opshift.passes.graphs import Walked, graphs, kinds, said, subgraphs, walk
 from opshift.passes.infer import typed
-from opshift.passes.lacking import closed, folded, given_out, indices_cast, is_folded
+from opshift.passes.lacking import closed, folded, given_out, indices_cast, is_folded, pin
 from opshift.passes.load import TensorType, operator_fault
 from opshift.passes.outcome import Action, Code, Plan, Refusal, Step, Steps
 from opshift.passes.static import Asked, Static
@@ -110,6 +110,10 @@ class Planner:
                 self._scope = Asked(self._static or Static(self.model, main), whole)
         return self._scope
 
+    @property
+    def _target(self) -> str:
+        return self.legality.target.name if self.legality.target else ""
+
     @functools.cached_property
     def _occurring(self) -> Set[int] | None:
         """The element types that values of the model can have."""
@@ -129,7 +133,7 @@ class Planner:
         plan = Plan(
             source_opset=self.source,
             target_opset=self.legality.opset,
-            target=self.legality.target.name if self.legality.target else "",
+            target=self._target,
             decompose=tuple(sorted(self.legality.decompose)),
             kept=self.kept,
             steps=self._steps(),
@@ -177,7 +181,6 @@ class Planner:
         closing = not (self.kinds.has("Identity") and self.kinds.has("Constant"))
         walked = self._walked_by_graph.get(id(graph))
         nodes, found = graph.node, self._kinds_of(graph)
-        plan.constants = found.get(("", "Constant", ""), ())
         asked = self._asked(found, path, opset)
         main = path == "main"
         if main and isinstance(walked, Body) and not joined:
@@ -399,6 +402,15 @@ class Planner:
             return None
         if not domain and seen.name == "Scan" and seen.since_version == 8:
             return self._nested(seen, where)
+        if any(isinstance(value, Outputs) for value in seen.attributes.values()) and self.legality.computed(seen):
+            label = f"{seen.name}-{seen.since_version}"
+            reason = f"{self._target} needs a constant input, which the model computes."
+            self.refuse(Code.MISSING_FACT, where, label, reason, "Fold it into a constant first.")
+            return None
+        if asked := self._asked_of_parameters(node, bound):
+            label, reason = f"{seen.name}-{seen.since_version}", f"{asked} is a parameter of the function."
+            self.refuse(Code.MISSING_FACT, where, label, reason, "Inline the function.")
+            return None
         operator = operator_for(domain, node.op_type)
         if domain == SPELLING and (operator is None or operator.domain != SPELLING):
             raise InvalidModelError(f"{node.op_type} at {where}: the domain opshift has HardmaxAxes only.")
@@ -418,6 +430,8 @@ class Planner:
         """Keep the node of an operator without a file, if the reviewed table lets it pass; else derive it."""
         found = self._relabelling(node, seen, where, opset)
         operator = operator_of("", seen.name)
+        if operator and not isinstance(found, Refusal) and self.legality.computed(seen):
+            return self._rewritten(node, seen, operator, where, opset, bound, None, scope)
         if operator and not isinstance(found, Refusal) and self.kinds.loses(seen.name, opset):
             return self._rewritten(node, seen, operator, where, opset, bound)
         if isinstance(found, Refusal):
@@ -457,6 +471,8 @@ class Planner:
                 return Refusal(Code.NO_LOWERING, where, label, reason, "")
         open_parameters = {item.name for item in node.attribute if item.ref_attr_name} - set(seen.attributes)
         bounded = {*(row.new_attributes if row else ()), *(open_parameters - set(after.attributes))}
+        if _gives_fewer(before, after):
+            bounded |= open_parameters  # one of them may name the type
         if vague := sorted(open_parameters & bounded):
             reason = f"{', '.join(vague)} is a parameter of the function, and its values are not known."
             return Refusal(Code.MISSING_FACT, where, label, reason, "")
@@ -511,14 +527,27 @@ class Planner:
         if before and after and (shrinks := self._shrinks(seen, before, after)):
             self.refuse(Code.MISSING_FACT, where, label, shrinks, "Give the model's inputs element types.")
             return None
+        if why is not None and why.missing and bound is None and where.startswith("function "):
+            # The facts of each call tell, and so does a new plan of the result.
+            self.refuse(Code.MISSING_FACT, where, label, f"{why}.", "Give the model's inputs element types and shapes.")
+            return None
         slow = self.optimize and seen.name in RIVALLED
-        if why is None and not slow and (self.strict is self.plain or self.strict.legality.why_not(seen) is None):
+        computed = self.legality.computed(seen)
+        if (
+            why is None
+            and not slow
+            and not computed
+            and (self.strict is self.plain or self.strict.legality.why_not(seen) is None)
+        ):
             self.kept += 1
             return None
         if not _open_parameters(node, bound) and (fault := _fault(seen, opset)):
             raise InvalidModelError(f"{label} at {where}: {fault}.")
         derived = self._derived(node, seen, where, bound, kept=why is None)
-        if why is not None and self.legality.target and (constants := folded(seen, derived, self.plain)):
+        unwanted = self.legality.target is not None or seen.name in self.legality.decompose
+        # What an open parameter is decides what the elements are.
+        foldable = why is not None and unwanted and not _open_parameters(node, bound)
+        if foldable and (constants := folded(seen, derived, self.plain)):
             derived = constants
             values = self.scope if scope is None else scope
             for name, ref in zip(node.output, constants[1].outputs, strict=True):
@@ -537,7 +566,12 @@ class Planner:
         if refused := self._unwritable(found, where):
             self.refuse(Code.TYPE, where, label, *refused)
             return None
-        sources = operand_sources(lifted)
+        sources, pinned = pin(found, lifted, seen, self.legality)
+        if pinned and not found.lowerings:
+            found = dataclasses.replace(found, lowerings=("constant_inputs",))
+            needed = schema_at("", seen.name, self.legality.opset)
+            names = ", ".join(one.name for index in computed if needed and (one := needed.input(index)))
+            why = why or Reason(f"{self._target} needs a constant {names}, which the model computes")
         written = [leaf.name for leaf in found.nodes]
         unchanged = not found.lowerings and after is not None and _unchanged(node, seen, after, found, sources)
         if why is None and not found.lowerings and before is after:
@@ -573,6 +607,8 @@ class Planner:
             if lifted.invalid:
                 raise InvalidModelError(f"{seen.name}-{seen.since_version} at {where}: {lifted}.")
             return Failure(lifted, lifted.missing)
+        if bound is None and (unsure := self._unsure(lifted)):
+            return Failure(unsure, unsure.missing)
         idle = lifted.operator.idle
         if not kept and not self.kinds.has("Identity") and idle and idle(lifted.meaning, lifted.operands):
             return lifted, Fragment((), (Input(0),), ("left_out",), 0.0)
@@ -588,6 +624,18 @@ class Planner:
             found = self.plain.derive(lifted)
         return found if isinstance(found, Failure) else (lifted, found)
 
+    def _asked_of_parameters(self, node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> str:
+        """Name the attributes that the target limits, and that only a call of the function gives."""
+        limits = self.legality.target.limits if self.legality.target else ()
+        limited = {name for limit in limits if limit.operator == node.op_type for name in limit.attributes}
+        return ", ".join(name for name in _open_parameters(node, bound) if name in limited)
+
+    def _unsure(self, lifted: Lifted) -> Reason | None:
+        """Say which fact a function must have of its call, for the target's version to be right for sure."""
+        schema = schema_at("", lifted.operator.name, self.legality.opset)
+        version = lifted.operator.version(schema.since_version) if schema else None
+        return version.unsure(lifted.meaning, lifted.operands) if version and version.unsure else None
+
     @functools.cached_property
     def _nowhere(self) -> frozenset[str]:
         """Rare element types that nothing in the model is declared to be: no value of unknown type is taken for one."""
@@ -596,14 +644,31 @@ class Planner:
         declared = {f"tensor({type_name(dtype)})" for dtype in found}
         return frozenset(f"tensor({type_name(dtype)})" for dtype in RARE) - declared
 
+    @functools.cached_property
+    def _only_tensors(self) -> bool:
+        """Whether no input is a sequence or an optional, and no node of the default domain makes one."""
+        walked = self._walked or tuple(walk(self.model))
+        names = {name for one in walked for domain, name, _ in one.kinds if not default_domain(domain)}
+        return not any(map(_makes_containers, names)) and not any(_takes_containers(one.graph) for one in walked)
+
+    def _lost(self, before: Parameter, after: Parameter) -> bool:
+        """Whether a value of unknown type could have one that the target's version lacks."""
+        lost = before.types - after.types - self._nowhere
+        return any(kind.startswith("tensor(") for kind in lost) if self._only_tensors else bool(lost)
+
     def _shrinks(self, seen: Node, before: Schema, after: Schema) -> str:
         """Say which input of unknown type could have one that the target's version does not take, if any."""
         if self.functions.uncalled:
             return ""
         for index, facts in enumerate(seen.inputs):
             old, new = before.input(index), after.input(index)
-            if facts is not None and facts.dtype is None and old and new and (old.types - new.types - self._nowhere):
+            if facts is not None and not facts.type and old and new and self._lost(old, new):
                 return f"the type of {old.name} is unknown, and {seen.name}-{after.since_version} does not take all."
+        returned = (value for value in seen.attributes.values() if isinstance(value, Outputs))
+        open_types = any(not facts.type for facts in itertools.chain.from_iterable(returned))
+        if open_types and self._lost(before.outputs[-1], after.outputs[-1]):
+            name = f"{seen.name}-{after.since_version}"
+            return f"the type of a value that a graph of it returns is unknown, and {name} does not return all."
         return ""
 
     def _unwritable(self, fragment: Fragment, where: str) -> tuple[str, str] | None:
@@ -697,6 +762,19 @@ def _numbers(facts: Facts) -> tuple[int | None, ...] | None:
     return None if facts.shape is None else tuple(dim if isinstance(dim, int) else None for dim in facts.shape)
 
 
+@functools.cache
+def _makes_containers(name: str) -> bool:
+    """Whether an operator of the default domain returns sequences or optionals only."""
+    schema = schema_at("", name, NEWEST)
+    outputs = () if schema is None else schema.outputs
+    return any(not any(kind.startswith("tensor(") for kind in one.types) for one in outputs)
+
+
+def _takes_containers(graph: onnx.GraphProto | onnx.FunctionProto) -> bool:
+    """Whether a graph declares an input to be a sequence or an optional."""
+    return isinstance(graph, onnx.GraphProto) and any(not value.type.HasField("tensor_type") for value in graph.input)
+
+
 def _output_type(node: Node, schema: Schema) -> Reason | None:
     """Ask onnx about a node of which an attribute, and no input, decides the type of an output."""
     given = {parameter.type_variable for parameter in schema.inputs}
@@ -704,6 +782,16 @@ def _output_type(node: Node, schema: Schema) -> Reason | None:
         return None
     inferred = typed(node)
     return inferred if isinstance(inferred, Reason) else None
+
+
+def _gives_fewer(before: Schema, after: Schema) -> bool:
+    """Whether an output, whose type no input decides, could once have types that it cannot have after."""
+    given = {parameter.type_variable for parameter in before.inputs}
+    later = {parameter.name: parameter.types for parameter in after.outputs}
+    return any(
+        parameter.type_variable not in given and bool(parameter.types - later.get(parameter.name, parameter.types))
+        for parameter in before.outputs
+    )
 
 
 def _open_parameters(node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> list[str]:
@@ -718,6 +806,10 @@ def _unchanged(
     if len(fragment.nodes) != 1 or len(node.input) > after.raw.max_input:
         return False
     (leaf,) = fragment.nodes
+    operator = operator_for(seen.domain, seen.name)
+    version = operator.version(after.since_version) if operator else None
+    if version and version.explicit - {attribute.name for attribute in node.attribute}:
+        return False
     defaults = {name: default for name, (_, default) in after.attributes.items()}
     places = tuple(sources[ref.operand] if isinstance(ref, Input) else -1 for ref in leaf.inputs)
     given = tuple(index if name else -1 for index, name in enumerate(node.input))

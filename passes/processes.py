@@ -19,6 +19,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, BinaryIO
 
+from opshift.passes import confine
+
 PATIENCE = 10.0
 """Seconds in which a process that is asked to end removes its temporary files; then it is killed."""
 
@@ -130,14 +132,21 @@ class _Child:
 
 
 def started(module: str, *arguments: object) -> subprocess.Popen[bytes]:
-    """Start a Python that runs `main` of a module of opshift.passes, with pipes for what goes in and comes out."""
+    """Start a Python that runs `main` of a module of opshift.passes, with pipes for what goes in and comes out.
+
+    A module that runs foreign native code gets only the environment variables that it needs.
+    """
     # -m and -c put the working directory first on the path, where a file next to a model may be called numpy.py.
     code = (
         f"import sys; sys.path[:] = {[entry for entry in sys.path if isinstance(entry, str)]!r}; "
         f"from opshift.passes.{module} import main; main({', '.join(map(repr, arguments))})"
     )
     return subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=None if module == "processes" else confine.environment(os.environ),
     )
 
 
@@ -159,7 +168,9 @@ def main(mark: bytes) -> None:
     os.dup2(nothing, 0)  # nor may anything else read the calls
     os.dup2(2, 1)  # what others print must not come between the answers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches opshift, which ends this
-    signal.signal(signal.SIGTERM, _leave)
+    for name in ("SIGTERM", "SIGHUP"):  # where the terminal goes away, all processes get the latter
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _leave)
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import onnx
 
-from opshift.passes import external, given
+from opshift.passes import external, given, writer
 from opshift.passes.compare import Finding
-from opshift.passes.errors import UsageError
+from opshift.passes.errors import UsageError, reason, shown_path
 from opshift.passes.sessions import Source
 
 
@@ -21,13 +21,15 @@ def refuse_used(directory: Path) -> None:
         UsageError: it holds a file, cannot be looked into, or is none.
     """
     try:
+        if directory.exists():
+            writer.sweep(directory)
         held = sorted(directory.iterdir()) if directory.exists() else []
     except OSError as error:
-        raise UsageError(f"--save-repro {directory}: it cannot be written: {error}. Name another directory.") from error
+        raise _unwritable(directory, error) from error
     if held:
         raise UsageError(
-            f"--save-repro {directory}: it holds {held[0].name} already, and nothing is overwritten. "
-            "Name a directory that is new or empty."
+            f"--save-repro {_bare(directory)}: it holds {_bare(held[0].name)} already, and nothing is "
+            "overwritten. Name a directory that is new or empty."
         )
 
 
@@ -42,17 +44,20 @@ def write(directory: Path, original: Source, rewritten: Source, finding: Finding
     """
     refuse_used(directory)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, source in (("original.onnx", original), ("rewritten.onnx", rewritten)):
-            proto = onnx.ModelProto()
-            proto.CopyFrom(source.proto)
-            for tensor in external.tensors(external.bodies(proto)):
-                tensor.CopyFrom(external.embedded(tensor, source.directory))
-            (directory / name).write_bytes(proto.SerializeToString())
-        found = finding.difference
-        given.write(directory, finding.feeds, {found.output: found.expected}, original.proto.graph)
+        with writer.Batch() as batch:
+            batch.make_folders(directory)
+            for name, source in (("original.onnx", original), ("rewritten.onnx", rewritten)):
+                proto = onnx.ModelProto()
+                proto.CopyFrom(source.proto)
+                for tensor in external.tensors(external.bodies(proto)):
+                    tensor.CopyFrom(external.embedded(tensor, source.directory))
+                place = directory / name
+                batch.draft(place, conflict=given.taken(place)).write(proto.SerializeToString())
+            found = finding.difference
+            given.write(directory, finding.feeds, {found.output: found.expected}, original.proto.graph, batch)
+            batch.publish()
     except (OSError, ValueError) as error:
-        raise UsageError(f"--save-repro {directory}: it cannot be written: {error}. Name another directory.") from error
+        raise _unwritable(directory, error) from error
     return shlex.join(
         [
             *("opshift", "verify", str(directory / "original.onnx"), str(directory / "rewritten.onnx")),
@@ -60,3 +65,14 @@ def write(directory: Path, original: Source, rewritten: Source, finding: Finding
             *options,
         ]
     )
+
+
+def _unwritable(directory: Path, error: Exception) -> UsageError:
+    return UsageError(
+        f"--save-repro {_bare(directory)}: it cannot be written: {reason(error)}. Name another directory."
+    )
+
+
+def _bare(path: str | Path) -> str:
+    """Return a path as it may be printed, without quotation marks."""
+    return shown_path(path)[1:-1]

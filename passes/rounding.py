@@ -8,14 +8,14 @@ distance from the wide run, of the narrow run and of the disturbed ones.
 
 Another order can also overflow where this one does not: where sums and products read numbers that large, elements that
 are not finite in one of the two do not count. In sums of infinities the order decides between those and NaN. And the
-sign of a zero that a sum gives does not count.
+sign of a zero that a sum or a selection such as Max returns does not count.
 """
 
 from __future__ import annotations
 
-import copy
+import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,58 +23,17 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import TensorProto
 
+from opshift.opsets.numerics import Trait, keeps_signs, selects, traits_of
 from opshift.passes.describe import inlined
 from opshift.passes.interpret import Interpreter, bodies, outer_names, within
 from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Source, Why
 from opshift.passes.specs import schema, versions
+from opshift.passes.widening import GIVEN, WIDE, in_double, is_float, narrowed, widened, wider
 
 FACTOR = 8
 """What the bound multiplies the distance by; the least significant bits of two right results differ by less."""
 _RUNS = 4  # disturbed ones
-_WIDER = {
-    TensorProto.FLOAT: TensorProto.DOUBLE,
-    TensorProto.FLOAT16: TensorProto.FLOAT,
-    TensorProto.BFLOAT16: TensorProto.FLOAT,
-}
-_WIDE: Mapping[np.dtype[Any], np.dtype[Any]] = {
-    np.dtype(np.float32): np.dtype(np.float64),
-    np.dtype(np.float16): np.dtype(np.float32),
-    np.dtype(ml_dtypes.bfloat16): np.dtype(np.float32),
-    np.dtype(np.float64): np.dtype(np.float64),  # there is no wider one in onnxruntime
-}
-# Without inputs they give what they are told to, in the type that they are told.
-_GIVEN = frozenset({"Constant", "ConstantOfShape", "EyeLike"})
-
-
-# They move, select and compare; they round nothing, and have no order of their own.
-SELECTING = frozenset({
-    "Abs", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
-    "CenterCropPad", "Clip", "Compress", "Concat", "ConcatFromSequence", "Constant", "ConstantOfShape",
-    "DepthToSpace", "Dropout", "Equal", "Expand", "EyeLike", "Flatten", "Gather", "GatherElements", "GatherND",
-    "Greater", "GreaterOrEqual", "Hardmax", "Identity", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "MaxPool",
-    "MaxRoiPool", "Min", "Neg", "NonMaxSuppression", "NonZero", "Not", "OneHot", "Optional", "OptionalGetElement",
-    "OptionalHasElement", "Or", "Pad", "ReduceMax", "ReduceMin", "Relu", "Reshape", "ReverseSequence", "Scatter",
-    "ScatterElements", "ScatterND", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase",
-    "SequenceInsert", "SequenceLength", "Shape", "Sign", "Size", "Slice", "SpaceToDepth", "Split",
-    "SplitToSequence", "Squeeze", "Tile", "TopK", "Transpose", "Trilu", "Unique", "Unsqueeze", "Upsample", "Where",
-    "Xor",
-})  # fmt: skip
-# They add many numbers up, in an order of their own.
-_SUMS = frozenset({
-    "AffineGrid", "Attention", "AveragePool", "BatchNormalization", "CausalConvWithState", "Conv", "ConvInteger",
-    "ConvTranspose", "CumProd", "CumSum", "DFT", "DeformConv", "Det", "Einsum", "GRU", "Gemm", "GlobalAveragePool",
-    "GlobalLpPool", "GridSample", "GroupNormalization", "InstanceNormalization", "LRN", "LSTM", "LayerNormalization",
-    "LinearAttention", "LogSoftmax", "LpNormalization", "LpPool", "MatMul", "Mean", "MeanVarianceNormalization",
-    "NegativeLogLikelihoodLoss", "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceLogSum",
-    "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Resize", "RoiAlign",
-    "RotaryEmbedding", "STFT", "Softmax", "SoftmaxCrossEntropyLoss", "Sum",
-})  # fmt: skip
-_ADDS = frozenset({"Add", "Sub"})
-# What they are made of overflows before they do.
-_MULTIPLY = frozenset({"Div", "Mul", "Pow"})
-_COMPOSED = frozenset({"Celu", "Elu", "Gelu", "HardSwish", "Mish", "Selu", "Softplus", "Swish"})
 
 
 @dataclass(frozen=True)
@@ -87,6 +46,7 @@ class Bound:
         huge: elements that are not finite in one of the two do not count.
         wild: elements that are not finite in both do not count.
         unsigned: the sign of a zero does not count.
+        lost: no element counts.
     """
 
     slack: float = 0.0
@@ -94,10 +54,15 @@ class Bound:
     huge: bool = False
     wild: bool = False
     unsigned: bool = False
+    lost: bool = False
 
     def within(self, other: Bound) -> Bound:
         """Return the marks of this bound with the distance and the elements of another."""
         return replace(self, slack=other.slack, unstable=other.unstable)
+
+    def spread(self) -> Bound:
+        """Return a bound with every element unstable if one is: rounding decides the whole row that it is in."""
+        return self if self.unstable is None else replace(self, unstable=np.ones_like(self.unstable))
 
     def plus(self, slack: float) -> Bound:
         """Return a bound that is wider by so much."""
@@ -105,6 +70,17 @@ class Bound:
 
 
 EXACT = Bound()
+
+
+def _computing(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """Yield the node, or the nodes in its subgraphs where it has some, of which each computes."""
+    inside = [inner for body in bodies(node) for inner in within(body)]
+    yield from (inner for inner in inside or (node,) if not any(bodies(inner)))
+
+
+def loses_signs(node: onnx.NodeProto) -> bool:
+    """Return whether the sign of a zero that a node returns is not defined."""
+    return not all(map(keeps_signs, _computing(node)))
 
 
 class Rounding:
@@ -116,40 +92,61 @@ class Rounding:
         self._plain = Interpreter(source, limits)
         self._wide = Interpreter(source, limits)
         self._graph = self._plain.model.graph
-        self._nodes = [(node, _widened(node)) for node in self._graph.node]
+        self._nodes = [(node, in_double(widened(node))) for node in self._graph.node]
         self._narrow_only: set[int] = set()
 
-    def bounds(self, feeds: Feeds, outputs: Sequence[Any]) -> tuple[Bound, ...]:
+    def bounds(self, feeds: Feeds, outputs: Sequence[Any], inexact: Collection[str] = ()) -> tuple[Bound, ...]:
         """Return the bound of each output, given the outputs that the narrow model has on this input.
+
+        `inexact` names values that other kernels round, even where this model's kernels are exact.
 
         Raises:
             RejectedError: the model cannot be run node by node.
         """
         plain = self._plain.values(feeds)
-        wide, exact = self._run(feeds, plain)
+        wide, exact = self._run(feeds, plain, inexact)
         names = [value.name for value in self._graph.output]
         runs = [wide]
         for turn in range(_RUNS if not all(exact[name] for name in names) else 0):
-            runs.append(self._run(feeds, plain, (wide, exact), turn)[0])
+            runs.append(self._run(feeds, plain, inexact, (wide, exact), turn)[0])
         marks = self._marks(plain)
+        found = [_bound(value, [run[name] for run in runs]) for name, value in zip(names, outputs, strict=True)]
+        if any(Trait.NORMALIZES in traits_of(node) for node, _ in self._nodes):
+            found = [bound.spread() for bound in found]
+        found = [
+            _lost(value) if marks[name].lost else one for name, value, one in zip(names, outputs, found, strict=True)
+        ]
         return tuple(
-            marks[name] if exact[name] else marks[name].within(_bound(value, [run[name] for run in runs]))
-            for name, value in zip(names, outputs, strict=True)
+            marks[name] if exact[name] and not marks[name].lost else marks[name].within(bound)
+            for name, bound in zip(names, found, strict=True)
         )
+
+    def coarse(self, feeds: Feeds, outputs: Sequence[Any]) -> list[Bound]:
+        """Return 8 units of the largest value of each output, where the values between are not known."""
+        names = [value.name for value in self._graph.output]
+        between = dict.fromkeys(name for node in self._graph.node for name in node.output)
+        marks = self._marks({**self._plain.constants, **between, **feeds, **dict(zip(names, outputs, strict=True))})
+        return [marks[name].within(rounded(value)) for name, value in zip(names, outputs, strict=True)]
 
     def _marks(self, plain: Mapping[str, Any]) -> Mapping[str, Bound]:
         """Return for each value what of it does not count."""
         marks = dict.fromkeys(plain, EXACT)
         for node, _ in self._nodes:
             read = [name for name in (*node.input, *outer_names(node)) if name]
-            kinds = {node.op_type, *(inner.op_type for body in bodies(node) for inner in within(body))}
+            kinds = frozenset[Trait]().union(*map(traits_of, _computing(node)))
             again = node.op_type in ("Loop", "Scan")  # one addition after the other is a sum
-            sums, adds = bool(kinds & (_SUMS | _ADDS if again else _SUMS)), bool(kinds & _ADDS)
-            large = _huge if sums or kinds & _MULTIPLY else _near_the_end if adds or kinds & _COMPOSED else None
+            adds = Trait.ADDS in kinds
+            sums = Trait.SUMS in kinds or (again and adds)
+            multiplies, composed = Trait.MULTIPLIES in kinds, Trait.COMPOSED in kinds
+            square = _bare_square if _bare(node) else _square
+            large = _huge if sums or multiplies else _near_the_end if adds or composed else None
+            divided = Trait.DIVIDES in kinds and any(marks[name].unsigned and _has(plain[name], _zero) for name in read)
             found = Bound(
-                huge=any(marks[name].huge or (large is not None and _has(plain[name], large)) for name in read),
-                wild=any(marks[name].wild or (sums and _has(plain[name], _infinite)) for name in read),
-                unsigned=sums or adds or any(marks[name].unsigned for name in read),
+                huge=any(marks[name].huge or (large is not None and _has(plain[name], large)) for name in read)
+                or (Trait.NORMALIZES in kinds and _without_spread(plain, read, node.output)),
+                wild=any(marks[name].wild or (sums and _has(plain[name], _infinite)) for name in read) or divided,
+                unsigned=loses_signs(node) or any(marks[name].unsigned for name in read),
+                lost=any(marks[name].lost or (Trait.SQUARES in kinds and _has(plain[name], square)) for name in read),
             )
             marks.update(dict.fromkeys(node.output, found))
         return marks
@@ -158,6 +155,7 @@ class Rounding:
         self,
         feeds: Feeds,
         plain: Mapping[str, Any],
+        inexact: Collection[str],
         first: tuple[Mapping[str, Any], Mapping[str, bool]] | None = None,
         turn: int = 0,
     ) -> tuple[dict[str, Any], dict[str, bool]]:
@@ -167,10 +165,15 @@ class Rounding:
         another way each `turn`.
         """
         rng = np.random.default_rng(turn)
-        values = {name: _wider(value) for name, value in (*self._plain.constants.items(), *feeds.items())}
+        values = {name: wider(value) for name, value in (*self._plain.constants.items(), *feeds.items())}
         exact = dict.fromkeys(values, True)
-        for node, widened in self._nodes:
+        for node, wide_node in self._nodes:
             names = [name for name in node.output if name]
+            kinds = frozenset[Trait]().union(*map(traits_of, _computing(node)))
+            # Of sums the scale alone is computed in float.
+            in_float = Trait.IN_FLOAT in kinds and (
+                Trait.SUMS not in kinds or any(_is_widest(plain[name]) for name in names)
+            )
             if first and all(first[1][name] for name in names):
                 values.update({name: first[0][name] for name in names})
                 continue
@@ -178,46 +181,69 @@ class Rounding:
             given = {name: values[name] for name in read}
             if first:
                 data = _data(node, self._plain.model)
+                power = (
+                    0.5 if Trait.NORMALIZES in traits_of(node) else 1.0
+                )  # a difference of squares loses half the digits
                 given = {
-                    name: _disturbed(value, plain[name], rng, _SIGNS[turn] * (-1) ** place) if name in data else value
+                    name: _disturbed(value, plain[name], rng, _SIGNS[turn] * (-1) ** place, power)
+                    if name in data
+                    else value
                     for place, (name, value) in enumerate(given.items())
                 }
-            results, narrow = self._node(node, widened, given, plain)
+            results, narrow = self._node(node, wide_node, given, plain)
             if first:
                 # A result that was not computed in a wider type does not show how it rounds itself.
-                own = {name for name in results if node.op_type not in SELECTING and _is_widest(plain[name])}
+                own = {name for name in results if not selects(node) and _is_widest(plain[name])}
                 results = {
-                    name: _disturbed(value, plain[name], rng, 0) if narrow or name in own else value
+                    name: _disturbed(value, plain[name], rng, 0, units=_units(node, read, plain))
+                    if narrow or name in own
+                    else value
                     for name, value in results.items()
                 }
+                if in_float:
+                    least = 0.0 if Trait.SUMS in kinds else 1.0  # the height of a window
+                    results = {
+                        name: _shaken(value, plain[name], rng, _SIGNS[turn], least, np.float32)
+                        for name, value in results.items()
+                    }
+                if Trait.ADDS_ONE in kinds:
+                    results = {
+                        name: _shaken(value, plain[name], rng, _SIGNS[turn], _factor(node), _kernel_type(plain[name]))
+                        for name, value in results.items()
+                    }
+            results = {name: _whole(value, plain[name]) for name, value in results.items()}
             values.update(results)
-            easy = node.op_type in SELECTING or (
-                not narrow and all(_easy(plain[name]) for name in read) and all(_shown(plain[name]) for name in names)
+            easy = selects(node) or (
+                not narrow
+                and not in_float
+                and all(_easy(plain[name]) for name in read)
+                and all(_shown(plain[name]) for name in names)
             )
+            easy = easy and not any(name in inexact for name in names)
             same = easy and all(exact.get(name, False) for name in read) and _same(results, plain, names)
             exact.update(dict.fromkeys(names, same))
         return values, exact
 
     def _node(
-        self, node: onnx.NodeProto, widened: onnx.NodeProto, given: Mapping[str, Any], plain: Mapping[str, Any]
+        self, node: onnx.NodeProto, wide_node: onnx.NodeProto, given: Mapping[str, Any], plain: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], bool]:
         """Return the outputs of a node in wide types, and whether they were computed in narrow ones."""
         names = [name for name in node.output if name]
-        if not node.input or node.op_type in _GIVEN:
-            return {name: _wider(plain[name]) for name in names}, False
+        if not node.input or node.op_type in GIVEN:
+            return {name: wider(plain[name]) for name in names}, False
         if id(node) not in self._narrow_only:
             try:
-                return self._wide.node(widened, given), False
+                return self._wide.node(wide_node, given), False
             except RejectedError as error:
                 if error.why in (Why.LIMIT, Why.DEATH):
                     raise
                 self._narrow_only.add(id(node))
-        narrow = {name: _as(value, plain[name]) for name, value in given.items()}
+        narrow = {name: narrowed(value, plain[name]) for name, value in given.items()}
         results = self._plain.node(node, narrow)
         floats = any(_is_wide(value) for value in given.values()) and any(
-            isinstance(value, np.ndarray) and value.dtype in _WIDE for value in results.values()
+            isinstance(value, np.ndarray) and value.dtype in WIDE for value in results.values()
         )
-        return {name: _wider(value) for name, value in results.items()}, floats
+        return {name: wider(value) for name, value in results.items()}, floats
 
 
 def _data(node: onnx.NodeProto, model: onnx.ModelProto) -> frozenset[str]:
@@ -228,53 +254,6 @@ def _data(node: onnx.NodeProto, model: onnx.ModelProto) -> frozenset[str]:
     made = {output.type_str for output in found.outputs}
     pairs = ((name, found.inputs[min(index, len(found.inputs) - 1)]) for index, name in enumerate(node.input))
     return frozenset(name for name, parameter in pairs if parameter.type_str in made) | frozenset(outer_names(node))
-
-
-def _widened(node: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a copy that makes the wide type where the node makes the narrow one, in the graphs inside of it too."""
-    wide = copy.deepcopy(node)
-    for attribute in wide.attribute:
-        if attribute.name in ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "softmax_precision"):
-            attribute.i = _wider_type(attribute.i)
-    for body in bodies(wide):
-        for value in (*body.input, *body.output, *body.value_info):
-            _widen(value.type)
-        for tensor in body.initializer:
-            tensor.CopyFrom(_wide_tensor(tensor))
-        for inner in body.node:
-            inner.CopyFrom(_widened(inner))
-            for attribute in inner.attribute if inner.op_type in _GIVEN else ():
-                attribute.CopyFrom(_wide_constant(attribute))
-    return wide
-
-
-def _wider_type(element: int) -> int:
-    return int(_WIDER.get(element, element))  # type: ignore[call-overload]
-
-
-def _widen(kind: onnx.TypeProto) -> None:
-    """Make a type the wide one, also of the elements of a sequence or an optional."""
-    which = kind.WhichOneof("value")
-    if which == "tensor_type":
-        kind.tensor_type.elem_type = _wider_type(kind.tensor_type.elem_type)
-    elif which in ("sequence_type", "optional_type"):
-        _widen(getattr(kind, which).elem_type)
-
-
-def _wide_tensor(tensor: onnx.TensorProto) -> onnx.TensorProto:
-    if tensor.data_type not in _WIDER or tensor.data_location == TensorProto.EXTERNAL:
-        return tensor
-    return onnx.numpy_helper.from_array(_wider(onnx.numpy_helper.to_array(tensor)), tensor.name)
-
-
-def _wide_constant(attribute: onnx.AttributeProto) -> onnx.AttributeProto:
-    """Return the attribute `value` of a node that gives it as a wide tensor; those of a Constant are float alone."""
-    if attribute.name == "value":
-        return onnx.helper.make_attribute("value", _wide_tensor(attribute.t))
-    if attribute.name in ("value_float", "value_floats"):
-        value = np.asarray(onnx.helper.get_attribute_value(attribute), np.float32)
-        return onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(_wider(value)))
-    return attribute
 
 
 def _has(value: Any, what: Callable[[Array, float], npt.NDArray[np.bool_]]) -> bool:
@@ -289,6 +268,22 @@ def _huge(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
     return np.asarray(np.isfinite(wide) & (np.abs(wide) > largest**0.5))
 
 
+def _square(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
+    """Return which numbers have a square that overflows; those of float16 do not in float, where kernels add them."""
+    return _huge(wide, max(largest, float(np.finfo(np.float32).max)))
+
+
+def _bare_square(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
+    """Return which numbers have a square that overflows, or underflows where nothing is added to it."""
+    least = float(np.finfo(np.float32).tiny) ** 0.5
+    return np.asarray(_square(wide, largest) | ((wide != 0) & (np.abs(wide) < least)))
+
+
+def _bare(node: onnx.NodeProto) -> bool:
+    """Return whether a normalization adds an epsilon of 0, which leaves 0 / 0 where squares underflow."""
+    return any(one.name == "epsilon" and one.f == 0 for inner in _computing(node) for one in inner.attribute)
+
+
 def _near_the_end(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
     """Return which numbers overflow when they are added up."""
     return np.asarray(np.isfinite(wide) & (np.abs(wide) > largest / 8))
@@ -298,43 +293,91 @@ def _infinite(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
     return np.asarray(~np.isfinite(wide))
 
 
+def _zero(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
+    return np.asarray(wide == 0)
+
+
+def _without_spread(plain: Mapping[str, Any], read: Sequence[str], made: Sequence[str]) -> bool:
+    """Return whether a node returns NaN or an infinity for finite floats: the spread of a row is 0, or underflows."""
+    finite = not any(_has(plain[name], _infinite) for name in read)
+    return finite and any(_has(plain[name], _infinite) for name in made if name)
+
+
 def _is_widest(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.float64
 
 
 def _is_wide(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype in _WIDE.values()
-
-
-def _wider(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        wide = _WIDE.get(np.dtype(value.dtype))
-        return value if wide is None else value.astype(wide)
-    return [_wider(item) for item in value] if isinstance(value, list) else value
-
-
-def _as(value: Any, like: Any) -> Any:
-    """Return a value in the type that the narrow model has it in."""
-    if isinstance(value, np.ndarray) and isinstance(like, np.ndarray):
-        with np.errstate(over="ignore"):
-            return value.astype(like.dtype, copy=False)
-    if isinstance(value, list) and isinstance(like, list) and like:
-        return [_as(item, like[0]) for item in value]
-    return value
+    return isinstance(value, np.ndarray) and value.dtype in WIDE.values()
 
 
 _SIGNS = (1, -1, 0, 0)  # of the first input's disturbance, the others' alternate; 0: at random, element by element
 
 
-def _disturbed(value: Any, like: Any, rng: np.random.Generator, sign: int) -> Any:
-    """Return floats with each element moved by one unit of rounding of the narrow type, up or down."""
-    if not (isinstance(value, np.ndarray) and isinstance(like, np.ndarray) and like.dtype in _WIDE):
+def _disturbed(
+    value: Any, like: Any, rng: np.random.Generator, sign: int, power: float = 1.0, units: float = 1.0
+) -> Any:
+    """Return floats with each element moved by units of rounding of the narrow type, to a power, up or down."""
+    if not (isinstance(value, np.ndarray) and isinstance(like, np.ndarray) and like.dtype in WIDE):
         return value
     info = ml_dtypes.finfo(like.dtype)  # type: ignore[no-untyped-call]
     signs = np.asarray(sign if sign else rng.integers(0, 2, size=value.shape) * 2 - 1)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        unit = np.maximum(np.abs(value) * float(info.eps), float(info.smallest_subnormal)) * np.sign(value)
+        unit = (
+            units
+            * np.maximum(np.abs(value) * float(info.eps) ** power, float(info.smallest_subnormal))
+            * np.sign(value)
+        )
         return np.asarray(np.where(np.isfinite(value), value + signs * unit, value), value.dtype)
+
+
+def _units(node: onnx.NodeProto, read: Sequence[str], plain: Mapping[str, Any]) -> float:
+    """Return how many units of rounding a result may be off by that is computed in its own type alone.
+
+    The error of a sum of n numbers grows as the square root of n (Higham and Mary, 2019); n is at most the number of
+    elements of the largest input.
+    """
+    if Trait.SUMS not in traits_of(node):
+        return 1.0
+    return math.sqrt(max((value.size for name in read if isinstance(value := plain[name], np.ndarray)), default=1) or 1)
+
+
+def _shaken(
+    value: Any, like: Any, rng: np.random.Generator, sign: int, least: float, dtype: type[np.floating[Any]]
+) -> Any:
+    """Return floats moved by one unit of the largest, and at least by one of `least`, of the type computed in.
+
+    What becomes an integer is moved by all that it may depart by.
+    """
+    if not isinstance(value, np.ndarray) or not is_float(value.dtype) or not isinstance(like, np.ndarray):
+        return value
+    unit = float(np.finfo(dtype).eps) * float(np.abs(value[np.isfinite(value)]).max(initial=least))
+    factor = FACTOR if _is_whole(like) else 1
+    signs = sign if sign else rng.integers(0, 2, size=value.shape) * 2 - 1
+    return np.asarray(value + factor * unit * signs, value.dtype)
+
+
+def _kernel_type(value: Any) -> type[np.floating[Any]]:
+    """Return the type that kernels compute a function in: those of 16 bits in float."""
+    return np.float64 if _is_widest(value) else np.float32
+
+
+def _factor(node: onnx.NodeProto) -> float:
+    """Return what Elu and its like multiply by that to which 1 was added."""
+    given = (one for inner in _computing(node) for one in inner.attribute if one.name in ("alpha", "gamma"))
+    return float(np.prod([abs(one.f) for one in given]))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "iu"
+
+
+def _whole(value: Any, like: Any) -> Any:
+    """Return floats as the integers that the narrow model has there."""
+    if not _is_whole(like) or not isinstance(value, np.ndarray) or not is_float(value.dtype):
+        return value
+    with np.errstate(invalid="ignore", over="ignore"):
+        return value.astype(like.dtype)
 
 
 def _easy(value: Any) -> bool:
@@ -361,7 +404,7 @@ def _equal(wide: Any, plain: Any) -> bool:
         return len(wide) == len(plain) and all(map(_equal, wide, plain))
     if not (isinstance(wide, np.ndarray) and isinstance(plain, np.ndarray)):
         return wide is plain or bool(wide == plain)
-    other = _wider(plain)
+    other = wider(plain)
     if wide.shape != other.shape or wide.dtype != other.dtype:
         return False
     if wide.dtype.kind != "f":
@@ -377,36 +420,28 @@ def _bound(plain: Any, runs: Sequence[Any]) -> Bound:
         pairs = [_bound(item, [run[index] for run in runs]) for index, item in _items(plain)]
         return Bound(max((each.slack for each in pairs), default=0.0))
     wide = runs[0]
-    others = [_wider(plain), *runs[1:]]
+    others = [wider(plain), *runs[1:]]
     if any(not isinstance(other, np.ndarray) or other.shape != wide.shape for other in others):
         return Bound(0.0, np.ones(plain.shape, np.bool_))  # rounding decides the very shape
     if wide.dtype.kind != "f":
-        unstable = np.logical_or.reduce([other != wide for other in others])
+        unstable = functools.reduce(np.logical_or, [other != wide for other in others])
         return Bound(0.0, unstable if unstable.any() else None)
-    finite = np.logical_and.reduce([np.isfinite(other) for other in (wide, *others)])
-    alike = np.logical_and.reduce([(other == wide) | (np.isnan(other) & np.isnan(wide)) for other in others])
+    # An array of 64 axes has no room for another one.
+    finite = functools.reduce(np.logical_and, [np.isfinite(other) for other in (wide, *others)])
+    alike = functools.reduce(np.logical_and, [(other == wide) | (np.isnan(other) & np.isnan(wide)) for other in others])
     with np.errstate(invalid="ignore", over="ignore"):
         distance = max(float(np.abs(other - wide)[finite].max(initial=0.0)) for other in others)
     unstable = ~finite & ~alike
     with np.errstate(invalid="ignore", over="ignore"):
         # No digit is right: the narrow type overflowed, or all is cancelled, on the way.
         largest = float(np.abs(wide[finite]).max(initial=0.0))
-        unstable |= finite & (np.abs(others[0] - wide) > largest / 2)
+        unstable |= finite & functools.reduce(np.logical_or, [np.abs(other - wide) > largest / 2 for other in others])
     return Bound(FACTOR * distance, unstable if unstable.any() else None)
 
 
-_FLOATS = frozenset(
-    np.dtype(getattr(ml_dtypes, name))
-    for name in (
-        *("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
-        "float4_e2m1fn",
-    )
-)
-
-
-def is_float(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype is a float, those of ml_dtypes included."""
-    return dtype.kind == "f" or dtype in _FLOATS
+def _lost(value: Any) -> Bound:
+    """Return a bound with every element unstable."""
+    return Bound(unstable=np.ones(value.shape, np.bool_)) if isinstance(value, np.ndarray) else EXACT
 
 
 def rounded(value: Any) -> Bound:
@@ -421,19 +456,26 @@ def rounded(value: Any) -> Bound:
 class Bounds:
     """The bounds of a model's outputs; 8 units of the largest value where it cannot be run node by node."""
 
-    def __init__(self, source: Source, limits: Limits) -> None:
-        """Keep the model."""
+    def __init__(self, source: Source, limits: Limits, *, kernels: bool = True) -> None:
+        """Keep the model; without `kernels`, its outputs are an oracle's, and 8 units of the largest are added.
+
+        An oracle rounds once, and a kernel's Tanh or Exp is a few units off on whole numbers too.
+        """
         self._rounding = Rounding(source, limits)
+        self._kernels = kernels
         self.coarse = 0
         """On how many inputs nothing better was known."""
 
-    def __call__(self, feeds: Feeds, outputs: Sequence[Any]) -> Sequence[Bound]:
-        """Return the bound of each output."""
+    def __call__(self, feeds: Feeds, outputs: Sequence[Any], inexact: Collection[str] = ()) -> Sequence[Bound]:
+        """Return the bound of each output; `inexact` as for `Rounding.bounds`."""
         try:
-            return self._rounding.bounds(feeds, outputs)
+            bounds = self._rounding.bounds(feeds, outputs, inexact)
+            if self._kernels:
+                return bounds
+            return [bound.plus(rounded(value).slack) for bound, value in zip(bounds, outputs, strict=True)]
         except RejectedError:
             self.coarse += 1
-            return [rounded(value) for value in outputs]
+            return self._rounding.coarse(feeds, outputs)
 
 
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:

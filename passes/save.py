@@ -1,8 +1,6 @@
 """Save a model: the output is the old file or the whole new one, whatever happens, and its weights come along.
 
-Every file is written under a temporary name beside its destination, flushed to the disk, and renamed; external data
-first, the model last. A name starting with `.opshift-` is such a file. Whoever writes it holds a lock on it, so what
-a killed run left behind is known by its free lock, and removed by the next run that writes to the same destination.
+writer.py writes the files: external data are renamed to their destinations first, the model last.
 """
 
 from __future__ import annotations
@@ -10,12 +8,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import filecmp
-import hashlib
 import os
-import secrets
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Literal, get_args
@@ -30,11 +24,7 @@ from opshift.passes.errors import InvalidModelError, UsageError
 from opshift.passes.external import Span, opened, reason, shown_path, stamp
 from opshift.passes.load import LIMIT, Source, is_text
 from opshift.passes.pieces import Piece, data_of, length, pieces
-
-try:
-    import fcntl
-except ImportError:  # Windows, where a file that is open cannot be removed, which serves as well as a lock
-    fcntl = None  # type: ignore[assignment]
+from opshift.passes.writer import Batch, Target, target, unwritable
 
 Weights = Literal["keep", "copy", "embed", "save"]
 """Where weights go: they stay where they are, come along, go into the model's file, or into one beside it."""
@@ -53,19 +43,6 @@ _MIB = 1 << 20
 _PAGE = 1 << 16  # where a large tensor begins: onnxruntime maps files by pages, which have 64 KiB on Windows
 
 _TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
-
-
-@dataclass(frozen=True)
-class _Output:
-    """Where a model goes: `path` as asked for, `real` with links followed: that is the file which is replaced."""
-
-    path: Path
-    real: Path
-
-    @property
-    def directory(self) -> Path:
-        """The folder that relative external data are looked for in: that of the link, not of what it points to."""
-        return self.path.parent
 
 
 @dataclass(frozen=True)
@@ -95,6 +72,7 @@ def save(
     external_data: Weights | None = None,
     size_threshold: int = THRESHOLD,
     progress: Progress | None = None,
+    batch: Batch | None = None,
 ) -> tuple[Path, ...]:
     """Write a model to a file, as ONNX text where the name ends in .onnxtxt, .onnx.txt or .txt.
 
@@ -111,6 +89,7 @@ def save(
             model's file, "save" puts all weights into one file beside it, whose name has `.data` behind the model's.
         size_threshold: with "save", how many bytes a tensor must have to leave the model's file.
         progress: called with a stage, the MiB of weights that are written, and all.
+        batch: other files, to be written together with the model: all of them are, or none is.
 
     Returns:
         The files of external data that the output refers to.
@@ -120,7 +99,7 @@ def save(
             writes, or would lose something as ONNX text; or nobody knows where the external data are.
         InvalidModelError: external data are missing or unsafe to open.
     """
-    output = _output(path, overwrite)
+    output = target(path, overwrite=overwrite)
     if external_data in (None, "keep", "copy") and not is_text(output.path):
         parts = _as_binary(model, output.path)
         outside = any(isinstance(part, bytes) and b"location" in part for part in parts)
@@ -130,7 +109,7 @@ def save(
         whole = external.filled(layout.model) if is_text(output.path) else layout.model
         parts = [_as_text(whole, output.path)] if is_text(output.path) else _as_binary(whole, output.path)
     kept = sum(part.length for part in parts if isinstance(part, Span))
-    _write(output, lambda file, tell: _write_parts(file, parts, tell), layout.files, progress, kept)
+    _write(output, lambda file, tell: _write_parts(file, parts, tell), layout.files, progress, batch, kept)
     return layout.paths
 
 
@@ -142,6 +121,7 @@ def copy(
     external_data: Weights | None = None,
     size_threshold: int = THRESHOLD,
     progress: Progress | None = None,
+    batch: Batch | None = None,
 ) -> tuple[Path, ...]:
     """Write a model that needed no change: the same bytes as in its file, external data as in `save`.
 
@@ -162,13 +142,16 @@ def copy(
             external_data=external_data,
             size_threshold=size_threshold,
             progress=progress,
+            batch=batch,
         )
-    output = _output(path, overwrite)
+    output = target(path, overwrite=overwrite)
     outside = source.directory is None or bool(source.files)
     layout = _layout(source.model, output, source, external_data, size_threshold, outside=outside)
     if not external.same_file(source.path, output.real):
         origin = external.real(source.path)
-        _write(output, lambda file, _: _copy_file(origin, file, source.stamp), layout.files, progress)
+        _write(output, lambda file, _: _copy_file(origin, file, source.stamp), layout.files, progress, batch)
+    elif batch is not None:
+        batch.publish()
     return layout.paths
 
 
@@ -333,7 +316,7 @@ def _raw(tensor: TensorProto) -> bytes:
 
 def _layout(
     model: onnx.ModelProto,
-    output: _Output,
+    output: Target,
     source: Source | None,
     weights: Weights | None,
     threshold: int,
@@ -385,7 +368,7 @@ def _moving(model: onnx.ModelProto, weights: Weights | None, threshold: int) -> 
 
 
 def _moved(
-    model: onnx.ModelProto, output: _Output, files: Mapping[str, Path], weights: Weights | None, threshold: int
+    model: onnx.ModelProto, output: Target, files: Mapping[str, Path], weights: Weights | None, threshold: int
 ) -> _Layout:
     """Return the model with its weights where they are wanted, and the file that takes those outside of it."""
     moved = onnx.ModelProto()
@@ -440,7 +423,7 @@ def _point(tensor: TensorProto, location: str, offset: int, length: int) -> None
         tensor.external_data.add(key=key, value=value)
 
 
-def _sources(references: tuple[external.Reference, ...], output: _Output, source: Source | None) -> Mapping[str, Path]:
+def _sources(references: tuple[external.Reference, ...], output: Target, source: Source | None) -> Mapping[str, Path]:
     """Return the files that hold the model's weights, none of which may be the output."""
     shown = shown_path(output.path)
     if source is None or source.directory is None:
@@ -455,7 +438,7 @@ def _sources(references: tuple[external.Reference, ...], output: _Output, source
     return files
 
 
-def _check_beside(references: tuple[external.Reference, ...], output: _Output, source: Source) -> None:
+def _check_beside(references: tuple[external.Reference, ...], output: Target, source: Source) -> None:
     """Refuse where an output beside the input does not reach the input's weights."""
     try:
         external.resolve(references, output.directory, output.path, source.allowed)
@@ -466,7 +449,7 @@ def _check_beside(references: tuple[external.Reference, ...], output: _Output, s
         ) from None
 
 
-def _is_there(file: Path, destination: Path, output: _Output) -> bool:
+def _is_there(file: Path, destination: Path, output: Target) -> bool:
     """Tell whether the destination is the file already; refuse if it is another, or outside the output's folder."""
     _check_place(destination, output)
     try:
@@ -476,10 +459,10 @@ def _is_there(file: Path, destination: Path, output: _Output) -> bool:
             return True
     except OSError as error:
         raise UsageError(f"{shown_path(destination)} cannot be written: {reason(error)}.") from None
-    raise _other_weights(destination)
+    raise UsageError(_other_weights(destination))
 
 
-def _check_place(destination: Path, output: _Output) -> None:
+def _check_place(destination: Path, output: Target) -> None:
     """Refuse a place for external data that is outside of the output's folder, or that no reader would go to."""
     shown = shown_path(destination)
     try:
@@ -491,8 +474,8 @@ def _check_place(destination: Path, output: _Output) -> None:
         raise UsageError(f"{shown} cannot be written: as the name of external data it {fault}.")
 
 
-def _other_weights(path: Path) -> UsageError:
-    return UsageError(
+def _other_weights(path: Path) -> str:
+    return (
         f"{shown_path(path)} exists and is not the file that the model's weights are in; it is not overwritten. "
         "Write to another folder, or remove it."
     )
@@ -505,77 +488,33 @@ def _too_large(path: Path) -> UsageError:
     )
 
 
-# --- where it is written ---
-
-
-def _output(path: str | os.PathLike[str], overwrite: bool) -> _Output:
-    """Look at the destination; nothing is opened or written yet."""
-    shown = shown_path(path)
-    if os.fspath(path).endswith(("/", os.sep)):
-        raise UsageError(f"{shown} cannot be written: the name of a file is missing.")
-    try:
-        output = _Output(Path(path).absolute(), Path(path).resolve())
-        if not output.path.parent.is_dir() or not output.real.parent.is_dir():
-            raise UsageError(f"{shown} cannot be written: there is no folder {shown_path(output.real.parent)}.")
-        if output.real.is_symlink():  # Python 3.13 resolves a circle of links to one of them
-            raise UsageError(f"{shown} cannot be written: {reason(OSError(errno.ELOOP, os.strerror(errno.ELOOP)))}.")
-        if output.real.exists():
-            _check_replaceable(output.real, shown, overwrite)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise UsageError(f"{shown} cannot be written: {reason(error)}.") from None
-    return output
-
-
-def _check_replaceable(path: Path, shown: str, overwrite: bool) -> None:
-    if path.is_dir():
-        raise UsageError(f"{shown} cannot be written: it is a folder.")
-    if not path.is_file():  # renaming would put a file in place of a device
-        raise UsageError(f"{shown} cannot be written: it is not a regular file.")
-    if not overwrite:
-        raise UsageError(f"{shown} exists already.")
-    if not os.access(path, os.W_OK):  # renaming would not ask
-        raise UsageError(f"{shown} cannot be written: it is write-protected.")
-
-
 # --- how it is written ---
 
 
 def _write(
-    output: _Output,
+    output: Target,
     content: Callable[[BinaryIO, Tell], None],
     files: tuple[_File, ...],
     progress: Progress | None,
+    batch: Batch | None,
     size: int = 0,
 ) -> None:
-    """Write all files under temporary names, then rename them; on any failure leave everything as it was.
+    """Write all files, those of the batch included; on any failure leave everything as it was.
 
     `content` writes the model, and tells of `size` bytes of weights.
     """
     tell = _teller(progress, size + sum(item.size for item in files))
-    try:
-        with ExitStack() as temporary:
-            model = temporary.enter_context(_temporary(output.real))
-            undo = ExitStack()
-            temporary.callback(_undo, undo, Path(model.name))
-            staged: list[tuple[BinaryIO, Path]] = []
+    shown = shown_path(output.path)
+    with contextlib.nullcontext(batch) if batch else Batch() as together:
+        try:
             for item in files:
-                _make_folders(item.destination.parent, undo)
-                file = temporary.enter_context(_temporary(item.destination))
-                _write_pieces(file, item, tell)
-                staged.append((file, item.destination))
-            content(model, tell)
-            _keep_permissions(model, output.real)
-            for file, destination in staged:
-                _publish_data(file, destination, undo)
-            _publish(model, output.real)
-    except OSError as error:
-        raise UsageError(f"{shown_path(output.path)} cannot be written: {reason(error)}.") from None
-
-
-def _undo(undo: ExitStack, model: Path) -> None:
-    """Undo what was done for a model, unless it was renamed: whatever comes after that, its weights must stay."""
-    if model.exists():
-        undo.close()
+                together.make_folders(item.destination.parent)
+                conflict = _other_weights(item.destination)
+                _write_pieces(together.draft(item.destination, shown, conflict=conflict), item, tell)
+            content(together.draft(output.real, shown), tell)
+        except OSError as error:
+            raise unwritable(shown, error) from None
+        together.publish()
 
 
 def _teller(progress: Progress | None, size: int) -> Tell:
@@ -589,95 +528,3 @@ def _teller(progress: Progress | None, size: int) -> Tell:
             progress("writing weights (MiB)", written // _MIB, size // _MIB)
 
     return tell
-
-
-def _make_folders(folder: Path, undo: ExitStack) -> None:
-    """Make a folder of external data and those around it; undone, they are gone."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    for path in reversed(missing):
-        path.mkdir(exist_ok=True)
-        undo.callback(_quietly, path.rmdir)
-
-
-def _publish_data(file: BinaryIO, destination: Path, undo: ExitStack) -> None:
-    """Rename a copy of external data; another run may have put the same there since this one looked."""
-    file.flush()
-    if not os.path.lexists(destination):
-        undo.callback(_quietly, destination.unlink)
-    elif not filecmp.cmp(file.name, destination, shallow=False):
-        raise _other_weights(destination)
-    _publish(file, destination)
-
-
-def _publish(file: BinaryIO, destination: Path) -> None:
-    """Rename a file to its destination, once all of it is on the disk."""
-    file.flush()
-    os.fsync(file.fileno())
-    if fcntl is None:
-        file.close()  # Windows renames no open file
-    Path(file.name).replace(destination)
-    if hasattr(os, "O_DIRECTORY"):
-        with contextlib.suppress(OSError):  # not every file system can flush a folder
-            folder = os.open(destination.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-
-
-def _keep_permissions(file: BinaryIO, destination: Path) -> None:
-    """Give a new file the permissions of the one that it replaces, if there is one; else the umask has decided."""
-    if destination.exists():
-        status = destination.stat()
-        if hasattr(os, "chown"):
-            _quietly(lambda: os.chown(file.name, status.st_uid, status.st_gid))
-        Path(file.name).chmod(stat.S_IMODE(status.st_mode))
-
-
-def _quietly(action: Callable[[], object]) -> None:
-    with contextlib.suppress(OSError):
-        action()
-
-
-@contextlib.contextmanager
-def _temporary(destination: Path) -> Iterator[BinaryIO]:
-    """Open a new file beside the destination, locked; it is gone in the end, unless it was renamed."""
-    prefix = f".opshift-{hashlib.sha256(os.fsencode(destination.name)).hexdigest()[:16]}-"
-    _sweep(destination.parent, prefix)
-    file = _create(destination.parent, prefix)
-    try:
-        yield file
-    finally:
-        _quietly(file.close)
-        _quietly(Path(file.name).unlink)
-
-
-def _create(folder: Path, prefix: str) -> BinaryIO:
-    while True:
-        file = (folder / f"{prefix}{secrets.token_hex(8)}.tmp").open("xb")
-        if fcntl is None:
-            return file
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:  # no locks on this file system: then nothing is swept there either
-            return file
-        if os.fstat(file.fileno()).st_nlink:
-            return file
-        file.close()  # swept by another run before it was locked
-
-
-def _sweep(folder: Path, prefix: str) -> None:
-    """Remove what killed runs left behind: files of this prefix that nobody has locked."""
-    with contextlib.suppress(OSError):
-        for path in [Path(entry.path) for entry in os.scandir(folder) if entry.name.startswith(prefix)]:
-            with contextlib.suppress(OSError):
-                _remove_unlocked(path)
-
-
-def _remove_unlocked(path: Path) -> None:
-    if fcntl is None:
-        path.unlink()  # fails where the file is open
-        return
-    with os.fdopen(os.open(path, os.O_RDWR | external.AS_IT_IS), "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails where it is locked
-        path.unlink()

@@ -34,6 +34,7 @@ from opshift.opsets.same_meaning import same_meaning
 from opshift.passes import external, load, pieces, processes
 from opshift.passes.child import Part
 from opshift.passes.errors import UsageError
+from opshift.passes.limits import Limits as Limits
 
 Array = npt.NDArray[Any]
 Feeds = Mapping[str, Any]
@@ -51,6 +52,8 @@ class Why(enum.StrEnum):
     """It took too long, or too much memory."""
     DEATH = "death"
     """Its process ended."""
+    LARGE = "large"
+    """Its outputs are larger than may be compared."""
 
 
 class RejectedError(Exception):
@@ -74,6 +77,8 @@ class Source:
     path: Path | None = None
     directory: Path | None = None
     named: str = ""
+    origin: load.Source | None = None
+    """What was read from a file, which must not change while it is compared."""
 
 
 def read(
@@ -95,11 +100,13 @@ def read(
         return Source(model, directory=folder)
     loaded, named = load.load(model, allow_paths), os.fspath(model)
     if loaded.directory is not None:
-        proto, folder = external.relocated(loaded.model, loaded.files, loaded.directory)
+        # onnxruntime 1.32.0 does not load a model whose inference needs elements that are in another file (Slice).
+        proto = external.with_small(loaded.model, loaded.files)
+        proto, folder = external.relocated(proto, loaded.files, loaded.directory)
         if proto is not loaded.model:
-            return Source(proto, directory=folder, named=named)
-    binary = loaded.path is not None and not load.is_text(loaded.path)
-    return Source(loaded.model, loaded.path if binary else None, loaded.directory, named)
+            return Source(proto, directory=folder, named=named, origin=loaded)
+    binary = loaded.path is not None and not load.is_text(loaded.path) and not loaded.repairs
+    return Source(loaded.model, loaded.path if binary else None, loaded.directory, named, loaded)
 
 
 @functools.cache
@@ -242,17 +249,6 @@ def fit(source: Source) -> tuple[Source, str]:
     return replace(source, proto=proto, path=None), ", ".join(notes)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What one model may take in onnxruntime: seconds to open or to run once, and bytes of memory (None: no limit).
-
-    Memory is limited where the system does so (RLIMIT_DATA: Linux).
-    """
-
-    timeout: float = 120.0
-    memory: int | None = None
-
-
 class Worker:
     """A child process in which onnxruntime runs. It is started when first asked, and again after it has ended."""
 
@@ -293,7 +289,7 @@ class Worker:
                 raise
 
     def open(
-        self, model: str | bytes | list[Part], folder: str | None, optimised: bool, timeout: float
+        self, model: str | bytes | list[Part], folder: str | None, optimised: bool, limits: Limits
     ) -> tuple[int, list[str]]:
         """Open a model, and return its key and the names of its outputs.
 
@@ -301,26 +297,37 @@ class Worker:
             RejectedError: onnxruntime does not load it.
         """
         key = next(self._numbers)
-        return key, self._answer(self._send("open", key, model, folder, optimised), timeout)
+        return key, self._answer(self._send("open", key, model, folder, optimised, limits.results), limits)
 
-    def run(self, key: int, batch: Sequence[Feeds], timeout: float) -> list[tuple[Any, ...] | RejectedError]:
+    def run(
+        self, key: int, batch: Sequence[Feeds], limits: Limits, *, ran: bool = False
+    ) -> list[tuple[Any, ...] | RejectedError]:
         """Return the outputs of an open model on each input, or why onnxruntime does not run it; one follows the other.
 
-        After an input that ends the process comes none: the list is shorter then.
+        After an input that ends the process comes none: the list is shorter then. So it is after many large outputs.
+        Where the model `ran` before, it has less time.
         """
         done: list[tuple[Any, ...] | RejectedError] = []
         sent: collections.deque[tuple[int, int]] = collections.deque()
         waiting = collections.deque(batch)
+        ahead, held = 1, 0
         while sent or waiting:
-            while waiting and len(sent) < _AHEAD and sum(size for _, size in sent) < _IN_FLIGHT:
+            while waiting and len(sent) < ahead and sum(size for _, size in sent) < _IN_FLIGHT:
                 number, feeds = self._numbered(waiting.popleft())
                 sent.append((self._send("run", key, number, feeds), _size(feeds or {})))
             try:
-                done.append(tuple(self._answer(sent.popleft()[0], timeout)))
+                outputs = tuple(self._answer(sent.popleft()[0], limits, ran=ran))
+                done.append(outputs)
+                ran = True
             except RejectedError as error:
                 done.append(error)
                 if self._process is None:
                     break
+            else:
+                held += (size := sum(map(_bytes, outputs)))
+                ahead = 1 if size > _IN_FLIGHT else min(2 * ahead, _AHEAD)
+                if held > _HELD:
+                    waiting.clear()
         return done
 
     def _numbered(self, feeds: Feeds) -> tuple[int | None, Feeds | None]:
@@ -372,7 +379,7 @@ class Worker:
         for thread in self._threads:
             thread.start()
         try:
-            self._answer(None, _STARTING)
+            self._answer(None, Limits(_STARTING))
         except RejectedError as error:
             self.stop()
             if memory is None or error.why is not Why.DEATH:
@@ -390,23 +397,30 @@ class Worker:
         self._requests.put((number, kind, *request))
         return number
 
-    def _answer(self, number: int | None, timeout: float) -> Any:
+    def _answer(self, number: int | None, limits: Limits, *, ran: bool = False) -> Any:
         """Wait for the answer to a request; raise for what is none."""
+        timeout = limits.seconds(ran=ran)
         try:
             reply = self._replies.get(timeout=timeout)
             while isinstance(reply, tuple) and reply[0] not in (number, None):  # it is for one that was broken off
                 reply = self._replies.get(timeout=timeout)
         except queue.Empty:
             self.stop()
-            raise RejectedError(f"onnxruntime did not finish within {timeout:g} s", Why.LIMIT) from None
+            if limits.clock is not None:
+                limits.clock.lose(timeout)
+            raise RejectedError(f"onnxruntime did not finish within {timeout:.3g} s", Why.LIMIT) from None
         if reply is None:
             assert self._process is not None
+            why = Why.DEATH
             try:
-                died = _death(self._process.wait(_PATIENCE))
+                status = self._process.wait(_PATIENCE)
+                died = _death(status)
+                if number is not None and status in (1, -_SIGKILL):  # Python had no memory left, or the system
+                    why = Why.LIMIT
             except subprocess.TimeoutExpired:
                 died = "the process in which onnxruntime runs answered what cannot be read"
             self.stop()
-            raise RejectedError(died, Why.DEATH)
+            raise RejectedError(died, why)
         if isinstance(reply, Exception):
             raise reply
         _, outcome, value = reply
@@ -415,7 +429,9 @@ class Worker:
             limit = "" if self._memory is None else f", of which it may take {self._memory} bytes"
             raise RejectedError(f"onnxruntime ran out of memory{limit}: {value}", Why.LIMIT)
         if outcome != "done":
-            raise RejectedError(value, Why.MISSING_KERNEL if outcome == "missing kernel" else Why.REJECTED)
+            raise RejectedError(
+                value, {"missing kernel": Why.MISSING_KERNEL, "large": Why.LARGE}.get(outcome, Why.REJECTED)
+            )
         return value
 
 
@@ -455,16 +471,24 @@ def _deliver(
 
 def _size(feeds: Feeds) -> int:
     """Return about how many bytes inputs have."""
-    arrays = [array for value in feeds.values() for array in (value if isinstance(value, list) else [value])]
-    return sum(getattr(array, "nbytes", 0) for array in arrays)
+    return sum(map(_bytes, feeds.values()))
+
+
+def _bytes(value: Any) -> int:
+    """Return about how many bytes a value has: an array, or a list or dict of them."""
+    if isinstance(value, list | dict):
+        return sum(map(_bytes, value.values() if isinstance(value, dict) else value))
+    return int(getattr(value, "nbytes", 0))
 
 
 def _death(status: int) -> str:
     return f"onnxruntime {processes.killed(status) if status < 0 else f'ended its process with status {status}'}"
 
 
+_SIGKILL = 9
 _AHEAD = 16  # requests sent before their turn
 _IN_FLIGHT = 32 * 1024  # bytes of inputs from which on none is sent before its turn
+_HELD = 2**28  # bytes of outputs after which a batch ends early
 _LARGE = 4096  # bytes of inputs that are sent once only
 _KEPT = 64  # of which the child keeps so many
 _STARTING = 60.0  # seconds to start in: importing does not count for any model
@@ -482,7 +506,7 @@ def _worker(process: int) -> Worker:
 class Session:
     """A model opened in onnxruntime on the CPU with one thread, graph optimisations all on or all off."""
 
-    def __init__(self, source: Source, *, optimised: bool, limits: Limits = Limits()) -> None:
+    def __init__(self, source: Source, *, optimised: bool, limits: Limits = Limits()) -> None:  # noqa: B008 (frozen)
         """Load the model, from its file where there is one.
 
         External data of a protobuf are read from the source's directory, through the session option that names it:
@@ -496,8 +520,17 @@ class Session:
         self._optimised = optimised
         self._limits = limits
         self._worker = _worker(os.getpid())
+        self._key, self._start, self._ran = -1, (0, 0), False
+        self.outputs: tuple[str, ...] = ()
+        if late := self._late():
+            raise late
         with self._worker.use(limits.memory):
             self._open()
+
+    def _late(self) -> RejectedError | None:
+        """Return the rejection of whatever is asked once the time is over."""
+        clock = self._limits.clock
+        return RejectedError(clock.reason, Why.LIMIT) if clock is not None and clock.left() <= 0 else None
 
     def _open(self) -> None:
         source, folder = self._source, None
@@ -511,7 +544,10 @@ class Session:
                 raise RejectedError(f"the model is too large to hand over without a file: {error}") from error
             if source.directory is not None:
                 folder = str(source.directory.resolve())
-        self._key, outputs = self._worker.open(model, folder, self._optimised, self._limits.timeout)
+            elif any(map(external.is_external, external.tensors(external.bodies(source.proto)))):
+                # onnxruntime would look for them in the working directory.
+                raise RejectedError("the model has external data, and nobody says in which folder")
+        self._key, outputs = self._worker.open(model, folder, self._optimised, self._limits)
         self._start = self._worker.start
         self.outputs = tuple(outputs)
 
@@ -521,7 +557,7 @@ class Session:
         Raises:
             RejectedError: onnxruntime does not run the model on these inputs.
         """
-        (outputs,) = self.run_all([feeds])
+        outputs = self.run_all([feeds])[0]
         if isinstance(outputs, RejectedError):
             raise outputs
         return outputs
@@ -529,13 +565,18 @@ class Session:
     def run_all(self, batch: Sequence[Feeds]) -> list[tuple[Any, ...] | RejectedError]:
         """Return for each input what `run` would, or the error that it would raise, in less time.
 
-        After an input that ends the process, or has it ended, come no others: the list is shorter then.
+        After an input that ends the process, or has it ended, come no others: the list is shorter then. It ends too
+        after outputs that are large all together.
         """
+        if late := self._late():
+            return [late]
         self._worker = _worker(os.getpid())  # it may have been opened before a fork
         with self._worker.use(self._limits.memory):
             if self._start != self._worker.start:
                 self._open()
-            return self._worker.run(self._key, batch, self._limits.timeout)
+            done = self._worker.run(self._key, batch, self._limits, ran=self._ran)
+        self._ran = self._ran or not all(isinstance(one, RejectedError) for one in done)
+        return done
 
     def close(self) -> None:
         """Let go of it; it is opened again where it runs again."""
@@ -544,7 +585,7 @@ class Session:
 
     def __del__(self) -> None:
         """Let go of it."""
-        if hasattr(self, "_key"):
+        if getattr(self, "_key", -1) >= 0:
             self.close()
 
 
@@ -573,6 +614,8 @@ def attempt(run: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, 
         return run(*arguments)
     except RejectedError as error:
         return error
+    except MemoryError as error:
+        return RejectedError(f"opshift ran out of memory: {error}", Why.LIMIT)
 
 
 class Runner:
@@ -583,7 +626,7 @@ class Runner:
 
     modes = (False, True)
 
-    def __init__(self, source: Source, limits: Limits = Limits(), *, lean: bool = False) -> None:
+    def __init__(self, source: Source, limits: Limits = Limits(), *, lean: bool = False) -> None:  # noqa: B008 (frozen)
         """Keep the source; nothing is opened yet."""
         self.name = name()
         self._source = source

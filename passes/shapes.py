@@ -10,7 +10,9 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import onnx
 
 from opshift.opsets.facts import Dim
@@ -207,6 +209,9 @@ def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
             target = view.constant(node.input[1])
             known = [size for size in ([] if target is None else target.reshape(-1).tolist()) if size > 0]
             reshaped.update(dict.fromkeys((*known, math.prod(known))))
+        if node.op_type in ("Split", "SplitToSequence"):
+            parts = view.constant(node.input[1]) if len(node.input) > 1 else _attribute_of(node, "split")
+            reshaped.update(dict.fromkeys([] if parts is None or not np.ndim(parts) else [int(np.sum(parts))]))
         if node.op_type == "GroupNormalization":
             reshaped.update(dict.fromkeys((2 * _groups_of(node), _groups_of(node))))
     declared = dict.fromkeys(
@@ -214,6 +219,10 @@ def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
     )
     kept = [size for size in (*reshaped, *pinned.values(), *sorted(declared)) if 1 < size <= _LARGEST]
     return Hints(tuple(equal), tuple(pinned.items()), tuple(dict.fromkeys(kept))[:48])
+
+
+def _attribute_of(node: onnx.NodeProto, name: str) -> Any:
+    return next((onnx.helper.get_attribute_value(item) for item in node.attribute if item.name == name), None)
 
 
 def _groups_of(node: onnx.NodeProto) -> int:
@@ -301,6 +310,7 @@ def _groups(names: Sequence[str], known: Hints | None) -> _Groups:
 
 _SMALL = (2, 1, 3, 4)
 _VARIED = (1, 3, 0, 2, 5, 4, 8)
+_SQUARES = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 384)
 _ENOUGH = 4  # different sizes of a symbol, after which it is not varied for its own sake
 _TRIES = 4  # lengths of a symbol that are rejected in a row, after which it is left alone
 
@@ -401,11 +411,20 @@ def _proposals(names: Sequence[str], known: Hints) -> Iterator[dict[str, int]]:
         for pattern in ((2,) * count, tuple(2 + index for index in range(count)), (1,) * count):
             yield groups.sizes(pattern)
     for groups in (hinted, loose) if hinted != loose else (loose,):
+        for pattern in _images(len(groups.free)):
+            yield groups.sizes(pattern)
+    for groups in (hinted, loose) if hinted != loose else (loose,):
         count = len(groups.free)
         search = _exhaustive(count, known.lengths) if count <= 3 else _structured(count, known.lengths)
         limit = 60 if groups is hinted and hinted != loose else None
         for pattern in itertools.islice(search, limit):
             yield groups.sizes(pattern)
+
+
+def _images(count: int) -> Iterator[Shape]:
+    """Yield sizes of square images, of a batch of one or two."""
+    for length in _SQUARES:
+        yield (2 if length < 100 else 1, *(length,) * (count - 1)) if count > 1 else (length,) * count
 
 
 def _exhaustive(count: int, lengths: Sequence[int]) -> Iterator[Shape]:

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from opshift.passes.rounding import is_float
 from opshift.passes.sessions import Array, Feeds
 from opshift.passes.specs import Spec
+from opshift.passes.widening import is_float
 
 T = TypeVar("T")
 _SIMPLIFIED = 64  # elements that are not zero, up to which each is made simpler

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -496,6 +496,49 @@ def says(view: Outline) -> tuple[Say, ...]:
                 array.flags.writeable = False
             found.append(Say(operator.hostile, fed, constants))
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A graph input that is the shape that a value is reshaped to, or all of that shape but for known sizes.
+
+    `elements` are the lengths of the axes of what is reshaped, and `others` is what the known sizes multiply up to.
+    """
+
+    input: str
+    elements: tuple[Length, ...]
+    others: int
+
+
+def fills(view: Outline) -> tuple[Fill, ...]:
+    """Return which inputs of the main graph must multiply up to the number of elements of a value."""
+    makers = {name: node for node in view.graph.node for name in node.output}
+    found = []
+    for node in view.graph.node:
+        if node.op_type != "Reshape" or len(node.input) < 2 or (dims := view.shapes.get(node.input[0])) is None:
+            continue
+        elements = tuple(_length(view, node.input[0], axis) for axis in range(len(dims)))
+        parts = list(_parts(view, makers, node.input[1]))
+        sizes = [part for part in parts if not isinstance(part, str)]
+        named = [part for part in parts if isinstance(part, str)]
+        if len(named) == 1 and named[0] and None not in elements and all(one > 0 for one in sizes):
+            found.append(Fill(named[0], elements, math.prod(sizes)))
+    return tuple(found)
+
+
+def _parts(view: Outline, makers: Mapping[str, onnx.NodeProto], name: str) -> Iterator[int | str]:
+    """Yield what a shape is put together from: sizes, names of graph inputs, and an empty name for anything else."""
+    known = view.constant(name)
+    origin = view.origin(name)
+    if known is not None and known.dtype.kind in "iu":
+        yield from known.reshape(-1).tolist()
+    elif origin in view.inputs:
+        yield origin
+    elif origin in makers and makers[origin].op_type == "Concat":
+        for part in makers[origin].input:
+            yield from _parts(view, makers, part)
+    else:
+        yield ""
 
 
 def divides(model: onnx.ModelProto) -> bool:

@@ -27,10 +27,14 @@ from opshift.opsets.operator import operator_for
 from opshift.passes import branches, external, given, inputs, repro, sessions
 from opshift.passes.classes import counted
 from opshift.passes.compare import Contest, Finding, Judge, Route, mismatch, sentence
+from opshift.passes.drift import Drift
 from opshift.passes.errors import UsageError
 from opshift.passes.inputs import Draft, UntestableError
 from opshift.passes.interface import interface_difference
 from opshift.passes.interpret import Interpreter
+from opshift.passes.limits import check as check_limits
+from opshift.passes.limits import limits as within
+from opshift.passes.load import check_unchanged
 from opshift.passes.localise import Cut, Side, partings, unoptimised_agree
 from opshift.passes.outcome import Check, Counterexample, Report, Verdict
 from opshift.passes.outline import Outline, outline
@@ -57,6 +61,7 @@ def verify(
     whole: bool = True,
     semantics: str = "runtime",
     exact: bool = False,
+    drift: bool = False,
     timeout: float | None = None,
     memory: int | None = None,
     save_repro: str | os.PathLike[str] | None = None,
@@ -83,8 +88,11 @@ def verify(
             depart from itself on that input, since a rewrite changes what they fuse. False: with either, floats may
             depart by 8 times what rounding makes of the original on that input (rounding.py), which is nothing where
             its arithmetic is exact. Integers, booleans and strings are equal exactly, unless rounding decides them.
-        timeout: seconds that one model may take in onnxruntime to open, or to run once (None: 120).
-        memory: bytes that onnxruntime may take, where the system can limit them.
+        drift: with `exact`, what onnxruntime departs from itself by on nodes that are the same in both models does not
+            count, nor does the sign of a zero whose sign no specification defines (drift.py).
+        timeout: seconds that the comparison may take (None: ten minutes, and longer for large models).
+        memory: bytes that onnxruntime may take, where the system can limit them (None: 4 GiB, and more for weights and
+            for inputs and outputs of large declared shapes, up to three quarters of the machine's).
         save_repro: a directory for two small models and an input on which they differ, if they do.
         original_dir: the directory of the original's external data, where a protobuf is given.
         rewritten_dir: the same for the rewritten model.
@@ -92,17 +100,19 @@ def verify(
         progress: is called with a stage ("nodes" or "whole"), the steps done and all steps.
 
     Raises:
-        UsageError: onnxruntime is not installed, or `input_shapes`, `inputs` or `semantics` does not fit.
-        InvalidModelError: a path holds no ONNX model.
+        UsageError: onnxruntime is not installed, or `input_shapes`, `inputs`, `semantics`, `seed`, `timeout` or
+            `memory` does not fit.
+        InvalidModelError: a path holds no ONNX model, or another one by the time the comparison ends.
     """
     if semantics not in ("runtime", "spec"):
         raise UsageError(f"There are the semantics runtime and spec, not {semantics}.")
+    check_limits(seed, timeout, memory)
     sessions.runtime()
     if save_repro is not None:
         repro.refuse_used(Path(save_repro))
-    limits = Limits(memory=memory) if timeout is None else Limits(timeout, memory)
     before = sessions.read(original, original_dir, allow_paths)
     after = sessions.read(rewritten, rewritten_dir, allow_paths)
+    limits = within(timeout, memory, (before.proto, after.proto))
     report = progress or (lambda stage, done, total: None)
     options = _options(exact, semantics, timeout, memory, allow_paths)
     shown = _Shown(save_repro, _command(before, after, seed, input_shapes, inputs, options), options)
@@ -114,12 +124,18 @@ def verify(
     else:
         judged = _contested(before.proto) if semantics == "spec" else frozenset()
         comparison = _Whole(
-            before, after, input_shapes or {}, inputs, seed, pairs, exact, judged, limits, shown, report
+            before, after, input_shapes or {}, inputs, seed, pairs, exact, drift, judged, limits, shown, report
         )
         try:
             check = comparison.check()
         except RejectedError as error:
             check = Check("", "", Verdict.UNCHECKED, str(error), "", 0)
+        except MemoryError as error:
+            reason = f"opshift ran out of memory while it compared the two models ({error})"
+            check = Check("", "", Verdict.UNCHECKED, reason, "", 0)
+    for source in (before, after):
+        if source.origin is not None:
+            check_unchanged(source.origin)
     return Report(checks, check, seed, _versions())
 
 
@@ -203,6 +219,7 @@ class _Whole:
     seed: int
     pairs: Sequence[Pair]
     exact: bool
+    drift: bool
     judged: frozenset[str]
     limits: Limits
     shown: _Shown
@@ -241,9 +258,15 @@ class _Whole:
     def _judge(self) -> Judge:
         source = self.before
         outputs = tuple(value.name for value in source.proto.graph.output)
-        bounds = None if self.exact else Bounds(source, self.limits)
         way, note = self._route(source)
+        bounds = self._bounds(source, self.after)
         return Judge(way, outputs, note and f"the original's {note}", bounds, self._lean)
+
+    def _bounds(self, original: Source, rewritten: Source) -> Bounds | Drift | None:
+        """Return what bounds the outputs of both models, or of a part of both; None: nothing may differ."""
+        if self.exact:
+            return Drift(original, rewritten, self.limits) if self.drift else None
+        return Bounds(original, self.limits)
 
     def _route(self, source: Source) -> tuple[Route, str]:
         """Return how a model is run: where oracles judge, both are run node by node, so that both mean the text."""
@@ -296,7 +319,7 @@ class _Whole:
         self.progress("whole", 2 * count, 2 * count)
         bounds = judge.bounds
         departs = f"on {len(contest.near)} inputs or more floats depart by rounding" if contest.near else ""
-        coarse = bounds.coarse if isinstance(bounds, Bounds) else 0
+        coarse = bounds.coarse if isinstance(bounds, Bounds | Drift) else 0
         estimated = f"on {coarse} of them rounding was estimated by 8 units of the largest value" if coarse else ""
         lost = sorted(_optional(self.before.proto) - _optional(self.after.proto))
         kept = f"{', '.join(lost)} had a default, and cannot be given any more" if lost else ""
@@ -305,7 +328,8 @@ class _Whole:
         if finding is not None:
             reason, shown = self._explained(contest, finding, specs)
             return told(Verdict.DIFFERENT, sentence(reason, *notes), shown=shown)
-        left_out = f"left out was an input: {trials.fatal[-1]}" if trials.fatal else ""
+        fatal = [*trials.fatal, *(f"the rewritten model: {error}" for _, error in contest.beyond)]
+        left_out = f"left out was an input: {fatal[-1]}" if fatal else ""
         if self._lean or self.judged:
             return told(Verdict.EQUAL, sentence(*notes, left_out))
         further: tuple[Callable[[], _Look], ...] = (
@@ -401,6 +425,7 @@ class _Whole:
             ),
             {name: wanted.get(name, Use()) | numbers.get(name, Use()) for name in {**wanted, **numbers}},
             says(self._outline),
+            inputs.fills(self._outline),
         )
 
     @functools.cached_property
@@ -439,8 +464,7 @@ class _Whole:
     def _contested(self, original: Source, rewritten: Source) -> Contest:
         """Return the comparison of a part or a variant of both models."""
         outputs = tuple(value.name for value in original.proto.graph.output)
-        bounds = None if self.exact else Bounds(original, self.limits)
-        judge = Judge(self._route(original)[0], outputs, "", bounds)
+        judge = Judge(self._route(original)[0], outputs, "", self._bounds(original, rewritten))
         pardon = Pardon(original, self.pairs, self.limits, judge.route)
         return Contest(judge, self._rival(rewritten, judge)[0], pardon)
 
@@ -546,7 +570,9 @@ def _repeats(judge: Judge, feeds: Feeds) -> bool:
     """Return whether the original computes the same twice in a row on this input."""
     try:
         return mismatch(list(judge.plain(feeds)), list(judge.plain(feeds))) is None
-    except RejectedError:
+    except RejectedError as error:
+        if error.why is Why.LIMIT:
+            raise
         return False
 
 

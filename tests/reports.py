@@ -83,7 +83,7 @@ def different_nodes(number: int) -> dict[str, Any]:
         ]
         kinds.append(dataclasses.replace(kind, before=graphs[0], after=graphs[1], nodes=(name,)))
         steps.append(Step(kind.action, name, kind.operator, kind.since_version, "", kind.lowerings, kind.becomes))
-    plan = Plan(13, 7, "", (), 0, tuple(steps), (), lambda: tuple(kinds))
+    plan = Plan(13, 7, "", (), 0, tuple(steps), (), rewrites=lambda: tuple(kinds))
     return {"command": "plan", "model": "m", "nothing_to_do": False, "plan": plan, "timings": [], "versions": {}}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -85,6 +85,12 @@ def runnable(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def run(model: onnx.ModelProto, feeds: Sequence[Feed], *, optimised: bool = False) -> list[list[Array]]:
     """Return the outputs of the model for each of the feeds."""
+    once = session_of(model, optimised=optimised)
+    return [once(feed) for feed in feeds]
+
+
+def session_of(model: onnx.ModelProto, *, optimised: bool = False) -> Callable[[Feed], list[Array]]:
+    """Load the model, and return what runs it."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
@@ -94,13 +100,16 @@ def run(model: onnx.ModelProto, feeds: Sequence[Feed], *, optimised: bool = Fals
         runnable(model).SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     given = {entry.name for entry in session.get_inputs()}
-    chosen = [{name: array for name, array in feed.items() if name in given} for feed in feeds]
-    if not any("bfloat16" in entry.type for entry in (*session.get_inputs(), *session.get_outputs())):
-        return [session.run(None, feed) for feed in chosen]
-    return [
-        [_array(value) for value in session.run_with_ort_values(None, {name: _value(feed[name]) for name in feed})]
-        for feed in chosen
-    ]
+    bits = any("bfloat16" in entry.type for entry in (*session.get_inputs(), *session.get_outputs()))
+
+    def once(feed: Feed) -> list[Array]:
+        chosen = {name: array for name, array in feed.items() if name in given}
+        if not bits:
+            return list(session.run(None, chosen))
+        values = session.run_with_ort_values(None, {name: _value(array) for name, array in chosen.items()})
+        return [_array(value) for value in values]
+
+    return once
 
 
 def same(expected: Array, actual: Array, tolerance: float = 0) -> bool:

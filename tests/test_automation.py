@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import onnx.parser
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from test_docs import ROOT, generator
 
 from opshift.cli.hook import run
@@ -245,6 +249,84 @@ def test_the_action_runs_nothing_that_an_input_holds(tmp_path: Path, github: dic
     assert not (tmp_path / "run").exists()
 
 
+HOSTILE = "x ``` ::error::owned ##[error]owned </pre> <img src=x> | `code`"
+
+
+@posix
+@pytest.mark.parametrize("report", ["", "report.json"])
+def test_the_action_on_names_that_are_commands(tmp_path: Path, github: dict[str, str], report: str) -> None:
+    """Neither the log nor the summary of the job obeys a file's name or an operator's."""
+    graph = "g (float[2] x) => (float[2] y) { h = Hardmax(x) y = com.acme.Foreign(h) }"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 13, "com.acme": 1]> {graph}')
+    model.graph.node[0].name = f"::error::{HOSTILE}"
+    model.graph.node[1].op_type = f"```\n# owned\n::error::{HOSTILE}"
+    model.graph.node[1].domain = model.opset_import[1].domain = "``` ::error::"
+    for name, opset, status in (("::warning::a.onnx", "11", 0), ("##[error]b.onnx", "8", 0), ("::no.onnx", "11", 2)):
+        if status == 0:
+            (tmp_path / name).write_bytes(model.SerializeToString())
+        for file in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
+            Path(github[file]).unlink(missing_ok=True)
+        given = {"model": name, "output": f"::{name}", "opset": opset, "arguments": "--no-verify -v", "report": report}
+        done, said = step(1, tmp_path, github, given)
+        assert done == status, said
+        assert not re.search(r"^\s*::|##\[", said, re.MULTILINE), said
+        summary = read(github, "GITHUB_STEP_SUMMARY")
+        assert not re.search(r"##\[", summary)
+        if report:  # the log, as indented code
+            assert all(not line or line.startswith("    ") for line in summary.splitlines()), summary
+        else:
+            assert not re.search(r"^ {0,3}(```|# )", summary, re.MULTILINE), summary
+        assert read(github, "GITHUB_OUTPUT") == ("" if status else "verdict=NOT PROVEN\n")
+
+
+def pins() -> dict[str, str]:
+    """Return the versions that the action installs, by package."""
+    lines = (ROOT / ".ci" / "action-constraints.txt").read_text(encoding="utf-8").splitlines()
+    entries = [re.fullmatch(r"([a-z0-9-]+)==([0-9.]+)", line) for line in lines if line[:1] != "#"]
+    assert all(entries)
+    found = {entry[1]: entry[2] for entry in entries if entry}
+    assert list(found) == sorted(found)
+    return found
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_action_installs_versions_that_pyproject_takes() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    asked = [
+        *project["project"]["dependencies"],
+        *extras["verify"],
+        *extras["report"],
+        *project["build-system"]["requires"],
+    ]
+    for requirement in map(Requirement, asked):
+        assert requirement.specifier.contains(pins()[canonical(requirement.name)]), requirement
+    (install,) = (step["run"] for step in steps() if step["name"] == "Install opshift")
+    assert install.count("pip install") == 1
+    assert '--constraint "$SOURCE/.ci/action-constraints.txt"' in install
+    assert "--no-build-isolation" in install  # else what builds it would be of any version
+
+
+def test_the_action_pins_all_that_is_installed() -> None:
+    """Also what a package needs that opshift needs, on every system."""
+    wanted, waiting = {"setuptools"}, [Requirement("opshift[report,verify]")]
+    while waiting:
+        one = waiting.pop()
+        for text in importlib.metadata.distribution(one.name).requires or []:
+            needed = Requirement(text)
+            extras = [{"extra": extra} for extra in (*one.extras, "")]
+            if needed.marker is not None and not any(map(needed.marker.evaluate, extras)):
+                continue
+            if canonical(needed.name) not in wanted:
+                wanted.add(canonical(needed.name))
+                waiting.append(needed)
+            assert needed.specifier.contains(pins()[canonical(needed.name)]), (one.name, text)
+    assert set(pins()) == wanted
+
+
 @posix
 @pytest.mark.install
 def test_the_action_installs_opshift(tmp_path: Path, github: dict[str, str]) -> None:
@@ -253,3 +335,9 @@ def test_the_action_installs_opshift(tmp_path: Path, github: dict[str, str]) -> 
     (scripts,) = read(github, "GITHUB_PATH").split()
     done = subprocess.run([f"{scripts}/opshift", "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("opshift ")
+    listed = subprocess.run(
+        [f"{scripts}/python", "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True, check=True
+    )
+    have = dict(line.split("==") for line in listed.stdout.splitlines())
+    have = {canonical(name): version for name, version in have.items()}
+    assert {name: version for name, version in have.items() if name not in ("opshift", "pip")} == pins()

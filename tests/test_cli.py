@@ -30,11 +30,12 @@ from opshift.opsets.lowering import lowering, op
 from opshift.opsets.operator import operator_for
 from opshift.opsets.operators import argmax
 from opshift.opsets.profiles import parse_target
-from opshift.passes import sessions
+from opshift.passes import sessions, writer
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
 from opshift.passes.inspect import Stop, obstacles
 from opshift.passes.load import Source
 from opshift.passes.outcome import Action, Check, Code, Counterexample, Plan, Refusal, Report, Step, Verdict
+from opshift.passes.writer import Batch
 
 MODEL_13 = """<ir_version: 8, opset_import: ["": 13]>
 main (float[2,3] x) => (float[2,3] y) { a = Abs(x)  b = Hardmax<axis = 1>(a)  y = Neg(b) }"""
@@ -99,16 +100,18 @@ class FakeResult:
     unwritable: bool
     asked: dict[str, Any]
     left_out: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
 
     @property
     def source(self) -> Source:
         return Source(self.source_model, None, None, None)
 
-    def save(self, path: str, *, progress: Any, **asked: Any) -> None:
+    def save(self, path: str, *, progress: Any, batch: Batch, **asked: Any) -> None:
         self.asked.update(asked)
         if self.unwritable:
             raise UsageError(f"{path} cannot be written: disk full.")
-        Path(path).write_bytes(b"converted")
+        batch.draft(Path(path).absolute()).write(b"converted")
+        batch.publish()
 
 
 @dataclass
@@ -500,8 +503,8 @@ def test_what_could_not_be_proven_is_no_difference(engine: Engine, capsys: pytes
     engine.error = VerificationError("the whole model could not be compared", UNCHECKED)
     assert main([*CONVERT, "--require-proof"]) == 1
     assert capsys.readouterr().err.splitlines() == [
-        "error: NOT PROVEN: what was made of in.onnx was not shown to be equal, so nothing was written; "
-        "--no-verify writes it unproven:",
+        "error: NOT PROVEN: what was made of in.onnx was not shown to be equal, so nothing was written, "
+        "as --require-proof asks:",
         "  the whole model: com.acme.Foo has no kernel (judged by onnxruntime 1.31.1)",
     ]
 
@@ -979,9 +982,9 @@ def test_no_model_beside_a_report_that_could_not_be_written(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(writer, "_exclusive", full)
     assert main([*CONVERT, "--report", "report.json"]) == 2
-    assert "report.json cannot be written: No space left on device." in capsys.readouterr().err
+    assert "report.json cannot be written: no space left on device." in capsys.readouterr().err
     assert not Path("out.onnx").exists()
 
 
@@ -994,7 +997,7 @@ def test_a_report_that_somebody_has_open_on_windows(
     Path("report.json").write_text("old")
     monkeypatch.setattr(Path, "replace", replace)
     assert main([*CONVERT, "--report", "report.json"]) == 2
-    assert capsys.readouterr().err == "error: --report report.json cannot be written: Permission denied.\n"
+    assert capsys.readouterr().err == "error: --report report.json cannot be written: permission denied.\n"
     assert Path("report.json").read_text() == "old"
     assert sorted(path.name for path in Path().iterdir()) == ["in.onnx", "report.json"]
 
@@ -1081,6 +1084,7 @@ FAKE_RUN = """
 import sys, types
 from opshift.passes import sessions
 from opshift.passes.outcome import *
+from opshift.passes.writer import Batch
 from opshift.cli.main import main
 sessions.read = lambda *_: sessions.Source(sessions.onnx.ModelProto())
 def verify(*_, progress, **__):
@@ -1132,7 +1136,7 @@ def test_lines_are_broken_between_words_on_a_narrow_terminal(monkeypatch: pytest
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("COLUMNS", "40")
-    output.message("  2 x Hardmax-13 lowered to ArgMax, Equal by hardmax_by_argmax\n    shown by: " + "opshift " * 9)
+    output.message("  2 x Hardmax-13 lowered to ArgMax, Equal by hardmax_by_argmax", "    shown by: " + "opshift " * 9)
     assert screen.getvalue().splitlines() == [
         "  2 x Hardmax-13 lowered to ArgMax,",
         "    Equal by hardmax_by_argmax",
@@ -1199,7 +1203,7 @@ def test_a_result_that_cannot_be_printed(arguments: list[str]) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert ("cannot be printed: No space left on device." in done.stderr) == ("--json" not in arguments)
+    assert done.stderr == "error: the result cannot be printed: No space left on device.\n"
 
 
 @posix

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import itertools
 import os
 import pickle
+import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -20,7 +23,7 @@ import onnx
 import pytest
 from onnx.parser import parse_model
 
-from opshift.passes import branches, given, repro, sessions
+from opshift.passes import branches, confine, given, repro, sessions
 from opshift.passes.compare import Difference, Finding
 from opshift.passes.errors import UsageError
 from opshift.passes.inputs import specs
@@ -370,3 +373,103 @@ def test_a_name_that_stands_for_another_condition_is_not_sure() -> None:
     )
     (found,) = untaken(before, turned)
     assert not found.sure
+
+
+# --- what the process does not need ---
+
+linux = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() not in confine._DENIED, reason="calls are denied on Linux"
+)
+
+CONFINED = """
+import ctypes, os, socket, subprocess, sys, threading
+from opshift.passes import confine
+
+reading, writing = os.pipe()
+before = threading.Event()
+said = {}
+
+
+def tried(name, call):
+    try:
+        call()
+        said[name] = "done"
+    except OSError as error:
+        said[name] = error.strerror
+
+
+def write():
+    with open(sys.argv[1], "wb", buffering=0) as file:
+        file.write(b"x")
+
+
+def system(*call):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(*call) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def in_a_thread():
+    before.wait()
+    tried("socket of an earlier thread", socket.socket)
+
+
+early = threading.Thread(target=in_a_thread)
+early.start()
+assert confine.calls()
+confine.files()
+before.set()
+early.join()
+tried("socket", lambda: socket.socket(socket.AF_INET))
+tried("unix socket", lambda: socket.socket(socket.AF_UNIX))
+tried("program", lambda: subprocess.run(["true"]))
+tried("replaced by a program", lambda: os.execv(sys.executable, ["python"]))
+tried("io_uring", lambda: system(425, 1, None))
+tried("file", write)
+tried("pipe", lambda: os.write(writing, b"x"))
+tried("reading", lambda: open(sys.executable, "rb").read(1))
+tried("thread", lambda: threading.Thread(target=int).start())
+os.write(2, repr(said).encode())
+"""
+
+NO = "Operation not permitted"
+
+
+@linux
+def test_what_is_denied_to_the_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", CONFINED, str(tmp_path / "file")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    denied = ("socket of an earlier thread", "socket", "unix socket", "program", "replaced by a program", "io_uring")
+    allowed = dict.fromkeys(("pipe", "reading", "thread"), "done")
+    assert ast.literal_eval(done.stderr) == {**dict.fromkeys(denied, NO), "file": "File too large", **allowed}
+
+
+@linux
+def test_the_process_of_onnxruntime_is_confined(
+    monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
+) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "secret")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    # A limit that no other test has: a process that runs already is not started again.
+    assert opened(memory=2**31 + 2**20).run(x(-1, 2))[0].tolist() == [0, 2]
+    place = Path("/proc") / str(started[-1].pid)
+    status = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines())
+    assert (status["Seccomp"].strip(), status["NoNewPrivs"].strip()) == ("2", "1")
+    assert re.search(r"Max file size +0 +0", (place / "limits").read_text())
+    known = (place / "environ").read_bytes()
+    assert b"secret" not in known
+    assert b"OMP_NUM_THREADS=1" in known
+    opened_files = {os.readlink(file) for file in (place / "fd").iterdir()}  # noqa: PTH115 (pipes are no paths)
+    assert not [name for name in opened_files if not name.startswith(("pipe:", "/dev/null"))]
+
+
+def test_the_process_keeps_what_it_needs() -> None:
+    given = {"PATH": "/bin", "PYTHONPATH": "a", "LC_ALL": "C", "SystemRoot": "C", "SECRET": "1", "HTTPS_PROXY": "x"}
+    assert set(confine.environment(given)) == {"PATH", "PYTHONPATH", "LC_ALL", "SystemRoot", confine.TELEMETRY}
+
+
+def test_without_the_calls_of_linux_the_process_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert not confine.calls()

@@ -457,11 +457,6 @@ FAULTS: dict[str, tuple[str, Callable[[onnx.ModelProto], object], tuple[str, ...
     ),
     "cycle": (HARDMAX, lambda m: wire(m, "y"), ("'y' of node 'hot' (Hardmax)", "cycle")),
     "undefined output": (HARDMAX, lambda m: setattr(m.graph.output[0], "name", "q"), ("'q'",)),
-    "two nodes of one name": (
-        HARDMAX,
-        lambda m: m.graph.node.add(op_type="Relu", name="hot", input=["x"], output=["z"]),
-        ("two nodes", "'main'", "'hot'"),
-    ),
     "one value twice": (
         HARDMAX,
         lambda m: m.graph.node.add(op_type="Relu", input=["x"], output=["y"]),
@@ -506,11 +501,6 @@ FAULTS: dict[str, tuple[str, Callable[[onnx.ModelProto], object], tuple[str, ...
         FUNCTION,
         lambda m: setattr(m.functions[0].opset_import[0], "version", 12),
         ("12", "13"),
-    ),
-    "function with two nodes of one name": (
-        FUNCTION,
-        lambda m: [node.MergeFrom(onnx.NodeProto(name="n")) for node in m.functions[0].node],
-        ("two nodes", "function f", "'n'"),
     ),
     "too few bytes": (
         ADD,

@@ -29,9 +29,10 @@ from running import opset_of, run
 import opshift
 from opshift import Outcome, Status, convert_many
 from opshift.cli.main import main
-from opshift.passes import many, save
+from opshift.passes import many
 from opshift.passes.errors import UsageError
 from opshift.passes.processes import ProcessDiedError, Processes
+from opshift.passes.writer import Batch
 
 HARDMAX = """<ir_version: 8, opset_import: ["": {opset}]>
 g (float[2,3,4] x) => (float[2,3,4] y) {{ y = Hardmax <axis = 1> (x) }}"""
@@ -224,7 +225,7 @@ def test_files_of_a_request_are_found_from_any_folder(zoo: Path, monkeypatch: py
 def test_a_journal_that_cannot_be_written_ends_the_run(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     going = convert_many("zoo", "out", opset=12, verify=False, executor=inline())
     journal = many._Journal(Path("out"))
-    journal._file = open("/dev/full", "ab", buffering=0)  # noqa: PTH123, SIM115
+    journal._lines._file = open("/dev/full", "ab", buffering=0)  # noqa: PTH123, SIM115
     with pytest.raises(UsageError, match=r"(?i)no space left on device"):
         journal.add("a", {})
     journal.close()
@@ -580,7 +581,8 @@ def slow(job: many.Job) -> many.Done:
     """Converts `a.onnx`, and hangs in the middle of writing the others."""
     if job.source.name == "a.onnx":
         return real_attempt(job)
-    with save._temporary(job.output.parent / job.output.name) as file:
+    with Batch() as batch:
+        file = batch.draft(job.output)
         file.write(b"half")
         file.flush()
         time.sleep(60)
@@ -615,7 +617,7 @@ def test_an_interrupted_run_loses_nothing_and_leaves_nothing(zoo: Path, number: 
     except subprocess.TimeoutExpired:  # seen once in fifty: Python swallows what it raises within a destructor
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130, stderr
+    assert process.returncode == 128 + number, stderr
     assert stdout == ""
     assert stderr == "what is done is in the journal: the same command with --resume goes on\ninterrupted\n"
     assert files(out) == {"a.onnx", many.JOURNAL}
@@ -650,7 +652,8 @@ pool.submit(test_many.half, {str(tmp_path / "out.onnx")!r}).result()
 
 
 def half(path: str) -> None:
-    with save._temporary(Path(path)):
+    with Batch() as batch:
+        batch.draft(Path(path))
         time.sleep(60)
 
 

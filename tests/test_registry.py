@@ -149,33 +149,38 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Entry]]:
     forget()
 
 
-CELU = Operator("Celu", Rows, (Version(12),), ("X",), oracle=lambda meaning, x: x)
+SIGMOID = Operator("HardSigmoid", Rows, (Version(12),), ("X",), oracle=lambda meaning, x: x)
 
 
 def test_an_entry_point_registers_an_operator(plugins: list[Entry]) -> None:
-    plugins.append(Entry("Celu", CELU))
-    assert operator_for("", "Celu") is CELU
-    assert CELU in known_operators()
-    assert operator_for("com.example", "Celu") is None
+    plugins.append(Entry("HardSigmoid", SIGMOID))
+    assert operator_for("", "HardSigmoid") is SIGMOID
+    assert SIGMOID in known_operators()
+    assert operator_for("com.example", "HardSigmoid") is None
 
 
 def test_an_entry_point_may_name_a_domain(plugins: list[Entry]) -> None:
-    other = dataclasses.replace(CELU, domain="com.example")
-    plugins += [Entry("com.example:Celu", other), Entry("ai.onnx:Selu", dataclasses.replace(CELU, name="Selu"))]
-    assert operator_for("com.example", "Celu") is other
-    assert operator_for("", "Celu") is None
-    assert operator_for("", "Selu") is not None
+    other = dataclasses.replace(SIGMOID, domain="com.example")
+    plugins += [
+        Entry("com.example:HardSigmoid", other),
+        Entry("ai.onnx:ThresholdedRelu", dataclasses.replace(SIGMOID, name="ThresholdedRelu")),
+    ]
+    assert operator_for("com.example", "HardSigmoid") is other
+    assert operator_for("", "HardSigmoid") is None
+    assert operator_for("", "ThresholdedRelu") is not None
 
 
-@pytest.mark.parametrize("names", [("Celu", "Celu"), ("Celu", "ai.onnx:Celu"), ("Hardmax",), ("If",)], ids=str)
+@pytest.mark.parametrize(
+    "names", [("HardSigmoid", "HardSigmoid"), ("HardSigmoid", "ai.onnx:HardSigmoid"), ("Hardmax",), ("If",)], ids=str
+)
 def test_registering_twice_is_an_error(plugins: list[Entry], names: tuple[str, ...]) -> None:
-    plugins += [Entry(name, CELU) for name in names]
+    plugins += [Entry(name, SIGMOID) for name in names]
     with pytest.raises(ValueError, match=f"{names[-1]} is registered twice"):
         operator_for("", "Absent")
 
 
 def test_without_entry_points_there_is_no_other(plugins: list[Entry]) -> None:
-    assert operator_for("", "Celu") is None
+    assert operator_for("", "HardSigmoid") is None
 
 
 # --- meanings ---------------------------------------------------------------------------------------------------------

@@ -66,6 +66,8 @@ def oracle(meaning: ArgMax, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     is. Of the first maximum of a vector see `normal`.
     """
     x = np.moveaxis(data, meaning.axis, -1)
+    if 0 in x.shape[:-1]:
+        x = np.zeros((*x.shape[:-1], 1), x.dtype)  # there is no row, of whatever length
     if not np.issubdtype(x.dtype, np.integer):
         x = x.astype(np.float64)
         leading = np.isnan(x[..., :1])
@@ -220,6 +222,24 @@ def ranked(
     index = meaning.Same(x, axis=axis, keepdims=1)
     reduced = op.Concat(op.Slice(shape, [0], before), kept, op.Slice(shape, after, [2147483647]), axis=0)
     return op.Reshape(index, reduced, allowzero=1)
+
+
+def _of_nothing(meaning: ArgMax, operands: Operands) -> Reason | None:
+    shape = first(operands).shape or ()
+    empty = first(operands).dim(meaning.axis) == 0 and shape.count(0) > 1
+    return None if empty else Reason("the axis is not known to be empty, and the result with it")
+
+
+def _around_nothing(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
+    shape = list(first(operands).shape or ())
+    shape[meaning.axis : (meaning.axis + 1) or None] = [1] * meaning.keepdims
+    return {"to": meaning.dtype, "shape": tuple(dim if isinstance(dim, int) else 0 for dim in shape)}
+
+
+@lowering(18, given=_of_nothing, bind=_around_nothing)
+def of_nothing(data, shape: Sequence[int], to: int):
+    """Return no indices."""
+    return op.Cast(op.ConstantOfShape(shape), to=to)
 
 
 # --- the search ---------------------------------------------------------------------------------------------------
@@ -813,6 +833,7 @@ OPERATOR = Operator(
         squeezed_byte,
         ranked,
         index_cast,
+        of_nothing,
         topk,
         first_place,
         last_place,

@@ -198,7 +198,6 @@ OPERATOR = Operator(
     normal=normal,
     lowerings=(spread,),
     carriers=COMPUTED,
-    sums=True,
     hostile=hostile,
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,

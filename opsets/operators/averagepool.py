@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from opshift.opsets.windows import (
     pads_of,
     same_pads,
     sizes_of,
+    skips,
     told,
     unsaid,
     windows,
@@ -41,6 +42,8 @@ class AveragePool:
     auto_pad: str = "NOTSET"
     ceil_mode: int = 0
     count_include_pad: int = 0
+    fits: bool = False
+    """Whether the original is a version below 19, which runs only for sizes whose automatic padding is not negative."""
 
 
 def oracle(what: AveragePool, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -67,7 +70,26 @@ def _write(since: int, what: AveragePool, operands: Operands) -> Mapping[str, An
         return Reason("it has no dilations")
     if since < 10 and what.ceil_mode:
         return Reason("it has no ceil_mode")
-    return unsaid(what, operands, since >= 22) or told(what)
+    if since < 19 and skips(what) and not what.fits:
+        return Reason("onnxruntime takes no stride longer than the window with auto_pad, for sizes that are unknown")
+    said = dict(told(what))
+    said.pop("fits", None)
+    return unsaid(what, operands, since >= 22) or said
+
+
+def _before_19(since: int) -> Version:
+    version = below_22(AveragePool, since, _write)
+
+    def fitting(lift: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], AveragePool]:
+        def lifted(attributes: Mapping[str, Any]) -> AveragePool:
+            what: AveragePool = lift(attributes)
+            return dataclasses.replace(what, fits=skips(what))
+
+        return lifted
+
+    assert version.lift
+    assert version.spec
+    return dataclasses.replace(version, lift=fitting(version.lift), spec=fitting(version.spec))
 
 
 # --- lowerings ----------------------------------------------------------------------------------------------------
@@ -151,7 +173,8 @@ OPERATOR = Operator(
     name="AveragePool",
     meaning=AveragePool,
     versions=(
-        *(below_22(AveragePool, since, _write) for since in (7, 10, 11, 19)),
+        *(_before_19(since) for since in (7, 10, 11)),
+        below_22(AveragePool, 19, _write),
         Version(22, write=functools.partial(_write, 22)),
     ),
     operands=("X",),

@@ -42,6 +42,9 @@ def oracle(
     """BatchNormalization-14: "Y = (X - input_mean) / sqrt(input_var + epsilon) * scale + B"; training, "current_mean"
     and "current_var", and "running_mean = input_mean * momentum + current_mean * (1 - momentum)".
     """
+    channels = x.shape[1:2] or (1,)
+    if what.spatial and any(one.shape != channels for one in (scale, bias, mean, var)):
+        raise ValueError("scale, B, input_mean and input_var have one element for each channel")
     wide = x.astype(np.float64)
     axes = tuple(axis for axis in range(x.ndim) if axis != 1) if what.spatial else (0,)
     of_channel = (-1, *[1] * (x.ndim - 2)) if what.spatial else x.shape[1:]
@@ -225,10 +228,9 @@ def _along_channels(what: BatchNormalization, operands: Operands) -> Mapping[str
 
 @lowering(18, given=_infers, bind=_along_channels, rounds=True)
 def computed(x, scale, bias, mean, var, along: Sequence[int], epsilon: float):
-    """Compute it as the text has it."""
-    deviation = op.Sqrt(op.Reshape(var, along) + op.CastLike(epsilon, var))
-    y = (x - op.Reshape(mean, along)) / deviation
-    return y * op.Reshape(scale, along) + op.Reshape(bias, along)
+    """Compute one factor a channel first, as kernels do: a quotient by a small deviation may overflow."""
+    factor = scale / op.Sqrt(var + op.CastLike(epsilon, var))
+    return (x - op.Reshape(mean, along)) * op.Reshape(factor, along) + op.Reshape(bias, along)
 
 
 OPERATOR = Operator(

@@ -76,11 +76,11 @@ def _powers(meaning: BitShift, operands: Operands) -> Mapping[str, Any]:
     dtype = first(operands).dtype or 0
     bits = BITS[dtype]
     powers = np.left_shift(np.ones(bits, np.int64), np.arange(bits))
-    return {"bits": (bits,), "powers": tuple(powers.tolist()), "to": dtype}
+    return {"bits": bits, "powers": tuple(powers.tolist()), "to": dtype}
 
 
 @lowering(14, given=_going("LEFT", wide=True), bind=_powers)
-def multiplied(x, y, bits: Sequence[int], powers: Sequence[int], to: int):
+def multiplied(x, y, bits: int, powers: Sequence[int], to: int):
     """Multiply by a power of two; the bits that leave are those that Cast drops."""
     amount = op.Cast(y, to=7)
     inside = op.Cast(op.And(op.Less(-1, amount), op.Less(amount, bits)), to=7)
@@ -88,7 +88,7 @@ def multiplied(x, y, bits: Sequence[int], powers: Sequence[int], to: int):
 
 
 @lowering(14, given=_going("RIGHT", wide=False), bind=_powers)
-def divided(x, y, bits: Sequence[int], powers: Sequence[int], to: int):
+def divided(x, y, bits: int, powers: Sequence[int], to: int):
     """Divide by a power of two; of negative numbers the ones' complement, as which their bits look like others'."""
     amount = op.Cast(y, to=7)
     number = op.Cast(x, to=7)
@@ -100,7 +100,7 @@ def divided(x, y, bits: Sequence[int], powers: Sequence[int], to: int):
 
 
 @lowering(14, given=_only_uint64, bind=_powers)
-def divided_uint64(x, y, bits: Sequence[int], powers: Sequence[int], to: int):
+def divided_uint64(x, y, bits: int, powers: Sequence[int], to: int):
     """Divide by a power of two, as uint64."""
     amount = op.Cast(y, to=7)
     inside = op.Cast(op.And(op.Less(-1, amount), op.Less(amount, bits)), to=7)

@@ -4,7 +4,7 @@ import numpy as np
 
 from opshift.opsets.lowering import lowering, op
 from opshift.opsets.operators.bitwiseand import any_bits
-from opshift.opsets.plain import plain
+from opshift.opsets.plain import beside, plain
 
 
 @lowering(18)
@@ -13,4 +13,4 @@ def by_sum(a, b):
     return op.Sub(op.Add(a, b), op.BitwiseAnd(a, b))
 
 
-OPERATOR = plain("BitwiseOr", (18,), ("A", "B"), np.bitwise_or, (by_sum,), hostile=any_bits)
+OPERATOR = plain("BitwiseOr", (18,), ("A", "B"), np.bitwise_or, (by_sum,), hostile=any_bits, neutral=beside(0))

@@ -4,7 +4,7 @@ import numpy as np
 
 from opshift.opsets.lowering import lowering, op
 from opshift.opsets.operators.bitwiseand import any_bits
-from opshift.opsets.plain import plain
+from opshift.opsets.plain import beside, plain
 
 
 @lowering(18)
@@ -14,4 +14,4 @@ def by_sum(a, b):
     return op.Sub(op.Sub(op.Add(a, b), both), both)
 
 
-OPERATOR = plain("BitwiseXor", (18,), ("A", "B"), np.bitwise_xor, (by_sum,), hostile=any_bits)
+OPERATOR = plain("BitwiseXor", (18,), ("A", "B"), np.bitwise_xor, (by_sum,), hostile=any_bits, neutral=beside(0))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.axes import axis_not_negative, one_axis
-from opshift.opsets.operator import Operator, Version
+from opshift.opsets.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,12 @@ def oracle(meaning: Concat, *inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, An
     return np.concatenate(inputs, axis=meaning.axis)
 
 
+def _rest(meaning: Concat, operands: Operands) -> int | None:
+    """Return the one input that may have elements, which is the result."""
+    found = [place for place, facts in enumerate(operands) if facts is None or facts.size != 0]
+    return found[0] if len(found) == 1 else None
+
+
 OPERATOR = Operator(
     name="Concat",
     meaning=Concat,
@@ -31,5 +37,6 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=one_axis,
     variadic=True,
+    neutral=_rest,
     moves_data=True,
 )

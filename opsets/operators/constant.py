@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.facts import Tensor, constant, type_name
+from opshift.opsets.facts import Tensor, facts_of_attribute, type_name
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.schema import schema_at
@@ -61,7 +61,7 @@ def _holds(since: int) -> Callable[[Constant, Operands], Reason | None]:
         schema = schema_at("", "Constant", since)
         if meaning.value is None or schema is None:
             return None
-        name = type_name(constant(meaning.value.array).dtype or 0)
+        name = type_name(facts_of_attribute(meaning.value).dtype or 0)
         return None if f"tensor({name})" in schema.outputs[0].types else Reason(f"it gives no {name}")
 
     return given

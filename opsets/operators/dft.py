@@ -100,7 +100,7 @@ def _matrix(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     rank = data.rank or 0
     size, parts = (dim if isinstance(dim, int) else 0 for dim in (data.dim(along), data.dim(-1)))
     wanted = count // 2 + 1 if meaning.onesided else count
-    # Modulo first: the angle stays exact however long the signal is.
+    # Modulo first: the angle stays exact however long the signal is. An empty signal is not divided by its length.
     bounded(size * wanted)
     turns = np.outer(np.arange(size), np.arange(wanted)) % count / count
     root = np.exp((2j if meaning.inverse else -2j) * np.pi * turns)
@@ -308,8 +308,8 @@ def by_computed_matrix(
     wanted = op.Div(count, halves) + onesided
     given = op.Unsqueeze(op.Range(0, op.Squeeze(op.Shape(moved, start=-1), [0]), 1), [1])
     made = op.Unsqueeze(op.Range(0, op.Squeeze(wanted, [0]), 1), [0])
-    # Modulo first: the angle stays exact however long the signal is.
-    angle = op.Cast(op.Mod(given * made, count), to=11) * circle / op.Cast(count, to=11)
+    # Modulo first: the angle stays exact however long the signal is. An empty signal is not divided by its length.
+    angle = op.Cast(op.Mod(given * made, op.Max(count, 1)), to=11) * circle / op.Cast(count, to=11)
     cosine = op.MatMul(moved, op.Cast(op.Cos(angle), to=to))
     sine = op.MatMul(moved, op.Cast(op.Sin(angle), to=to))
     real = op.Gather(cosine, 0, axis=parts) - op.Gather(sine, 1, axis=parts)

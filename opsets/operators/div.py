@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.carriers import QUOTIENT
-from opshift.opsets.plain import plain
+from opshift.opsets.plain import beside, plain
 
 
 def _quotient(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
@@ -18,4 +18,4 @@ def _quotient(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     return floor + ((floor < 0) & (floor * b != a))
 
 
-OPERATOR = plain("Div", (7, 13, 14), ("A", "B"), _quotient, carriers=QUOTIENT)
+OPERATOR = plain("Div", (7, 13, 14), ("A", "B"), _quotient, carriers=QUOTIENT, neutral=beside(1, right_only=True))

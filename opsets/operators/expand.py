@@ -72,5 +72,6 @@ def _shape(meaning: Plain, operands: Operands) -> tuple[Dim, ...] | None:
 
 
 OPERATOR = dataclasses.replace(
-    plain("Expand", (8, 13), ("input", "shape"), _broadcast, (tiled, repeated)), shape=_shape
+    plain("Expand", (8, 13), ("input", "shape"), _broadcast, (tiled, repeated), neutral=lambda what, operands: 0),
+    shape=_shape,
 )

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from opshift.opsets.axes import END, axis_not_negative, one_axis
 from opshift.opsets.facts import Facts, constant
-from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
 
@@ -68,6 +69,18 @@ def guarded(data, indices, axis: int, start: Sequence[int], end: Sequence[int], 
     return op.Gather(data, indices + length * below, axis=axis)
 
 
+def _strings(meaning: Gather, operands: Operands) -> Reason | None:
+    dtype = (operands[0] or Facts()).dtype
+    return None if dtype == TensorProto.STRING else Reason("the elements are not strings", missing=dtype is None)
+
+
+@lowering(18, given=_strings, bind=lambda what, operands: {"axis": what.axis})
+def by_number(data, indices, axis: int):
+    """Number all elements, gather the numbers, and look the elements up one by one."""
+    numbers = meaning.Reshape(op.Range(0, op.Size(data), 1), op.Shape(data), allowzero=1)
+    return op.Gather(op.Reshape(data, [-1]), op.Gather(numbers, indices, axis=axis), axis=0)
+
+
 OPERATOR = Operator(
     name="Gather",
     meaning=Gather,
@@ -76,5 +89,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     moves_data=True,
-    lowerings=(guarded,),
+    lowerings=(guarded, by_number),
 )

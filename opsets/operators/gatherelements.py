@@ -30,19 +30,23 @@ def oracle(what: GatherElements, data: np.ndarray[Any, Any], indices: np.ndarray
 
 def _bound(what: GatherElements, operands: Operands) -> Mapping[str, Any]:
     axis = what.axis
-    return {"at": (axis,), "after": (axis + 1 or END,), "starts": (0,) * (first(operands).rank or 0)}
+    rank = first(operands).rank or 0
+    along = tuple(int(place == axis % rank) for place in range(rank)) if rank else ()
+    return {"at": (axis,), "after": (axis + 1 or END,), "starts": (0,) * rank, "along": along}
 
 
 @lowering(18, given=rank_known, bind=_bound)
-def numbered(data, indices, at: Sequence[int], after: Sequence[int], starts: Sequence[int]):
+def numbered(data, indices, at: Sequence[int], after: Sequence[int], starts: Sequence[int], along: Sequence[int]):
     """Number all elements, and count from those at the start of the axis."""
-    shape = op.Shape(data)
+    lengths = op.Shape(data)
+    # An axis without elements has a start all the same: indices without elements may be longer there.
+    shape = lengths + op.Cast(op.Equal(lengths, 0), to=7) * along
     wanted = op.Shape(indices)
-    numbers = op.Reshape(op.Range(0, op.Size(data), 1), shape, allowzero=1)
+    numbers = op.Reshape(op.Range(0, op.ReduceProd(shape, keepdims=0), 1), shape, allowzero=1)
     ends = op.Concat(op.Slice(wanted, [0], at), [1], op.Slice(wanted, after, [2147483647]), axis=0)
     stride = op.ReduceProd(op.Slice(shape, after, [2147483647]), keepdims=1)
     index = op.Cast(indices, to=7)
-    index = index + op.Slice(shape, at, after) * op.Cast(op.Less(index, 0), to=7)
+    index = index + op.Slice(lengths, at, after) * op.Cast(op.Less(index, 0), to=7)
     return op.Gather(op.Reshape(data, [-1]), op.Slice(numbers, starts, ends) + index * stride, axis=0)
 
 

@@ -94,5 +94,4 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     lowerings=(by_channel,),
-    sums=True,
 )

@@ -35,10 +35,21 @@ def _one_shape(meaning: If, operands: Operands) -> Reason | None:
     return None
 
 
+def _known_shapes(meaning: If, operands: Operands) -> Reason | None:
+    """Hold where the branches give one shape whatever a function is called with."""
+    for then, other in zip(meaning.then_branch, meaning.else_branch, strict=False):
+        if then.shape is None or then.shape != other.shape or not all(isinstance(dim, int) for dim in then.shape):
+            return Reason("the branches are not known to give one shape, and If-1 takes one only", missing=True)
+    return None
+
+
 OPERATOR = Operator(
     name="If",
     meaning=If,
-    versions=(Version(1, given=_one_shape), *(Version(since) for since in (11, 13, 16, 19, 21, 23, 24, 25))),
+    versions=(
+        Version(1, given=_one_shape, unsure=_known_shapes),
+        *(Version(since) for since in (11, 13, 16, 19, 21, 23, 24, 25)),
+    ),
     operands=("cond",),
     oracle=oracle,
 )

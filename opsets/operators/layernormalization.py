@@ -20,7 +20,7 @@ from opshift.opsets.operator import Operands, Operator, Version
 class LayerNormalization:
     """The first of the axes, what is added to the variance, and the type of statistics.
 
-    With `wider` those of double are computed in double, whatever their type.
+    With `wider` all is computed in double where the input is double, else in float, whatever their type.
     """
 
     axis: int = -1
@@ -37,7 +37,8 @@ def oracle(
 ) -> tuple[np.ndarray[Any, Any], ...]:
     """LayerNormalization-17: "`normalized_axes` is `[axis, ..., rank of X - 1]`"; Y, then Mean and InvStdDev."""
     stash = onnx.helper.tensor_dtype_to_np_dtype(what.stash_type)
-    wide = x.astype(x.dtype if what.wider else stash).astype(np.float64)
+    within = np.float64 if x.dtype == np.float64 else np.float32
+    wide = x.astype(within if what.wider else stash).astype(np.float64)
     axes = tuple(range(what.axis % x.ndim, x.ndim))
     mean = wide.mean(axes, keepdims=True)
     inverse = 1 / np.sqrt(wide.var(axes, keepdims=True) + what.epsilon)
@@ -69,7 +70,7 @@ def _unbiased(what: LayerNormalization, operands: Operands) -> Reason | None:
 def _last(what: LayerNormalization, operands: Operands) -> Mapping[str, Any]:
     axes = range(what.axis, 0 if what.axis < 0 else first(operands).rank or 0)
     dtype = first(operands).dtype
-    within = dtype if what.wider else what.stash_type
+    within = _wide(dtype) if what.wider else what.stash_type
     return {"axes": tuple(axes), "epsilon": what.epsilon, "within": within, "stash": what.stash_type, "to": dtype}
 
 
@@ -84,8 +85,45 @@ def computed(x, scale, bias, axes: Sequence[int], epsilon: float, within: int, s
     return op.Cast(away * inverse, to=to) * scale, op.Cast(mean, to=stash), op.Cast(inverse, to=stash)
 
 
+def _of_any_rank(what: LayerNormalization, operands: Operands) -> Reason | None:
+    if operands[2] is not None:
+        return Reason("there is a bias")
+    if first(operands).dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    counted = what.axis < 0 or first(operands).rank is not None
+    return Reason("the axes are known") if counted else None
+
+
+def _from_axis(what: LayerNormalization, operands: Operands) -> Mapping[str, Any]:
+    types = {name: value for name, value in _last(what, operands).items() if name != "axes"}
+    return {**types, "axis": what.axis, "kept": (what.axis,)}
+
+
+@lowering(18, given=_of_any_rank, bind=_from_axis, rounds=True)
+def flattened(x, scale, bias, axis: int, kept: Sequence[int], epsilon: float, within: int, stash: int, to: int):
+    """Compute it on rows, where the rank is unknown; with allowzero an empty dimension is not another's."""
+    shape = op.Shape(x)
+    rows = op.Flatten(op.Cast(x, to=within), axis=axis)
+    mean = op.ReduceMean(rows, [1], keepdims=1)
+    away = rows - mean
+    spread = op.Sqrt(op.ReduceMean(away * away, [1], keepdims=1) + op.Cast(epsilon, to=within))
+    inverse = op.Reciprocal(spread)
+    ones = op.Slice(shape, kept, [2147483647]) * 0 + 1
+    reduced = op.Concat(op.Slice(shape, [0], kept), ones, axis=0)
+    y = op.Reshape(op.Cast(away * inverse, to=to), shape, allowzero=1) * scale
+    return (
+        y,
+        op.Reshape(op.Cast(mean, to=stash), reduced, allowzero=1),
+        op.Reshape(op.Cast(inverse, to=stash), reduced, allowzero=1),
+    )
+
+
+def _wide(dtype: int | None) -> int:
+    return TensorProto.DOUBLE if dtype == TensorProto.DOUBLE else TensorProto.FLOAT
+
+
 def _as_run(attributes: Mapping[str, Any]) -> LayerNormalization:
-    """Lift what onnxruntime runs: double is computed in double, whatever `stash_type` says (seen in 1.31.1)."""
+    """Lift what onnxruntime 1.32.0 runs: double in double, all else in float, whatever `stash_type` is."""
     return LayerNormalization(**attributes, wider=True)
 
 
@@ -98,11 +136,10 @@ def _written(what: LayerNormalization, operands: Operands) -> Mapping[str, Any]:
 
 
 def normal(what: LayerNormalization, operands: Operands) -> tuple[LayerNormalization, Operands]:
-    """Count the axis from the front, where the rank is known; nothing but double is wider than the statistics."""
+    """Count the axis from the front, where the rank is known, and tell whether the statistics have another type."""
     dtype = first(operands).dtype
     if dtype is not None:
-        doubled = what.wider and dtype == TensorProto.DOUBLE != what.stash_type
-        what = dataclasses.replace(what, wider=doubled)
+        what = dataclasses.replace(what, wider=what.wider and _wide(dtype) != what.stash_type)
     return one_axis(what, operands)
 
 
@@ -113,5 +150,6 @@ OPERATOR = Operator(
     operands=("X", "Scale", "B"),
     oracle=oracle,
     normal=normal,
-    lowerings=(shifted, computed),
+    lowerings=(shifted, computed, flattened),
+    body_unused="the difference of two means of squares cancels, and an empty dimension is copied from another",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,17 +108,23 @@ def _sizes(what: LinearAttention, operands: Operands) -> tuple[int, int] | None:
     return of_query // what.q_num_heads, of_value // what.kv_num_heads
 
 
-def _known(what: LinearAttention, operands: Operands) -> Reason | None:
-    """Ask for float, and for the shapes that the nodes name."""
+def _sized(what: LinearAttention, operands: Operands) -> Reason | None:
+    """Ask for float, and for the sizes that the nodes name."""
     dtypes = {facts.dtype for facts in operands if facts is not None}
     if dtypes != {TensorProto.FLOAT}:
         return Reason("not all is known to be of float", missing=None in dtypes)
-    if not isinstance(first(operands).dim(1), int):
-        return Reason("the number of tokens is unknown", missing=True)
     gates = (facts.dim(2) for facts in operands[4:] if facts is not None)
     if _sizes(what, operands) is None or not all(isinstance(dim, int) for dim in gates):
         return Reason("the size of a head is unknown", missing=True)
     return None
+
+
+def _known(what: LinearAttention, operands: Operands) -> Reason | None:
+    """Ask for the number of tokens too."""
+    if reason := _sized(what, operands):
+        return reason
+    known = isinstance(first(operands).dim(1), int)
+    return None if known else Reason("the number of tokens is unknown", missing=True)
 
 
 def _tokens(operands: Operands) -> int:
@@ -126,7 +133,7 @@ def _tokens(operands: Operands) -> int:
 
 
 def _no_state(what: LinearAttention, operands: Operands) -> Reason | None:
-    return _known(what, operands) or (Reason("there is a state") if operands[3] is not None else None)
+    return _sized(what, operands) or (Reason("there is a state") if operands[3] is not None else None)
 
 
 def _state(what: LinearAttention, operands: Operands) -> Mapping[str, Any]:
@@ -171,6 +178,48 @@ def by_halves(query, key, value, past_state, decay, beta, half: Sequence[int]):
         op.Slice(beta, half, [2147483647], [1]),
     )
     return op.Concat(before, after, axis=1), present_state
+
+
+def _in_a_loop(what: LinearAttention, operands: Operands) -> Reason | None:
+    if reason := _sized(what, operands):
+        return reason
+    if operands[3] is None:
+        return Reason("there is no state")
+    few = isinstance(first(operands).dim(1), int) and _tokens(operands) <= _MOST
+    return Reason(f"there are {_MOST} tokens at most") if few else None
+
+
+@lowering(18, given=_in_a_loop, bind=lambda what, operands: dataclasses.asdict(what), rounds=True)
+def in_a_loop(
+    query,
+    key,
+    value,
+    past_state,
+    decay,
+    beta,
+    q_num_heads: int,
+    kv_num_heads: int,
+    update_rule: str,
+    scale: float,
+    chunk_size: int,
+):
+    """Take token by token in a Loop."""
+    count = op.Squeeze(op.Shape(query, start=1, end=2), [0])
+    present_state, rows = meaning.LinearAttentionTokens(
+        count,
+        past_state,
+        query,
+        key,
+        value,
+        decay,
+        beta,
+        q_num_heads=q_num_heads,
+        kv_num_heads=kv_num_heads,
+        update_rule=update_rule,
+        scale=scale,
+        chunk_size=chunk_size,
+    )
+    return op.Transpose(rows, perm=[1, 0, 2]), present_state
 
 
 def _one(*rules: str) -> Callable[[LinearAttention, Operands], Reason | None]:
@@ -261,5 +310,5 @@ OPERATOR = Operator(
     versions=(Version(27),),
     operands=("query", "key", "value", "past_state", "decay", "beta"),
     oracle=oracle,
-    lowerings=(by_halves, in_float, from_nothing, decayed, corrected, added),
+    lowerings=(by_halves, in_float, from_nothing, in_a_loop, decayed, corrected, added),
 )

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
-from opshift.opsets.operator import Operator
+from opshift.opsets.axes import first
+from opshift.opsets.carriers import COMPUTED
+from opshift.opsets.operator import Operands, Operator
 from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
 
 
@@ -15,6 +18,15 @@ def oracle(rows: Rows, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     flat, order, shape = in_rows(rows, x)
     moved = flat - flat.max(axis=1, keepdims=True, initial=-np.inf)
     return from_rows((moved - np.log(np.exp(moved).sum(axis=1, keepdims=True))).astype(x.dtype), order, shape)
+
+
+def defined(rows: Rows, operands: Operands) -> bool:
+    """Whether a row with a NaN has a result that can be kept, and so one with an infinity, whose difference is NaN.
+
+    onnxruntime's kernel of double takes the logarithm of 1e-20 for a sum that is NaN: 46.05 for a finite element of the
+    row, which no logarithm of a probability is (1.32.0).
+    """
+    return first(operands).dtype not in (TensorProto.DOUBLE, None)
 
 
 OPERATOR = Operator(
@@ -26,5 +38,7 @@ OPERATOR = Operator(
     normal=normal,
     fault=fault,
     lowerings=LOWERINGS,
-    sums=True,
+    carriers=COMPUTED,
+    nan_defined=defined,
+    infinity_defined=defined,
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from opshift.opsets.carriers import ORDERED
 from opshift.opsets.lowering import lowering, op
-from opshift.opsets.plain import apart, one_shape, plain, two_integers
+from opshift.opsets.plain import alone, apart, one_shape, plain, two_integers
 
 
 @lowering(13, given=two_integers)
@@ -27,4 +27,5 @@ OPERATOR = plain(
     hostile=apart,
     given={6: one_shape},
     carriers=ORDERED,
+    neutral=alone,
 )

@@ -3,6 +3,6 @@
 import numpy as np
 
 from opshift.opsets.carriers import WRAPPED
-from opshift.opsets.plain import plain
+from opshift.opsets.plain import beside, plain
 
-OPERATOR = plain("Mul", (7, 13, 14), ("A", "B"), np.multiply, carriers=WRAPPED)
+OPERATOR = plain("Mul", (7, 13, 14), ("A", "B"), np.multiply, carriers=WRAPPED, neutral=beside(1))

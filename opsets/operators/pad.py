@@ -59,9 +59,16 @@ def _typed(what: Pad, operands: Operands) -> tuple[Pad, Operands]:
 
 def _as_float(what: Pad, operands: Operands) -> Reason | None:
     value = operands[2].known if operands[2] else None
-    if value is not None and not np.isnan(value).any() and float(np.float32(value.item())) != value.item():
+    if value is not None and not _is_float(value):
         return Reason(f"its value is a float, which does not hold {value.item()}")
     return _since(2, MODES[:3])(what, operands)
+
+
+def _is_float(value: np.ndarray[Any, Any]) -> bool:
+    """Return whether a float32 holds the value, which may also be a string or complex."""
+    if value.dtype.kind in "OSUc":
+        return False
+    return bool(np.isnan(value).any()) or float(np.float32(value.item())) == value.item()
 
 
 def _since(first: int, modes: tuple[str, ...]) -> Callable[[Pad, Operands], Reason | None]:

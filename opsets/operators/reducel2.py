@@ -1,10 +1,17 @@
 """ReduceL2: the root of the sum of squares over some axes."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
-from opshift.opsets.reduction import reduction
+from opshift.opsets.axes import first
+from opshift.opsets.facts import INTEGERS
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands
+from opshift.opsets.reduction import Reduction, in_float, reduction, typed
 
 Array = np.ndarray[Any, Any]
 
@@ -14,4 +21,45 @@ def _l2(data: Array, **options: Any) -> Array:
     return result
 
 
-OPERATOR = reduction("ReduceL2", (1, 11, 13, 18), _l2)
+def _floats(what: Reduction, operands: Operands) -> Reason | None:
+    whole = first(operands).dtype in INTEGERS
+    return Reason("the data is of integers") if whole else typed(what, operands)
+
+
+@lowering(18, given=_floats, bind=in_float, rounds=True)
+def root_of_squares(data, axes, keepdims: int, noop: int, within: int, to: int):
+    """Take the root of the sum of squares, in float where the input is of halves."""
+    wide = op.Cast(data, to=within)
+    squares = op.ReduceSum(wide * wide, axes, keepdims=keepdims, noop_with_empty_axes=noop)
+    return op.Cast(op.Sqrt(squares), to=to)
+
+
+def _integers(what: Reduction, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    if dtype == TensorProto.UINT64:
+        return Reason("neither a double nor int64 holds the sum")
+    return None if dtype in INTEGERS else Reason("the data is of floats")
+
+
+@lowering(18, given=_integers, bind=in_float)
+def whole_root_of_squares(data, axes, keepdims: int, noop: int, within: int, to: int):
+    """Take the root in double, and one less where its square is above the sum.
+
+    The root of the rounded sum is never below a whole root: of k * k, rounded by at most 2^-53 of itself, it departs
+    from k by less than k's own half unit. Above it may be by rounding up, as of k * k - 1 for a k of 2^30.
+    """
+    squares = op.ReduceSum(data * data, axes, keepdims=keepdims, noop_with_empty_axes=noop)
+    total = op.Cast(squares, to=7)
+    root = op.Cast(op.Sqrt(op.Cast(total, to=11)), to=7)
+    return op.Cast(root - op.Cast(op.Greater(root * root, total), to=7), to=to)
+
+
+OPERATOR = reduction(
+    "ReduceL2",
+    (1, 11, 13, 18),
+    _l2,
+    (root_of_squares, whole_root_of_squares),
+    body_unused="it takes the root in float, whatever the input is",
+)

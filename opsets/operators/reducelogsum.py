@@ -1,10 +1,13 @@
 """ReduceLogSum: the logarithm of the sum over some axes."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 
-from opshift.opsets.reduction import reduction
+from opshift.opsets.lowering import lowering, op
+from opshift.opsets.reduction import in_float_or_double, reduction, typed
 
 Array = np.ndarray[Any, Any]
 
@@ -14,4 +17,17 @@ def _log_sum(data: Array, **options: Any) -> Array:
     return result
 
 
-OPERATOR = reduction("ReduceLogSum", (1, 11, 13, 18, 28), _log_sum)
+@lowering(18, given=typed, bind=in_float_or_double, rounds=True)
+def of_sum(data, axes, keepdims: int, noop: int, within: int, to: int):
+    """Take the logarithm of the sum, in float where the input is of halves, in double where it is of integers."""
+    total = op.ReduceSum(op.Cast(data, to=within), axes, keepdims=keepdims, noop_with_empty_axes=noop)
+    return op.Cast(op.Log(total), to=to)
+
+
+OPERATOR = reduction(
+    "ReduceLogSum",
+    (1, 11, 13, 18, 28),
+    _log_sum,
+    (of_sum,),
+    body_unused="sums of float16 overflow, and integers have no logarithm",
+)

@@ -125,5 +125,6 @@ OPERATOR = Operator(
     shape=shape,
     moves_data=True,
     idle=_idle,
+    neutral=lambda what, operands: 0,
     lowerings=(padded,),
 )

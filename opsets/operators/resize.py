@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import TensorProto
 
 from opshift.opsets.axes import first
 from opshift.opsets.facts import Tensor
-from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 
 
@@ -372,15 +370,12 @@ LARGEST = 2**24
 """Bytes of the weights of one axis."""
 
 
-def _weighed(nearest: bool, sizes: bool) -> Callable[[Resize, Operands], Reason | None]:
+def _looked_up(sizes: bool) -> Callable[[Resize, Operands], Reason | None]:
     def given(what: Resize, operands: Operands) -> Reason | None:
-        if (what.mode == "nearest") != nearest:
-            return Reason("it takes the nearest element" if not nearest else "it takes several elements together")
+        if what.mode != "nearest":
+            return Reason("it takes several elements together")
         if _empty(operands, 3) == sizes:
             return Reason("no sizes are given" if sizes else "sizes are given")
-        dtype = first(operands).dtype
-        if not nearest and dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
-            return Reason("it is not known to be of float or double", missing=dtype is None)
         found = _next(what, operands)
         return found if isinstance(found, Reason) else None if found else Reason("no axis changes")
 
@@ -391,42 +386,124 @@ def _along(what: Resize, operands: Operands) -> Mapping[str, Any]:
     found = _next(what, operands)
     assert isinstance(found, tuple)
     axis, weights = found
-    x = first(operands)
-    letters = string.ascii_letters[: x.rank]
     left = operands[2].known.copy() if operands[2] is not None and operands[2].known is not None else np.zeros(0)
     if left.size:
         left[axis if what.axes is None else what.axes.index(axis)] = 1
-    return {
-        "axis": axis,
-        "index": tuple(weights.argmax(axis=1).tolist()),
-        "weights": Tensor(weights.astype(onnx.helper.tensor_dtype_to_np_dtype(x.dtype or 1))),
-        "equation": f"{letters},Z{letters[axis]}->{letters.replace(letters[axis], 'Z')}",
-        "left": Tensor(left.astype(np.float32)),
-    }
+    return {"axis": axis, "index": tuple(weights.argmax(axis=1).tolist()), "left": Tensor(left.astype(np.float32))}
 
 
-@lowering(18, given=_weighed(nearest=True, sizes=False), bind=_along, cost=20)
+@lowering(18, given=_looked_up(sizes=False), bind=_along, cost=20)
 def nearest_by_scales(x, roi, scales, sizes, axis: int, index: Sequence[int], left: Sequence[int]):
     """Look up the nearest elements along one axis, then along the others."""
     return meaning.Same(op.Gather(x, index, axis=axis), None, left)
 
 
-@lowering(18, given=_weighed(nearest=True, sizes=True), bind=_along, cost=20)
+@lowering(18, given=_looked_up(sizes=True), bind=_along, cost=20)
 def nearest_by_sizes(x, roi, scales, sizes, axis: int, index: Sequence[int]):
     """Look up the nearest elements along one axis, then along those that have not got their size yet."""
     return meaning.Same(op.Gather(x, index, axis=axis), None, None, sizes)
 
 
-@lowering(18, given=_weighed(nearest=False, sizes=False), bind=_along, cost=20, rounds=True)
-def weighed_by_scales(x, roi, scales, sizes, equation: str, weights: Sequence[int], left: Sequence[int]):
-    """Multiply by a matrix of weights along one axis, then along the others."""
-    return meaning.Same(meaning.Einsum(x, weights, equation=equation), None, left)
+def _scale_of_each(what: Resize, operands: Operands) -> list[tuple[np.float32, int]] | Reason:
+    """Return for each axis the scale and the size that it gets; 0 for that of one that is not resized."""
+    x = first(operands)
+    if what.antialias or what.keep_aspect_ratio_policy != "stretch" or what.coordinate_transformation_mode == CROP:
+        return Reason("it crops, keeps the aspect ratio, or does not alias")
+    given = operands[2] if _empty(operands, 3) else operands[3]
+    if given is None or given.known is None or x.shape is None:
+        return Reason("the rank, or what it is resized to, is computed at run time", missing=True)
+    axes = tuple(range(len(x.shape))) if what.axes is None else what.axes
+    if given.known.shape != (len(axes),):
+        return Reason("there is not one number for each axis")
+    found = [(np.float32(1), 0)] * len(x.shape)
+    for axis, number in zip(axes, given.known, strict=True):
+        length = x.shape[axis]
+        if _empty(operands, 3) and number == 1:
+            continue
+        if not isinstance(length, int) or not length:
+            return Reason("the length of an axis is unknown, or none", missing=True)
+        scale = np.float32(number) if _empty(operands, 3) else np.float32(number) / np.float32(length)
+        found[axis] = scale, int(np.floor(np.float32(length) * scale)) if _empty(operands, 3) else int(number)
+    return found
 
 
-@lowering(18, given=_weighed(nearest=False, sizes=True), bind=_along, cost=20, rounds=True)
-def weighed_by_sizes(x, roi, scales, sizes, equation: str, weights: Sequence[int]):
-    """Multiply by a matrix of weights along one axis, then along those that have not got their size yet."""
-    return meaning.Same(meaning.Einsum(x, weights, equation=equation), None, None, sizes)
+def _interpolated(what: Resize, operands: Operands) -> list[tuple[int, np.float32, int, int]] | Reason:
+    """Return the axes along which onnxruntime interpolates, with scale, size and length.
+
+    It does so along all spatial axes, those of scale 1 too. There a neighbor counts nothing, and if that is infinite or
+    NaN, the result is NaN (seen in 1.32.0). The text defines a "weighted average of neighborhood", and no weights.
+    """
+    scales = _scale_of_each(what, operands)
+    if isinstance(scales, Reason):
+        return scales
+    shape, rank = first(operands).shape or (), len(scales)
+    changed = [
+        axis for axis in range(rank) if scales[axis][1] and (scales[axis][0] != 1 or scales[axis][1] != shape[axis])
+    ]
+    spatial = (1, 2) if rank == 4 and 1 in changed and 3 not in changed else range(2 if rank > 3 else 0, rank)
+    axes = changed if not changed or not set(changed) <= set(spatial) else [*spatial]
+    # An axis of one element, or of unknown length, that does not change: nothing but itself is known to be added.
+    lengths = {axis: dim for axis in axes if isinstance(dim := shape[axis], int) and (axis in changed or dim > 1)}
+    return [(axis, scales[axis][0], scales[axis][1] or length, length) for axis, length in lengths.items()]
+
+
+def _taps(what: Resize, scale: np.float32, size: int, length: int) -> tuple[Any, Any]:
+    """Return, tap by tap, which elements are added up and what each counts, as onnxruntime 1.32.0 has it."""
+    at = np.arange(size, dtype=np.float32)
+    if scale == 1:
+        x = at
+    else:
+        x = np.array(
+            [_coordinate(what, one, size, length, scale, np.float32(0), np.float32(1)) for one in at], np.float32
+        )
+    if what.mode == "linear":
+        x = np.clip(x, np.float32(0), np.float32(length - 1))
+        low = np.minimum(x.astype(np.int64), length - 1)
+        high = np.minimum(low + 1, length - 1)
+        near, far = np.abs(x - high.astype(np.float32)), np.abs(x - low.astype(np.float32))
+        near[low == high] = far[low == high] = 0.5
+        return np.stack([low, high]), np.stack([near, far])
+    low = np.floor(x)
+    places = low.astype(np.int64) + np.array([-1, 0, 1, 2])[:, None]
+    weights = np.array([_cubic(float(one), what.cubic_coeff_a) for one in x - low]).reshape(size, 4).T
+    if what.exclude_outside:
+        weights = weights * ((places >= 0) & (places < length))
+        weights = weights / weights.sum(axis=0)
+    return np.clip(places, 0, length - 1), weights
+
+
+def _weighed(what: Resize, operands: Operands) -> Reason | None:
+    if what.mode == "nearest":
+        return Reason("it takes the nearest element")
+    dtype = first(operands).dtype
+    if dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        return Reason("it is not known to be of float or double", missing=dtype is None)
+    found = _interpolated(what, operands)
+    return found if isinstance(found, Reason) else None if found else Reason("no axis changes")
+
+
+def _sums(what: Resize, operands: Operands) -> Mapping[str, Any]:
+    found = _interpolated(what, operands)
+    assert not isinstance(found, Reason)
+    taps = 2 if what.mode == "linear" else 4
+    bounded(taps * sum(size for _, _, size, _ in found))
+    tables = [_taps(what, scale, size, length) for _, scale, size, length in found]
+    return {
+        "axes": tuple(axis for axis, *_ in found),
+        "lengths": tuple(size for _, _, size, _ in found),
+        "taps": taps,
+        "places": tuple(int(one) for places, _ in tables for one in places.flat),
+        "weights": tuple(float(one) for _, weights in tables for one in weights.flat),
+    }
+
+
+@lowering(18, given=_weighed, bind=_sums, cost=20, rounds=True)
+def weighed(
+    x, roi, scales, sizes,
+    axes: Sequence[int], lengths: Sequence[int], taps: int, places: Sequence[int], weights: Sequence[float],
+):  # fmt: skip
+    """Add up weighted neighbors along one axis, then along the others."""
+    return meaning.Interpolated(x, axes=axes, sizes=lengths, taps=taps, places=places, weights=weights)
 
 
 def _unchanged(what: Resize, operands: Operands) -> bool:
@@ -471,7 +548,7 @@ def upsampled(x, roi, scales, sizes, mode: str):
     return op.Upsample(x, scales, mode=mode)
 
 
-BY_WEIGHTS = (nearest_by_scales, nearest_by_sizes, weighed_by_scales, weighed_by_sizes)
+BY_WEIGHTS = (nearest_by_scales, nearest_by_sizes, weighed)
 
 OPERATOR = Operator(
     name="Resize",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from opshift.opsets.axes import first, rank_known
 from opshift.opsets.carriers import COMPUTED
-from opshift.opsets.operator import Operator, Version
+from opshift.opsets.lowering import Reason, lowering, meaning, op
+from opshift.opsets.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ def oracle(
 ) -> np.ndarray[Any, Any]:
     """RotaryEmbedding-23: "(cos_cache * x1) - (sin_cache * x2)", then "(sin_cache * x1) + (cos_cache * x2)"."""
     batch, tokens = x.shape[0], x.shape[-2]
-    heads = x.swapaxes(1, 2) if x.ndim == 4 else x.reshape(batch, tokens, what.num_heads or 1, -1)
+    count = what.num_heads or 1
+    heads = x.swapaxes(1, 2) if x.ndim == 4 else x.reshape(batch, tokens, count, x.shape[-1] // count)
     turned, rest = np.split(heads.astype(np.float64), [what.rotary_embedding_dim or heads.shape[-1]], axis=-1)
     cos, sin = (
         (cache if places is None else cache[places]).astype(np.float64)[:, :, None, : turned.shape[-1] // 2]
@@ -44,11 +48,99 @@ def oracle(
     return np.asarray(y.swapaxes(1, 2) if x.ndim == 4 else y.reshape(x.shape))
 
 
+def _placed(what: RotaryEmbedding, operands: Operands) -> Reason | None:
+    return Reason("there are no position_ids") if operands[3] is None else None
+
+
+@lowering(18, given=_placed)
+def gathered(x, cosines, sines, places):
+    """Look up the rows of both caches: without `position_ids` they are those of the tokens."""
+    return meaning.Same(x, op.Gather(cosines, places, axis=0), op.Gather(sines, places, axis=0))
+
+
+def _of_rank(rank: int) -> Callable[[RotaryEmbedding, Operands], Reason | None]:
+    def given(what: RotaryEmbedding, operands: Operands) -> Reason | None:
+        if operands[3] is not None:
+            return Reason("there are position_ids")
+        if reason := rank_known(what, operands):
+            return reason
+        return None if first(operands).rank == rank else Reason(f"the rank of X is not {rank}")
+
+    return given
+
+
+def _matrix(what: RotaryEmbedding, operands: Operands) -> Reason | None:
+    return _of_rank(3)(what, operands) or (None if what.num_heads else Reason("there is no num_heads"))
+
+
+@lowering(18, given=_matrix, bind=lambda what, operands: {"heads": (what.num_heads,)})
+def by_heads(x, cosines, sines, places, heads: Sequence[int]):
+    """Give the heads an axis of their own, in front of the tokens."""
+    shape = op.Shape(x)
+    apart = op.Concat(op.Slice(shape, [0], [2]), heads, op.Slice(shape, [2], [3]) / heads, axis=0)
+    y = meaning.Same(op.Transpose(op.Reshape(x, apart, allowzero=1), perm=[0, 2, 1, 3]), cosines, sines)
+    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), shape, allowzero=1)
+
+
+def _partial(what: RotaryEmbedding, operands: Operands) -> Reason | None:
+    whole = not what.rotary_embedding_dim
+    return Reason("whole heads are turned") if whole else _of_rank(4)(what, operands)
+
+
+def _parts(what: RotaryEmbedding, operands: Operands) -> Mapping[str, Any]:
+    return {"count": (what.rotary_embedding_dim,), "half": (what.rotary_embedding_dim // 2,)}
+
+
+@lowering(18, given=_partial, bind=_parts)
+def in_part(x, cosines, sines, places, count: Sequence[int], half: Sequence[int]):
+    """Turn the first numbers of a head; caches may be as wide as half a head."""
+    turned = meaning.Same(
+        op.Slice(x, [0], count, [3]),
+        op.Slice(cosines, [0], half, [2]),
+        op.Slice(sines, [0], half, [2]),
+        rotary_embedding_dim=0,
+    )
+    return op.Concat(turned, op.Slice(x, count, [2147483647], [3]), axis=3)
+
+
+def _whole(interleaved: int) -> Callable[[RotaryEmbedding, Operands], Reason | None]:
+    def given(what: RotaryEmbedding, operands: Operands) -> Reason | None:
+        if what.rotary_embedding_dim:
+            return Reason("heads are turned in part")
+        other = what.interleaved != interleaved
+        return Reason("the pairs lie otherwise") if other else _of_rank(4)(what, operands)
+
+    return given
+
+
+@lowering(18, given=_whole(0), rounds=True)
+def of_halves(x, cosines, sines, places):
+    """Turn pairs whose first numbers are one half of a head."""
+    one, other = op.Split(x, axis=3, num_outputs=2)
+    cos = op.Unsqueeze(cosines, [1])
+    sin = op.Unsqueeze(sines, [1])
+    return op.Concat(cos * one - sin * other, sin * one + cos * other, axis=3)
+
+
+@lowering(18, given=_whole(1), rounds=True)
+def of_neighbours(x, cosines, sines, places):
+    """Turn pairs of neighbours."""
+    one = op.Slice(x, [0], [2147483647], [3], [2])
+    other = op.Slice(x, [1], [2147483647], [3], [2])
+    cos = op.Unsqueeze(cosines, [1])
+    sin = op.Unsqueeze(sines, [1])
+    real = op.Unsqueeze(cos * one - sin * other, [4])
+    imaginary = op.Unsqueeze(sin * one + cos * other, [4])
+    return op.Reshape(op.Concat(real, imaginary, axis=4), op.Shape(x), allowzero=1)
+
+
 OPERATOR = Operator(
     name="RotaryEmbedding",
     meaning=RotaryEmbedding,
     versions=(Version(23),),
     operands=("X", "cos_cache", "sin_cache", "position_ids"),
     oracle=oracle,
+    lowerings=(gathered, by_heads, in_part, of_halves, of_neighbours),
     carriers=COMPUTED,
+    body_unused="its Reshape to -1 does not run for an empty batch or sequence",
 )

@@ -174,6 +174,12 @@ def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, 
     return {**feeds, **near} if rng.integers(4) else feeds
 
 
+def _forwards(what: Plain, operands: Operands) -> int | None:
+    """Return the input if no axis is reversed: a slice of its shape is all of it."""
+    steps = operands[4]
+    return 0 if steps is None or (steps.known is not None and (steps.known > 0).all()) else None
+
+
 OPERATOR = Operator(
     name="Slice",
     meaning=Plain,
@@ -184,4 +190,5 @@ OPERATOR = Operator(
     moves_data=True,
     hostile=hostile,
     lowerings=(one_by_one, mirrored, gathered),
+    neutral=_forwards,
 )

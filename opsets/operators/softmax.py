@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.carriers import COMPUTED
 from opshift.opsets.operator import Operator
 from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
 
@@ -26,5 +27,5 @@ OPERATOR = Operator(
     normal=normal,
     fault=fault,
     lowerings=LOWERINGS,
-    sums=True,
+    carriers=COMPUTED,
 )

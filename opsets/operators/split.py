@@ -29,6 +29,8 @@ def oracle(
 ) -> tuple[np.ndarray[Any, Any], ...]:
     """Split-18: "If the tensor is not evenly splittable into `num_outputs`, the last chunk will be smaller"."""
     sizes = _sizes(data.shape[what.axis], what.num_outputs) if split is None else split.tolist()
+    if sum(sizes) != data.shape[what.axis]:
+        raise ValueError(f"{list(sizes)} do not add up to {data.shape[what.axis]}")
     return tuple(np.split(data, np.cumsum(sizes)[:-1], axis=what.axis))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from opshift.opsets.lowering import Reason, lowering
 from opshift.opsets.operator import Operands
-from opshift.opsets.plain import one_shape, plain
+from opshift.opsets.plain import alone, one_shape, plain
 
 
 def _two(meaning: Any, operands: Operands) -> Reason | None:
@@ -29,5 +29,6 @@ OPERATOR = plain(
     lambda *x: functools.reduce(np.add, x),
     (added,),
     variadic=True,
+    neutral=alone,
     given={6: one_shape},
 )

@@ -74,7 +74,7 @@ def looked_up(past, update, write_indices, axis: int, at: Sequence[int], behind:
     length = op.Gather(op.Shape(past), at, axis=0)
     count = op.Gather(op.Shape(update), at, axis=0)
     place = op.Unsqueeze(op.Range(0, op.Squeeze(length, [0]), 1), along)
-    since = meaning.Mod(place - op.Unsqueeze(write_indices, behind), length)
+    since = meaning.Mod(place - op.Unsqueeze(write_indices, behind), op.Max(length, 1))
     index = meaning.Where(op.Less(since, count), since + length, place)
     both = op.Concat(past, update, axis=axis)
     return meaning.GatherElements(both, op.Expand(index, op.Shape(past)), axis=axis)

@@ -11,7 +11,7 @@ from onnx import TensorProto
 from opshift.opsets.carriers import MOVED
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands
-from opshift.opsets.plain import Plain, plain
+from opshift.opsets.plain import Plain, all_are, plain
 
 
 def _type(operands: Operands) -> int | None:
@@ -80,4 +80,5 @@ OPERATOR = plain(
     (by_logic, by_product, by_gather),
     hostile=_hostile,
     carriers=MOVED,
+    neutral=lambda what, operands: 1 if all_are(operands[0], 1) else 2 if all_are(operands[0], 0) else None,
 )

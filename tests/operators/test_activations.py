@@ -1,4 +1,4 @@
-"""Erf, Gelu, HardSwish, Mish and Swish: elements times a share that depends on them."""
+"""Erf, Gelu, HardSwish, Mish and Swish: elements times a share that depends on them; Celu, Elu, Selu, Softplus."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import pytest
 from onnx.parser import parse_model
 
 import opshift
-from operators.harness import F32, F64, INF, NAN, Case, Refused, Table
-from opshift.opsets.operators import erf, gelu, hardswish, mish, swish
+from operators.harness import F32, F64, INF, NAN, Case, Refused, Table, arr
+from opshift.opsets.operators import celu, elu, erf, gelu, hardswish, mish, selu, shrink, softplus, swish
+from opshift.opsets.operators.celu import Celu
+from opshift.opsets.operators.elu import Elu
 from opshift.opsets.operators.gelu import Gelu
+from opshift.opsets.operators.selu import Selu
+from opshift.opsets.operators.shrink import Shrink
 from opshift.opsets.operators.swish import Swish
 from opshift.passes.outcome import Code
 
@@ -78,6 +82,64 @@ class TestSwish(Table):
     )
 
 
+FAR = np.array([-INF, -3e38, -1e30, -800, -104, -100, -89, -20, -1e-6, 0, 20, 88, 89, 100, 800, 1e30, 3e38, INF, NAN])
+
+
+class TestSoftplus(Table):
+    operator = softplus.OPERATOR
+    tolerance = 2e-6
+    cases = (
+        *SHAPES,
+        *(Case(f"{one:g}", [arr([one])]) for one in FAR),  # each by itself: small results would pass beside large ones
+        *(Case(f"double {one:g}", [arr([one], F64)], runs=27) for one in FAR),
+    )
+
+
+NEAR = np.array([-1e-30, -0.1, 0.1, 1e-30])
+CANCELS = "onnxruntime 1.32.0 subtracts 1 from exp(x) where an array has fewer elements than a vector register"
+
+
+class TestElu(Table):
+    operator = elu.OPERATOR
+    tolerance = 2e-6
+    cases = (
+        *SHAPES,
+        *(
+            Case(f"{one:g}, alpha {alpha:g}", [arr([one])], Elu(alpha), departs=CANCELS if -1e-2 < one < 0 else "")
+            for one in (*FAR, *NEAR)
+            for alpha in (1.0, -0.5)
+        ),
+        *(Case(f"double {one:g}", [arr([one], F64)], Elu(2.0)) for one in (-700, -1e-12, 0.5)),
+    )
+
+
+class TestSelu(Table):
+    operator = selu.OPERATOR
+    tolerance = 2e-6
+    cases = (
+        *SHAPES,
+        *(Case(f"{one:g}", [arr([one])]) for one in (*FAR[:-3], *NEAR) if not -1e-2 < one < 0),
+        Case("other numbers", [arr([-3, -1e-5, 2])], Selu(0.5, 2.0)),
+        Case("double", [arr([-700, -1e-12, 0.5], F64)]),
+    )
+
+
+class TestCelu(Table):
+    operator = celu.OPERATOR
+    tolerance = 2e-6
+    cases = (
+        *SHAPES,
+        *(
+            Case(f"{one:g}, alpha {alpha:g}", [arr([one])], Celu(alpha))
+            for one in FAR
+            for alpha in (1.0, 0.01, -2.0)
+            # exp(x / alpha) - 1 cancels below 1e-3, as in onnxruntime's kernel.
+            if abs(one) > 1e-3 or not one
+        ),
+        Case("double", [arr([-700, -1, 0, 1e300], F64)], Celu(0.5)),
+    )
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "double"])
 @pytest.mark.parametrize(
     "node",
@@ -99,3 +161,29 @@ def test_types_that_onnxruntime_has_no_kernels_for_are_proven(node: str, dtype: 
         result = opshift.convert(model, opset=opset)
         assert result.report is not None
         assert [check.verdict for check in result.report.nodes] in ([], ["equal"]), opset
+
+
+FEW = [-100, -3, -2, -1, 0, 1, 2, 3, 100]
+"""Elements of which no sum with a bias of 1.5 leaves int8."""
+
+
+class TestShrink(Table):
+    """Of integers, and of halves, the sum is a float, whatever the element type holds of the attributes."""
+
+    operator = shrink.OPERATOR
+    cases = (
+        *(
+            Case(f"{np.dtype(dtype).name}, {bias}, {lambd}", [np.array(FEW, dtype)], Shrink(bias, lambd))
+            for dtype in (F32, F64, np.float16, np.int8, np.int16, np.int32, np.int64)
+            for bias, lambd in ((0.0, 0.5), (0.5, 0.0), (0.7, 0.5), (-0.7, 1.5), (1.5, -1.0))
+        ),
+        *(
+            Case(f"{np.dtype(dtype).name}", [np.array([0, 1, 2, 3, 100], dtype)], Shrink(0.5, 0.25))
+            for dtype in (np.uint8, np.uint16, np.uint32, np.uint64)
+        ),
+        Case("int64, 25 bits", [np.array([2**24 + 1, -(2**24) - 1])], Shrink(0.0, 0.5)),
+        Case("double, near lambd", [np.array([0.1, np.float64(F32(0.1)), 0.1000000016])], Shrink(0.7, 0.1)),
+        Case("not finite", [np.array([NAN, INF, -INF, 1.0], F32)], Shrink(0.5, 0.0)),
+        Case("empty", [np.zeros((0, 2), F32)]),
+        Case("scalar", [np.array(-2, np.int8)], Shrink(0.5, 0.0)),
+    )

@@ -1,4 +1,4 @@
-"""Abs, Add, Sub, Mul, Div, Neg, Sum, Min, Max, And, Or, Not: no lowerings of their own; what the others are made of."""
+"""Abs, Add, Sub, Mul, Div, Neg, Sum, Min, Max, And, Or, Xor, Not: no lowerings; the others are made of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from operators.harness import BF16, F16, F32, F64, INF, Array, Case, Table, arr
 from opshift.opsets.operators import abs as abs_
-from opshift.opsets.operators import add, and_, div, mul, neg, not_, or_, sub
+from opshift.opsets.operators import add, and_, div, mul, neg, not_, or_, sub, xor
 from opshift.opsets.operators import max as max_
 from opshift.opsets.operators import min as min_
 from opshift.opsets.operators import sum as sum_
@@ -129,6 +129,11 @@ class TestAnd(Table):
 
 class TestOr(Table):
     operator = or_.OPERATOR
+    cases = logical()
+
+
+class TestXor(Table):
+    operator = xor.OPERATOR
     cases = logical()
 
 

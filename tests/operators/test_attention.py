@@ -41,6 +41,10 @@ class TestRotaryEmbedding(Table):
         turned("interleaved matrix", RotaryEmbedding(3, interleaved=1), 5, 24, placed=False),
         turned("in part", RotaryEmbedding(3, 4), 3, 5, 8, half=2),
         turned("in part, interleaved matrix", RotaryEmbedding(3, 4, 1), 5, 24, half=2),
+        turned("in part, no positions", RotaryEmbedding(3, 4), 3, 5, 8, half=2, placed=False),
+        turned("interleaved, no positions", RotaryEmbedding(interleaved=1), 3, 5, 8, placed=False),
+        Case("no batch", [numbers(0, 5, 24), numbers(0, 5, 4), numbers(0, 5, 4), None], RotaryEmbedding(3)),
+        Case("no tokens", [numbers(2, 0, 24), numbers(2, 0, 4), numbers(2, 0, 4), None], RotaryEmbedding(3)),
     )
 
 

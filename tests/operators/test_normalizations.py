@@ -13,9 +13,17 @@ from running import run
 
 import opshift
 from operators.harness import F16, F32, F64, Array, Case, Table, dtype_name
-from opshift.opsets.operators import groupnormalization, layernormalization, reciprocal, rmsnormalization, sqrt
+from opshift.opsets.operators import (
+    groupnormalization,
+    layernormalization,
+    meanvariancenormalization,
+    reciprocal,
+    rmsnormalization,
+    sqrt,
+)
 from opshift.opsets.operators.groupnormalization import GroupNormalization
 from opshift.opsets.operators.layernormalization import LayerNormalization
+from opshift.opsets.operators.meanvariancenormalization import MeanVarianceNormalization
 from opshift.opsets.operators.rmsnormalization import RMSNormalization
 
 RNG = np.random.default_rng(9)
@@ -167,6 +175,19 @@ class TestRMSNormalization(Table):
     )
 
 
+class TestMeanVarianceNormalization(Table):
+    operator = meanvariancenormalization.OPERATOR
+    tolerance = 2e-6
+    cases = (
+        Case("images", [IMAGE]),
+        Case("far from zero", [np.round(IMAGE * 64) / 64 + F32(16)]),
+        Case("large", [IMAGE * F32(1e16)]),
+        Case("all axes", [IMAGE], MeanVarianceNormalization((0, 1, 2, 3))),
+        Case("last axis", [IMAGE], MeanVarianceNormalization((3,))),
+        Case("equal", [np.full((2, 3, 2, 2), 7, F32)]),
+    )
+
+
 class TestSqrt(Table):
     operator = sqrt.OPERATOR
     cases = (
@@ -200,3 +221,27 @@ def test_version_18_in_a_function(opset: int) -> None:
 def test_version_18_in_a_function_that_nobody_calls(opset: int) -> None:
     with pytest.raises(opshift.UnsupportedError, match="the element type"):
         opshift.convert(parse_model(OWN.replace("CALL", "y = Relu (x)")), opset=opset)
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 2, 5), (3, 0, 2, 5), (0, 4, 2, 5), (7,), (2, 3), (1, 1)], ids=str)
+@pytest.mark.parametrize("axis", [0, 1, 3])
+@pytest.mark.parametrize("request_", [{"opset": 11}, {"opset": 16}, {"decompose": ["LayerNormalization"]}], ids=str)
+def test_layer_normalization_of_any_rank(request_: dict[str, Any], axis: int, shape: tuple[int, ...]) -> None:
+    if axis >= len(shape) or 0 in shape[axis:]:
+        return  # onnxruntime: "Size of X.shape[axis:] must be at least 1"
+    text = (
+        '<ir_version: 8, opset_import: ["": 18]> g (float[N] flat, int64[R] shape, float[1] s, float b) => '
+        "(float y, float mean, float inverse) { x = Reshape<allowzero=1>(flat, shape) "
+        f"y, mean, inverse = LayerNormalization<axis={axis}>(x, s, b) }}"
+    )
+    model = parse_model(text)
+    for value in (*model.graph.output, model.graph.input[3]):
+        value.type.tensor_type.ClearField("shape")  # the text has no word for an unknown rank
+    x = np.resize(IMAGE, shape) + F32(3000)  # where the difference of two means of squares cancels
+    feed = {"flat": x.reshape(-1), "shape": np.array(shape), "s": np.array([2], F32), "b": np.array([1], F32)}
+    result = opshift.convert(model, verify=False, **request_).model
+    assert isinstance(result, onnx.ModelProto)
+    for one, other in zip(run(model, [feed])[0], run(result, [feed])[0], strict=True):
+        assert one.shape == other.shape
+        # Numbers about 3000 are 2**-12 apart; both means are rounded to that, and divided by a deviation above 1.
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=2 * 2**-12 * 2)

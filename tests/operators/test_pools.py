@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+import onnx
 import pytest
 from onnx.parser import parse_model
 from running import run, same
@@ -43,7 +44,7 @@ class TestAveragePool(Table):
             AveragePool((3, 3), strides=(3, 3), pads=(1, 1, 1, 1), ceil_mode=1, count_include_pad=1),
             symbolic=22,
         ),
-        Case("same, upper", pixels(1, 2, 5, 8), AveragePool((3, 2), strides=(2, 3), auto_pad="SAME_UPPER")),
+        Case("same, upper", pixels(1, 2, 5, 8), AveragePool((3, 3), strides=(2, 3), auto_pad="SAME_UPPER")),
         Case("same, lower", pixels(1, 2, 5, 8), AveragePool((2, 4), strides=(1, 2), auto_pad="SAME_LOWER")),
         Case("valid", pixels(1, 2, 5, 8), AveragePool((2, 4), auto_pad="VALID")),
         Case("dilated", pixels(2, 2, 7, 7), AveragePool((2, 2), dilations=(2, 3)), symbolic=19),
@@ -140,3 +141,50 @@ def test_late_windows_go_up_as_they_run(operator: str, size: str) -> None:
     assert converted(converted(model, opset=11), opset=21).graph.node[0].attribute == model.graph.node[0].attribute
     (refusal,) = opshift.plan(model, opset=22, semantics="spec").refusals
     assert "windows may start in the padding on the right" in refusal.reason
+
+
+@pytest.mark.parametrize("target", [7, 9, 10, 11, 18, 21, 25])
+@pytest.mark.parametrize("padding", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (1, 2), (1, 3), (2, 1), (3, 1), (2, 2), (3, 2), (2, 3), (2, 5)])
+def test_automatic_padding_of_unknown_sizes(kernel: int, stride: int, padding: str, target: int) -> None:
+    text = '<ir_version: 7, opset_import: ["": {}]> g (float[1,1,N] x) => (float[1,1,M] y) {{ y = {} }}'
+    pool = f'AveragePool<kernel_shape=[{kernel}], strides=[{stride}], auto_pad="{padding}">(x)'
+    feeds = [{"x": np.arange(size, dtype=np.float32).reshape(1, 1, size)} for size in range(1, 9)]
+    original = parse_model(text.format(19, pool))
+    try:
+        result = opshift.convert(original, opset=target, verify=False).model
+    except opshift.UnsupportedError:
+        # Below 19 onnxruntime does not run a stride longer than the window for all sizes.
+        assert kernel < stride
+        assert (kernel, stride) != (1, 2)
+        assert target < 19
+    else:
+        assert isinstance(result, onnx.ModelProto)
+        for one, other in zip(run(original, feeds), run(result, feeds), strict=True):
+            assert same(np.asarray(one), np.asarray(other))
+    # A version below 19 ran only for some sizes, and does so still.
+    assert opshift.convert(parse_model(text.format(10, pool)), opset=11, verify=False).model
+
+
+@pytest.mark.parametrize("size", range(1, 9))
+@pytest.mark.parametrize("padding", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 2), (1, 3), (2, 3), (1, 5), (2, 5)])
+def test_automatic_padding_that_is_negative(kernel: int, stride: int, padding: str, size: int) -> None:
+    pool = f'AveragePool<kernel_shape=[{kernel}], strides=[{stride}], auto_pad="{padding}">(x)'
+    original = parse_model(
+        f'<ir_version: 7, opset_import: ["": 19]> g (float[1,1,{size}] x) => (float[1,1,M] y) {{ y = {pool} }}'
+    )
+    feed = {"x": np.arange(size, dtype=np.float32).reshape(1, 1, size)}
+    expected = run(original, [feed])
+    what = AveragePool((kernel,), strides=(stride,), auto_pad=padding)
+    assert same(expected[0][0], averagepool.oracle(what, feed["x"]))
+    for target in (11, 22):
+        try:
+            result = opshift.convert(original, opset=target, verify=False).model
+        except opshift.UnsupportedError:
+            missing = (-(-size // stride) - 1) * stride + kernel - size
+            assert missing < -1
+            assert target < 19
+        else:
+            assert isinstance(result, onnx.ModelProto)
+            assert same(expected[0][0], run(result, [feed])[0][0])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from operators.harness import BF16, F16, F32, F64, INF, NAN, Array, Case, Code, Refused, Table, arr
-from opshift.opsets.operators import dequantizelinear, quantizelinear
+from opshift.opsets.operators import dequantizelinear, dynamicquantizelinear, quantizelinear
 from opshift.opsets.operators import round as round_
 from opshift.opsets.operators.dequantizelinear import DequantizeLinear
 from opshift.opsets.operators.quantizelinear import QuantizeLinear
@@ -16,6 +16,16 @@ HALVES = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -1.5, -2.5, 0.3, -0.3, 0.7, 7, INF, -I
 X = arr([[0, 0.5, 1.5, -0.5], [254.7, 300, -300, 1e9], [-1e9, INF, -INF, 2.5]])
 PER_AXIS = arr([0.5, 1, 2, 3])
 BLOCKS = arr([[0.5, 2], [1, 3], [0.25, 7]])
+DYNAMIC: dict[str, Any] = {
+    "zeros": [0, -0.0],
+    "one zero": 0,
+    "above zero": [[1, 2.5], [3, 255]],
+    "below zero": [-1, -2.5, -1e-3],
+    "both": [-1, 0, 0.5, 2, 254],
+    "halves": [-127.5, 127.5, 0.5, 1.5],
+    "large": [-1e38, 1e38, 3e37],
+    "small": [1e-36, -1e-37],
+}
 
 
 def zero(values: Any, dtype: Any) -> Array:
@@ -29,6 +39,14 @@ class TestRound(Table):
         Case("bfloat16", [arr(HALVES, BF16)], least=13),
         Case("large", [arr([2.0**23 + 1, 2.0**24 + 2, 3e38, -(2.0**22) - 0.5])]),
         Case("empty", [np.zeros((0, 2), F32)]),
+    )
+
+
+class TestDynamicQuantizeLinear(Table):
+    operator = dynamicquantizelinear.OPERATOR
+    cases = tuple(
+        Case(name, [np.array(x, F32)], least=8 if np.ndim(x) else 7, symbolic=8 if np.ndim(x) else 7)
+        for name, x in DYNAMIC.items()
     )
 
 

@@ -1,0 +1,63 @@
+"""Celu: a negative element becomes alpha * (exp(x / alpha) - 1). Since version 12; of other floats since 28."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.axes import first
+from opshift.opsets.carriers import COMPUTED
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class Celu:
+    """What negative elements tend to, with its sign changed."""
+
+    alpha: float = 1.0
+
+
+def oracle(what: Celu, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Celu-12: "max(0,x) + min(0,alpha*(exp(x/alpha)-1))"."""
+    wide = x.astype(np.float64)
+    return np.asarray((np.maximum(wide, 0) + what.alpha * np.expm1(np.minimum(wide, 0) / what.alpha)).astype(x.dtype))
+
+
+def _typed(what: Celu, operands: Operands) -> Reason | None:
+    return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
+
+
+def _types(what: Celu, operands: Operands) -> Mapping[str, Any]:
+    dtype = first(operands).dtype
+    within = TensorProto.DOUBLE if dtype == TensorProto.DOUBLE else TensorProto.FLOAT
+    return {"alpha": what.alpha, "within": within, "to": dtype}
+
+
+@lowering(13, given=_typed, bind=_types, rounds=True)
+def by_exp(x, alpha: float, within: int, to: int):
+    """Take the exponential of elements below zero only: of others x / alpha may overflow.
+
+    Halves are computed in float, since they do not hold every alpha.
+    """
+    wide = op.Cast(x, to=within)
+    limit = op.Cast(alpha, to=within)
+    # Relu, since Max and Min do not broadcast below opset 8.
+    below = op.Neg(op.Relu(op.Neg(wide)))
+    return op.Cast(op.Relu(wide) + limit * (op.Exp(below / limit) - op.Cast(1.0, to=within)), to=to)
+
+
+OPERATOR = Operator(
+    name="Celu",
+    meaning=Celu,
+    versions=(Version(12), Version(28)),
+    operands=("X",),
+    oracle=oracle,
+    lowerings=(by_exp,),
+    carriers=COMPUTED,
+    body_unused="x / alpha overflows, and for a negative alpha it computes something else than the text",
+)

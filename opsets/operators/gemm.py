@@ -1,0 +1,73 @@
+"""Gemm: a scaled product of two matrices, plus a scaled third. The third may be left out since 11."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opshift.opsets.axes import first
+from opshift.opsets.carriers import COMPUTED
+from opshift.opsets.facts import Tensor
+from opshift.opsets.lowering import Reason, lowering, meaning
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """Two factors, and which of the matrices are transposed."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: int = 0  # noqa: N815
+    transB: int = 0  # noqa: N815
+
+
+_Array = np.ndarray[Any, Any]
+
+
+def oracle(what: Gemm, a: _Array, b: _Array, c: _Array | None = None) -> _Array:
+    """Gemm-11: "Y = alpha * A' * B' + beta * C"."""
+    one, other = (
+        (matrix.T if turned else matrix).astype(np.float64 if a.dtype.kind in "fV" else a.dtype)
+        for matrix, turned in ((a, what.transA), (b, what.transB))
+    )
+    product = one @ other if what.alpha == 1 else (one @ other) * what.alpha
+    if c is not None and what.beta:
+        product = product + (c if what.beta == 1 else c.astype(one.dtype) * what.beta)
+    return np.asarray(product).astype(a.dtype)
+
+
+def _three(what: Gemm, operands: Operands) -> Reason | None:
+    return Reason("it has no form without C") if operands[2] is None else None
+
+
+def _two(what: Gemm, operands: Operands) -> Reason | None:
+    if operands[2] is not None:
+        return Reason("there is a C")
+    return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
+
+
+def _zero(what: Gemm, operands: Operands) -> Mapping[str, Any]:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or 0)
+    return {"zero": Tensor(np.zeros(1, dtype)), "alpha": what.alpha, "turn_a": what.transA, "turn_b": what.transB}
+
+
+@lowering(18, given=_two, bind=_zero)
+def with_zero(a, b, c, zero: Sequence[int], alpha: float, turn_a: int, turn_b: int):
+    """Add nothing, 0 times."""
+    return meaning.Itself(a, b, zero, alpha=alpha, beta=0.0, transA=turn_a, transB=turn_b)
+
+
+OPERATOR = Operator(
+    name="Gemm",
+    meaning=Gemm,
+    versions=(Version(7, given=_three), Version(9, given=_three), Version(11), Version(13)),
+    operands=("A", "B", "C"),
+    oracle=oracle,
+    lowerings=(with_zero,),
+    carriers=COMPUTED,
+)

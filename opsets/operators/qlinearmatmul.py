@@ -1,0 +1,114 @@
+"""QLinearMatMul: the product of two quantized matrices, quantized. Versions 10 and 21, which adds types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.carriers import MOVED
+from opshift.opsets.facts import Facts, Tensor
+from opshift.opsets.granularity import RANGES
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.operators import matmulinteger
+from opshift.opsets.operators.matmulinteger import Array, by_row
+from opshift.opsets.plain import Plain
+
+
+def requantized(total: Array, factor: Array, zero: Array) -> Array:
+    """QLinearMatMul-10: "y = saturate((x / y_scale) + y_zero_point)", "rounding to nearest ties to even"."""
+    ends = np.iinfo(zero.dtype)
+    whole = np.rint(total.astype(np.float32) * factor.astype(np.float32)).astype(np.float64)
+    return np.asarray(np.clip(whole + zero.astype(np.float64), ends.min, ends.max)).astype(zero.dtype)
+
+
+def _column(one: Array, a: Array) -> Array:
+    return one[:, None] if one.ndim == 1 and a.ndim > 1 and len(one) > 1 else one
+
+
+def oracle(
+    what: Plain,
+    a: Array,
+    a_scale: Array,
+    a_zero: Array,
+    b: Array,
+    b_scale: Array,
+    b_zero: Array,
+    y_scale: Array,
+    y_zero: Array,
+) -> Array:
+    """QLinearMatMul-10: "consumes two quantized input tensors, their scales and zero points"."""
+    total = matmulinteger.oracle(what, a, b, a_zero, b_zero)
+    return requantized(total, _column(a_scale, a) * b_scale / y_scale, y_zero)
+
+
+def _of(operands: Operands, index: int) -> Facts:
+    return operands[index] or Facts()
+
+
+def quantized(operands: Operands, data: tuple[int, ...], scales: tuple[int, ...]) -> Reason | None:
+    """Hold for operands of 8 bits whose scales are float."""
+    dtypes = [_of(operands, index).dtype for index in data]
+    if None in dtypes or None in [_of(operands, index).dtype for index in scales]:
+        return Reason("the types of the inputs or scales are unknown", missing=True)
+    if any(dtype not in (TensorProto.UINT8, TensorProto.INT8) for dtype in dtypes):
+        return Reason("only integers of 8 bits can be computed with")
+    floats = all(_of(operands, index).dtype == TensorProto.FLOAT for index in scales)
+    return None if floats else Reason("it multiplies in float only")
+
+
+def _integers(what: Plain, operands: Operands) -> Reason | None:
+    if reason := quantized(operands, (0, 3, 7), (1, 4, 6)):
+        return reason
+    axes = by_row(what, operands, 0, 1)
+    return axes if isinstance(axes, Reason) else None
+
+
+def ends(dtype: int | None) -> Mapping[str, Any]:
+    """Return what a lowering needs to keep within a type: its ends as floats, and its number."""
+    low, high = (Tensor(np.array(end, np.float32)) for end in RANGES[dtype or 0])
+    return {"low": low, "high": high, "to": dtype}
+
+
+def _bind(what: Plain, operands: Operands) -> Mapping[str, Any]:
+    axes = (1,) if by_row(what, operands, 0, 1) else ()
+    return {**ends(_of(operands, 7).dtype), "axes": axes}
+
+
+# As onnxruntime 1.32.0 computes it: the sums in int32, the three scales as one.
+@lowering(18, given=_integers, bind=_bind)
+def by_sums(
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero,
+    axes: Sequence[int], low: Sequence[int], high: Sequence[int], to: int,
+):  # fmt: skip
+    """Multiply as integers, then scale, round, add the zero point, and keep within the type."""
+    total = op.Cast(op.MatMulInteger(a, b, a_zero, b_zero), to=1)
+    factor = op.Div(op.Mul(op.Unsqueeze(a_scale, axes), b_scale), y_scale)
+    moved = op.Add(op.Round(op.Mul(total, factor)), op.Cast(y_zero, to=1))
+    return op.Cast(op.Clip(moved, low, high), to=to)
+
+
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Draw scales above zero: by zero, or what overflows, nobody divides."""
+    scales = {
+        name: rng.choice([0.1, 0.5, 2, 3, 100], array.shape).astype(array.dtype)
+        for name, array in feeds.items()
+        if name.endswith("_scale") and array.flags.writeable
+    }
+    return {**matmulinteger.hostile(rng, feeds), **scales}
+
+
+OPERATOR = Operator(
+    name="QLinearMatMul",
+    meaning=Plain,
+    versions=(Version(10), Version(21)),
+    operands=("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point"),
+    oracle=oracle,
+    lowerings=(by_sums,),
+    carriers=MOVED,
+    hostile=hostile,
+    nan_defined=lambda what, operands: False,
+)

@@ -1,0 +1,82 @@
+"""Shrink: elements beyond +-lambd move towards zero by the bias, the others become 0. Since version 9."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.axes import first
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class Shrink:
+    """How far elements move, and beyond which absolute value.
+
+    With `double`, doubles are compared and added as such.
+    """
+
+    bias: float = 0.0
+    lambd: float = 0.5
+    double: bool = False
+
+
+def oracle(what: Shrink, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Shrink-9: "If x < -lambd, y = x + bias; If x > lambd, y = x - bias; Otherwise, y = 0".
+
+    The attributes are floats, and the text leaves open what sums with them are.
+    """
+    within: Any = np.float64 if what.double and x.dtype == np.float64 else np.float32
+    bias, lambd = within(np.float32(what.bias)), within(np.float32(what.lambd))
+    with np.errstate(invalid="ignore", over="ignore"):
+        wide: Any = x.astype(within)
+        moved = np.where(wide < -lambd, wide + bias, np.where(wide > lambd, wide - bias, within(0)))
+        return np.asarray(moved.astype(x.dtype))
+
+
+def _as_run(attributes: Mapping[str, Any]) -> Shrink:
+    """Lift what onnxruntime 1.32.0 runs: all is cast to float, doubles too, and sums of integers are truncated."""
+    return Shrink(**attributes)
+
+
+def _as_told(attributes: Mapping[str, Any]) -> Shrink:
+    return Shrink(**attributes, double=True)
+
+
+def _written(what: Shrink, operands: Operands) -> Mapping[str, Any]:
+    return {"bias": what.bias, "lambd": what.lambd}
+
+
+def _typed(what: Shrink, operands: Operands) -> Reason | None:
+    return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
+
+
+def _types(what: Shrink, operands: Operands) -> Mapping[str, Any]:
+    dtype = first(operands).dtype
+    within = TensorProto.DOUBLE if what.double and dtype == TensorProto.DOUBLE else TensorProto.FLOAT
+    return {"bias": what.bias, "lambd": what.lambd, "least": -what.lambd, "within": within, "to": dtype}
+
+
+@lowering(13, given=_typed, bind=_types)
+def compared(x, bias: float, lambd: float, least: float, within: int, to: int):
+    """Compare and add in float, since a half or an integer need not hold the attributes."""
+    wide = op.Cast(x, to=within)
+    by = op.Cast(bias, to=within)
+    above = op.Where(wide > op.Cast(lambd, to=within), wide - by, op.Cast(0.0, to=within))
+    return op.Cast(op.Where(wide < op.Cast(least, to=within), wide + by, above), to=to)
+
+
+OPERATOR = Operator(
+    name="Shrink",
+    meaning=Shrink,
+    versions=(Version(9, lift=_as_run, spec=_as_told, write=_written),),
+    operands=("input",),
+    oracle=oracle,
+    lowerings=(compared,),
+    body_unused="it casts the attributes to the element type, which of integers loses their fractions",
+)

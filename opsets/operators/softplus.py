@@ -1,0 +1,40 @@
+"""Softplus: the logarithm of one plus the exponential of each element. bfloat16 since version 22."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.carriers import COMPUTED
+from opshift.opsets.lowering import lowering, op
+from opshift.opsets.plain import plain
+
+
+def _oracle(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Softplus-1: "the softplus function, y = ln(exp(x) + 1), is applied to the tensor elementwise"."""
+    return np.asarray(np.logaddexp(0, x.astype(np.float64)).astype(x.dtype))
+
+
+@lowering(13, rounds=True)
+def without_overflow(x):
+    """Compute max(x, 0) + log(1 + e) with e = exp(-|x|), and add what the rounding of 1 + e dropped.
+
+    log(1 + e) = log(u) + log(1 + (e - (u - 1)) / u) for any u. With u = 1 + e rounded, the numerator is exact and
+    the second logarithm is its argument, so that a small e is not lost.
+    """
+    one = op.CastLike(1.0, x)
+    power = op.Exp(op.Neg(op.Abs(x)))
+    more = power + one
+    return op.Relu(x) + (op.Log(more) + (power - (more - one)) / more)
+
+
+OPERATOR = plain(
+    "Softplus",
+    (1, 22),
+    ("X",),
+    _oracle,
+    (without_overflow,),
+    carriers=COMPUTED,
+    body_unused="exp(x) overflows from 89 on, from 12 on in float16",
+)

@@ -1,0 +1,7 @@
+"""Xor: whether one of two booleans holds, and not the other, broadcast."""
+
+import numpy as np
+
+from opshift.opsets.plain import beside, plain
+
+OPERATOR = plain("Xor", (7,), ("A", "B"), np.logical_xor, neutral=beside(0))

@@ -1,0 +1,53 @@
+"""A bound on the memory of this process: what goes beyond it raises MemoryError, and the machine stays usable."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def machine_memory() -> int:
+    """Return three quarters of the machine's memory; without bound where it does not tell."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4 * 3
+    return 2**62
+
+
+def _held() -> int:
+    """Return the bytes that this process holds already, of those that the limit counts."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("VmData:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+@contextlib.contextmanager
+def limited(memory: int | None) -> Iterator[None]:
+    """Limit this process to so many more bytes meanwhile, or to three quarters of the machine's; Linux alone does so.
+
+    Processes that are started begin with the same limit. One that was there before, and is lower, stays.
+    """
+    try:
+        import resource
+
+        if memory is not None:
+            import numpy as np  # noqa: F401 (OpenBLAS ends the process where it has no memory to start with)
+            import onnx  # noqa: F401
+
+            memory += _held()
+
+        before, most = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = machine_memory() if memory is None else memory
+        bounds = [one for one in (before, most) if one != resource.RLIM_INFINITY]
+        resource.setrlimit(resource.RLIMIT_DATA, (min([wanted, *bounds]), most))
+    except (ImportError, AttributeError, ValueError, OSError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_DATA, (before, most))

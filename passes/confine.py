@@ -1,0 +1,93 @@
+"""Take from a child process that runs foreign native code what it does not need.
+
+This limits the damage that a fault in that code can do; it is no sandbox (docs/limits.md). Nothing of it is required:
+where a system does not offer a step, the process runs without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import struct
+import sys
+from collections.abc import Mapping
+
+TELEMETRY = "ORT_DISABLE_TELEMETRY"
+"""The variable that turns off the telemetry of onnxruntime, where it is set before that is imported."""
+
+_KEPT = frozenset(
+    (
+        *("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR", "TMP", "TEMP", "TZ", "LANG", "LANGUAGE", "HOME"),
+        *("USERPROFILE", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "VIRTUAL_ENV"),
+        *("NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE"),
+    )
+)
+_KEPT_PREFIXES = ("PYTHON", "LC_", "DYLD_", "ORT_", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "MALLOC_", "GLIBC_", "CONDA_")
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that Python and onnxruntime use: tokens and passwords are in others.
+
+    Since 1.29 onnxruntime keeps a database of events in the user's cache and uploads them, unless a variable says no.
+    """
+    kept = {
+        name: value
+        for name, value in variables.items()
+        if name.upper() in _KEPT or name.upper().startswith(_KEPT_PREFIXES)
+    }
+    return {**kept, TELEMETRY: "1"}
+
+
+def files() -> None:
+    """Let this process put nothing into files any more. Pipes go on working."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+# What is denied: sockets, also by way of io_uring, other programs, and other processes' memory.
+_DENIED = {
+    "x86_64": (41, 42, 59, 322, 101, 310, 311, 425),
+    "aarch64": (198, 203, 221, 281, 117, 270, 271, 425),
+}
+"""The numbers of socket, connect, execve, execveat, ptrace, process_vm_readv, process_vm_writev and io_uring_setup."""
+
+_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+
+_PR_SET_NO_NEW_PRIVS = 38
+_SET_MODE_FILTER, _ALL_THREADS = 1, 1
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # instructions of BPF, on 32-bit words
+_ALLOW, _EPERM = 0x7FFF0000, 0x00050001
+_X32 = 0x40000000  # the calls of another interface of x86_64 begin here
+
+
+def calls() -> bool:
+    """Deny this process, on Linux, network and further programs; return whether the kernel does so."""
+    machine = platform.machine()
+    if sys.platform != "linux" or machine not in _DENIED or sys.maxsize < 2**32:
+        return False
+    import ctypes
+
+    denied = _DENIED[machine]
+    count = len(denied)
+    filters = [
+        (_LOAD, 0, 0, 4),  # the architecture that the number of the call is of
+        (_EQUAL, 0, count + 3, _ARCHITECTURE[machine]),
+        (_LOAD, 0, 0, 0),  # the number of the call
+        (_AT_LEAST, count + 1, 0, _X32),
+        *((_EQUAL, count - index, 0, number) for index, number in enumerate(denied)),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _EPERM),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in filters))
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(filters), ctypes.addressof(code)))
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+            return False
+        address = ctypes.c_void_p(ctypes.addressof(program))
+        return bool(libc.syscall(_SECCOMP[machine], _SET_MODE_FILTER, _ALL_THREADS, address) == 0)
+    except (OSError, AttributeError):
+        return False

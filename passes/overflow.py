@@ -1,0 +1,27 @@
+"""Integers that an operator cannot compute with: no text says what comes of them, and kernels disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+_EXACT = 2**24
+"""Up to here every integer is a number of float, in which Shrink takes integers (onnxruntime 1.32.0)."""
+
+
+def overflows(operator: str, read: Sequence[Any]) -> bool:
+    """Return whether sums of these integers leave their type, or whether they are no numbers of float.
+
+    ReduceL2 of 2147483647 in int32 is 1 in onnxruntime 1.32.0.
+    """
+    value = read[0] if read else None
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu":
+        return False
+    wide, largest = np.abs(value.astype(np.float64)), float(np.iinfo(value.dtype).max)
+    if operator == "Shrink":
+        return bool((wide > _EXACT).any())
+    if operator in ("ReduceL2", "ReduceSumSquare"):
+        return bool((wide**2).sum() > largest)
+    return operator in ("ReduceL1", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean") and bool(wide.sum() > largest)

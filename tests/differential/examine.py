@@ -1,0 +1,325 @@
+"""Examine one case: run the original, convert it, run the result, and classify what happened."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+
+from differential import check, judge, runtimes
+from differential.embed import Embedded, load_tensor, tensors
+from differential.generate import Case
+from differential.runtimes import LoadError, NoKernelError, Outputs, RunError
+
+Stage = Callable[[str], None]
+
+FINDINGS = ("wrong", "broken", "invalid result", "crashing", "hanging", "valid called invalid", "rejected")
+WEAK = ("suspect", "no kernel")
+"""Not findings by themselves: what differs from the reference evaluator, and what onnxruntime ran before and has no
+kernel for after the conversion."""
+CLASSES = ("right", *FINDINGS, *WEAK, "refused", "unjudged", "invalid original", "generator failed")
+
+
+@dataclass
+class Outcome:
+    """What happened to one case."""
+
+    seed: int
+    index: int
+    operator: str = ""
+    opset: int = 0
+    place: str = ""
+    request: dict[str, Any] = field(default_factory=dict)
+    kind: str = "right"
+    """One of CLASSES."""
+    message: str = ""
+    oracle: str = ""
+    """What ran the original: onnxruntime, the reference evaluator (weaker), or nothing."""
+    unchanged: bool = False
+    verified: bool = False
+    unproven: str = ""
+    """Why verification came to no verdict."""
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the outcome for JSON."""
+        return asdict(self)
+
+    @property
+    def name(self) -> str:
+        """Return what reproduces the case."""
+        return f"{self.seed}:{self.index}"
+
+
+class Examiner:
+    """Examines cases, in a directory of its own for models with external data."""
+
+    def __init__(self, stage: Stage = lambda name: None, convert: Callable[..., Any] | None = None) -> None:
+        """Prepare the directory; `convert` replaces opshift.convert in tests of the fuzzer itself."""
+        self.stage = stage
+        self.home = Path(tempfile.mkdtemp(prefix="differential-"))
+        (self.home / "elsewhere").mkdir()
+        self._convert = convert
+
+    def close(self) -> None:
+        """Remove the directory."""
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def examine(self, case: Case, outcome: Outcome) -> None:
+        """Fill in the outcome of a case."""
+        begun = time.perf_counter()
+        outcome.operator, outcome.opset, outcome.place = case.operator, case.opset, case.embedded.place
+        outcome.request = case.request
+        try:
+            self._examine(case, outcome)
+        finally:
+            outcome.seconds = time.perf_counter() - begun
+
+    def _examine(self, case: Case, outcome: Outcome) -> None:
+        embedded = case.embedded
+        original = embedded.inline()
+        self.stage("original")
+        expected = self._original(original, embedded.feeds, outcome)
+        self.stage("check")
+        if not complete(case, original, expected):
+            outcome.message = f"no rank of an output is known: {outcome.message}"
+            outcome.kind = "invalid original"
+            return
+        if outcome.kind != "right":
+            return
+        if embedded.files:
+            del embedded.model.graph.output[:]
+            embedded.model.graph.output.extend(original.graph.output)
+        invalid = check.checker_fault(original)
+        if invalid is not None:
+            outcome.kind, outcome.message = "invalid original", invalid
+            return
+        self.stage("convert")
+        result = self._converted(case, outcome)
+        if result is None:
+            return
+        outcome.unchanged = result.SerializeToString() == original.SerializeToString()
+        if not outcome.unchanged:
+            self.stage("result")
+            self._judge(case, original, expected, result, outcome)
+        if case.verify and outcome.kind == "right":
+            self.stage("verify")
+            self._verify(case, outcome)
+
+    def _original(self, original: ModelProto, feeds: list[dict[str, Any]], outcome: Outcome) -> Outputs | None:
+        try:
+            outcome.oracle = "onnxruntime"
+            return runtimes.run(original, feeds)
+        except NoKernelError:
+            pass
+        except (LoadError, RunError) as error:
+            outcome.kind, outcome.message = "invalid original", f"onnxruntime: {error}"
+            return None
+        try:
+            outcome.oracle = "reference"
+            return runtimes.reference(original, feeds)
+        except RunError as error:
+            outcome.oracle, outcome.message = "nothing", str(error)
+            return None
+
+    def _converted(self, case: Case, outcome: Outcome) -> ModelProto | None:
+        import opshift
+
+        try:
+            result, _ = self._call(case, verify=False)
+        except opshift.UnsupportedError as error:
+            outcome.kind = "refused"
+            outcome.message = f"{error.refusals[0].code}: {error.refusals[0]}"
+        except opshift.UsageError as error:
+            outcome.kind, outcome.message = "refused", f"usage: {error}"
+        except opshift.InvalidModelError as error:
+            outcome.kind = "unjudged" if outcome.oracle == "nothing" else "valid called invalid"
+            outcome.message = str(error)
+        except MemoryError:
+            outcome.kind, outcome.message = "crashing", "MemoryError: more than the limit"
+        except Exception as error:
+            outcome.kind, outcome.message = "crashing", _where(error)
+        else:
+            return result
+        return None
+
+    def _call(self, case: Case, verify: bool) -> tuple[ModelProto, Any]:
+        """Return the converted model and the report of its verification."""
+        import opshift
+
+        convert = self._convert or opshift.convert
+        files = case.embedded.files
+        if not files:
+            found = convert(case.embedded.model, verify=verify, **case.request)
+            assert isinstance(found.model, ModelProto)
+            return found.model, found.report
+        folder = self.home / "model"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        path = folder / "model.onnx"
+        path.write_bytes(case.embedded.model.SerializeToString())
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+            # A file of the same name in the working directory must not be read.
+            (self.home / "elsewhere" / name).write_bytes(bytes(len(data)))
+        before = Path.cwd()
+        os.chdir(self.home / "elsewhere")
+        try:
+            found = convert(path, verify=verify, **case.request)
+        finally:
+            os.chdir(before)
+        assert isinstance(found.model, ModelProto)
+        inlined = ModelProto()
+        inlined.CopyFrom(found.model)
+        for tensor in tensors(inlined):
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                load_tensor(tensor, files)
+        return inlined, found.report
+
+    def _judge(
+        self, case: Case, original: ModelProto, expected: Outputs | None, result: ModelProto, outcome: Outcome
+    ) -> None:
+        fault = check.fault(original, result, case.request, case.opset)
+        if fault:
+            outcome.kind, outcome.message = "invalid result", fault
+            return
+        runner = runtimes.run if outcome.oracle == "onnxruntime" else runtimes.reference
+        try:
+            found = runtimes.run(result, case.embedded.feeds)
+        except NoKernelError as error:
+            if outcome.oracle == "onnxruntime":
+                outcome.kind, outcome.message = "no kernel", str(error)
+                return
+            try:
+                found = runtimes.reference(result, case.embedded.feeds)
+            except RunError as failure:
+                outcome.kind, outcome.message = "unjudged", f"no kernel for the result: {failure}"
+                return
+        except (LoadError, RunError) as error:
+            outcome.kind, outcome.message = "broken", str(error)
+            return
+        if expected is None:
+            outcome.kind, outcome.message = "unjudged", "the original runs nowhere"
+            return
+        if case.random:
+            expected, found = _shapes(expected), _shapes(found)
+        used = check.operators(original)
+        message = judge.compare(used, original, case.embedded.feeds, expected, found, runner)
+        if message:
+            outcome.kind = "wrong" if outcome.oracle == "onnxruntime" else "suspect"
+            outcome.message = message
+
+    def _verify(self, case: Case, outcome: Outcome) -> None:
+        import opshift
+
+        outcome.verified = True
+        try:
+            _, report = self._call(case, verify=True)
+            outcome.unproven = _unproven(report)
+        except opshift.VerificationError as error:
+            outcome.kind, outcome.message = "rejected", str(error)
+        except MemoryError:
+            outcome.kind, outcome.message = "crashing", "MemoryError in verification"
+        except Exception as error:
+            outcome.kind, outcome.message = "crashing", f"in verification: {_where(error)}"
+
+
+def _unproven(report: Any) -> str:
+    """Return which comparisons came to no verdict, and why; empty if all did."""
+    from opshift import Verdict
+
+    checks = [check for check in (*report.nodes, report.whole) if check.verdict is Verdict.UNCHECKED]
+    return "; ".join(f"{check.operator or 'whole'}: {check.reason}" for check in checks)
+
+
+def _where(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})"
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _shapes(outputs: Outputs) -> Outputs:
+    return [[np.zeros_like(value) if isinstance(value, np.ndarray) else value for value in each] for each in outputs]
+
+
+def complete(case: Case, original: ModelProto, expected: Outputs | None) -> bool:
+    """Declare ranks, and sometimes dims, of the outputs: the checker requires ranks; False if one is unknown."""
+    rng = np.random.default_rng([case.seed, case.index, 1])
+    inferred = {} if original.functions else _inferred(original)
+    for index, output in enumerate(original.graph.output):
+        if not output.type.HasField("tensor_type"):
+            if not output.type.HasField("sequence_type") or output.type.sequence_type.elem_type.tensor_type.HasField(
+                "shape"
+            ):
+                continue
+            continue
+        shape = inferred.get(output.name)
+        if shape is None and expected is not None and isinstance(expected[0][index], np.ndarray | np.generic):
+            shape = [None] * np.ndim(expected[0][index])
+        if shape is None:
+            return False
+        _declare_body(original, _source(original, output.name), len(shape))
+        if rng.random() < 0.4:
+            shape = [None] * len(shape)
+        for dim in shape:
+            added = output.type.tensor_type.shape.dim.add()
+            if isinstance(dim, int):
+                added.dim_value = dim
+            elif dim:
+                added.dim_param = dim
+        if not shape:
+            output.type.tensor_type.shape.SetInParent()
+    _copy_outputs(original, case.embedded)
+    return True
+
+
+def _source(model: ModelProto, name: str) -> str:
+    """Return the value that Identity passes on under this name."""
+    return next(
+        (node.input[0] for node in model.graph.node if node.op_type == "Identity" and name in node.output), name
+    )
+
+
+def _declare_body(model: ModelProto, output: str, rank: int) -> None:
+    """Declare the rank of an output of a Scan's body: onnxruntime requires it, and may not infer it of a result."""
+    for node in model.graph.node:
+        if node.op_type != "Scan" or output not in node.output:
+            continue
+        body = next(each.g for each in node.attribute if each.name == "body")
+        inner = body.output[list(node.output).index(output)].type.tensor_type
+        if not inner.HasField("shape"):
+            inner.shape.SetInParent()
+            for _ in range(rank - 1):
+                inner.shape.dim.add()
+
+
+def _copy_outputs(original: ModelProto, embedded: Embedded) -> None:
+    if embedded.model is not original:
+        del embedded.model.graph.output[:]
+        embedded.model.graph.output.extend(original.graph.output)
+
+
+def _inferred(model: ModelProto) -> dict[str, list[Any] | None]:
+    try:
+        graph = onnx.shape_inference.infer_shapes(model).graph
+    except Exception:
+        return {}
+    return {
+        output.name: [
+            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+            for dim in output.type.tensor_type.shape.dim
+        ]
+        for output in graph.output
+        if output.type.tensor_type.HasField("shape")
+    }

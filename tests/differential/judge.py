@@ -1,0 +1,472 @@
+"""Compare the outputs of two models, with a bound that is derived from the original alone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto
+
+from differential import runtimes, values
+from differential.embed import messages, tensors
+from differential.values import FLOATS, Array, numpy_type
+
+Outputs = Sequence[Sequence[Any]]
+Runner = Callable[[ModelProto, Sequence[dict[str, Any]]], Outputs]
+
+MOVES = frozenset(
+    [
+        "BitCast",
+        "Cast",
+        "CastLike",
+        "CenterCropPad",
+        "Compress",
+        "Concat",
+        "ConcatFromSequence",
+        "Constant",
+        "ConstantOfShape",
+        "DepthToSpace",
+        "Expand",
+        "EyeLike",
+        "Flatten",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Identity",
+        "If",
+        "MaxUnpool",
+        "OneHot",
+        "Optional",
+        "OptionalGetElement",
+        "Pad",
+        "Range",
+        "Reshape",
+        "ReverseSequence",
+        "Scatter",
+        "ScatterElements",
+        "ScatterND",
+        "SequenceAt",
+        "SequenceConstruct",
+        "SequenceErase",
+        "SequenceInsert",
+        "Slice",
+        "SpaceToDepth",
+        "Split",
+        "SplitToSequence",
+        "Squeeze",
+        "TensorScatter",
+        "Tile",
+        "Transpose",
+        "Trilu",
+        "Unsqueeze",
+        "Where",
+    ]
+)
+"""Operators whose outputs are compared bit for bit; for others, zeros of both signs are equal."""
+
+ROUNDS = frozenset(
+    [
+        "Acos",
+        "Acosh",
+        "AffineGrid",
+        "Asin",
+        "Asinh",
+        "Atan",
+        "Atanh",
+        "Attention",
+        "AveragePool",
+        "BatchNormalization",
+        "BlackmanWindow",
+        "CausalConvWithState",
+        "Celu",
+        "Col2Im",
+        "Conv",
+        "ConvTranspose",
+        "Cos",
+        "Cosh",
+        "CumProd",
+        "CumSum",
+        "DFT",
+        "DeformConv",
+        "DequantizeLinear",
+        "Det",
+        "Einsum",
+        "Elu",
+        "Erf",
+        "Exp",
+        "GRU",
+        "Gelu",
+        "Gemm",
+        "GlobalAveragePool",
+        "GlobalLpPool",
+        "GridSample",
+        "GroupNormalization",
+        "HammingWindow",
+        "HannWindow",
+        "HardSigmoid",
+        "HardSwish",
+        "InstanceNormalization",
+        "LRN",
+        "LSTM",
+        "LayerNormalization",
+        "LinearAttention",
+        "Log",
+        "LogSoftmax",
+        "Loop",
+        "LpNormalization",
+        "LpPool",
+        "MatMul",
+        "Mean",
+        "MeanVarianceNormalization",
+        "MelWeightMatrix",
+        "Mish",
+        "NegativeLogLikelihoodLoss",
+        "Pow",
+        "RMSNormalization",
+        "RNN",
+        "Reciprocal",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
+        "ReduceMean",
+        "ReduceProd",
+        "ReduceSum",
+        "ReduceSumSquare",
+        "Resize",
+        "RoiAlign",
+        "RotaryEmbedding",
+        "STFT",
+        "Scan",
+        "Selu",
+        "Sigmoid",
+        "Sin",
+        "Sinh",
+        "Softmax",
+        "SoftmaxCrossEntropyLoss",
+        "Softplus",
+        "Softsign",
+        "Sqrt",
+        "Sum",
+        "SwiGLU",
+        "Swish",
+        "Tan",
+        "Tanh",
+        "TfIdfVectorizer",
+        "Upsample",
+        "Div",
+        "Mul",
+        "Add",
+        "Sub",
+        "LeakyRelu",
+        "PRelu",
+        "ScatterElements",
+        "ScatterND",
+        "Range",
+        "Mod",
+        "Shrink",
+    ]
+)
+"""Operators that round: their float outputs may differ by what one unit in the inputs changes."""
+
+ADDS_ONE = frozenset(
+    [
+        "Celu",
+        "Elu",
+        "Selu",
+        "Softplus",
+        "Mish",
+        "Gelu",
+        "Swish",
+        "SwiGLU",
+        "HardSwish",
+        "HardSigmoid",
+        "Sigmoid",
+        "Softsign",
+        "Erf",
+        "Tanh",
+        "Asinh",
+        "Acosh",
+        "Atanh",
+        "Cosh",
+        "Sinh",
+        "Acos",
+        "Asin",
+        "Atan",
+        "Attention",
+        "CausalConvWithState",
+        "GRU",
+        "LSTM",
+        "RNN",
+        "LinearAttention",
+        "RotaryEmbedding",
+        "ReduceLogSumExp",
+        "LogSoftmax",
+        "SoftmaxCrossEntropyLoss",
+        "HannWindow",
+        "HammingWindow",
+        "BlackmanWindow",
+        "DFT",
+        "STFT",
+        "MelWeightMatrix",
+        "GridSample",
+        "AffineGrid",
+        "Resize",
+        "Upsample",
+        "RoiAlign",
+        "DeformConv",
+        "Sin",
+        "Cos",
+        "Tan",
+        "ReduceLogSum",
+        "Log",
+        "TfIdfVectorizer",
+    ]
+)
+"""Operators whose formula (the text's, or ONNX's function body) has terms of the order of 1: their rounding stays."""
+
+IGNORES_NAN = frozenset(("ArgMax", "ArgMin", "Hardmax", "TopK"))
+"""The text is silent about NaN; runtimes differ."""
+
+COMPUTES_IN_FLOAT = frozenset(("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"))
+"""Operators whose formula the text, or the function body, computes in float before the cast to another type."""
+
+DIFFERENCES_OF_SQUARES = frozenset(("MeanVarianceNormalization",))
+"""The text's own body computes a variance as a difference, which rounding may make negative: NaN is not compared."""
+
+TRANSFORMS = frozenset(("DFT", "STFT"))
+"""Transforms, which numpy computes within a few units: onnxruntime 1.32.0 loses more than that, in double too."""
+
+_FACTOR = 16.0
+"""How many times the effect of one unit in the inputs two ways to compute may lie apart."""
+
+_PERTURBATIONS = 6
+
+
+def difference(expected: Any, found: Any, exact_zeros: bool, bound: Array | None = None) -> str | None:
+    """Return what differs between two values, or None."""
+    if isinstance(expected, list) or isinstance(found, list):
+        if not isinstance(expected, list) or not isinstance(found, list) or len(expected) != len(found):
+            return "sequences of different lengths"
+        return next(filter(None, (difference(a, b, exact_zeros) for a, b in zip(expected, found, strict=True))), None)
+    if expected is None or found is None:
+        return None if expected is found else "an optional without element on one side"
+    expected, found = np.asarray(expected), np.asarray(found)
+    if expected.dtype != found.dtype:
+        return f"element type {found.dtype} for {expected.dtype}"
+    if expected.shape != found.shape:
+        return f"shape {found.shape} for {expected.shape}"
+    wrong = _wrong(expected, found, exact_zeros, bound)
+    if not wrong.any():
+        return None
+    place = tuple(int(each[0]) for each in np.nonzero(wrong)) if wrong.ndim else ()
+    extra = "" if bound is None else f", bound {bound[place]:.3g}"
+    count = f"{int(wrong.sum())} of {wrong.size} {found.dtype}"
+    return f"{found[place]!r} for {expected[place]!r} at {list(place)}, {count}{extra}"
+
+
+def _wrong(expected: Array, found: Array, exact_zeros: bool, bound: Array | None) -> Array:
+    if expected.dtype.kind == "c":
+        return _wrong(expected.real, found.real, exact_zeros, bound) | _wrong(
+            expected.imag, found.imag, exact_zeros, bound
+        )
+    if not _is_float(expected):
+        return np.asarray(expected != found)
+    with np.errstate(all="ignore"):
+        a, b = expected.astype(np.float64), found.astype(np.float64)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        if exact_zeros:
+            same &= (np.signbit(a) == np.signbit(b)) | (a != 0)
+        if bound is not None:
+            same |= (np.abs(a - b) <= bound) | np.isinf(bound)
+        return np.asarray(~same)
+
+
+def _is_float(array: Array) -> bool:
+    return array.dtype.kind == "f" or (array.dtype.kind == "V" and "float" in array.dtype.name)
+
+
+def compare(
+    operators: set[str],
+    original: ModelProto,
+    feeds: Sequence[dict[str, Any]],
+    expected: Outputs,
+    found: Outputs,
+    runner: Runner,
+) -> str | None:
+    """Return the first difference beyond rounding, or None.
+
+    Args:
+        operators: of the original; they decide how strict to be.
+        original: the original model, to derive bounds from.
+        feeds: the inputs of both.
+        expected: the outputs of the original.
+        found: the outputs of the result.
+        runner: runs the original.
+    """
+    exact_zeros = operators <= MOVES
+    bounds: list[list[Array | None]] | None = None
+    for feed, (wanted, got) in enumerate(zip(expected, found, strict=True)):
+        if operators & IGNORES_NAN and any(_has_nan(value) for value in feeds[feed].values()):
+            continue
+        for index, (a, b) in enumerate(zip(wanted, got, strict=True)):
+            message = difference(a, b, exact_zeros)
+            if message is None:
+                continue
+            if operators & COMPUTES_IN_FLOAT and _same_form(a, b) and a.dtype.kind in "iu":
+                message = difference(a.astype(np.float64), np.asarray(b).astype(np.float64), False, np.ones(a.shape))
+            if operators & ROUNDS and _same_form(a, b) and _is_float(a):
+                bounds = bounds or _bounds(operators, original, feeds, expected, runner)
+                message = difference(a, b, exact_zeros, bounds[feed][index])
+            if message is not None:
+                return f"output {index}, feed {feed}: {message}"
+    return None
+
+
+def _same_form(a: Any, b: Any) -> bool:
+    arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
+    return arrays and a.dtype == b.dtype and a.shape == b.shape
+
+
+def _has_nan(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and _is_float(value) and bool(np.isnan(value.astype(np.float64)).any())
+
+
+def _bounds(
+    operators: set[str], original: ModelProto, feeds: Sequence[dict[str, Any]], expected: Outputs, runner: Runner
+) -> list[list[Array | None]]:
+    """Return for each output element how far apart two ways to compute it may be.
+
+    Each float input and constant is moved by one unit in its last place; what that changes is what a rounding of an
+    intermediate value of that size changes. Terms of the order of 1 in the formula add one unit of 1.
+    """
+    rng = np.random.default_rng(0)
+    spread: list[list[Array | None]] = [[_least(operators, value) for value in outputs] for outputs in expected]
+    for _ in range(_PERTURBATIONS):
+        moved = [{name: _moved(rng, value) for name, value in feed.items()} for feed in feeds]
+        try:
+            outputs = runner(_moved_constants(rng, original), moved)
+        except Exception:
+            continue
+        for held, wanted, got in zip(spread, expected, outputs, strict=True):
+            for index, (bound, a, b) in enumerate(zip(held, wanted, got, strict=True)):
+                if bound is not None and np.shape(a) == np.shape(b):
+                    with np.errstate(all="ignore"):
+                        apart = np.abs(np.asarray(a).astype(np.float64) - np.asarray(b).astype(np.float64))
+                    nan_once = np.isnan(a.astype(np.float64)) != np.isnan(np.asarray(b).astype(np.float64))
+                    apart = np.where(nan_once, np.inf, apart)
+                    held[index] = np.fmax(bound, _FACTOR * apart)
+    if operators & TRANSFORMS:
+        _add_own_error(spread, expected, original, feeds, (runtimes.reference,), (np.float32, np.float64))
+    else:
+        _add_own_error(spread, expected, original, feeds, (runner, runtimes.reference), (np.float32,))
+    return spread
+
+
+def _add_own_error(
+    spread: list[list[Array | None]],
+    expected: Outputs,
+    original: ModelProto,
+    feeds: Sequence[dict[str, Any]],
+    runners: Sequence[Runner],
+    types: Sequence[type],
+) -> None:
+    """Add how far the original's float outputs are from those of the same model in double: no result need be nearer.
+
+    Kernels differ in how much they lose: DFT of lengths that are no powers of two, for example.
+    The error of the worst element of a tensor of the same magnitude counts for all.
+    """
+    wide = [{name: _doubled(value) for name, value in feed.items()} for feed in feeds]
+    exact = _first(runners, widened(original), wide)
+    if exact is None:
+        return
+    for held, wanted, got in zip(spread, expected, exact, strict=True):
+        for index, (bound, a, b) in enumerate(zip(held, wanted, got, strict=True)):
+            if bound is None or a.dtype not in types or np.shape(a) != np.shape(b):
+                continue
+            with np.errstate(all="ignore"):
+                error = np.abs(a.astype(np.float64) - b)
+                relative = np.where(np.isfinite(error), error, 0.0) / (np.abs(b) + _typical(b))
+                relative = relative[~np.isnan(relative)]
+                worst = float(relative.max(initial=0.0))
+                own = np.nan_to_num(worst * (np.abs(b) + _typical(b)) + error, nan=0.0, posinf=0.0)
+                held[index] = np.where(np.isnan(a) & ~np.isnan(b), np.inf, bound + _OWN_ERROR * own)
+
+
+_OWN_ERROR = 3.0
+"""How many times farther from the exact value than the original a result may be."""
+
+
+def _first(runners: Sequence[Runner], model: ModelProto, feeds: Sequence[dict[str, Any]]) -> Outputs | None:
+    for each in runners:
+        with contextlib.suppress(Exception):
+            return each(model, feeds)
+    return None
+
+
+def _typical(array: Array) -> float:
+    finite = np.abs(array[np.isfinite(array)])
+    return float(finite.mean()) if finite.size else 0.0
+
+
+def _doubled(value: Any) -> Any:
+    return value.astype(np.float64) if isinstance(value, np.ndarray) and value.dtype == np.float32 else value
+
+
+def widened(model: ModelProto) -> ModelProto:
+    """Return the model with double in place of float, wherever a type or a tensor is."""
+    copied = ModelProto()
+    copied.CopyFrom(model)
+    for tensor in tensors(copied):
+        if tensor.data_type == TensorProto.FLOAT:
+            array = onnx.numpy_helper.to_array(tensor).astype(np.float64)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+    for kind in messages(copied, TypeProto.Tensor):
+        if kind.elem_type == TensorProto.FLOAT:
+            kind.elem_type = TensorProto.DOUBLE
+    for node in messages(copied, NodeProto):
+        for attribute in node.attribute:
+            if attribute.name in ("to", "dtype", "output_dtype") and attribute.i == TensorProto.FLOAT:
+                attribute.i = TensorProto.DOUBLE
+    return copied
+
+
+def _least(operators: set[str], value: Any) -> Array | None:
+    if not isinstance(value, np.ndarray) or not _is_float(value):
+        return None
+    info = values.finfo(
+        np.dtype(np.float32) if operators & COMPUTES_IN_FLOAT and value.dtype == np.float64 else value.dtype
+    )
+    with np.errstate(all="ignore"):
+        size = np.abs(value.astype(np.float64))
+        size = np.where(np.isfinite(size), size, 0.0)
+        one: Any = 1.0 if operators & ADDS_ONE else 0.0
+        if operators & DIFFERENCES_OF_SQUARES:
+            one = np.where(np.isnan(value.astype(np.float64)), np.inf, one)
+        return np.asarray(_FACTOR * float(info.eps) * (size + one) + 4 * float(info.tiny))
+
+
+def _moved(rng: np.random.Generator, value: Any) -> Any:
+    if not isinstance(value, np.ndarray) or not _is_float(value):
+        return value
+    with np.errstate(all="ignore"):
+        eps = float(values.finfo(value.dtype).eps)
+        factor = 1 + eps * rng.choice((-1.0, 1.0), value.shape)
+        wide = value.astype(np.float64)
+        return np.where(np.isfinite(wide), wide * factor, wide).astype(value.dtype).reshape(value.shape)
+
+
+def _moved_constants(rng: np.random.Generator, model: ModelProto) -> ModelProto:
+    copied = ModelProto()
+    copied.CopyFrom(model)
+    decisive = {
+        name for node in model.graph.node if node.op_type in ("Resize", "Upsample", "Range") for name in node.input
+    }
+    for tensor in tensors(copied):
+        if tensor.data_type in FLOATS and tensor.name not in decisive and tensor.raw_data:
+            array = _moved(rng, onnx.numpy_helper.to_array(tensor))
+            tensor.raw_data = array.astype(numpy_type(tensor.data_type)).tobytes()
+    return copied

@@ -1,0 +1,164 @@
+"""Run a model in onnxruntime, or in onnx's reference evaluator where onnxruntime has no kernels."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.inliner
+import onnxruntime
+from onnx import ModelProto, TypeProto
+from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+_NO_KERNEL = (
+    "Could not find an implementation",
+    "NOT_IMPLEMENTED",
+    "is not currently registered or supported",  # an element type
+    "bound to different types",  # the body of a function that onnx has for the operator, see below
+    "does not match expected type",
+    "Failed to find kernel for",
+    "operator does not support",
+)
+"""What onnxruntime says where it has no kernel. Some bodies of operators that are functions (Attention, CenterCropPad,
+RMSNormalization of narrow types) have no types that fit, and onnxruntime 1.32.0 has no kernel in their place."""
+
+Feed = dict[str, Any]
+Outputs = list[list[Any]]
+"""The outputs of each feed."""
+
+
+class NoKernelError(Exception):
+    """onnxruntime has no kernel for an operator of the model."""
+
+
+class LoadError(Exception):
+    """onnxruntime does not open the model."""
+
+
+class RunError(Exception):
+    """The model does not run with these inputs."""
+
+
+def _options() -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.enable_cpu_mem_arena = False
+    return options
+
+
+_OPTIONS = _options()
+
+
+def run(model: ModelProto, feeds: Sequence[Feed]) -> Outputs:
+    """Run a model in onnxruntime without graph optimizations.
+
+    Raises:
+        NoKernelError: an operator has no kernel.
+        LoadError: the model is not opened for another reason.
+        RunError: it does not run.
+    """
+    try:
+        session = onnxruntime.InferenceSession(
+            named(model).SerializeToString(), _OPTIONS, providers=["CPUExecutionProvider"]
+        )
+    except errors.NotImplemented as error:
+        raise NoKernelError(str(error)) from error
+    except Exception as error:
+        if any(text in str(error) for text in _NO_KERNEL):
+            raise NoKernelError(str(error)) from error
+        raise LoadError(str(error)) from error
+    types = {each.name: each.type for each in (*model.graph.input, *model.graph.output)}
+    try:
+        return [_run_once(session, feed, types) for feed in feeds]
+    except (errors.NotImplemented, NoKernelError) as error:
+        raise NoKernelError(str(error)) from error
+    except Exception as error:
+        if any(text in str(error) for text in _NO_KERNEL):
+            raise NoKernelError(str(error)) from error
+        raise RunError(str(error)) from error
+
+
+def named(model: ModelProto) -> ModelProto:
+    """Return the model with node names that differ: onnxruntime refuses duplicates, which ONNX allows."""
+    names = [node.name for node in model.graph.node if node.name]
+    if len(set(names)) == len(names):
+        return model
+    copied = ModelProto()
+    copied.CopyFrom(model)
+    for number, node in enumerate(copied.graph.node):
+        node.name = f"{node.name}_{number}"
+    return copied
+
+
+def _run_once(session: onnxruntime.InferenceSession, feed: Feed, types: dict[str, TypeProto]) -> list[Any]:
+    names = [each.name for each in session.get_outputs()]
+    known = {name: feed[name] for name in (each.name for each in session.get_inputs()) if name in feed}
+    if all(_has_numpy_type(types[name]) for name in (*known, *names)):
+        return list(session.run(names, known))
+    inputs = {name: _ort_value(value, types[name])._ortvalue for name, value in known.items()}
+    found = session._sess.run_with_ort_values(inputs, names, None)
+    return [_array(onnxruntime.OrtValue(value)) for value in found]
+
+
+def _has_numpy_type(kind: TypeProto) -> bool:
+    """Return whether values of this type pass onnxruntime's Python interface as they are."""
+    if not kind.HasField("tensor_type"):
+        return True
+    return kind.tensor_type.elem_type in _NUMPY_TYPES
+
+
+_NUMPY_TYPES = {onnx.TensorProto.STRING} | {
+    onnx.helper.np_dtype_to_tensor_dtype(np.dtype(name))
+    for name in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "bool")
+}
+
+
+def _ort_value(value: Any, kind: TypeProto) -> onnxruntime.OrtValue:
+    if not kind.HasField("tensor_type"):
+        raise NoKernelError("onnxruntime's Python interface takes no sequences beside narrow types")
+    elem_type = kind.tensor_type.elem_type
+    if elem_type == onnx.TensorProto.STRING:
+        raise NoKernelError("onnxruntime's Python interface takes no strings beside narrow types")
+    if elem_type in _NUMPY_TYPES:
+        return onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(value))
+    array = np.array(value, order="C")
+    carrier = {1: np.uint8, 2: np.uint16}.get(array.dtype.itemsize)
+    if carrier is None:
+        raise NoKernelError(f"onnxruntime's Python interface takes no {array.dtype}")
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(carrier), elem_type)
+
+
+def _array(value: onnxruntime.OrtValue) -> Any:
+    if not value.is_tensor():
+        raise NoKernelError("onnxruntime's Python interface returns no sequences beside narrow types")
+    elem_type = value.element_type()
+    if elem_type in _NUMPY_TYPES:
+        return value.numpy()
+    shape = tuple(value.shape())
+    held = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes()) if np.prod(shape) else b""
+    tensor = onnx.TensorProto(data_type=elem_type, dims=shape, raw_data=held)
+    return onnx.numpy_helper.to_array(tensor)
+
+
+def reference(model: ModelProto, feeds: Sequence[Feed]) -> Outputs:
+    """Run a model in onnx's reference evaluator, which is wrong in places.
+
+    Raises:
+        RunError: it does not run.
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        with np.errstate(all="ignore"):
+            # The evaluator passes no attributes on to functions in subgraphs.
+            inlined = onnx.inliner.inline_local_functions(model) if model.functions else model
+            evaluator = ReferenceEvaluator(inlined)
+            return [list(evaluator.run(None, dict(feed))) for feed in feeds]
+    except Exception as error:
+        raise RunError(repr(error)) from error

@@ -1,0 +1,34 @@
+"""Which types the schemas of operators that carry any value allow."""
+
+from __future__ import annotations
+
+import functools
+
+from onnx import TypeProto, defs
+
+from differential import values
+
+
+@functools.cache
+def _carried(operator: str, opset: int) -> frozenset[str]:
+    schema = defs.get_schema(operator, opset, "")
+    return frozenset(schema.type_constraints[0].allowed_type_strs if operator == "Identity" else _last(schema))
+
+
+def _last(schema: defs.OpSchema) -> list[str]:
+    variable = schema.outputs[0].type_str
+    return next(list(each.allowed_type_strs) for each in schema.type_constraints if each.type_param_str == variable)
+
+
+def carries(operator: str, opset: int, kinds: list[TypeProto]) -> bool:
+    """Return whether Identity, If, Loop or Scan of an opset may have values of these types."""
+    return all(type_string(kind) in _carried(operator, opset) for kind in kinds)
+
+
+def type_string(kind: TypeProto) -> str:
+    """Return a type as schemas write it."""
+    if kind.HasField("sequence_type"):
+        return f"seq({type_string(kind.sequence_type.elem_type)})"
+    if kind.HasField("optional_type"):
+        return f"optional({type_string(kind.optional_type.elem_type)})"
+    return next(text for text, value in values.ELEM_TYPE.items() if value == kind.tensor_type.elem_type)

@@ -1,0 +1,288 @@
+"""The differential fuzzer: a bounded run, and planted faults that it must find."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from differential import draw, judge, run
+from differential.examine import FINDINGS, Examiner, Outcome
+from differential.generate import TARGETS, Case, draw_case
+from differential.saving import load, save
+
+import opshift
+
+_HOME = Path(__file__).parent / "differential"
+_SEED, _CASES = 17, 1500
+"""About a minute of one core."""
+
+
+def _nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    found = []
+    queue = [*model.graph.node, *itertools.chain.from_iterable(function.node for function in model.functions)]
+    while queue:
+        node = queue.pop()
+        found.append(node)
+        for attribute in node.attribute:
+            queue.extend(attribute.g.node)
+    return found
+
+
+def _copy(model: Any) -> onnx.ModelProto:
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model if isinstance(model, onnx.ModelProto) else onnx.load(model))
+    return copied
+
+
+def _with_request(model: onnx.ModelProto, request: dict[str, Any]) -> SimpleNamespace:
+    for held in (model, *model.functions):
+        for imported in held.opset_import:
+            if imported.domain == "" and "opset" in request:
+                imported.version = request["opset"]
+    return SimpleNamespace(model=model, report=None)
+
+
+def swaps_operators(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
+    """Convert by the number alone, and put Sub in the place of Add."""
+    copied = _copy(model)
+    for node in _nodes(copied):
+        node.op_type = {"Add": "Sub", "Max": "Min", "And": "Or"}.get(node.op_type, node.op_type)
+    return _with_request(copied, request)
+
+
+def changes_an_attribute(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
+    """Change alpha by a thousandth."""
+    copied = _copy(model)
+    for node in _nodes(copied):
+        for attribute in node.attribute:
+            if attribute.name == "alpha":
+                attribute.f *= 1.001
+    return _with_request(copied, request)
+
+
+def renumbers(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
+    """Change the opset alone, as the naive do."""
+    return _with_request(_copy(model), request)
+
+
+def renames_an_output(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
+    copied = _copy(model)
+    copied.graph.node.add(op_type="Identity", input=[copied.graph.output[0].name], output=["renamed"])
+    copied.graph.output[0].name = "renamed"
+    return _with_request(copied, request)
+
+
+def raises(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
+    raise RuntimeError("planted")
+
+
+def refuses_valid_models(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
+    raise opshift.InvalidModelError("planted")
+
+
+def aborts(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
+    os.abort()
+
+
+def hangs(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
+    time.sleep(1000)
+    raise AssertionError
+
+
+def takes_all_memory(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
+    return SimpleNamespace(model=bytearray(6 << 30))
+
+
+def rejects(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
+    if verify:
+        raise opshift.VerificationError("planted", None)  # type: ignore[arg-type]
+    copied = _copy(model)
+    copied.producer_name = "changed"
+    return _with_request(copied, request)
+
+
+def _examined(convert: Callable[..., Any], cases: list[Case]) -> list[Outcome]:
+    examiner = Examiner(convert=convert)
+    try:
+        outcomes = []
+        for case in cases:
+            outcomes.append(Outcome(case.seed, case.index))
+            examiner.examine(case, outcomes[-1])
+        return outcomes
+    finally:
+        examiner.close()
+
+
+def _cases(operator: str, count: int, request: str = "opset", verify_share: float = 0.0) -> list[Case]:
+    drawn = (draw_case(5, index, [operator], verify_share) for index in itertools.count())
+    return list(itertools.islice((case for case in drawn if [*case.request] == [request] and not case.random), count))
+
+
+def _kinds(outcomes: list[Outcome]) -> set[str]:
+    return {outcome.kind for outcome in outcomes} - {"right", "invalid original", "suspect"}
+
+
+@pytest.mark.parametrize("place", ["graph", "if", "loop", "scan", "function", "function in if"])
+def test_a_swapped_operator_is_found_wherever_it_is(place: str) -> None:
+    cases = [case for case in _cases("Add", 400) if case.embedded.place == place and not case.embedded.files][:8]
+    assert cases
+    assert any(outcome.kind == "wrong" for outcome in _examined(swaps_operators, cases))
+
+
+@pytest.mark.parametrize("operator", ["Max", "And"])
+def test_a_swapped_operator_of_another_type_is_found(operator: str) -> None:
+    cases = [case for case in _cases(operator, 40) if not case.embedded.files]
+    assert "wrong" in _kinds(_examined(swaps_operators, cases))
+
+
+@pytest.mark.parametrize("operator", ["LeakyRelu", "Elu", "Celu", "Gemm", "LRN"])
+def test_an_attribute_off_by_a_thousandth_is_found(operator: str) -> None:
+    cases = [case for case in _cases(operator, 120) if not case.embedded.files and "alpha" in str(case.embedded.model)]
+    same_version = [case for case in cases if _version(operator, case) == _version(operator, case, new=True)]
+    assert "wrong" in _kinds(_examined(changes_an_attribute, same_version))
+
+
+def _version(operator: str, case: Case, new: bool = False) -> int:
+    opset = case.request["opset"] if new else case.opset
+    return int(onnx.defs.get_schema(operator, opset, "").since_version) if draw.exists(operator, opset) else -1
+
+
+@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_a_changed_number_alone_is_found_where_the_meaning_changed(operator: str) -> None:
+    cases = [
+        case
+        for case in _cases(operator, 60)
+        if (case.opset < 13) != (case.request["opset"] < 13) and not case.embedded.files and case.request["opset"] >= 11
+    ]
+    assert "wrong" in _kinds(_examined(renumbers, cases))
+
+
+def test_operators_that_the_opset_lacks_are_found() -> None:
+    cases = [case for case in _cases("Trilu", 60) if case.request["opset"] < 14 and not case.embedded.files]
+    assert _kinds(_examined(renumbers, cases)) == {"invalid result"}
+
+
+def test_a_decomposed_operator_that_is_left_is_found() -> None:
+    cases = [case for case in _cases("Hardmax", 30, "decompose") if not case.embedded.files]
+    changed = [case for case in cases if case.embedded.place != "graph"]
+    assert _kinds(_examined(rejects, cases + changed)) == {"invalid result"}
+
+
+def test_a_renamed_output_is_found() -> None:
+    cases = [case for case in _cases("Abs", 20) if not case.embedded.files]
+    assert _kinds(_examined(renames_an_output, cases)) == {"invalid result"}
+
+
+@pytest.mark.parametrize(("convert", "kind"), [(raises, "crashing"), (refuses_valid_models, "valid called invalid")])
+def test_errors_are_classified(convert: Callable[..., Any], kind: str) -> None:
+    assert _kinds(_examined(convert, _cases("Abs", 5))) == {kind}
+
+
+def test_a_right_result_that_verification_rejects_is_found() -> None:
+    cases = [case for case in _cases("Abs", 20, verify_share=1.0) if not case.embedded.files]
+    same = [case for case in cases if _version("Abs", case) == _version("Abs", case, new=True)]
+    assert _kinds(_examined(rejects, same)) == {"rejected"}
+
+
+@pytest.mark.parametrize(
+    ("convert", "kind"), [(aborts, "crashing"), (hangs, "hanging"), (takes_all_memory, "crashing")]
+)
+def test_crashes_hangs_and_lack_of_memory_are_contained(
+    convert: Callable[..., Any], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "SECONDS_PER_STAGE", 20.0 if convert is not hangs else 8.0)
+    settings = run.Settings(5, ("Abs",), convert=convert)
+    outcomes = list(run.outcomes(settings, iter(range(2)), 1, time.monotonic() + 60))
+    assert [outcome.index for outcome in outcomes] == [0, 1]
+    assert {outcome.kind for outcome in outcomes} - {"invalid original"} == {kind}
+
+
+def test_one_unit_is_right_and_a_thousandth_is_wrong() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 13]> g (float[2,3] x) => (float[2,3] y) {y = Softmax <axis = 1> (x)}'
+    )
+    feeds = [{"x": np.array([[1, 2, 3], [-1, 0, 5]], np.float32)}]
+    from differential.runtimes import run as runner
+
+    expected = runner(model, feeds)
+    near = [[np.nextafter(expected[0][0], np.float32(2))]]
+    far = [[expected[0][0] * np.float32(1.001)]]
+    assert judge.compare({"Softmax"}, model, feeds, expected, near, runner) is None
+    assert judge.compare({"Softmax"}, model, feeds, expected, far, runner) is not None
+    assert judge.compare({"Transpose"}, model, feeds, expected, near, runner) is not None
+
+
+def test_signs_of_zero_count_where_data_is_moved() -> None:
+    plus, minus = np.zeros(1, np.float32), -np.zeros(1, np.float32)
+    model = onnx.ModelProto()
+    for operator, equal in (("Relu", True), ("Identity", False), ("Max", True), ("Gather", False)):
+        message = judge.compare({operator}, model, [{}], [[plus]], [[minus]], lambda *_: [])
+        assert (message is None) is equal
+
+
+def test_types_and_shapes_count() -> None:
+    model = onnx.ModelProto()
+    value = np.zeros((1, 2), np.float32)
+    for other in (np.zeros((2,), np.float32), np.zeros((1, 2), np.float64)):
+        assert judge.compare({"Softmax"}, model, [{}], [[value]], [[other]], lambda *_: []) is not None
+
+
+def test_a_case_is_reproducible() -> None:
+    for index in range(30):
+        first, second = draw_case(3, index), draw_case(3, index)
+        assert first.embedded.model.SerializeToString() == second.embedded.model.SerializeToString()
+        assert first.request == second.request
+        assert str(first.embedded.feeds) == str(second.embedded.feeds)
+
+
+def test_a_saved_finding_replays(tmp_path: Path) -> None:
+    cases = [case for case in _cases("Add", 60) if not case.embedded.files]
+    outcomes = _examined(swaps_operators, cases)
+    found = next(number for number, outcome in enumerate(outcomes) if outcome.kind == "wrong")
+    again = load(save(tmp_path, cases[found], outcomes[found]))
+    replayed = _examined(swaps_operators, [again])[0]
+    assert (replayed.kind, replayed.message) == ("wrong", outcomes[found].message)
+
+
+def test_every_operator_and_every_version_is_drawn() -> None:
+    operators = draw.operators()
+    assert len(operators) >= 202
+    for operator in operators:
+        for index in range(4):
+            assert draw_case(9, index, [operator]).operator == operator
+    versions = {case.opset for case in (draw_case(9, index, ["Resize"]) for index in range(300))}
+    assert versions == set(range(10, 29))
+
+
+def test_every_built_in_profile_is_requested() -> None:
+    drawn = {draw_case(9, index, ["Abs"]).request.get("target") for index in range(600)}
+    assert drawn - {None} == set(TARGETS)
+
+
+def test_the_fuzzer_uses_nothing_of_opshift_but_its_public_face() -> None:
+    for path in _HOME.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            assert not [name for name in names if name.startswith("opshift.")], path
+
+
+def test_a_bounded_run_finds_nothing() -> None:
+    settings = run.Settings(_SEED)
+    summary = run.Summary()
+    for outcome in run.outcomes(settings, iter(range(_CASES)), 1, time.monotonic() + 600):
+        summary.add(outcome)
+    assert not summary.findings, summary.text(verbose=False)
+    assert summary.kinds["right"] > _CASES * 0.5
+    assert summary.kinds["invalid original"] < _CASES * 0.06
+    assert set(FINDINGS).isdisjoint(kind for kind, count in summary.kinds.items() if count)

@@ -1,0 +1,245 @@
+"""What is inferred of nodes of which little is known: never a crash, never a wrong fact, never a wrong accusation.
+
+The nodes are ONNX's own node tests at every version that takes them, with types, shapes and elements of their inputs
+withheld in many ways; and nodes drawn at random, which hardly anybody would write, for what ends a process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import random
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.backend.test.case.node
+import onnx.checker
+import onnx.inliner
+import pytest
+from onnx import AttributeProto, TensorProto, defs, helper
+
+import opshift
+from opshift.opsets.facts import Dim, Facts, Tensor, constant, facts_of_type, freeze
+from opshift.opsets.lowering import Reason
+from opshift.opsets.operator import Node
+from opshift.opsets.schema import NEWEST, OLDEST, attribute_value, schema_read_at
+from opshift.passes.errors import UnsupportedError
+from opshift.passes.infer import typed
+
+SHOWN = (TensorProto.INT32, TensorProto.INT64)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A node of one version, and the facts of its inputs and outputs when all is known."""
+
+    name: str
+    node: Node
+    proto: onnx.NodeProto
+    outputs: tuple[Facts, ...]
+
+    def asked(self, inputs: Sequence[Facts | None]) -> tuple[Facts, ...] | Reason:
+        return typed(dataclasses.replace(self.node, inputs=tuple(inputs)))
+
+
+@functools.cache
+def cases() -> tuple[Case, ...]:
+    """ONNX's node tests of one node of tensors, at each version from the oldest that takes the node."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = onnx.backend.test.case.node.collect_testcases()
+    return tuple(case for one in found if one.model is not None and one.data_sets for case in versions(one))
+
+
+def versions(test: Any) -> Iterator[Case]:
+    graph = test.model.graph
+    if len(graph.node) != 1 or not all(value.type.HasField("tensor_type") for value in (*graph.input, *graph.output)):
+        return
+    (node,) = graph.node
+    if any(attribute.type in (AttributeProto.GRAPH, AttributeProto.TYPE_PROTO) for attribute in node.attribute):
+        return
+    arrays = {value.name: array for value, array in zip(graph.input, test.data_sets[0][0], strict=False)}
+    known: dict[str, Facts | None] = {"": None}
+    for value in graph.input:
+        facts, array = facts_of_type(value.type), arrays.get(value.name)
+        if isinstance(array, np.ndarray) and facts.dtype in SHOWN and array.size < 100 and array.dtype != object:
+            facts = constant(array, facts.dtype)
+        known[value.name] = facts
+    if not set(node.input) <= set(known):
+        return
+    opset = next(item.version for item in test.model.opset_import if item.domain == node.domain)
+    tried = range(OLDEST, opset + 1) if not node.domain else [opset]
+    schemas = [schema for at in tried if (schema := schema_read_at(node.domain, node.op_type, at))]
+    for since in sorted({schema.since_version for schema in schemas}):
+        context = onnx.checker.C.CheckerContext()
+        context.ir_version, context.opset_imports = onnx.IR_VERSION, {node.domain: since}
+        try:
+            onnx.checker.check_node(node, context)
+        except onnx.checker.ValidationError:
+            continue
+        attributes = {one.name: freeze(attribute_value(one)) for one in node.attribute}
+        inputs = tuple(known[name] for name in node.input)
+        seen = Node(node.domain, node.op_type, since, attributes, inputs, tuple(map(bool, node.output)))
+        outputs = typed(seen)
+        if isinstance(outputs, Reason):
+            continue
+        yield Case(f"{test.name} {since}", seen, node, outputs)
+
+
+def blurred(inputs: Sequence[Facts | None], draws: random.Random, *, types: bool) -> list[Facts | None]:
+    """Withhold some of what is known."""
+    made: list[Facts | None] = []
+    names = draws.random() < 0.3
+    for place, facts in enumerate(inputs):
+        if facts is None or facts.shape is None:
+            made.append(facts)
+            continue
+        shape: tuple[Dim, ...] | None = facts.shape
+        if draws.random() < 0.6:
+            shape = tuple(
+                (f"d{place}.{axis}" if names else None) if draws.random() < 0.6 else dim
+                for axis, dim in enumerate(facts.shape)
+            )
+        if draws.random() < 0.15:
+            shape = None
+        value: Tensor | None = facts.value if draws.random() < 0.5 else None
+        dtype = None if types and draws.random() < 0.6 else facts.dtype
+        made.append(Facts(dtype, facts.shape if value else shape, value if dtype else None))
+    return made
+
+
+def contradiction(found: Sequence[Facts], wanted: Sequence[Facts]) -> str:
+    """Say where what is inferred from less contradicts what is inferred from all."""
+    for one, other in zip(found, wanted, strict=True):
+        if one.dtype and other.dtype and one.dtype != other.dtype:
+            return f"type {one.dtype} for {other.dtype}"
+        if one.shape is None or other.shape is None:
+            continue
+        if len(one.shape) != len(other.shape):
+            return f"shape {one.shape} for {other.shape}"
+        for dim, true in zip(one.shape, other.shape, strict=True):
+            if isinstance(dim, int) and isinstance(true, int) and dim != true:
+                return f"shape {one.shape} for {other.shape}"
+    return ""
+
+
+@pytest.mark.parametrize("types", [False, True], ids=["shapes", "types"])
+def test_less_knowledge_never_gives_other_facts(types: bool) -> None:
+    """Nor is a node accused for what is not known."""
+    faults = []
+    for case in cases():
+        draws = random.Random(case.name)
+        for _ in range(8):
+            inputs = blurred(case.node.inputs, draws, types=types)
+            found = case.asked(inputs)
+            fault = str(found) if isinstance(found, Reason) else contradiction(found, case.outputs)
+            if fault:
+                faults.append(f"{case.name}: {fault}; {inputs}")
+    assert not faults, "\n".join(faults[:20])
+
+
+def test_there_are_cases_of_nearly_every_operator() -> None:
+    names = {case.node.name for case in cases() if not case.node.domain}
+    missing = {schema.name for schema in defs.get_all_schemas() if not schema.domain} - names
+    assert len(names) > 150, sorted(missing)
+
+
+# --- in functions, whose inputs have no types ---
+
+
+def in_function(case: Case, nested: bool) -> onnx.ModelProto:
+    """A model that calls a function, or one through another, that holds the node."""
+    node = onnx.NodeProto()
+    node.CopyFrom(case.proto)
+    names = list(dict.fromkeys(name for name in node.input if name))
+    outputs = [name for name in node.output if name]
+    opset = case.node.since_version if not case.node.domain else NEWEST
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("f", 1)]
+    if case.node.domain:
+        imports.append(helper.make_opsetid(case.node.domain, case.node.since_version))
+    functions = [helper.make_function("f", "Inner", names, outputs, [node], imports)]
+    if nested:
+        call = helper.make_node("Inner", names, outputs, domain="f")
+        functions.append(helper.make_function("f", "Outer", names, outputs, [call], imports))
+    facts = dict(zip(case.proto.input, case.node.inputs, strict=False))
+    graph = onnx.GraphProto(name="g")
+    for name in names:
+        known = facts[name]
+        assert known is not None
+        graph.input.append(helper.make_tensor_value_info(name, known.dtype or 0, known.shape))
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
+    used = [one for one, named in zip(case.outputs, case.node.used, strict=True) if named]
+    for value, known in zip(graph.output, used, strict=True):
+        value.type.CopyFrom(helper.make_tensor_type_proto(known.dtype or 0, known.shape))
+    graph.node.append(helper.make_node("Outer" if nested else "Inner", names, outputs, domain="f"))
+    return helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=10)
+
+
+def smallest() -> list[Case]:
+    """The smallest case of each operator's version."""
+    found: dict[tuple[str, int], Case] = {}
+    for case in sorted(cases(), key=lambda one: len(one.proto.SerializeToString())):
+        if not case.node.domain and all(facts.dtype for facts in case.outputs):
+            found.setdefault((case.node.name, case.node.since_version), case)
+    return [found[key] for key in sorted(found)]
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["function", "function in a function"])
+def test_valid_functions_are_never_called_invalid(nested: bool) -> None:
+    faults = []
+    for case in smallest():
+        model = in_function(case, nested)
+        own = next(item.version for item in model.opset_import if not item.domain)
+        for opset in sorted({max(OLDEST, own - 1), min(NEWEST, own + 1), NEWEST} - {own}):
+            try:
+                opshift.convert(model, opset=opset, verify=False)
+            except UnsupportedError:
+                continue
+            except Exception as error:  # InvalidModelError, or a fault of opshift's own
+                faults.append(f"{case.name} to {opset}: {type(error).__name__}: {error}")
+    assert not faults, "\n".join(faults[:20])
+
+
+# --- what ends a process ---
+
+CHILD = """
+import mmap, os, random, resource, struct, sys
+sys.path.insert(0, sys.argv[1])
+import nodes_at_random
+count = int(sys.argv[2])
+place = mmap.mmap(-1, 8)
+for schema in nodes_at_random.schemas():
+    start = 0
+    while start < count:
+        child = os.fork()
+        if not child:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            for number in range(start, count):
+                place[:] = struct.pack("q", number)
+                nodes_at_random.infer(schema, number)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            assert not status, (schema.name, struct.unpack("q", place[:]))
+            break
+        (number,) = struct.unpack("q", place[:])
+        print(schema.domain, schema.name, schema.since_version, number, "signal", os.WTERMSIG(status))
+        start = number + 1
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it forks")
+def test_no_node_ends_the_process() -> None:
+    """Every operator at every version, with inputs that lack a type, a rank or themselves."""
+    command = [sys.executable, "-c", CHILD, str(Path(__file__).parent), "25"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert not ended.stdout

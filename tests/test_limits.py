@@ -1,0 +1,329 @@
+"""Verification stays within limits of time and memory that nobody has to ask for, and what is right is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import patterns
+import pytest
+import sizes
+from onnx.parser import parse_model
+
+import opshift
+from opshift.opsets.profiles import ProfileError, load_target
+from opshift.passes import limits as bounds
+from opshift.passes import propagation, sessions
+from opshift.passes.bounds import machine_memory
+from opshift.passes.convert import _shown_to_be_equal
+from opshift.passes.inputs import Allowed, Draft, specs
+from opshift.passes.limits import Clock, Limits
+from opshift.passes.model_inference import infer_model
+from opshift.passes.moods import bounded
+from opshift.passes.outcome import Check, Verdict
+from opshift.passes.outline import outline
+from opshift.passes.sessions import RejectedError, Session, Source, Why
+from opshift.passes.uses import _COUNTS, fills, uses
+from opshift.passes.verify import verify
+
+MODEL = '<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }'
+SECONDS = 60
+MEMORY = 3 * 2**29
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="memory is neither limited nor measured there")
+
+
+@functools.cache
+def measured(listed: str) -> tuple[dict[str, list[Any]], list[int]]:
+    """Return what became of each case of a list by its name, and the most memory of the two processes."""
+    run = subprocess.run(
+        [sys.executable, "measured.py", listed],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=1800,
+    )
+    *lines, peaks = map(json.loads, run.stdout.splitlines())
+    return {name: found for name, *found in lines}, peaks
+
+
+def text_of(cases: list[sizes.Case]) -> list[Any]:
+    return [pytest.param(case.name, id=case.name) for case in cases]
+
+
+# --- inputs that set sizes ------------------------------------------------------------------------------------------
+
+UNCHECKED = {"MaxUnpool"}
+"""No input is found that the original runs on: an output shape of MaxUnpool must fit its indices."""
+
+REFUSED = {"Resize 10", "Upsample", "Pow 13 to 11", "BlackmanWindow"}
+
+
+@pytest.mark.parametrize("name", text_of(sizes.DIRECT))
+def test_an_operator_whose_sizes_are_inputs_is_verified_in_bounds(name: str) -> None:
+    seconds, verdict, reason = measured("sizes:DIRECT")[0][name]
+    assert seconds < SECONDS
+    assert name in REFUSED or verdict == ("unchecked" if name in UNCHECKED else "equal"), reason
+
+
+@pytest.mark.parametrize("name", text_of(sizes.THROUGH))
+def test_a_size_that_is_computed_from_an_input_is_verified_in_bounds(name: str) -> None:
+    seconds, verdict, reason = measured("sizes:THROUGH")[0][name]
+    assert seconds < SECONDS
+    assert name in REFUSED or verdict == "equal", reason
+
+
+@pytest.mark.parametrize("name", text_of(sizes.BOMBS))
+def test_a_model_that_outgrows_every_machine_ends_in_bounds(name: str) -> None:
+    seconds, verdict, reason = measured("sizes:BOMBS")[0][name]
+    assert seconds < SECONDS
+    assert verdict in ("equal", "unchecked", "InvalidModelError", "UnsupportedError"), reason
+
+
+@pytest.mark.parametrize("name", text_of(patterns.PATTERNS))
+def test_a_pattern_of_real_models_is_verified(name: str) -> None:
+    seconds, verdict, reason = measured("patterns:PATTERNS")[0][name]
+    assert seconds < SECONDS
+    assert verdict == "equal", reason
+
+
+@pytest.mark.parametrize("listed", ["sizes:DIRECT", "sizes:THROUGH", "sizes:BOMBS", "patterns:PATTERNS"])
+def test_no_process_takes_more_than_one_and_a_half_gibibytes(listed: str) -> None:
+    assert max(measured(listed)[1]) < MEMORY
+
+
+def test_each_operator_that_an_input_sets_a_size_of_has_a_case() -> None:
+    graphs = " ".join(case.graph for case in [*sizes.DIRECT, *patterns.PATTERNS])
+    assert {name for name in _COUNTS if f"{name}(" not in graphs and f"{name}<" not in graphs} == set()
+
+
+# --- values that set sizes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [1, 5, 8, 30, 500])
+@pytest.mark.parametrize("turn", range(-8, 8))
+def test_sizes_that_are_drawn_multiply_up_to_little(length: int, turn: int) -> None:
+    model = parse_model(
+        f'<ir_version: 8, opset_import: ["": 13]> g (int64[{length}] s) => (float[] y) {{ y = ConstantOfShape(s) }}'
+    )
+    draft = Draft(specs(model.graph), frozenset({"s"}), Allowed(whole=True), uses(model))
+    drawn = draft.feeds(np.random.default_rng(turn + 100), {"s": (length,)}, turn)["s"]
+    assert math.prod(max(1, abs(int(size))) for size in drawn) <= 4096
+    assert turn >= 0 or set(drawn.tolist()) <= {1}
+
+
+def test_only_what_is_beyond_the_bound_is_made_one() -> None:
+    assert bounded(np.array([3, 0, -2, 5, 1, 2]), 8).tolist() == [3, 0, -2, 1, 1, 1]
+    assert bounded(np.array([np.inf, 2.0]), 8).tolist() == [1.0, 1.0]
+    assert bounded(np.array(9), 8).tolist() == 9
+
+
+@pytest.mark.parametrize(
+    ("nodes", "total"),
+    [
+        ("y = Reshape(x, t)", 24),
+        ("u = Identity(t) y = Reshape(x, u)", 24),
+        ("f = Constant<value_ints=[4]>() u = Concat<axis=0>(f, t) y = Reshape(x, u)", 6),
+    ],
+)
+def test_a_shape_that_is_an_input_has_as_many_elements_as_what_is_reshaped(nodes: str, total: int) -> None:
+    model = parse_model(
+        f'<ir_version: 8, opset_import: ["": 13]> g (float[n,4] x, int64[k] t) => (float[] y) {{ {nodes} }}'
+    )
+    view = outline(model)
+    draft = Draft(specs(model.graph), frozenset({"t"}), Allowed(whole=True), uses(view), fills=fills(view))
+    shapes = {"x": (6, 4), "t": (3,)}
+    drawn = [draft.feeds(np.random.default_rng(turn), shapes, turn)["t"] for turn in (0, 1, 2, 4, 5, 6)]
+    assert {math.prod(one.tolist()) for one in drawn} == {total}
+    assert len({tuple(one.tolist()) for one in drawn}) > 1
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+def source(graph: str) -> Source:
+    return Source(parse_model(f'<ir_version: 8, opset_import: ["": 17]> {graph}'))
+
+
+def test_a_small_model_gets_the_least_memory_and_a_large_one_more() -> None:
+    small = parse_model('<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) { y = Relu(x) }')
+    large = onnx.ModelProto()
+    large.CopyFrom(small)
+    large.graph.initializer.add(name="w", data_type=1, dims=[2**28])
+    assert bounds.limits(None, None, [small]).memory == bounds.LEAST_MEMORY
+    grown = bounds.limits(None, None, [small, large])
+    assert grown.memory == min(16 * 2**30, machine_memory())
+    assert grown.seconds() > bounds.limits(None, None, [small]).seconds()
+    assert bounds.limits(7, 2**29, [large]).memory == 2**29
+    assert bounds.limits(7, 2**29, [large]).timeout == 7
+
+
+def test_what_no_machine_holds_gets_no_more_memory() -> None:
+    model = parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[9999999999999] x) => (float[n] y) { y = Relu(x) }'
+    )
+    assert bounds.limits(None, None, [model]).memory == bounds.LEAST_MEMORY
+
+
+def test_outputs_that_are_too_large_are_rejected_and_the_next_input_runs() -> None:
+    session = Session(
+        source("g (int64[1] s) => (float[n] y) { y = ConstantOfShape(s) }"),
+        optimised=False,
+        limits=Limits(results=4000),
+    )
+    first, second = session.run_all([{"s": np.array([n], np.int64)} for n in (1001, 1000)])
+    assert isinstance(first, RejectedError)
+    assert first.why is Why.LARGE
+    assert "4004 bytes" in str(first)
+    assert not isinstance(second, RejectedError)
+
+
+def test_outputs_of_a_long_batch_end_it_early_and_all_are_had_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_HELD", 100_000)
+    session = Session(source("g (float[n] x) => (float[n] y) { y = Relu(x) }"), optimised=False)
+    batch = [{"x": np.full(10_000, number, np.float32)} for number in range(20)]
+    found: list[Any] = []
+    while len(found) < len(batch):
+        more = session.run_all(batch[len(found) :])
+        assert 0 < len(more) < 8
+        found += more
+    assert [outputs[0][0] for outputs in found] == list(range(20))
+
+
+def test_a_verification_ends_when_its_time_is_over() -> None:
+    clock = Clock(0.0, 20)
+    session = Limits(clock=clock)
+    with pytest.raises(RejectedError, match="time is over") as found:
+        Session(source("g (float[n] x) => (float[n] y) { y = Relu(x) }"), optimised=False, limits=session)
+    assert found.value.why is Why.LIMIT
+
+
+def test_time_that_is_lost_is_lost_once() -> None:
+    clock = Clock(100, 20)
+    assert clock.left(0.25) == 5
+    clock.lose(18)
+    assert clock.left(0.25) == pytest.approx(2)
+    clock.lose(5)
+    assert clock.left() == 0
+    assert "did not finish in time" in clock.reason
+
+
+def test_a_memory_error_in_a_comparison_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise MemoryError("no")
+
+    monkeypatch.setattr("opshift.passes.verify.inputs.specs", fail)
+    one, other = (source(f"g (float[n] x) => (float[n] y) {{ y = {name}(x) }}") for name in ("Relu", "Abs"))
+    report = verify(one, other)
+    assert report.verdict == "unchecked"
+    assert "ran out of memory" in report.whole.reason
+
+
+def test_a_node_that_could_not_be_compared_is_written_unless_proof_is_required() -> None:
+    result = opshift.convert(parse_model(MODEL), opset=11)
+    assert result.report is not None
+    unproven = dataclasses.replace(result.report, nodes=(Check("main/a", "A-1", Verdict.UNCHECKED, "why", "", 0),))
+    _shown_to_be_equal(result, unproven, require_proof=False)
+    with pytest.raises(opshift.VerificationError, match="A-1 at main/a could not be shown to be equal: why"):
+        _shown_to_be_equal(result, unproven, require_proof=True)
+
+
+# --- data propagation -----------------------------------------------------------------------------------------------
+
+
+def test_long_vectors_are_kept_out_of_data_propagation(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: Counter[str] = Counter()
+    genuine = onnx.shape_inference.infer_shapes
+
+    def infer(model: Any, *arguments: Any, **settings: Any) -> Any:
+        if settings.get("data_prop"):
+            seen.update(node.domain for node in model.graph.node)
+        return genuine(model, *arguments, **settings)
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", infer)
+    text = """<ir_version: 8, opset_import: ["": 21]> g (int64[LENGTH] x, float[n,4] z) => (int64[m] y, float[] w) {
+        y = Add(x, x) s = Shape(z) t = Concat<axis=0>(s, s) w = Expand(z, t) }"""
+    for length, aside in ((propagation.LONGEST, 0), (propagation.LONGEST + 1, 1)):
+        seen.clear()
+        inferred = infer_model(parse_model(text.replace("LENGTH", str(length))))
+        assert seen["opshift.aside:"] == aside
+        assert [node.domain for node in inferred.graph.node] == [""] * 4
+        assert len(inferred.graph.output[1].type.tensor_type.shape.dim) == 4
+        assert inferred.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.INT64
+
+
+# --- what is asked for ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("seed", value) for value in (-1, 1.5, "1", True, None)),
+        *(("timeout", value) for value in (0, -1, math.nan, math.inf, "5", True)),
+        *(("memory", value) for value in (0, -1, 2.5, "1G", True)),
+        *(("opset", value) for value in ("13", 13.0, True, 0, 99)),
+        *(("ir_version", value) for value in ("8", 99, 0, -1, True)),
+    ],
+)
+def test_an_argument_that_is_no_such_thing_is_a_usage_error(name: str, value: Any) -> None:
+    with pytest.raises(opshift.UsageError, match=r"not|There is no"):
+        opshift.convert(parse_model(MODEL), **{"opset": 11, name: value})
+    if name in ("seed", "timeout", "memory"):
+        with pytest.raises(opshift.UsageError):
+            opshift.verify(parse_model(MODEL), parse_model(MODEL), **{name: value})
+
+
+# --- profiles -------------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_is_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("/dev/zero", str(tmp_path / "pipe"), str(tmp_path)):
+        with pytest.raises(ProfileError, match="not a regular file"):
+            load_target(name)
+
+
+def test_a_profile_is_no_larger_than_profiles_are(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text("#" * 2**21)
+    with pytest.raises(ProfileError, match="at most 1048576 bytes"):
+        load_target(str(tmp_path / "p.toml"))
+
+
+@pytest.mark.parametrize("nested", ["[" * 65 + "]" * 65, "{a = " * 65 + "1" + "}" * 65, "[" * 100_000])
+def test_a_profile_is_no_deeper_than_profiles_are(tmp_path: Path, nested: str) -> None:
+    (tmp_path / "p.toml").write_text(f"name = {nested}")
+    with pytest.raises(ProfileError, match="deep in each other"):
+        load_target(str(tmp_path / "p.toml"))
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from opshift.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux alone")
+@pytest.mark.parametrize("memory", ["1", "100K", "10M"])
+def test_too_little_memory_is_said_with_status_2_or_leaves_the_result_unproven(tmp_path: Path, memory: str) -> None:
+    (tmp_path / "m.onnxtxt").write_text(MODEL)
+    done = command(
+        "convert", str(tmp_path / "m.onnxtxt"), "-o", str(tmp_path / "o.onnx"), "--opset", "11", "--memory", memory
+    )
+    assert done.returncode in (0, 2), done.stderr
+    assert "not enough memory" in done.stderr if done.returncode else "NOT PROVEN" in done.stdout
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,84 @@
+"""Right results that verification once rejected, by cause, and wrong ones beside them that it still finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+
+import opshift
+from opshift.opsets.numerics import Trait, rounds, traits
+from opshift.passes.overflow import overflows
+
+WINDOWS = ("BlackmanWindow", "HammingWindow", "HannWindow")
+NORMALIZATION = "g (float[n,4] x, float[4] s) => (float[n,4] y) {y = RMSNormalization <epsilon = 0.0> (x, s)}"
+CASES = [
+    *[
+        (f"g () => (int32[n] y) <int32 c = {{9}}> {{y = {window} <output_datatype = 6> (c)}}", 22, None, window)
+        for window in WINDOWS
+    ],
+    ("g (float[2,1] x) => (float[2,1] y) {y = Scan <num_scan_inputs = 1, body = b (float[1] i) => (float[1] o) "
+     "{o = Elu <alpha = 2.0> (i)}> (x)}", 23, None, "Elu"),
+    ("g () => (float[1,1,1] y) <float[1,2,3] c = {5.0684648, -0.18840422, -0.4895954, -1.7114464, 1.3850708, 0.1}> "
+     "{y = ReduceSum <keepdims = 1> (c)}", 12, None, "ReduceSum"),
+    (NORMALIZATION, 25, 22, None),
+    ("g (float[2] x) => (uint8[2] y, float s, uint8 z) {y, s, z = DynamicQuantizeLinear (x)}", 22, None,
+     "DynamicQuantizeLinear"),
+    ("g (int32[n] x) => (int32[n] y) {y = Shrink (x)}", 9, 8, None),
+    ("g (int32[n] x) => (int32[] y) {y = ReduceL2 <keepdims = 0> (x)}", 18, 8, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "source", "opset", "decompose"), CASES)
+def test_right_result_is_accepted(text: str, source: int, opset: int | None, decompose: str | None) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {source}]> {text}')
+    result = opshift.convert(model, opset=opset, decompose=[decompose] if decompose else ())
+    assert result.report is not None
+    assert result.report.verdict == "equal", result.report
+
+
+def verdict(original: str, rewritten: str, opset: int) -> str:
+    models = (
+        onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {one}') for one in (original, rewritten)
+    )
+    return str(opshift.verify(*models).verdict)
+
+
+@pytest.mark.parametrize(
+    ("original", "rewritten"),
+    [
+        ("y = Elu (x)", "y = Elu <alpha = 1.0001> (x)"),
+        ("y = Softplus (x)", "e = Exp (x) y = Log (e)"),
+        ("y = LpNormalization <axis = 0> (x)", "y = LpNormalization <axis = 0, p = 1> (x)"),
+    ],
+)
+def test_more_than_a_unit_of_one_is_a_difference(original: str, rewritten: str) -> None:
+    whole = "g (float[n] x) => (float[n] y) {%s}"
+    assert verdict(whole % original, whole % rewritten, 18) == "different"
+
+
+def test_an_integer_window_that_is_off_by_one_is_a_difference() -> None:
+    whole = "g () => (int32[n] y) <int32 c = {%d}> {w = HannWindow <output_datatype = 6> (c) y = Add (w, w)}"
+    assert verdict(whole % 9, whole.replace("Add (w, w)", "Add (w, c)") % 9, 17) == "different"
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "expected"),
+    [
+        ("ReduceL2", np.array([46340], np.int32), False),
+        ("ReduceL2", np.array([46341], np.int32), True),
+        ("ReduceL2", np.array([1e30], np.float32), False),
+        ("ReduceSum", np.array([2**31 - 1, 1], np.int32), False),
+        ("ReduceMean", np.array([2**31 - 1, 1], np.int32), True),
+        ("Shrink", np.array([2**24], np.int32), False),
+        ("Shrink", np.array([2**24 + 1], np.int32), True),
+    ],
+)
+def test_what_overflows(operator: str, value: NDArray[np.generic], expected: bool) -> None:
+    assert overflows(operator, [value]) is expected
+
+
+def test_what_moves_or_selects_is_compared_bit_for_bit() -> None:
+    names = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
+    assert not [name for name in names if rounds(name) and traits(name) & {Trait.MOVES, Trait.SELECTS}]
