@@ -36,6 +36,7 @@ def raised() -> Iterator[None]:
         yield
         return
     before: dict[int, Any] = {}
+    late: list[int] = []
     hook = sys.unraisablehook
     try:
         for number in (getattr(signal, name) for name in NAMES if hasattr(signal, name)):
@@ -48,13 +49,15 @@ def raised() -> Iterator[None]:
     finally:
         try:
             for number in before:
-                signal.signal(number, signal.SIG_IGN)
+                signal.signal(number, lambda number, _: late.append(number))
         finally:
             if writer := sys.modules.get("opshift.passes.writer"):
                 writer.discard()
             sys.unraisablehook = hook
             for number, handler in before.items():
                 signal.signal(number, handler)
+            if late and not isinstance(sys.exception(), Interrupted):  # it came while drafts were removed
+                signal.raise_signal(late[0])
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
