@@ -110,8 +110,9 @@ class Draft:
         styles = ["inside" if turn < 0 else STYLES[pick(position, len(STYLES))] for position in range(len(self.specs))]
         drawn = self._drawn(rng, shapes, values, styles)
         inferred = turn >= 0 and turn % 4 == 3
-        for fill in self.fills if not inferred or rng.integers(2) else ():
-            drawn = _filled(rng, fill, shapes, drawn, inferred=inferred)
+        for fill in self.fills:
+            if not inferred or rng.integers(2):
+                drawn = _filled(rng, fill, shapes, drawn, inferred=inferred)
         for say in self.says if turn >= 0 and turn % 4 == 3 else ():
             drawn = say.changed(rng, drawn)
         return drawn
