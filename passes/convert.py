@@ -236,7 +236,7 @@ def convert(
         inputs: values of inputs to verify with: an .npz file, a test_data_set directory or values by name.
         seed: of the inputs that are drawn; the same seed gives the same report.
         timeout: seconds that the verification may take (None: ten minutes, and longer for large models).
-        memory: bytes that onnxruntime may take (None: 4 GiB, and more for large models; see `verify`).
+        memory: bytes that onnxruntime may take (None: 1 GiB, and more for large models; see `verify`).
         save_repro: a directory for two small models and the input on which they differ, if they do.
         progress: called with a stage, the steps done and all steps.
 

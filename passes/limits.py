@@ -17,7 +17,7 @@ from opshift.passes.errors import UsageError
 
 GIB = 2**30
 
-LEAST_MEMORY = 4 * GIB
+LEAST_MEMORY = GIB
 """Bytes that onnxruntime may take for the smallest of models."""
 
 _BARE = GIB // 2

@@ -91,7 +91,7 @@ def verify(
         drift: with `exact`, what onnxruntime departs from itself by on nodes that are the same in both models does not
             count, nor does the sign of a zero whose sign no specification defines (drift.py).
         timeout: seconds that the comparison may take (None: ten minutes, and longer for large models).
-        memory: bytes that onnxruntime may take, where the system can limit them (None: 4 GiB, and more for weights and
+        memory: bytes that onnxruntime may take, where the system can limit them (None: 1 GiB, and more for weights and
             for inputs and outputs of large declared shapes, up to three quarters of the machine's).
         save_repro: a directory for two small models and an input on which they differ, if they do.
         original_dir: the directory of the original's external data, where a protobuf is given.

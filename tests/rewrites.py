@@ -2850,9 +2850,9 @@ hostile(
 hostile(
     "six_gigabytes_of_an_expansion",
     "(float[1] x) => (float s)",
-    "z = Mul (x, nought) k = Cast <to = 7> (z) h = Add (k, many) e = Expand (x, h) s = ReduceMax <keepdims = 0> (e)",
+    "z = IsNaN (x) k = Cast <to = 7> (z) h = Add (k, many) e = Expand (x, h) s = ReduceMax <keepdims = 0> (e)",
     "s = ReduceMax <keepdims = 0> (x)",
     MEMORY,
-    "int64[1] many = {1610612736}, float nought = {0}",
+    "int64[1] many = {1610612736}",
     memory=2 * 1024**3,
 )
