@@ -275,7 +275,7 @@ def test_probing_finds_what_the_table_does_not_tell(capsys: pytest.CaptureFixtur
     assert all("is listed, and does not open" in line for line in found.denied)
     assert len(found.denied) < found.confirmed / 10
     # What is listed for other types than those with kernels opens nowhere.
-    wrong = Target("onnxruntime", (OLDEST, 26), (3, 13), limits=(Limit("Hardmax", {"input": ("double",)}),))
+    wrong = Target("wrong", (OLDEST, 26), (3, 13), limits=(Limit("Hardmax", {"input": ("double",)}),))
     lines = [line for line in probe(wrong).denied if line.startswith("Hardmax")]
     assert "Hardmax-13 of double is listed, and does not open" in lines
     assert "Hardmax-13 of float opens, and is not listed" in lines
