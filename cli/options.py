@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from opshift.cli.output import write
+from opshift.passes.bounds import LEAST_ASKED
 from opshift.passes.errors import UsageError
 from opshift.passes.outcome import NARROWINGS
 
@@ -77,11 +78,13 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def size(text: str) -> int:
-    """Read a number of bytes: `500M`, `8G`."""
+    """Read a number of bytes: `500M`, `8G`. Fewer than 64 MiB are none: libraries end the process with less."""
     number = text.rstrip("kKmMgGtT")
     unit = text[len(number) :].upper()
-    if not (number.isascii() and number.isdigit() and unit in _UNITS and int(number)):
+    if not (number.isascii() and number.isdigit() and unit in _UNITS):
         raise argparse.ArgumentTypeError(f"a size is needed, such as 500M or 8G, not {text!r}")
+    if int(number) * _UNITS[unit] < LEAST_ASKED:
+        raise argparse.ArgumentTypeError(f"a size such as 500M or 8G is needed, 64M or more, not {text!r}")
     return int(number) * _UNITS[unit]
 
 

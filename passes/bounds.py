@@ -7,6 +7,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+LEAST_ASKED = 2**26
+"""Bytes that may be asked for at least. With less, libraries end the process in ways of their own."""
+
 
 def machine_memory() -> int:
     """Return three quarters of the machine's memory; without bound where it does not tell."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import onnx
 
 from opshift.opsets.facts import facts_of_type
-from opshift.passes.bounds import machine_memory
+from opshift.passes.bounds import LEAST_ASKED, machine_memory
 from opshift.passes.errors import UsageError
 
 GIB = 2**30
@@ -96,8 +96,8 @@ def check(seed: object, timeout: object, memory: object) -> None:
     """Raise UsageError for a seed, a time or a size of memory that is none."""
     if not _is_whole(seed, 0):
         raise UsageError(f"seed is a whole number, 0 or more, not {seed!r}.")
-    if memory is not None and not _is_whole(memory, 1):
-        raise UsageError(f"memory is a number of bytes, 1 or more, not {memory!r}.")
+    if memory is not None and not _is_whole(memory, LEAST_ASKED):
+        raise UsageError(f"memory is a number of bytes, {LEAST_ASKED} (64 MiB) or more, not {memory!r}.")
     is_number = isinstance(timeout, numbers.Real) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and 0 < float(timeout) < threading.TIMEOUT_MAX):  # type: ignore[arg-type]
         raise UsageError(f"timeout is a number of seconds, more than 0, not {timeout!r}.")
