@@ -107,14 +107,26 @@ def divided_uint64(x, y, bits: int, powers: Sequence[int], to: int):
     return op.Div(x, op.Cast(op.Gather(powers, amount * inside), to=13)) * op.Cast(inside, to=13)
 
 
+def _topped(rng: np.random.Generator, feeds: Mapping[str, Any], bits: int) -> Mapping[str, Any]:
+    """Return inputs of which some of the numbers to shift are the highest bit."""
+    x = feeds["X"]
+    if not x.flags.writeable:
+        return feeds
+    return {**feeds, "X": np.where(rng.integers(4, size=x.shape) == 0, x.dtype.type(1 << (bits - 1)), x)}
+
+
 def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Shift by about as many bits as there are; unsigned numbers by less, since below 28 no more is defined."""
+    """Shift by about as many bits as there are; unsigned numbers by less, since below 28 no more is defined.
+
+    The highest bit alone, shifted to the lowest, tells the power of two that it is divided by from its neighbours.
+    """
     y = feeds["Y"]
     bits = y.dtype.itemsize * 8
     if not y.flags.writeable:
         return feeds
     if y.dtype.kind == "u":
-        return {**feeds, "Y": np.mod(y, y.dtype.type(bits))}
+        amount = np.where(rng.integers(4, size=y.shape) == 0, bits - 1, np.mod(y, y.dtype.type(bits)))
+        return {**_topped(rng, feeds, bits), "Y": amount.astype(y.dtype)}
     return {**feeds, "Y": rng.choice([-1, 0, 1, bits - 2, bits - 1, bits, bits + 1], y.shape).astype(y.dtype)}
 
 

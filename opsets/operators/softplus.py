@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,16 @@ def without_overflow(x):
     return op.Relu(x) + (op.Log(more) + (power - (more - one)) / more)
 
 
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return inputs of which one in four is all so far below zero that 1 + exp(x) holds few digits of exp(x), or none.
+
+    Beside a larger result a small one may be wrong by what rounding makes of the larger.
+    """
+    if rng.integers(4):
+        return feeds
+    return {**feeds, "X": rng.uniform(-20, -6, feeds["X"].shape)}
+
+
 OPERATOR = plain(
     "Softplus",
     (1, 22),
@@ -36,5 +47,6 @@ OPERATOR = plain(
     _oracle,
     (without_overflow,),
     carriers=COMPUTED,
+    hostile=hostile,
     body_unused="exp(x) overflows from 89 on, from 12 on in float16",
 )
