@@ -268,10 +268,47 @@ def _nan(meaning: ArgMax, operands: Operands) -> frozenset[str]:
     return frozenset({"nan"}) if may_be_nan(meaning, operands) else frozenset()
 
 
-@lowering(18, given=_first_kept, bind=lambda meaning, operands: {"axis": meaning.axis}, narrows=_nan)
+def _may_be_no_rows(meaning: ArgMax, operands: Operands) -> bool:
+    """Whether the axis and another one may both be empty: there is no maximum then, and none is needed."""
+    shape = first(operands).shape
+    if shape is None:
+        return True
+    empty = {axis for axis, dim in enumerate(shape) if not isinstance(dim, int) or dim < 1}
+    return meaning.axis in empty and len(empty) > 1
+
+
+def _first_of_rows(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if reason := _first_kept(meaning, operands):
+        return reason
+    return Reason("the axis may be empty, and another one too") if _may_be_no_rows(meaning, operands) else None
+
+
+@lowering(18, given=_first_of_rows, bind=lambda meaning, operands: {"axis": meaning.axis}, narrows=_nan)
 def topk(data, axis: int):
     """Take the first of the top one; TopK-11: "the element with the lower index will appear first"."""
     _, index = op.TopK(data, [1], axis=axis)
+    return index
+
+
+def _first_if_any(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if reason := _first_kept(meaning, operands) or rank_known(meaning, operands):
+        return reason
+    return None if _may_be_no_rows(meaning, operands) else Reason("where there are rows, they have elements")
+
+
+def _if_any(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
+    same = (0,) * (first(operands).rank or 0)
+    axis = meaning.axis
+    return {"axis": axis, "end": axis + 1, "same": same, "one": (*same[:axis], 1, *same[axis + 1 :])}
+
+
+@lowering(18, given=_first_if_any, bind=_if_any, narrows=_nan)
+def topk_if_any(data, axis: int, end: int, same: Sequence[int], one: Sequence[int]):
+    """Reshape no rows of no elements to no rows of one, of which TopK takes the top one."""
+    filled = op.Cast(op.Shape(data, start=axis, end=end), to=9)
+    # Without allowzero a 0 keeps a length. Rows of no elements have no such shape, and ArgMax does not run on them.
+    # A length that Concat puts into a shape is -1 after onnxruntime 1.32.0 has fused them, and no 0 can be that.
+    _, index = op.TopK(op.Reshape(data, op.Where(filled, same, one)), [1], axis=axis)
     return index
 
 
@@ -735,6 +772,8 @@ def _may_hold_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
 
 
 def _may_skip_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if _may_be_no_rows(meaning, operands):
+        return Reason("the axis may be empty, and another one too")
     return _kept(meaning, operands) or _may_hold_nan(meaning, operands)
 
 
@@ -835,6 +874,7 @@ OPERATOR = Operator(
         index_cast,
         of_nothing,
         topk,
+        topk_if_any,
         first_place,
         last_place,
         first_score,

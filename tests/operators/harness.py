@@ -371,9 +371,9 @@ class Table:
         tried = 0
         wrong = []
         ways = list(itertools.product(KINDS, TARGETS, (False, True)))
-        for number, case in enumerate(self.cases_of(lowering)):
+        for number, case in enumerate(self.cases):
             expected = outputs_of(self.operator, case)
-            share = spread(ways, number, len(self.cases_of(lowering)))
+            share = spread(ways, number, len(self.cases))
             for label, model in derivations(self.operator, lowering, case, share):
                 tried += 1
                 try:
@@ -384,10 +384,6 @@ class Table:
                     wrong.append(f"{label}: {found}")
         assert not wrong, "\n".join(wrong[:10])
         assert tried, f"no case of the table reaches {self.operator.name}: {lowering.name}"
-
-    def cases_of(self, lowering: Lowering) -> Sequence[Case]:
-        """Return the cases to try a lowering in; a table may have some for one lowering only."""
-        return self.cases
 
     def test_conversions_compute_the_same(self, case: Case) -> None:
         sources = self.sources(case)
