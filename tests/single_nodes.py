@@ -45,10 +45,12 @@ def singles() -> Mapping[str, Sequence[Single]]:
         if operator is None or not (operator.lowerings or operator.carriers or has_body(operator.name)):
             continue
         for entry in model.opset_import:
-            entry.version = min(entry.version, RUNS_TO)  # what is newer only adds element types
+            entry.version = min(entry.version, RUNS_TO)  # newer versions add element types and attributes only
         schema = schema_at("", node.op_type, opset_of(model))
+        if schema is None or any(item.name not in schema.attributes for item in node.attribute):
+            continue
         kinds = [f"tensor({type_name(helper.np_dtype_to_tensor_dtype(array.dtype))})" for array in arrays]
-        parameters = [None if schema is None else schema.input(index) for index in range(len(arrays))]
+        parameters = [schema.input(index) for index in range(len(arrays))]
         if not all(one is not None and kind in one.types for one, kind in zip(parameters, kinds, strict=True)):
             continue
         found[node.op_type].append(Single(case.name, model, arrays))
