@@ -423,7 +423,8 @@ def _shaken(
     unit = float(np.finfo(dtype).eps) * float(np.abs(value[np.isfinite(value)]).max(initial=least))
     factor = FACTOR if _is_whole(like) else 1
     signs = sign if sign else rng.integers(0, 2, size=value.shape) * 2 - 1
-    return np.asarray(value + factor * unit * signs, value.dtype)
+    with np.errstate(over="ignore"):
+        return np.asarray(value + factor * unit * signs, value.dtype)
 
 
 def _kernel_type(value: Any) -> type[np.floating[Any]]:
