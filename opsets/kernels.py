@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.facts import Facts, Tensor, constant, freeze, tensor_of, type_name
-from opshift.opsets.operator import Node
+from opshift.opsets.operator import Node, operator_for
 from opshift.opsets.schema import NEWEST, OLDEST, Schema, attribute_value, schema_at
 
 OPEN_END = 2**31 - 1
@@ -155,6 +155,42 @@ def _inlined(name: str, opset: int) -> bool:
     return all(then and now and then.since_version == now.since_version for then, now in pairs)
 
 
+@dataclass(frozen=True)
+class Misread:
+    """What onnxruntime inlines where it has no kernel, and what computes something else than the operator says."""
+
+    reason: str
+    kernels: frozenset[str]
+    """The types of the first input, such as `tensor(float)`, for which there are kernels."""
+
+    def of(self, dtype: int | None) -> bool:
+        """Whether a node with this element type is inlined; where the type is unknown, whether all are.
+
+        float16 goes the same ways before and after a conversion, with the same overflows, and is left to onnxruntime.
+        """
+        if not self.kernels or dtype is None:
+            return not self.kernels
+        return dtype != TensorProto.FLOAT16 and f"tensor({type_name(dtype)})" not in self.kernels
+
+
+@functools.cache
+def misread(opset: int) -> Mapping[str, Misread]:
+    """Return by operator what onnxruntime inlines at an opset and opshift never uses as a lowering."""
+    found = {}
+    for name in sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}):
+        operator, schema = operator_for("", name), schema_at("", name, opset)
+        if not operator or not operator.body_unused or not schema or not _inlined(name, opset):
+            continue
+        parameter = schema.input(0)
+        variable = parameter.type_variable if parameter else ""
+        serving = [kernel for kernel in _kernels().get(name, ()) if kernel.serves(schema.since_version)]
+        if all(variable in kernel.types for kernel in serving):
+            types = frozenset(one for kernel in serving for one in kernel.types[variable])
+            if not {"tensor(float16)", *types} >= set(parameter.types if parameter else ()):
+                found[name] = Misread(operator.body_unused, types)
+    return found
+
+
 def loses(name: str, source: int, target: int) -> bool:
     """Whether onnxruntime has no kernel for an operator, inlines its body at one opset, and does not at another."""
     inlined_then_only = _inlined(name, source) and not _inlined(name, target)
@@ -162,8 +198,9 @@ def loses(name: str, source: int, target: int) -> bool:
 
 
 def _runs_as_body(node: Node, opset: int) -> bool:
-    """Whether onnxruntime runs the nodes that it inlines in the place of a node, as far as their types are known."""
-    if not _inlined(node.name, opset):
+    """Whether onnxruntime rightly runs what it inlines in the place of a node, as far as the types are known."""
+    operator = operator_for("", node.name)
+    if not _inlined(node.name, opset) or (operator and operator.body_unused):
         return False
     dtypes = tuple(None if facts is None else facts.dtype or 0 for facts in node.inputs)
     return 0 in dtypes or _body_runs(node.name, opset, tuple(sorted(node.attributes.items())), dtypes, len(node.used))

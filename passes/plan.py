@@ -613,7 +613,8 @@ class Planner:
         idle = lifted.operator.idle
         if not kept and not self.kinds.has("Identity") and idle and idle(lifted.meaning, lifted.operands):
             return lifted, Fragment((), (Input(0),), ("left_out",), 0.0)
-        if not (lifted.operator.lowerings or has_body(lifted.operator.name)) or not self._runs(seen):
+        operator = lifted.operator
+        if not (operator.lowerings or has_body(operator.name)) or not (operator.body_unused or self._runs(seen)):
             # What has no other way to be said, or did not run before, stays as it is where onnxruntime has no kernel.
             found = self.plain.derive(lifted)
             if isinstance(found, Fragment) and not found.lowerings:

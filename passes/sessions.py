@@ -223,9 +223,11 @@ def fit(source: Source) -> tuple[Source, str]:
     where every operator means the same at both.
 
     Raises:
-        RejectedError: some operator differs between the model's opset and the newest one that onnxruntime loads.
+        RejectedError: some operator differs between the model's opset and the newest one that onnxruntime loads, or
+            onnxruntime would inline a body that does not compute what the operator says.
     """
     old, newest = opset(source.proto), newest_opset()
+    _refuse_misread(source.proto, min(old, newest))
     oldest_ir = min(source.proto.ir_version, newest_ir_version())
     if old <= newest and oldest_ir == source.proto.ir_version:
         return source, ""
@@ -247,6 +249,20 @@ def fit(source: Source) -> tuple[Source, str]:
         notes.append(f"ir_version {proto.ir_version} was read as {oldest_ir}")
         proto.ir_version = oldest_ir
     return replace(source, proto=proto, path=None), ", ".join(notes)
+
+
+def _refuse_misread(model: onnx.ModelProto, opset: int) -> None:
+    misread = kernels.misread(opset)
+    found = [node for node in nodes(model) if node.domain in ("", "ai.onnx") and node.op_type in misread]
+    types: dict[str, int] = dict.fromkeys((node.input[0] for node in found if node.input), 0)
+    for graph in (body.graph for body in external.bodies(model)) if types else ():
+        declared = (*graph.value_info, *(graph.input if isinstance(graph, onnx.GraphProto) else ()))
+        types |= {value.name: value.type.tensor_type.elem_type for value in declared}
+    for node in found:
+        inlined = misread[node.op_type]
+        if inlined.of(types.get(node.input[0] if node.input else "") or None):
+            reason = f"{name()} inlines the body of {node.op_type}, where {inlined.reason}"
+            raise RejectedError(reason, Why.MISSING_KERNEL)
 
 
 class Worker:

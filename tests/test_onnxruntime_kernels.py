@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
@@ -41,3 +42,29 @@ def test_the_target_onnxruntime_opens_bfloat16(name: str) -> None:
     result = opshift.convert(parse_model(text), target="onnxruntime", verify=False).model
     assert isinstance(result, onnx.ModelProto)
     onnxruntime.InferenceSession(result.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+FAR = {
+    "ReduceLogSumExp": ([[100, 100, -np.inf], [-200, -200, -200]], [[np.log(2) + 100], [np.log(3) - 200]], "float"),
+    "ReduceLogSum": ([[3e4, 5e4, 6e4], [1, 1, 1]], [[np.log(14e4)], [np.log(3)]], "float16"),
+    "Softplus": ([[800, -800, 0]], [[800, 0, np.log(2)]], "double"),
+}
+"""By operator: an input on which its body overflows, what it computes, and the element type of both."""
+
+
+@pytest.mark.parametrize("name", FAR)
+@pytest.mark.parametrize(("source", "opset"), [(18, 28), (13, 28), (28, 18), (28, 13), (28, None)])
+def test_a_body_that_overflows_neither_runs_nor_judges(name: str, source: int, opset: int | None) -> None:
+    given, wanted, kind = FAR[name]
+    axes = "" if name == "Softplus" else "<axes = [1]>" if source < 18 else ", a"
+    constants = "<int64[1] a = {1}>" if axes == ", a" else ""
+    call = f"{name} (x{axes})" if constants else f"{name} {axes} (x)"
+    text = f"""<ir_version: 8, opset_import: ["": {source}]>
+    g ({kind}[N,3] x) => ({kind}[N,K] y) {constants} {{ y = {call} }}"""
+    result = opshift.convert(parse_model(text), opset=opset, target=None if opset else "onnxruntime")
+    assert result.report is not None
+    assert result.report.verdict == "equal"
+    session = onnxruntime.InferenceSession(result.rewritten.SerializeToString(), providers=["CPUExecutionProvider"])
+    dtype = np.dtype({"float": "f4", "double": "f8", "float16": "f2"}[kind])
+    (found,) = session.run(None, {"x": np.array(given, dtype)})
+    np.testing.assert_allclose(found, np.array(wanted, dtype), rtol=4 * np.finfo(dtype).eps, atol=1e-300)
