@@ -290,10 +290,18 @@ def topk(data, axis: int):
     return index
 
 
-def _first_if_any(meaning: ArgMax, operands: Operands) -> Reason | None:
-    if reason := _first_kept(meaning, operands) or rank_known(meaning, operands):
+def _first_of_none(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if reason := _first_kept(meaning, operands):
         return reason
     return None if _may_be_no_rows(meaning, operands) else Reason("where there are rows, they have elements")
+
+
+def _first_if_any(meaning: ArgMax, operands: Operands) -> Reason | None:
+    return _first_of_none(meaning, operands) or rank_known(meaning, operands)
+
+
+def _first_if_any_unranked(meaning: ArgMax, operands: Operands) -> Reason | None:
+    return _first_of_none(meaning, operands) or rank_unknown(meaning, operands)
 
 
 def _if_any(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
@@ -309,6 +317,20 @@ def topk_if_any(data, axis: int, end: int, same: Sequence[int], one: Sequence[in
     # Without allowzero a 0 keeps a length. Rows of no elements have no such shape, and ArgMax does not run on them.
     # A length that Concat puts into a shape is -1 after onnxruntime 1.32.0 has fused them, and no 0 can be that.
     _, index = op.TopK(op.Reshape(data, op.Where(filled, same, one)), [1], axis=axis)
+    return index
+
+
+def _if_any_unranked(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
+    axis = meaning.axis
+    return {"axis": axis, "end": None if axis == -1 else axis + 1, "place": (axis,)}
+
+
+@lowering(18, given=_first_if_any_unranked, bind=_if_any_unranked, narrows=_nan)
+def topk_if_any_unranked(data, axis: int, end: int, place: Sequence[int]):
+    """Do the same where the rank is unknown."""
+    length = op.Shape(data, start=axis, end=end)
+    one = op.Where(op.Cast(length, to=9), length, 1)
+    _, index = op.TopK(op.Reshape(data, op.ScatterElements(op.Shape(data), place, one, axis=0)), [1], axis=axis)
     return index
 
 
@@ -777,6 +799,12 @@ def _may_skip_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
     return _kept(meaning, operands) or _may_hold_nan(meaning, operands)
 
 
+def _may_skip_nan_if_any(meaning: ArgMax, operands: Operands) -> Reason | None:
+    if reason := _kept(meaning, operands) or _may_hold_nan(meaning, operands):
+        return reason
+    return None if _may_be_no_rows(meaning, operands) else Reason("where there are rows, they have elements")
+
+
 def _may_lower_nan(meaning: ArgMax, operands: Operands) -> Reason | None:
     if meaning.select_last_index:
         return Reason("the last of -inf is not the last of NaN and -inf")
@@ -796,6 +824,22 @@ def nan_skipped(data, axis: int, axes: Sequence[int], to: int):
     # Gather and not Slice, whose inference at 10 keeps the name of a symbolic dimension: onnxruntime believes it.
     leading = op.Gather(op.Cast(nan, to=to), [0], axis=axis)
     return op.Mul(index, op.Sub(op.Cast(1, to=to), leading))
+
+
+def _places_if_any(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
+    return {**_places(meaning, operands), "end": None if meaning.axis == -1 else meaning.axis + 1}
+
+
+@lowering(18, given=_may_skip_nan_if_any, bind=_places_if_any)
+def nan_skipped_if_any(data, axis: int, end: int, axes: Sequence[int], to: int):
+    """Do the same where no element may be in front."""
+    nan = op.IsNaN(data)
+    hit = op.Equal(data, op.ReduceMax(op.Where(nan, op.CastLike(-1e999, data), data), axes, keepdims=1))
+    index = meaning.Same(op.Cast(hit, to=6))
+    # As a boolean a length is zero or one: the front is looked up once, or not at all.
+    front = op.Expand([0], op.Cast(op.Cast(op.Shape(data, start=axis, end=end), to=9), to=7))
+    leading = op.ReduceMax(op.Gather(op.Cast(nan, to=6), front, axis=axis), axes, keepdims=1)
+    return op.Mul(index, op.Sub(op.Cast(1, to=to), op.Cast(leading, to=to)))
 
 
 @lowering(18, given=_may_lower_nan, bind=_along)
@@ -875,6 +919,7 @@ OPERATOR = Operator(
         of_nothing,
         topk,
         topk_if_any,
+        topk_if_any_unranked,
         first_place,
         last_place,
         first_score,
@@ -892,6 +937,7 @@ OPERATOR = Operator(
         first_sign,
         last_sign,
         nan_skipped,
+        nan_skipped_if_any,
         nan_lowered,
         unequal_lowered,
         last_number,
