@@ -240,7 +240,7 @@ def _declare_carried(node: onnx.NodeProto, body: onnx.GraphProto, others: Mappin
     """Declare the inputs of a Loop's body that carry no tensors."""
     for name, value in zip(node.input, body.input, strict=False):
         if name in others and value.type.WhichOneof("value") is None:
-            value.type.CopyFrom(others[name])
+            value.type.CopyFrom(_shapeless(others[name]))
 
 
 def _kind_of(
@@ -251,11 +251,24 @@ def _kind_of(
         # A Loop's body gives the condition first, and what is stacked up of its last outputs is a tensor.
         first, carried = (1, len(node.input) - 2) if node.op_type == "Loop" else (0, len(node.output))
         outputs = inner[0].output[first:]
-        return outputs[index].type if index < min(carried, len(outputs)) else _TENSOR
+        # Another branch, or another iteration, may return another shape.
+        return _shapeless(outputs[index].type) if index < min(carried, len(outputs)) else _TENSOR
     kind = others.get(node.input[0], _TENSOR) if node.input else _TENSOR
     if node.op_type == "OptionalGetElement" and kind.HasField("optional_type"):
         return kind.optional_type.elem_type
     return kind
+
+
+def _shapeless(kind: TypeProto) -> TypeProto:
+    """Return a type without the shapes of its tensors."""
+    found = TypeProto()
+    found.CopyFrom(kind)
+    inner = found
+    while (name := inner.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        inner = getattr(inner, name).elem_type
+    if inner.HasField("tensor_type"):
+        inner.tensor_type.ClearField("shape")
+    return found
 
 
 # --- zeros that are no facts ---

@@ -22,6 +22,7 @@ import onnx
 import onnx.backend.test.case.node
 import onnx.checker
 import onnx.inliner
+import onnx.parser
 import pytest
 from onnx import AttributeProto, TensorProto, defs, helper
 
@@ -32,6 +33,7 @@ from opshift.opsets.operator import Node
 from opshift.opsets.schema import NEWEST, OLDEST, attribute_value, schema_read_at
 from opshift.passes.errors import UnsupportedError
 from opshift.passes.infer import typed
+from opshift.passes.model_inference import infer_model
 
 SHOWN = (TensorProto.INT32, TensorProto.INT64)
 
@@ -243,3 +245,35 @@ def test_no_node_ends_the_process() -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert ended.returncode == 0, ended.stderr
     assert not ended.stdout
+
+
+CHOICE = """
+<ir_version: 8, opset_import: ["": 13]> g (bool b, float[n,3] x) => (float y) {
+   y = If (b) <
+      then_branch = matrix () => (float[n,3] a) { a = Identity (x) },
+      else_branch = more () => (float[1,n,3] c) { axes = Constant <value_ints = [0]> ()  c = Unsqueeze (x, axes) }
+   >
+}
+"""
+GROWTH = """
+<ir_version: 8, opset_import: ["": 13]> g (float[2,3] x) => (float y) {
+   trip = Constant <value_int = 3> ()
+   on = Constant <value = bool {1}> ()
+   y = Loop (trip, on, x) <
+      body = twice (int64 i, bool go, float[m,3] v) => (bool still, float[4,3] w) {
+         still = Identity (go)  w = Concat <axis = 0> (v, v)
+      }
+   >
+}
+"""
+
+
+@pytest.mark.parametrize("text", [CHOICE, GROWTH], ids=["If", "Loop"])
+def test_the_shape_of_one_branch_or_iteration_is_not_that_of_the_node(text: str) -> None:
+    model = onnx.parser.parse_model(text)
+    model.graph.output[0].type.Clear()
+    (output,) = infer_model(model).graph.output
+    facts = facts_of_type(output.type)
+    assert facts.dtype == TensorProto.FLOAT
+    assert not any(isinstance(dim, int) for dim in (facts.shape or ())[:1])
+    assert text is GROWTH or facts.shape is None
