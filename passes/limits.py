@@ -29,7 +29,7 @@ _COPIES = 8
 _VALUES = 4
 """Buffers of the largest values that are alive at once: inputs, output, and what a kernel needs beside."""
 
-_RESULTS = 128
+_RESULTS = 32
 """The part of the memory that the outputs of one run may have: some of those are held at the same time."""
 
 LEAST_TIME = 600.0

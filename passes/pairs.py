@@ -192,7 +192,7 @@ class Proof:
         if not trials.accepted and not trials.fatal and pair.oracle and isinstance(judge.route, _Trusted):
             # Mod-28 of floats with fmod 0 loads as Mod-13, and is then run on nothing (onnxruntime 1.31.1).
             note = f"onnxruntime runs the original on no input: {trials.rejection}"
-            judge = Judge(_Asked(pair, pair.oracle), judge.outputs, note, judge.bounds)
+            judge = Judge(_Asked(pair, pair.oracle, self.limits), judge.outputs, note, judge.bounds)
             trials = _trials(pair, draft, values, judge, () if again else long, 50 if again else 100)
         count = len(trials.accepted)
         if not count:
@@ -231,7 +231,7 @@ class Proof:
         original = Source(pair.original)
         bounds = Drift(original, Source(pair.rewritten), self.limits) if pair.exact else Bounds(original, self.limits)
         if self.semantics == "spec" and pair.oracle is not None:
-            return Judge(_Asked(pair, pair.oracle), outputs, bounds=bounds)
+            return Judge(_Asked(pair, pair.oracle, self.limits), outputs, bounds=bounds)
         try:
             source, note = sessions.fit(Source(pair.original))
             runner = Runner(source, self.limits)
@@ -245,7 +245,7 @@ class Proof:
             note = f"onnxruntime does not run the original: {error}"
             if not pair.exact:
                 bounds = Bounds(original, self.limits, kernels=False)
-            return Judge(_Asked(pair, pair.oracle), outputs, note, bounds)
+            return Judge(_Asked(pair, pair.oracle, self.limits), outputs, note, bounds)
         return Judge(_Trusted(pair, runner), outputs, note and f"the original's {note}", bounds)
 
 
@@ -284,8 +284,9 @@ class _Asked:
     name = ORACLE
     modes = (False,)
 
-    def __init__(self, pair: Pair, oracle: Oracle) -> None:
+    def __init__(self, pair: Pair, oracle: Oracle, limits: Limits) -> None:
         self._oracle = oracle
+        self._most = limits.results
         self._outputs = [value.name for value in pair.original.graph.output]
         self._constants = _constants(pair.original)
 
@@ -298,7 +299,10 @@ class _Asked:
             raise RejectedError(f"{type(error).__name__}: {error}") from error
         except MemoryError as error:
             raise RejectedError(f"the oracle ran out of memory: {error}", Why.LIMIT) from error
-        return tuple(np.asarray(result[output]) for output in self._outputs)
+        outputs = tuple(np.asarray(result[output]) for output in self._outputs)
+        if (size := sum(array.nbytes for array in outputs)) > self._most:
+            raise RejectedError(f"its outputs have {size} bytes, and at most {self._most} are compared", Why.LARGE)
+        return outputs
 
     def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[Outputs | RejectedError]:
         """Return the meaning for each."""
@@ -325,7 +329,7 @@ class _Trusted:
         self._runner = runner
         self._model = pair.original
         self._outputs = tuple(value.name for value in pair.original.graph.output)
-        self._oracle = None if pair.oracle is None else _Asked(pair, pair.oracle)
+        self._oracle = None if pair.oracle is None else _Asked(pair, pair.oracle, Limits())
 
     def run(self, feeds: Feeds, optimised: bool) -> Outputs:
         """Return what is right."""
