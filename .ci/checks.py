@@ -22,7 +22,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
-LEAST = 17600
+LEAST = 22000
 """Tests that must have passed. Raise it as tests are added: it is here to notice files that are no longer collected."""
 ALL_OF = {"test_runtimes": 103, "test_report_browser": 60}
 """Tests that must have passed of files that need more than Python: all of them."""
