@@ -17,7 +17,6 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.facts import RARE, Facts, type_name
-from opshift.opsets.kernels import has_kernel
 from opshift.opsets.lowering import Reason
 from opshift.opsets.no_conversion import why_absent
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, Outputs, operator_for
@@ -613,9 +612,8 @@ class Planner:
         idle = lifted.operator.idle
         if not kept and not self.kinds.has("Identity") and idle and idle(lifted.meaning, lifted.operands):
             return lifted, Fragment((), (Input(0),), ("left_out",), 0.0)
-        operator = lifted.operator
-        if not (operator.lowerings or has_body(operator.name)) or not (operator.body_unused or self._runs(seen)):
-            # What has no other way to be said, or did not run before, stays as it is where onnxruntime has no kernel.
+        if not lifted.operator.lowerings and not has_body(lifted.operator.name):
+            # What has no other way to be said stays as it is, also where onnxruntime has no kernel for its types.
             found = self.plain.derive(lifted)
             if isinstance(found, Fragment) and not found.lowerings:
                 return lifted, found
@@ -625,11 +623,6 @@ class Planner:
                 return None
             found = self.plain.derive(lifted)
         return found if isinstance(found, Failure) else (lifted, found)
-
-    def _runs(self, seen: Node) -> bool:
-        """Whether onnxruntime has a kernel for a node of the model as it is."""
-        schema = schema_at("", seen.name, self.source)
-        return schema is None or has_kernel(seen, schema, self.source)
 
     def _asked_of_parameters(self, node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> str:
         """Name the attributes that the target limits, and that only a call of the function gives."""

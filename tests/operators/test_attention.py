@@ -110,7 +110,8 @@ def test_a_rotary_embedding_is_proven_below_23(dtype: str, interleaved: int) -> 
         ("float", 23, 24, "float[3,s]", ["Attention"]),
         ("float", 23, 24, "float[3,1]", ["Expand", "Attention"]),
         ("float", 23, 25, "float[3,m]", ["Expand", "Attention"]),
-        ("bfloat16", 25, 23, "bfloat16[3,5]", ["Attention"]),
+        # onnxruntime 1.32.0 has no kernel for it in bfloat16, and does not run its body: it stays one in float.
+        ("bfloat16", 25, 23, "bfloat16[3,5]", ["Attention", "Cast"]),
     ],
 )
 def test_an_attention_stays_one_where_its_mask_means_the_same(
