@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opshift.passes.outcome import Counterexample
-from opshift.passes.rounding import EXACT, FACTOR, Bound
+from opshift.passes.rounding import EXACT, FACTOR, Bound, half_the_digits
 from opshift.passes.sessions import Array, Feeds, RejectedError, Why
 from opshift.passes.shrink import shrink
 from opshift.passes.specs import Spec
@@ -136,8 +136,9 @@ class Finding:
 class Contest:
     """A rewritten model against its judge; `pardoned` names the outputs that do not count on an input.
 
-    `near` collects the inputs on which the two differ within the bounds, `beyond` those on which the rewritten model
-    exceeds a limit, which shows nothing.
+    `near` collects the inputs on which the two differ within the bounds, `beyond` those that show nothing: the
+    rewritten model exceeds a limit, or the two differ by more than the estimate of a rounding that could not be
+    measured, and in less than half of the digits.
     """
 
     judge: Judge
@@ -254,6 +255,12 @@ class Contest:
             if optimised or self.judge.bounds:
                 bound = bound.plus(FACTOR * deviation(plain[place], best[place]))
             found = mismatch(expected[place], result[place], bound)
+            if found is None or not bound.estimated:
+                pass
+            elif not mismatch(expected[place], result[place], bound.plus(half_the_digits(plain[place]))):
+                unknown = f"output {name}: {found[0]}, and how much of it is rounding cannot be measured on this input"
+                self.beyond.append((feeds, RejectedError(unknown, Why.LIMIT)))
+                return None
             if found is not None:
                 return Difference(name, expected[place], result[place], *found)
             if not optimised and len(self.near) < _NEAR:

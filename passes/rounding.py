@@ -48,6 +48,7 @@ class Bound:
         wild: elements that are not finite in both do not count.
         unsigned: the sign of a zero does not count.
         lost: no element counts.
+        estimated: the distance was not measured, since the model cannot be run node by node on this input.
     """
 
     slack: float = 0.0
@@ -56,10 +57,11 @@ class Bound:
     wild: bool = False
     unsigned: bool = False
     lost: bool = False
+    estimated: bool = False
 
     def within(self, other: Bound) -> Bound:
         """Return the marks of this bound with the distance and the elements of another."""
-        return replace(self, slack=other.slack, unstable=other.unstable)
+        return replace(self, slack=other.slack, unstable=other.unstable, estimated=other.estimated)
 
     def spread(self) -> Bound:
         """Return a bound with every element unstable if one is: rounding decides the whole row that it is in."""
@@ -131,7 +133,10 @@ class Rounding:
         names = [value.name for value in self._graph.output]
         between = dict.fromkeys(name for node in self._graph.node for name in node.output)
         marks = self._marks({**self._plain.constants, **between, **feeds, **dict(zip(names, outputs, strict=True))})
-        return [marks[name].within(rounded(value)) for name, value in zip(names, outputs, strict=True)]
+        return [
+            replace(marks[name].within(rounded(value)), estimated=True)
+            for name, value in zip(names, outputs, strict=True)
+        ]
 
     def _marks(self, plain: Mapping[str, Any]) -> Mapping[str, Bound]:
         """Return for each value what of it does not count."""
@@ -535,6 +540,13 @@ def rounded(value: Any) -> Bound:
     wide = value.astype(np.float64)
     largest = float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
     return Bound(FACTOR * largest * float(ml_dtypes.finfo(value.dtype).eps))  # type: ignore[no-untyped-call]
+
+
+def half_the_digits(value: Any) -> float:
+    """Return the distance at which half of the digits of the largest value of an output are wrong."""
+    if not isinstance(value, np.ndarray) or not is_float(value.dtype):
+        return 0.0
+    return rounded(value).slack / FACTOR / float(ml_dtypes.finfo(value.dtype).eps) ** 0.5  # type: ignore[no-untyped-call]
 
 
 class Bounds:

@@ -345,6 +345,26 @@ def test_a_factor_may_move_while_names_stay() -> None:
     assert "estimated" not in whole.reason
 
 
+@pytest.mark.parametrize(
+    ("moved", "verdict"), [("Identity(x)", Verdict.UNCHECKED), ("Add(x, tenth)", Verdict.DIFFERENT)]
+)
+def test_a_departure_decides_only_as_far_as_rounding_is_known(moved: str, verdict: Verdict) -> None:
+    """With 12 MiB between two nodes, which are too many to keep, what is cancelled is more than 8 units of y."""
+    head = "g (float[n,8] x) => (float[n,8] y)"
+    numbers = "float far = {1000}, float back = {-1000}, float tenth = {0.1}"
+    constants = f"<{numbers}, int64[3] wide = {{393216, 1, 8}}, float[1] zero = {{0}}>"
+    end = "e = Expand(zero, wide) m = ReduceMax<keepdims = 0>(e) y = Add(z, m)"
+    before = model(f"{head} {constants} {{ a = Add(x, far) z = Add(a, back) {end} }}")
+    after = model(f"{head} {constants} {{ z = {moved} {end} }}")
+    inputs = {"x": np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)}
+    known = verify(before, after, inputs=inputs).whole
+    assert known.verdict is (Verdict.EQUAL if verdict is Verdict.UNCHECKED else Verdict.DIFFERENT)
+    assert "estimated" not in known.reason
+    whole = verify(before, after, inputs=inputs, memory=2**28).whole
+    assert whole.verdict is verdict
+    assert ("cannot be measured on this input" in whole.reason) == (verdict is Verdict.UNCHECKED)
+
+
 def test_a_default_that_cannot_be_given_any_more_is_said() -> None:
     text = "g (float[n] x) => (float[n] y) <float w = {2}> { y = Mul(x, w) }"
     before, after = model(text), model(text)
