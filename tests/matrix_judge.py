@@ -411,7 +411,9 @@ def opset_of(model: ModelProto) -> int:
 def _ort_value(array: Array) -> Any:
     if array.dtype == BFLOAT16:
         flat = np.ascontiguousarray(array).reshape(array.shape).view(np.uint16)
-        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(flat, TensorProto.BFLOAT16)
+        value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(flat, TensorProto.BFLOAT16)
+        value.held = flat  # onnxruntime reads its memory, and does not hold it
+        return value
     return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 

@@ -169,7 +169,9 @@ def _value(array: Array) -> Any:
     """Turn an array into onnxruntime's own value: it takes no arrays of bfloat16, only their bits."""
     if array.dtype == BFLOAT16:
         bits = np.ascontiguousarray(array).reshape(array.shape).view(np.uint16)
-        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx.TensorProto.BFLOAT16)
+        value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx.TensorProto.BFLOAT16)
+        value.held = bits  # onnxruntime reads their memory, and does not hold it
+        return value
     return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 

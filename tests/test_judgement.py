@@ -39,7 +39,9 @@ def value(declared: onnx.ValueInfoProto, given: Any) -> Any:
         return np.array(given, object)
     array = np.array(given, helper.tensor_dtype_to_np_dtype(element))
     if element in BY_BITS:
-        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(BY_BITS[element]), element)
+        found = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(BY_BITS[element]), element)
+        found.held = array  # onnxruntime reads its memory, and does not hold it
+        return found
     return array
 
 

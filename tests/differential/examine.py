@@ -24,8 +24,8 @@ Stage = Callable[[str], None]
 
 FINDINGS = ("wrong", "broken", "invalid result", "crashing", "hanging", "valid called invalid", "rejected")
 WEAK = ("suspect", "no kernel")
-"""Not findings by themselves: what differs from the reference evaluator, and what onnxruntime ran before and has no
-kernel for after the conversion."""
+"""Not findings by themselves: what differs from one of onnxruntime and the reference evaluator, which disagree or of
+which one alone ran, and what onnxruntime ran before and has no kernel for after the conversion."""
 CLASSES = ("right", *FINDINGS, *WEAK, "refused", "unjudged", "invalid original", "generator failed")
 
 
@@ -213,10 +213,16 @@ class Examiner:
         if case.random:
             expected, found = _shapes(expected), _shapes(found)
         used = check.operators(original)
-        message = judge.compare(used, original, case.embedded.feeds, expected, found, runner)
+        feeds = case.embedded.feeds
+        message = judge.compare(used, original, feeds, expected, found, runner)
         if message:
-            outcome.kind = "wrong" if outcome.oracle == "onnxruntime" else "suspect"
             outcome.message = message
+            alone = outcome.oracle == "onnxruntime" and not all(
+                judge.compare(used, original, [feed], [a], [b], runner) is None
+                or _as_by_reference(case, used, original, feed, b)
+                for feed, a, b in zip(feeds, expected, found, strict=True)
+            )
+            outcome.kind = "wrong" if alone else "suspect"
 
     def _verify(self, case: Case, outcome: Outcome) -> None:
         import opshift
@@ -231,6 +237,17 @@ class Examiner:
             outcome.kind, outcome.message = "crashing", "MemoryError in verification"
         except Exception as error:
             outcome.kind, outcome.message = "crashing", f"in verification: {_where(error)}"
+
+
+def _as_by_reference(case: Case, used: set[str], original: ModelProto, feed: dict[str, Any], found: list[Any]) -> bool:
+    """Return whether a result computes what the reference evaluator makes of the original: two against onnxruntime."""
+    try:
+        expected = runtimes.reference(original, [feed])
+    except RunError:
+        return False
+    if case.random:
+        expected = _shapes(expected)
+    return judge.compare(used, original, [feed], expected, [found], runtimes.reference) is None
 
 
 def _unproven(report: Any) -> str:

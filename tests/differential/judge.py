@@ -62,10 +62,12 @@ MOVES = frozenset(
         "Transpose",
         "Trilu",
         "Unsqueeze",
-        "Where",
     ]
 )
-"""Operators whose outputs are compared bit for bit; for others, zeros of both signs are equal."""
+"""Operators whose outputs are compared bit for bit; for others, zeros of both signs are equal.
+
+Where is none of them: onnxruntime 1.32.0 adds zeros to what it chooses, so that -0.0 becomes 0.0.
+"""
 
 ROUNDS = frozenset(
     [
@@ -228,11 +230,15 @@ ADDS_ONE = frozenset(
 )
 """Operators whose formula (the text's, or ONNX's function body) has terms of the order of 1: their rounding stays."""
 
-IGNORES_NAN = frozenset(("ArgMax", "ArgMin", "Hardmax", "TopK"))
-"""The text is silent about NaN; runtimes differ."""
+IGNORES_NAN = frozenset(("ArgMax", "ArgMin", "Hardmax", "QuantizeLinear", "ReduceLogSumExp", "TopK"))
+"""The text is silent about NaN; runtimes differ. Of NaN and infinity, ReduceLogSumExp makes infinity or NaN in the
+kernels of onnxruntime 1.32.0 for different opsets."""
 
 COMPUTES_IN_FLOAT = frozenset(("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"))
 """Operators whose formula the text, or the function body, computes in float before the cast to another type."""
+
+SUMS_WHOLE_EXPONENTIALS = frozenset(("ReduceLogSumExp",))
+"""Operators of which onnxruntime 1.32.0 makes integers by adding up exponentials that are cut to integers."""
 
 DIFFERENCES_OF_SQUARES = frozenset(("MeanVarianceNormalization",))
 """The text's own body computes a variance as a difference, which rounding may make negative: NaN is not compared."""
@@ -316,6 +322,8 @@ def compare(
             message = difference(a, b, exact_zeros)
             if message is None:
                 continue
+            if operators & SUMS_WHOLE_EXPONENTIALS and _same_form(a, b) and a.dtype.kind in "iu":
+                continue
             if operators & COMPUTES_IN_FLOAT and _same_form(a, b) and a.dtype.kind in "iu":
                 message = difference(a.astype(np.float64), np.asarray(b).astype(np.float64), False, np.ones(a.shape))
             if operators & ROUNDS and _same_form(a, b) and _is_float(a):
@@ -360,7 +368,8 @@ def _bounds(
                     apart = np.where(nan_once, np.inf, apart)
                     held[index] = np.fmax(bound, _FACTOR * apart)
     if operators & TRANSFORMS:
-        _add_own_error(spread, expected, original, feeds, (runtimes.reference,), (np.float32, np.float64))
+        runners = (runtimes.reference, runner)
+        _add_own_error(spread, expected, original, feeds, runners, (np.float32, np.float64))
     else:
         _add_own_error(spread, expected, original, feeds, (runner, runtimes.reference), (np.float32,))
     return spread
@@ -380,10 +389,10 @@ def _add_own_error(
     The error of the worst element of a tensor of the same magnitude counts for all.
     """
     wide = [{name: _doubled(value) for name, value in feed.items()} for feed in feeds]
-    exact = _first(runners, widened(original), wide)
-    if exact is None:
-        return
-    for held, wanted, got in zip(spread, expected, exact, strict=True):
+    model = widened(original)
+    exact = [_first(runners, model, [feed]) for feed in wide]  # a Loop of no turns ends the reference evaluator
+    for held, wanted, found in zip(spread, expected, exact, strict=True):
+        got = found[0] if found is not None else wanted
         for index, (bound, a, b) in enumerate(zip(held, wanted, got, strict=True)):
             if bound is None or a.dtype not in types or np.shape(a) != np.shape(b):
                 continue

@@ -101,8 +101,8 @@ def _run_once(session: onnxruntime.InferenceSession, feed: Feed, types: dict[str
     known = {name: feed[name] for name in (each.name for each in session.get_inputs()) if name in feed}
     if all(_has_numpy_type(types[name]) for name in (*known, *names)):
         return list(session.run(names, known))
-    inputs = {name: _ort_value(value, types[name])._ortvalue for name, value in known.items()}
-    found = session._sess.run_with_ort_values(inputs, names, None)
+    inputs = {name: _ort_value(value, types[name]) for name, value in known.items()}
+    found = session._sess.run_with_ort_values({name: each._ortvalue for name, each in inputs.items()}, names, None)
     return [_array(onnxruntime.OrtValue(value)) for value in found]
 
 
@@ -131,7 +131,9 @@ def _ort_value(value: Any, kind: TypeProto) -> onnxruntime.OrtValue:
     carrier = {1: np.uint8, 2: np.uint16}.get(array.dtype.itemsize)
     if carrier is None:
         raise NoKernelError(f"onnxruntime's Python interface takes no {array.dtype}")
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(carrier), elem_type)
+    found = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(carrier), elem_type)
+    found.held = array  # onnxruntime reads its memory, and does not hold it
+    return found
 
 
 def _array(value: onnxruntime.OrtValue) -> Any:
