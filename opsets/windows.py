@@ -107,15 +107,16 @@ def sizes_of(operands: Operands) -> tuple[int, ...] | None:
 
 
 def normal(what: Any, operands: Operands) -> tuple[Any, Operands]:
-    """Spell out strides, dilations and pads; where the size is known also automatic ones."""
+    """Spell out strides, dilations and pads; where the size is known also automatic ones that depend on it."""
     rank = len(what.kernel_shape)
     ones = (1,) * rank
     what = dataclasses.replace(what, strides=what.strides or ones, dilations=what.dilations or ones)
     sizes = sizes_of(operands)
     if sizes is not None and len(sizes) != rank:
         return what, operands
-    # With ceil_mode or dilations onnxruntime 1.31 does not compute the sizes that the formulas for auto_pad give.
-    if what.auto_pad == "VALID" and not what.ceil_mode:
+    # With ceil_mode or dilations onnxruntime 1.31 does not compute the sizes that the formulas for auto_pad give. Without
+    # padding, ceil_mode means to it, and to onnx's inference, what it means without auto_pad.
+    if what.auto_pad == "VALID":
         what = dataclasses.replace(what, auto_pad="NOTSET", pads=(0,) * 2 * rank)
     elif (
         what.auto_pad.startswith("SAME")

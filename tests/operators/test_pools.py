@@ -47,6 +47,12 @@ class TestAveragePool(Table):
         Case("same, upper", pixels(1, 2, 5, 8), AveragePool((3, 3), strides=(2, 3), auto_pad="SAME_UPPER")),
         Case("same, lower", pixels(1, 2, 5, 8), AveragePool((2, 4), strides=(1, 2), auto_pad="SAME_LOWER")),
         Case("valid", pixels(1, 2, 5, 8), AveragePool((2, 4), auto_pad="VALID")),
+        Case(
+            "valid, ceil",
+            pixels(1, 2, 6, 8),
+            AveragePool((3, 2), strides=(2, 3), auto_pad="VALID", ceil_mode=1, count_include_pad=1),
+            symbolic=22,
+        ),
         Case("dilated", pixels(2, 2, 7, 7), AveragePool((2, 2), dilations=(2, 3)), symbolic=19),
         Case(
             "dilated, ceil, padding counts",
@@ -71,7 +77,7 @@ class TestAveragePool(Table):
         ),
         Refused(
             '<ir_version: 9, opset_import: ["": 22]> g (float[1,1,6,6] x) => (float[1,1,i,j] y) '
-            '{ y = AveragePool <kernel_shape = [3, 3], strides = [2, 2], auto_pad = "VALID", ceil_mode = 1> (x) }',
+            '{ y = AveragePool <kernel_shape = [3, 3], strides = [2, 2], auto_pad = "SAME_UPPER", ceil_mode = 1> (x) }',
             Code.NO_LOWERING,
             "it has auto_pad",
             {"opset": 9},
@@ -105,6 +111,13 @@ class TestMaxPool(Table):
         Case("same, upper", pixels(1, 2, 5, 8), MaxPool((3, 2), strides=(2, 3), auto_pad="SAME_UPPER"), least=8),
         Case("same, lower", pixels(1, 2, 5, 8), MaxPool((2, 4), strides=(1, 2), auto_pad="SAME_LOWER"), least=8),
         Case("valid", pixels(1, 2, 5, 8), MaxPool((2, 4), auto_pad="VALID"), least=8),
+        Case(
+            "valid, ceil",
+            pixels(1, 2, 6, 7),
+            MaxPool((3, 2), strides=(2, 3), auto_pad="VALID", ceil_mode=1),
+            least=8,
+            symbolic=22,
+        ),
         Case("dilated", pixels(2, 2, 7, 7), MaxPool((2, 2), dilations=(2, 3)), least=10),
         Case(
             "dilated, ceil",
