@@ -284,7 +284,7 @@ def bind_attributes(
             elif isinstance(bound.get(attribute.ref_attr_name), Outputs):
                 kept.append(attribute)  # of a graph no more is known than its outputs
             elif attribute.ref_attr_name in bound:
-                kept.append(make_attribute(attribute.name, bound[attribute.ref_attr_name]))
+                kept.append(make_attribute(attribute.name, bound[attribute.ref_attr_name], attribute.type))
         if len(kept) != len(node.attribute) or any(item.ref_attr_name for item in node.attribute):
             copies = [AttributeProto.FromString(item.SerializeToString()) for item in kept]
             del node.attribute[:]

@@ -41,8 +41,19 @@ def make_node(
 ) -> onnx.NodeProto:
     """Build a node; a Tensor among the attributes becomes a TensorProto."""
     node = helper.make_node(name, inputs, outputs, domain=domain)
-    node.attribute.extend(make_attribute(key, value) for key, value in sorted(attributes.items()))
+    node.attribute.extend(
+        make_attribute(key, value, _list_type(name, domain, key) if value == () else 0)
+        for key, value in sorted(attributes.items())
+    )
     return node
+
+
+def _list_type(name: str, domain: str, key: str) -> int:
+    """Return the type of an attribute that is an empty list, which the elements do not show: Constant has three."""
+    if not onnx.defs.has(name, domain):
+        return 0
+    known = onnx.defs.get_schema(name, domain).attributes
+    return int(known[key].type.value) if key in known else 0
 
 
 def form(name: str, attributes: Mapping[str, Any]) -> tuple[onnx.NodeProto, Any, Any]:
@@ -54,15 +65,19 @@ def form(name: str, attributes: Mapping[str, Any]) -> tuple[onnx.NodeProto, Any,
     return node, node.input, node.output
 
 
-def make_attribute(name: str, value: Any) -> onnx.AttributeProto:
-    """Build an attribute; a Tensor becomes a TensorProto, an empty tuple a list of integers."""
+_LISTS = frozenset({onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS, onnx.AttributeProto.STRINGS})
+
+
+def make_attribute(name: str, value: Any, kind: int = 0) -> onnx.AttributeProto:
+    """Build an attribute; a Tensor becomes a TensorProto, an empty tuple a list of a `kind`, by default of integers."""
     if isinstance(value, FrozenType):
         value = onnx.TypeProto.FromString(value)
     elif isinstance(value, Elsewhere):
         value = value.proto
     elif isinstance(value, Tensor):
         value = tensor_of(value.array, constant(value.array).dtype or 0, "")
-    empty_type = onnx.AttributeProto.INTS if isinstance(value, tuple) and not value else None
+    known = kind if kind in _LISTS else onnx.AttributeProto.INTS
+    empty_type = known if isinstance(value, tuple) and not value else None
     if isinstance(value, tuple):
         value = tuple(map(_as_bytes, value))
     return helper.make_attribute(name, _as_bytes(value), attr_type=empty_type)
