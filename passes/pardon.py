@@ -17,7 +17,7 @@ from opshift.passes.interface import contradiction
 from opshift.passes.interpret import Interpreter, bodies, outer_names
 from opshift.passes.localise import Side
 from opshift.passes.overflow import overflows
-from opshift.passes.pairs import Pair
+from opshift.passes.pairs import Pair, runs_by_body
 from opshift.passes.sessions import Feeds, Limits, RejectedError, Source, Why
 from opshift.passes.widening import is_float
 
@@ -40,7 +40,9 @@ class Pardon:
     pairs: one that excludes NaN, or is exact for finite values or whole indices only and gets others), on a Cast to
     integers of what no integer is, on an operator that quantizes and whose scale is none, or on what a Loop collects
     in no turns, of which only the first dimension is said. What an oracle of the pairs rejects has no meaning where a
-    value is empty: onnxruntime does not look at the axis of a CumSum of nothing (1.32.0).
+    value is empty: onnxruntime does not look at the axis of a CumSum of nothing (1.32.0). Nor has it where an operator
+    runs by ONNX's function body, which does not look at all that the text demands: that of LinearAttention reshapes the
+    rates of fewer tokens.
     """
 
     def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits, route: Route | None = None) -> None:
@@ -54,6 +56,7 @@ class Pardon:
         self._finite = frozenset(name for name, pair in named if pair.finite)
         self._whole = frozenset(name for name, pair in named if pair.whole)
         self._known = frozenset(name for name, pair in named if pair.oracle is not None)
+        self._by_body = frozenset(name for name, pair in named if pair.oracle is not None and runs_by_body(pair))
         self._judged = frozenset(name for name, pair in named if selects(pair.original.graph.node[0]))
         self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
         self._limits = limits
@@ -66,6 +69,10 @@ class Pardon:
     @functools.cached_property
     def _every_oracle(self) -> Interpreter:
         return Interpreter(self._original, self._limits, self._known)
+
+    @functools.cached_property
+    def _oracles_of_bodies(self) -> Interpreter:
+        return Interpreter(self._original, self._limits, self._by_body)
 
     @functools.cached_property
     def _side(self) -> Side:
@@ -105,10 +112,10 @@ class Pardon:
 
     def _meaningless(self, feeds: Feeds, values: Mapping[str, Any]) -> bool:
         empty = any(isinstance(value, np.ndarray) and not value.size for value in values.values())
-        if not empty or not self._known or self._interpreter:
+        if self._interpreter or not (self._by_body or (empty and self._known)):
             return False
         try:
-            self._every_oracle.run(feeds)
+            (self._every_oracle if empty else self._oracles_of_bodies).run(feeds)
         except RejectedError as error:
             return error.why is Why.REJECTED
         return False

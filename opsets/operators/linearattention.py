@@ -47,8 +47,17 @@ def oracle(
 ) -> tuple[_Array, _Array]:
     """LinearAttention-27: "Equivalent to running the recurrent update sequentially for each token"."""
     count = what.kv_num_heads
+    # ONNX's body reshapes rates for other tokens: those of 2 tokens for 2 heads it takes as those of 4 for both.
+    if any(one.shape[:2] != query.shape[:2] for one in (key, value, decay, beta) if one is not None):
+        raise ValueError('LinearAttention-27: key, value, decay and beta have the "shape (B, T, ...)" of the query')
     q, k, v = _heads(query, what.q_num_heads), _heads(key, count), _heads(value, count)
     size = k.shape[3]
+    if decay is not None and decay.shape[2] not in (count, count * size):
+        raise ValueError('LinearAttention-27: "(B, T, H_kv * d_k) ... or (B, T, H_kv)" is the shape of decay')
+    if beta is not None and beta.shape[2] not in (count, 1):
+        raise ValueError('LinearAttention-27: "(B, T, H_kv) or (B, T, 1)" is the shape of beta')
+    if past_state is not None and past_state.shape != (len(k), count, size, v.shape[3]):
+        raise ValueError('LinearAttention-27: "(B, H_kv, d_k, d_v)" is the shape of the state')
     state = np.zeros((*k.shape[:1], count, size, v.shape[3])) if past_state is None else past_state.astype(np.float64)
     output = np.zeros((*q.shape[:3], v.shape[3]))
     for token in range(q.shape[1]):

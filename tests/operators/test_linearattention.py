@@ -10,9 +10,11 @@ import pytest
 from onnx.parser import parse_model
 from running import nodes_of, run, same
 
+import opshift
 from operators.harness import BF16, F16, F32, Array, Case, Code, Refused, Table, converted
 from opshift.opsets.operators import linearattention, linearattentiontokens
 from opshift.opsets.operators.linearattention import LinearAttention
+from opshift.passes.outcome import Verdict
 
 RNG = np.random.default_rng(0)
 
@@ -167,3 +169,24 @@ def test_as_many_tokens_as_there_are(rule: str, state: str, where: str, target: 
         for optimised in (False, True):
             outputs_made = run(model, [{**feeds, "c": np.array(True)}], optimised=optimised)[0]
             assert all(same(wanted, got, 1e-5) for wanted, got in zip(expected, outputs_made, strict=True))
+
+
+def test_rates_have_as_many_tokens_as_the_queries() -> None:
+    """ONNX's body runs with those of two tokens for four, which "beta (B, T, H_kv)" excludes: none are fed."""
+    text = (
+        '<ir_version: 10, opset_import: ["": 27]> g (float[2,4,6] q, float[2,4,6] k, float[2,4,4] v, float[2,2,3,2] s,'
+        " float[2,n,2] b) => (float[2,4,4] y, float[2,2,3,2] p) { y, p = LinearAttention"
+        '<q_num_heads = 2, kv_num_heads = 2, update_rule = "delta"> (q, k, v, s, "", b) }'
+    )
+    arrays = calm(tokens(4, queries=2, heads=2, rate=2, past=True))
+    feeds = {name: array for name, array in zip("qkvsdb", arrays, strict=True) if array is not None}
+    what = LinearAttention(2, 2, "delta")
+    result = opshift.convert(parse_model(text), opset=18)
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+    assert all(
+        same(wanted, got, 1e-5)
+        for wanted, got in zip(linearattention.oracle(what, *arrays), run(result.model, [feeds])[0], strict=True)
+    )
+    with pytest.raises(ValueError, match="shape"):
+        linearattention.oracle(what, *arrays[:5], arrays[5][:, :2])
