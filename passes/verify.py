@@ -324,7 +324,7 @@ class _Whole:
         lost = sorted(_optional(self.before.proto) - _optional(self.after.proto))
         kept = f"{', '.join(lost)} had a default, and cannot be given any more" if lost else ""
         told_of = note and f"the rewritten model's {note}"
-        notes: tuple[str, ...] = (judge.note, told_of, pardoned.note(), departs, estimated, kept)
+        notes: tuple[str, ...] = (judge.note, told_of, pardoned.note(), contest.note, departs, estimated, kept)
         if finding is not None:
             reason, shown = self._explained(contest, finding, specs)
             return told(Verdict.DIFFERENT, sentence(reason, *notes), shown=shown)

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
 
 import opshift
 from opshift.cli.main import main
 from opshift.passes import convert, sessions
 from opshift.passes.errors import UsageError, VerificationError
+from opshift.passes.infer import make_attribute, make_node
 from opshift.passes.outcome import Verdict
 from opshift.passes.pairs import Pair, prove
 from opshift.passes.verify import verify
@@ -387,3 +388,38 @@ def test_the_command_has_what_directed_the_comparison(
     command = shlex.split(line.partition("shown by: ")[2])
     assert "--exact" in command
     assert main(command[1:]) == 1
+
+
+def test_an_empty_list_of_strings_stays_one() -> None:
+    text = "g () => (string[n] y) { y = Constant<value_strings = ['a']>() }".replace("'", '"')
+    before = model(text, 26)
+    del before.graph.node[0].attribute[0].strings[:]
+    result = opshift.convert(before, opset=11)
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+    (made,) = sessions.Session(sessions.Source(result.model), optimised=False).run({})
+    assert (made.dtype, made.shape) == (np.dtype(object), (0,))
+    for key, kind in (("value_floats", AttributeProto.FLOATS), ("value_strings", AttributeProto.STRINGS)):
+        assert make_node("Constant", "", [], ["y"], {key: ()}).attribute[0].type == kind
+        assert make_attribute(key, (), kind).type == kind
+
+
+UNOPTIMISED = 'g (float16[2] x, float16[2] s) => (float16[2] y) { y = LayerNormalization(x, s, "") }'
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict"),
+    [
+        (UNOPTIMISED.replace("{", "{ z = Identity(x)").replace("n(x", "n(z"), Verdict.EQUAL),
+        (UNOPTIMISED.replace("{", "{ z = Neg(x)").replace("n(x", "n(z"), Verdict.DIFFERENT),
+    ],
+)
+def test_what_ends_onnxruntime_when_it_optimises_is_compared_without(after: str, verdict: Verdict) -> None:
+    """onnxruntime 1.32.0 dies while it optimises a LayerNormalization of float16 whose third input is ""."""
+    whole = verify(model(UNOPTIMISED, 17), model(after, 17)).whole
+    assert whole.verdict is verdict
+    assert "with graph optimisations on, neither model runs" in whole.reason or verdict is Verdict.DIFFERENT
+
+
+def test_what_alone_ends_onnxruntime_when_it_optimises_is_different() -> None:
+    assert verify(model(UNOPTIMISED.replace(', ""', ""), 17), model(UNOPTIMISED, 17)).whole.verdict is Verdict.DIFFERENT
