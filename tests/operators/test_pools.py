@@ -1,4 +1,4 @@
-"""AveragePool and MaxPool: pads, ceil_mode and dilations, alone and together."""
+"""AveragePool and MaxPool: pads, ceil_mode and dilations, alone and together; GlobalLpPool: each p."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from running import run, same
 
 import opshift
 from operators.harness import Array, Case, Code, Refused, Table, arr, converted
-from opshift.opsets.operators import averagepool, maxpool
+from opshift.opsets.operators import averagepool, globallppool, maxpool
 from opshift.opsets.operators.averagepool import AveragePool
+from opshift.opsets.operators.globallppool import GlobalLpPool
 from opshift.opsets.operators.maxpool import MaxPool
 
 RNG = np.random.default_rng(0)
@@ -135,6 +136,26 @@ class TestMaxPool(Table):
             Code.NO_LOWERING,
             "it has no dilations",
             {"opset": 9},
+        ),
+    )
+
+
+class TestGlobalLpPool(Table):
+    operator = globallppool.OPERATOR
+    unrun: ClassVar[Mapping[int, str]] = {22: "no kernel in onnxruntime 1.32.0"}
+    tolerance = 1e-5
+    cases = (
+        *(Case(f"p {p}", pixels(2, 3, 4, 5), GlobalLpPool(p)) for p in (1, 2, 3, 4)),
+        *(Case(f"p {p} of double", pixels(2, 3, 7, dtype=np.float64), GlobalLpPool(p)) for p in (1, 2, 5)),
+        Case("p 3 of large halves", [pixels(1, 2, 3, 3, 2, dtype=np.float16)[0] * np.float16(64)], GlobalLpPool(3)),
+        Case("empty batch", pixels(0, 2, 4), GlobalLpPool(2)),
+    )
+    refusals = (
+        Refused(
+            '<ir_version: 9, opset_import: ["": 18]> g (float[2,3] x) => (float[i,j] y) { y = GlobalLpPool(x) }',
+            Code.NO_LOWERING,
+            "by_l1: there is no axis behind the first two",
+            {"decompose": ["GlobalLpPool"]},
         ),
     )
 

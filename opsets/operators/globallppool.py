@@ -1,0 +1,99 @@
+"""GlobalLpPool: the Lp norm of each channel. p is an integer since version 2, of which 22 changes types alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.axes import first
+from opshift.opsets.carriers import COMPUTED
+from opshift.opsets.facts import Tensor
+from opshift.opsets.lowering import Reason, lowering, op
+from opshift.opsets.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class GlobalLpPool:
+    """The p of the Lp norm."""
+
+    p: int = 2
+
+
+def oracle(what: GlobalLpPool, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """GlobalLpPool-2: "This is equivalent to LpPool with kernel size equal to the spatial dimension of input tensor".
+
+    Powers overflow and underflow as in onnxruntime 1.32.0; those of halves are taken in float.
+    """
+    axes = tuple(range(2, x.ndim))
+    wide = x if x.dtype == np.float64 else x.astype(np.float32)
+    powers = np.abs(wide) ** wide.dtype.type(what.p)
+    return np.asarray((powers.sum(axes, keepdims=True) ** (1 / what.p)).astype(x.dtype))
+
+
+def _spatial(operands: Operands) -> Reason | None:
+    data = first(operands)
+    if data.shape is None:
+        return Reason("the rank is unknown", missing=True)
+    return None if len(data.shape) > 2 else Reason("there is no axis behind the first two")
+
+
+def _axes(what: GlobalLpPool, operands: Operands) -> Mapping[str, Any]:
+    return {"axes": tuple(range(2, len(first(operands).shape or ())))}
+
+
+def _distances(what: GlobalLpPool, operands: Operands) -> Reason | None:
+    return _spatial(operands) or (None if what.p == 1 else Reason("p is not 1"))
+
+
+@lowering(18, given=_distances, bind=_axes, rounds=True)
+def by_l1(x, axes: Sequence[int]):
+    """Add up absolute values."""
+    return op.ReduceL1(x, axes, keepdims=1)
+
+
+def _lengths(what: GlobalLpPool, operands: Operands) -> Reason | None:
+    return _spatial(operands) or (None if what.p == 2 else Reason("p is not 2"))
+
+
+@lowering(18, given=_lengths, bind=_axes, rounds=True)
+def by_l2(x, axes: Sequence[int]):
+    """Take the root of the sum of squares."""
+    return op.ReduceL2(x, axes, keepdims=1)
+
+
+def _powers(what: GlobalLpPool, operands: Operands) -> Reason | None:
+    if what.p < 1:
+        return Reason("p is less than 1")
+    if first(operands).dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return _spatial(operands)
+
+
+def _exponents(what: GlobalLpPool, operands: Operands) -> Mapping[str, Any]:
+    dtype = first(operands).dtype
+    within = TensorProto.DOUBLE if dtype == TensorProto.DOUBLE else TensorProto.FLOAT
+    wide = np.float64 if within == TensorProto.DOUBLE else np.float32
+    exponents = {"p": Tensor(np.array(what.p, wide)), "root": Tensor(np.array(1 / what.p, wide))}
+    return {**_axes(what, operands), **exponents, "within": within, "to": dtype}
+
+
+@lowering(18, given=_powers, bind=_exponents, rounds=True)
+def by_powers(x, axes: Sequence[int], p: Sequence[int], root: Sequence[int], within: int, to: int):
+    """Take the root of the sum of powers, in float where the input is of halves, whose powers overflow."""
+    powers = op.Pow(op.Abs(op.Cast(x, to=within)), p)
+    return op.Cast(op.Pow(op.ReduceSum(powers, axes, keepdims=1), root), to=to)
+
+
+OPERATOR = Operator(
+    name="GlobalLpPool",
+    meaning=GlobalLpPool,
+    versions=(Version(2), Version(22)),
+    operands=("X",),
+    oracle=oracle,
+    lowerings=(by_l1, by_l2, by_powers),
+    carriers=COMPUTED,
+)
