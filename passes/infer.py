@@ -53,7 +53,7 @@ def _list_type(name: str, domain: str, key: str) -> int:
     if not onnx.defs.has(name, domain):
         return 0
     known = onnx.defs.get_schema(name, domain).attributes
-    return int(known[key].type.value) if key in known else 0
+    return int(known[key].type.value) if key in known else 0  # type: ignore[attr-defined]
 
 
 def form(name: str, attributes: Mapping[str, Any]) -> tuple[onnx.NodeProto, Any, Any]:
@@ -148,7 +148,8 @@ def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | 
         for index, facts in enumerate(node.inputs)
     )
     names = [f"i{index}" if facts is not None else "" for index, facts in enumerate(given)]
-    outputs = [f"o{index}" for index in range(len(node.used))]
+    # An Attention with nonpad_kv_seqlen is valid only where it gives neither present_key nor present_value.
+    outputs = [f"o{index}" if used else "" for index, used in enumerate(node.used)]
     attributes = {name: value for name, value in node.attributes.items() if name in schema.attributes}
     proto = make_node(schema.raw.name, schema.domain, names, outputs, attributes)
     inference = NodeInference(dataclasses.replace(node, inputs=given), schema, proto)

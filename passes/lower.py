@@ -448,9 +448,13 @@ def splice(
             behind.append(make_node("Identity", "", [source], [name], {}))
     nodes.extend(before)
     first = len(nodes)
+    wanted = {ref for name, ref in zip(outputs, fragment.outputs, strict=True) if name}
+    wanted.update(ref for leaf in fragment.nodes for ref in leaf.inputs)
     for leaf, read, made, label in zip(fragment.nodes, inputs, fragment.made, labels, strict=True):
         before.clear()
-        new = _filled(leaf, read, [values[ref] for ref, _ in made], label, names, hold)
+        left_out = _optional_outputs(leaf.name) - {ref.place for ref, _ in made if ref in wanted}
+        written = ["" if ref.place in left_out else values[ref] for ref, _ in made]
+        new = _filled(leaf, read, written, label, names, hold)
         nodes.extend(before)  # constants of a Loop's body
         nodes.append(new)
     for new in behind:
@@ -464,6 +468,16 @@ def splice(
                 if fragment.lowerings:
                     told = f"{node.op_type}: {', '.join(fragment.lowerings)}"
                     new.metadata_props.add(key="opshift.lowering", value=told)
+
+
+@functools.cache
+def _optional_outputs(name: str) -> frozenset[int]:
+    """Return the outputs that a node may leave out: an Attention may have to, and an LSTM need not compute them."""
+    if not onnx.defs.has(name):
+        return frozenset()
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    outputs = onnx.defs.get_schema(name).outputs
+    return frozenset(index for index, output in enumerate(outputs) if output.option == optional)
 
 
 def _filled(

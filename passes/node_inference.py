@@ -45,7 +45,7 @@ _NUMBERS = (5040, 1)
 
 @dataclass(frozen=True)
 class NodeInference:
-    """The inference of one node; `proto` is the node, its inputs i0, i1 ... ('' if left out), its outputs o0, o1 ..."""
+    """The inference of one node; `proto` is the node, its inputs i0, i1 ... and outputs o0, o1 ..., '' if left out."""
 
     node: Node
     schema: Schema
@@ -129,7 +129,7 @@ class NodeInference:
             types = infer_node_outputs(self.schema.raw, self.proto, given, data)
         except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError, MemoryError) as error:
             return next(iter(str(error).splitlines()), "") or type(error).__name__
-        found = tuple(facts_of_type(types[name]) if name in types else Facts() for name in self.proto.output)
+        found = tuple(facts_of_type(types[name]) if name and name in types else Facts() for name in self.proto.output)
         shapes = [() if facts is None else facts.shape for facts in inputs]
         if unranked(self.node.name, shapes):
             return tuple(Facts(facts.dtype) for facts in found)

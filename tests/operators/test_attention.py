@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx.parser import parse_model
+from running import run
 
 import opshift
 from operators.harness import F32, Array, Case, Table
@@ -138,3 +139,26 @@ def test_an_attention_is_proven_below_23(dtype: str, attributes: str, mask: str)
     result = opshift.convert(model, opset=17)
     assert result.report is not None
     assert [check.verdict for check in result.report.nodes] == ["equal"]
+
+
+@pytest.mark.parametrize(("source", "target"), [(24, 25), (25, 23), (25, 20)])
+def test_an_attention_that_leaves_out_what_the_past_becomes_is_one_with_lengths(source: int, target: int) -> None:
+    """Attention-24: nonpad_kv_seqlen is "used with external KV cache", which present_key and present_value exclude."""
+    inputs = "float[1,2,3,4] q, float[1,2,5,4] k, float[1,2,5,4] v, int64[1] n"
+    text = f"""g ({inputs}) => (float[1,2,3,4] y, float[1,2,3,5] w)
+        {{ y, skipped, skipped_too, w = Attention <qk_matmul_output_mode = 3> (q, k, v, none, none, none, n) }}"""
+    model = parse_model(f'<ir_version: 10, opset_import: ["": {source}]> {text}')
+    (node,) = model.graph.node
+    del node.input[:], node.output[:]
+    node.input.extend(["q", "k", "v", "", "", "", "n"])
+    node.output.extend(["y", "", "", "w"])
+    result = opshift.convert(model, opset=target)
+    assert result.report is not None
+    assert [check.verdict for check in result.report.nodes if check.verdict != "equal"] == []
+    if target >= 24:
+        (kept,) = result.rewritten.graph.node
+        assert list(kept.output) == ["y", "", "", "w"]
+    queries, keys, values = numbers(1, 2, 3, 4), numbers(1, 2, 5, 4), numbers(1, 2, 5, 4)
+    feed = {"q": queries, "k": keys, "v": values, "n": np.array([4])}
+    for before, after in zip(*run(model, [feed]), *run(result.rewritten, [feed]), strict=True):
+        np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
