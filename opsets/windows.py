@@ -114,8 +114,8 @@ def normal(what: Any, operands: Operands) -> tuple[Any, Operands]:
     sizes = sizes_of(operands)
     if sizes is not None and len(sizes) != rank:
         return what, operands
-    # With ceil_mode or dilations onnxruntime 1.31 does not compute the sizes that the formulas for auto_pad give. Without
-    # padding, ceil_mode means to it, and to onnx's inference, what it means without auto_pad.
+    # With ceil_mode or dilations onnxruntime 1.31 does not compute the sizes that the formulas for auto_pad give.
+    # Without padding, ceil_mode means to it, and to onnx's inference, what it means without auto_pad.
     if what.auto_pad == "VALID":
         what = dataclasses.replace(what, auto_pad="NOTSET", pads=(0,) * 2 * rank)
     elif (
