@@ -41,8 +41,8 @@ _Array = np.ndarray[Any, Any]
 
 def oracle(what: DequantizeLinear, x: _Array, factors: _Array, zero: _Array | None = None) -> _Array:
     """DequantizeLinear-21: "y = (x - x_zero_point) * x_scale"."""
-    start = 0 if zero is None else expanded(what, zero, x).astype(np.int64)
-    y = (x.astype(np.int64) - start).astype(np.float32) * expanded(what, factors, x).astype(np.float32)
+    start = 0 if zero is None else expanded(what, zero, x).astype(np.float64)  # which holds int32, and floats of 8 bits
+    y = (x.astype(np.float64) - start).astype(np.float32) * expanded(what, factors, x).astype(np.float32)
     wanted = onnx.helper.tensor_dtype_to_np_dtype(what.output_dtype) if what.output_dtype else factors.dtype
     return np.asarray(y).astype(wanted)
 

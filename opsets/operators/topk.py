@@ -133,7 +133,8 @@ def counted(
     rank = op.Cast(op.ReduceSum(op.Cast(before, to=1), after, keepdims=0), to=7)
     wanted = op.Reshape(op.Range(0, op.Squeeze(k, [0]), 1), along)
     hit = op.Cast(op.Equal(op.Unsqueeze(rank, at), wanted), to=1)
-    index = op.Cast(op.ReduceSum(hit * op.Unsqueeze(place, behind), after, keepdims=0), to=7)
+    # Of NaN, which is neither larger nor equal, several elements have one rank: their sum may be no index.
+    index = op.Cast(op.ReduceMax(hit * op.Unsqueeze(place, behind), after, keepdims=0), to=7)
     return meaning.GatherElements(x, index, axis=axis), index
 
 

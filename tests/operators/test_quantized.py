@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
+import pytest
+from onnx.parser import parse_model
+from running import run
 
+import opshift
 from operators.harness import BF16, F16, F32, F64, INF, NAN, Array, Case, Code, Refused, Table, arr
 from opshift.opsets.operators import dequantizelinear, dynamicquantizelinear, quantizelinear
 from opshift.opsets.operators import round as round_
@@ -16,6 +21,7 @@ HALVES = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -1.5, -2.5, 0.3, -0.3, 0.7, 7, INF, -I
 X = arr([[0, 0.5, 1.5, -0.5], [254.7, 300, -300, 1e9], [-1e9, INF, -INF, 2.5]])
 PER_AXIS = arr([0.5, 1, 2, 3])
 BLOCKS = arr([[0.5, 2], [1, 3], [0.25, 7]])
+BYTES = np.array([[0, 1, 56, 57, 120], [130, 193, 200, 250, 64]], np.uint8)
 DYNAMIC: dict[str, Any] = {
     "zeros": [0, -0.0],
     "one zero": 0,
@@ -80,6 +86,24 @@ class TestQuantizeLinear(Table):
             {"opset": 19},
         ),
     )
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
+@pytest.mark.parametrize("start", ["", ", z"])
+def test_constants_of_float8_are_dequantized(name: str, start: str) -> None:
+    """All 256 of them: onnxruntime's values stand where the node was."""
+    every = np.arange(256, dtype=np.uint8).view(name)
+    model = parse_model(
+        '<ir_version: 9, opset_import: ["": 20]> g () => (float[256] y) <float s = {0.25}>'
+        f"{{ y = DequantizeLinear (x, s{start}) }}"
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(every, "x"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((), name), "z"))
+    there = opshift.convert(model, decompose=["DequantizeLinear"], verify=False).model
+    assert "DequantizeLinear" not in {node.op_type for node in there.graph.node}
+    found, expected = run(there, [{}])[0][0], run(model, [{}])[0][0]
+    assert np.array_equal(found, expected, equal_nan=True)
+    assert np.array_equal(found, every.astype(np.float32) / 4, equal_nan=True)
 
 
 class TestDequantizeLinear(Table):

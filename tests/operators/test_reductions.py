@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import pytest
+from onnx.parser import parse_model
+from running import run
 
+import opshift
 from operators.harness import F16, F32, F64, INF, Array, Case, Code, Refused, Table, arr
 from opshift.opsets.cumulative import Cumulative
 from opshift.opsets.operators import (
@@ -248,6 +252,20 @@ class TestTopK(Table):
             for largest in (0, 1)
         ),
     )
+
+
+@pytest.mark.parametrize("request_", [{"decompose": ["TopK"]}, {"opset": 10}, {"opset": 8}], ids=str)
+@pytest.mark.parametrize("shape", ["2,4,3", "a,b,c"])
+def test_topk_of_nan_runs(request_: dict[str, Any], shape: str) -> None:
+    """Which NaN comes where is not said; an index is always one of the axis."""
+    model = parse_model(
+        f'<ir_version: 8, opset_import: ["": 19]> g (float[{shape}] x, int64[1] k) => (float[d,e,f] y, int64[d,e,f] i) '
+        "{ y, i = TopK <axis = 1> (x, k) }"
+    )
+    x = np.random.default_rng(0).standard_normal((2, 4, 3)).astype(F32)
+    x[0, ::2], x[1, 1:] = np.nan, np.nan
+    values, indices = run(opshift.convert(model, **request_, verify=False).model, [{"x": x, "k": K}])[0]
+    assert np.array_equal(values, np.take_along_axis(x, indices, 1), equal_nan=True)
 
 
 class TestNonZero(Table):
