@@ -97,6 +97,7 @@ class Rounding:
         self._graph = self._plain.model.graph
         self._nodes = [(node, in_double(widened(node))) for node in self._graph.node]
         self._narrow_only: set[int] = set()
+        self._opset = versions(self._plain.model)[""]
 
     def bounds(self, feeds: Feeds, outputs: Sequence[Any], inexact: Collection[str] = ()) -> tuple[Bound, ...]:
         """Return the bound of each output, given the outputs that the narrow model has on this input.
@@ -195,18 +196,17 @@ class Rounding:
                     0.5 if Trait.NORMALIZES in traits_of(node) else 1.0
                 )  # a difference of squares loses half the digits
                 units = _drift(node, read, plain) if _SIGNS[turn] else 1.0
-                given = {
+                disturbed = [name for name in given if name in data and _is_wide(given[name])]
+                given |= {
                     name: _disturbed(
-                        value,
+                        given[name],
                         plain[name],
                         rng,
                         _SIGNS[turn] * (-1) ** place,
                         power,
                         1.0 if place else units,  # what two factors drift by in opposite directions cancels out
                     )
-                    if name in data
-                    else value
-                    for place, (name, value) in enumerate(given.items())
+                    for place, name in enumerate(disturbed)  # the condition of an If has no place
                 }
             results, narrow = self._node(node, wide_node, given, plain)
             if first:
@@ -224,8 +224,9 @@ class Rounding:
                         name: _shaken(value, plain[name], rng, _SIGNS[turn], least, np.float32)
                         for name, value in results.items()
                     }
-                if node.op_type in _CENTERED:
-                    results = {**results, names[0]: _off_center(node, given, results, plain, _SIGNS[turn] or 1)}
+                if node.op_type in _WITHIN and names[0] == node.output[0]:
+                    moved = _summed_within(node, given, results[names[0]], plain, _SIGNS[turn] or 1, self._opset)
+                    results = {**results, names[0]: moved}
                 if Trait.ADDS_ONE in kinds:
                     results = {
                         name: _shaken(
@@ -364,56 +365,152 @@ def _units(node: onnx.NodeProto, read: Sequence[str], plain: Mapping[str, Any]) 
     The error of a sum of n numbers grows as the square root of n (Higham and Mary, 2019); n is at most the number of
     elements of the largest input.
     """
-    if Trait.SUMS not in traits_of(node):
+    if not _adds_up(node):
         return 1.0
     return math.sqrt(max((value.size for name in read if isinstance(value := plain[name], np.ndarray)), default=1) or 1)
 
 
-_CENTERED = frozenset({"InstanceNormalization", "LayerNormalization"})
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"})
 
 
-def _off_center(
-    node: onnx.NodeProto,
-    given: Mapping[str, Any],
-    results: Mapping[str, Any],
-    plain: Mapping[str, Any],
-    sign: int,
-) -> Any:
-    """Return normalized rows moved by what half a unit of their mean makes of them, wherever that was rounded.
-
-    Of a row of two numbers no disturbance shows it: normalized, they are 1 and -1 whatever the two are.
-    """
-    x, scale, y = given[node.input[0]], given[node.input[1]], results[node.output[0]]
-    attributes = {one.name: one for one in node.attribute}
-    instance = node.op_type == "InstanceNormalization"
-    axis = 2 if instance else attributes["axis"].i if "axis" in attributes else -1
-    epsilon = attributes["epsilon"].f if "epsilon" in attributes else 1e-5
-    axes = tuple(range(axis % max(x.ndim, 1), x.ndim))
-    if not axes or not x.size or y.shape != x.shape:
-        return y
-    unit = float(np.finfo(_kernel_type(plain[node.input[0]])).eps) / 2
-    with np.errstate(all="ignore"):
-        shift = unit * np.abs(x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + epsilon)
-        shift = shift * (scale.reshape(-1, *(1,) * len(axes)) if instance else scale)
-        return np.asarray(np.where(np.isfinite(shift), y + sign * shift, y), y.dtype)
+def _adds_up(node: onnx.NodeProto) -> bool:
+    """Return whether a node, or one in its subgraphs, adds up many numbers."""
+    return any(Trait.SUMS in traits_of(inner) for inner in _computing(node))
 
 
 def _drift(node: onnx.NodeProto, read: Sequence[str], plain: Mapping[str, Any]) -> float:
     """Return how many units of rounding all that a sum reads is moved by, in one direction.
 
-    A sum of n numbers with the same sign is off by the square root of n, of which `FACTOR` covers a part. A product of
-    matrices adds up as many as the root of both sizes by that of the result, a reduction the quotient of the sizes.
+    A product of matrices adds up as many numbers as the root of both sizes by that of the result, a reduction the
+    quotient of the sizes.
     """
-    if Trait.SUMS not in traits_of(node):
+    if not _adds_up(node):
         return 1.0
-    sizes = sorted(
-        value.size for name in read if isinstance(value := plain[name], np.ndarray) and is_float(value.dtype)
-    )
+    values = [value for name in read if isinstance(value := plain[name], np.ndarray) and is_float(value.dtype)]
+    sizes = sorted(value.size for value in values)
     made = [value.size for name in node.output if name and isinstance(value := plain[name], np.ndarray) and value.size]
     if not sizes or not made:
         return 1.0
     terms = max(sizes[-1] / min(made), math.sqrt(math.prod(sizes[-2:]) / min(made)) if len(sizes) > 1 else 0.0)
-    return max(1.0, math.sqrt(terms) / FACTOR)
+    factors = sorted(values, key=lambda value: -value.size)[: 2 if node.op_type in _PRODUCTS else 1]
+    equal = min(float(_longest_run(value[value != 0].reshape(1, -1)).max(initial=1)) for value in factors)
+    return float(_units_of_sum(terms, np.asarray(min(equal, terms))))
+
+
+def _units_of_sum(terms: float, equal: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the units of rounding that a sum of n numbers may be off by, of which `FACTOR` covers a part.
+
+    Roundings that are independent add up as the square root of n. They are not where numbers are equal: each of 1,000
+    times 0.001, added one after the other, is rounded in the same direction as long as the sum has one exponent. The
+    errors of m equal numbers add up to m, those of n / m such groups as the root of n / m: the root of n * m in all.
+    No sum is off by more than n - 1 roundings of half a unit (Higham, Accuracy and Stability of Numerical Algorithms,
+    2002, 4.2).
+    """
+    return np.maximum(1.0, np.minimum(np.sqrt(max(terms, 0.0) * equal), terms / 2) / FACTOR)
+
+
+def _longest_run(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return how many numbers of each row are the same."""
+    if not rows.size:
+        return np.ones(len(rows))
+    ordered = np.sort(rows.astype(np.float64), axis=1)
+    places = np.arange(rows.shape[1])
+    other = np.ones(ordered.shape, np.bool_)
+    other[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    begins = np.maximum.accumulate(np.where(other, places, 0), axis=1)
+    return np.asarray((places - begins).max(axis=1) + 1.0)
+
+
+def _row_axes(node: onnx.NodeProto, rank: int, opset: int) -> tuple[int, ...]:
+    """Return the axes along which an operator adds up the elements of its first input, without shortening them."""
+    given = {one.name: one for one in node.attribute}
+    axis = given["axis"].i if "axis" in given else 1 if node.op_type in _SOFT and opset < 13 else -1
+    if not rank:
+        return ()
+    if node.op_type == "InstanceNormalization":
+        return tuple(range(2, rank))
+    if node.op_type == "MeanVarianceNormalization":
+        axes = given["axes"].ints if "axes" in given else (0, 2, 3)
+        return tuple(sorted({one % rank for one in axes if -rank <= one < rank}))
+    flat = node.op_type in ("LayerNormalization", "RMSNormalization") or (node.op_type in _SOFT and opset < 13)
+    return tuple(range(axis % rank, rank)) if flat else (axis % rank,)
+
+
+_SOFT = frozenset({"LogSoftmax", "Softmax"})
+_CENTERED = frozenset({"InstanceNormalization", "LayerNormalization", "MeanVarianceNormalization"})
+_SCALED = frozenset({"LpNormalization", "RMSNormalization"})
+_WITHIN = _SOFT | _CENTERED | _SCALED | {"ReduceLogSumExp"}
+"""Operators that do more with a sum than return it, so that no disturbance of what they read shows how that rounds."""
+
+
+def _summed_within(
+    node: onnx.NodeProto,
+    given: Mapping[str, Any],
+    result: Any,
+    plain: Mapping[str, Any],
+    sign: int,
+    opset: int,
+) -> Any:
+    """Return the result of a node of `_WITHIN` moved by what the rounding of its own sums makes of it.
+
+    Of a sum of exponentials that is off by a part of itself the logarithm is off by that part, and what is divided by
+    it too; what is divided by the root of a sum of squares by half of it. A mean that is off moves a centered row by as
+    much, divided by its spread: of a row of two numbers no disturbance shows that, since normalized they are 1 and -1
+    whatever the two are. Where a row has no more spread than the rounding of its mean, that decides everything.
+    """
+    x = given[node.input[0]]
+    if not isinstance(x, np.ndarray) or not isinstance(result, np.ndarray) or not x.size or not result.size:
+        return result
+    unit = float(np.finfo(_kernel_type(plain[node.input[0]])).eps)
+    if node.op_type == "ReduceLogSumExp":
+        terms = x.size / result.size
+        whole = unit * float(_units_of_sum(terms, np.minimum(terms, _longest_run(x.reshape(1, -1)).max())))
+        return np.asarray(result + sign * whole, result.dtype)
+    axes = _row_axes(node, x.ndim, opset)
+    if not axes or result.shape != x.shape:
+        return result
+    lengths = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
+    terms = x.size // math.prod(lengths)
+    rows = np.moveaxis(x, axes, range(x.ndim - len(axes), x.ndim)).reshape(-1, terms)
+    part = unit * _units_of_sum(terms, _longest_run(rows)).reshape(lengths)
+    with np.errstate(all="ignore"):
+        if node.op_type == "LogSoftmax":
+            moved = result + sign * part
+        elif node.op_type == "Softmax":
+            moved = result * (1 + sign * part)
+        else:
+            shift = _off_center(node, given, axes, part) if node.op_type in _CENTERED else np.zeros(())
+            bias = _parameter(node, given, 2, len(axes), x.ndim) if node.op_type in _CENTERED else np.zeros(())
+            moved = result + sign * shift + sign * (result - bias) * part / 2
+        return np.asarray(np.where(np.isfinite(moved), moved, np.nan if _bare_root(node) else result), result.dtype)
+
+
+def _bare_root(node: onnx.NodeProto) -> bool:
+    """Return whether a centered row is divided by its spread alone: 0 / 0 is what the rounding of its mean makes it."""
+    return node.op_type == "MeanVarianceNormalization"
+
+
+def _off_center(
+    node: onnx.NodeProto, given: Mapping[str, Any], axes: tuple[int, ...], part: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    """Return by how much the rounding of their mean moves normalized rows."""
+    x = given[node.input[0]]
+    epsilon = next((one.f for one in node.attribute if one.name == "epsilon"), 0.0 if _bare_root(node) else 1e-5)
+    spread = np.sqrt(x.var(axes, keepdims=True) + epsilon)
+    shift = part / 2 * np.abs(x).mean(axes, keepdims=True) / spread
+    if _bare_root(node):
+        shift = np.where(shift < 0.5, shift, np.nan)
+    return np.asarray(shift * _parameter(node, given, 1, len(axes), x.ndim, default=1.0))
+
+
+def _parameter(
+    node: onnx.NodeProto, given: Mapping[str, Any], place: int, inner: int, rank: int, default: float = 0.0
+) -> npt.NDArray[Any]:
+    """Return the scale or the bias of a normalization, so that it broadcasts."""
+    if len(node.input) <= place or not node.input[place]:
+        return np.asarray(default)
+    value = np.asarray(given[node.input[place]])
+    return value.reshape(-1, *(1,) * inner) if node.op_type == "InstanceNormalization" else value
 
 
 def _shaken(
@@ -546,7 +643,8 @@ def half_the_digits(value: Any) -> float:
     """Return the distance at which half of the digits of the largest value of an output are wrong."""
     if not isinstance(value, np.ndarray) or not is_float(value.dtype):
         return 0.0
-    return rounded(value).slack / FACTOR / float(ml_dtypes.finfo(value.dtype).eps) ** 0.5  # type: ignore[no-untyped-call]
+    eps = float(ml_dtypes.finfo(value.dtype).eps)  # type: ignore[no-untyped-call]
+    return rounded(value).slack / FACTOR / math.sqrt(eps)
 
 
 class Bounds:

@@ -848,3 +848,81 @@ def test_what_int64_is_fed() -> None:
     values = {int(v) for turn in range(60) for v in draft.feeds(rng, {"x": (4, 5)}, turn)["x"].ravel()}
     wide = {2**31, 2**32 - 1, 2**33 + 2**31, 2**53 + 1}
     assert values >= wide | {-value for value in wide} | {0, 1, 2, -(2**63), 2**63 - 1}
+
+
+def bound_of(text: str, opset: int = 13, **feeds: Any) -> Bound:
+    source = sessions.Source(model(text, opset))
+    outputs = sessions.Session(source, optimised=False).run(feeds)
+    return Rounding(source, sessions.Limits()).bounds(feeds, outputs)[0]
+
+
+def added_up(terms: Any) -> Any:
+    """Return the sum of floats of which each is added to the ones before, which rounds equal ones in one direction."""
+    return np.add.accumulate(terms.astype(np.float32))[-1]
+
+
+def test_equal_numbers_are_rounded_in_one_direction() -> None:
+    text = "g (float[N] x) => (float y) { s = ReduceSum<keepdims = 0>(x) y = Log(s) }"
+    x = single([0.001] * 4096)
+    wrong = abs(float(np.log(added_up(x))) - float(np.log(x.astype(np.float64).sum())))
+    assert wrong < bound_of(text, x=x).slack < 4096 * 2.0**-23
+    various = bound_of(text, x=np.random.default_rng(0).uniform(0.0005, 0.0015, 4096).astype(np.float32))
+    assert various.slack < 1e-4
+
+
+@pytest.mark.parametrize("condition", ["b", "c"])
+def test_a_sum_in_a_branch_is_bounded_as_one_outside(condition: str) -> None:
+    """The condition of the If is its first input, and what the branches sum comes after it."""
+    branch = "() => (float u) { u = ReduceLogSum<keepdims = 0>(x) }"
+    text = f"g (float[N] x, bool b) => (float y) {{ y = If (b) <then_branch = t {branch}, else_branch = e {branch}> }}"
+    x = single([0.001] * 1024)
+    inside = bound_of(text, x=x, b=np.array(condition == "b"))
+    outside = bound_of("g (float[N] x) => (float y) { y = ReduceLogSum<keepdims = 0>(x) }", x=x)
+    wrong = abs(float(np.log(added_up(x))) - float(np.log(x.astype(np.float64).sum())))
+    assert wrong < inside.slack
+    assert inside.slack == pytest.approx(outside.slack, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("node", "opset", "expected"),
+    [
+        ("LogSoftmax<axis = 0>(x)", 13, lambda x: x - x.max() - np.log(added_up(np.exp(x - x.max())))),
+        ("LogSoftmax<axis = 0>(x)", 11, lambda x: x - x.max() - np.log(added_up(np.exp(x - x.max())))),
+        ("Softmax<axis = 0>(x)", 13, lambda x: np.exp(x - x.max()) / added_up(np.exp(x - x.max()))),
+        ("ReduceLogSumExp<keepdims = 1>(x)", 13, lambda x: x.max() + np.log(added_up(np.exp(x - x.max())))),
+        ("LpNormalization<axis = 0>(x)", 13, lambda x: x / np.sqrt(added_up(x * x))),
+        (
+            "MeanVarianceNormalization<axes = [0]>(x)",
+            13,
+            lambda x: (x - x.mean()) / np.sqrt(added_up((x - x.mean()) ** 2) / np.float32(x.size)),
+        ),
+    ],
+)
+@pytest.mark.parametrize("low", [0.0, 1.0])
+def test_a_sum_that_is_not_returned_bounds_the_result_too(node: str, opset: int, expected: Any, low: float) -> None:
+    """One peak after 31 equal numbers, and 2,968 after it: each of them is rounded in the same direction."""
+    x = single([low] * 3000)
+    x[31] += 1
+    text = f"g (float[N] x) => (float[M] y) {{ y = {node} }}"
+    source = sessions.Source(model(text, opset))
+    (right,) = sessions.Session(source, optimised=False).run({"x": x})
+    bound = bound_of(text, opset, x=x)
+    away = np.abs(expected(x).astype(np.float64) - right).max()
+    assert away <= bound.slack
+    # The difference of squares of numbers that are about 1 loses half of the digits.
+    assert bound.slack < 3000 * 2.0**-22 * max(1.0, float(np.abs(right).max())) or (low and "Variance" in node)
+
+
+def test_a_row_without_spread_decides_nothing() -> None:
+    """The mean of ten times 1000.1 is rounded: away from it each is 0 or a unit, which becomes NaN, 1 or -1."""
+    text = "g (double[N,M] x) => (double[N,M] y) { y = MeanVarianceNormalization<axes = [1]>(x) }"
+    other = """g (double[N,M] x) => (double[N,M] y) {
+        m = ReduceMean<axes = [1]>(x) d = Sub(x, m) q = Mul(d, d)
+        v = ReduceMean<axes = [1]>(q) s = Sqrt(v) y = Div(d, s) }"""
+    x = np.full((1, 10), 1000.1)
+    x[0, 3] = np.nextafter(1000.1, 2000)
+    whole = verify(model(text), model(other), inputs={"x": x}).whole
+    assert whole.verdict is Verdict.EQUAL
+    assert verify(model(text), model(other), inputs={"x": x + np.arange(10.0)}).whole.verdict is Verdict.EQUAL
+    wrong = other.replace("Sub(x, m)", "Sub(m, x)")
+    assert verify(model(text), model(wrong), inputs={"x": x + np.arange(10.0)}).whole.verdict is Verdict.DIFFERENT
