@@ -14,6 +14,7 @@ from onnx import NodeProto, TensorProto
 
 from opshift.opsets.facts import Elsewhere, Facts, Tensor, facts_of_attribute, tensor_of, type_name, type_of_facts
 from opshift.opsets.operator import Node
+from opshift.opsets.operators.constant import gives
 from opshift.opsets.schema import default_domain
 from opshift.passes import external
 from opshift.passes.changes import Call, Carry, Drop, FunctionPlan, GraphPlan, Nest, Planned, Relabel, Replace
@@ -64,19 +65,22 @@ class Names:
 class Constants:
     """The constants that new nodes read: one initializer of the main graph for each value."""
 
-    def __init__(self, names: Names, *, nodes: bool = False) -> None:
-        """Start with none; `nodes`: the target has Constant, for whatever type."""
+    def __init__(self, names: Names, opset: int, *, nodes: bool = False) -> None:
+        """Start with none; `nodes`: the target has Constant, for whatever types its opset allows."""
         self._names = names
+        self._opset = opset
         self._nodes = nodes
         self._known: dict[tuple[bytes, int], str] = {}
         self.made: list[TensorProto] = []
+        self.outputs: list[TensorProto] = []
+        """Those that are the outputs of replaced nodes themselves: initializers of the graph that these stand in."""
 
     def within(self, node: NodeProto) -> Constants:
         """Return where a node's graphs have their constants: those of another domain's may see no values of outside.
 
         The functions of FlexAttention-1 of ai.onnx.preview become part of its function body.
         """
-        return Constants(self._names, nodes=self._nodes) if default_domain(node.domain) else self
+        return Constants(self._names, self._opset, nodes=self._nodes) if default_domain(node.domain) else self
 
     def name(self, constant: Constant, before: list[NodeProto]) -> str:
         """Return the name of a value that holds the constant; `before` takes nodes to put before its use."""
@@ -87,11 +91,17 @@ class Constants:
             self.made.append(_tensor(constant, self._known[key]))
         return self._known[key]
 
-    def output(self, constant: Constant, name: str, before: list[NodeProto]) -> NodeProto:
-        """Return a node that gives a constant a name: runtimes infer shapes through Constant, not through Identity."""
-        if self._nodes:
+    def output(self, constant: Constant, name: str, before: list[NodeProto]) -> NodeProto | None:
+        """Return a node that gives a constant a name: runtimes infer shapes through Constant, not through Identity.
+
+        None: neither has the element type at this opset (int4 below 21), and it is an initializer of that name.
+        """
+        if self._nodes and gives("Constant", self._opset, constant.dtype):
             return make_node("Constant", "", [], [name], {"value": constant.value})
-        return make_node("Identity", "", [self.name(constant, before)], [name], {})
+        if gives("Identity", self._opset, constant.dtype):
+            return make_node("Identity", "", [self.name(constant, before)], [name], {})
+        self.outputs.append(_tensor(constant, name))
+        return None
 
 
 def _tensor(constant: Constant, name: str) -> TensorProto:
@@ -109,8 +119,7 @@ class ConstantNodes(Constants):
 
     def __init__(self, names: Names, opset: int) -> None:
         """Write Constant as this opset has it; each use gets its own, so that it is in scope wherever it stands."""
-        super().__init__(names)
-        self._opset = opset
+        super().__init__(names, opset)
 
     def within(self, node: NodeProto) -> Constants:
         """Return itself: the nodes stand where they are used."""
@@ -163,7 +172,7 @@ def lower(model: onnx.ModelProto, planned: Planned, bodies: Iterable[Body] = ())
     if planned.initializers:
         # Before 4, an initializer is an input that has a default.
         model.ir_version = max(model.ir_version, 4)
-    initializers = Constants(names, nodes=planned.constants)
+    initializers = Constants(names, opset, nodes=planned.constants)
     in_graphs = initializers if model.ir_version >= 4 else ConstantNodes(names, opset)
     mains: list[onnx.GraphProto] = [model.graph]
     for training in model.training_info:
@@ -310,6 +319,9 @@ def _lower_graph(
         else:
             splice(nodes, node, index, change, names, constants, marked, renamed)
             gone.append(index)
+            if constants.outputs and isinstance(graph, onnx.GraphProto):
+                graph.initializer.extend(constants.outputs)
+                constants.outputs.clear()
         places += [index] * (len(nodes) - len(places))
     if gone:
         _sort(nodes, places, gone)
@@ -443,7 +455,8 @@ def splice(
         if place in change.renamed:
             renamed[name] = name_of(ref)
         elif name and isinstance(ref, Constant):
-            behind.append(constants.output(ref, name, before))
+            made_of_it = constants.output(ref, name, before)
+            behind += [] if made_of_it is None else [made_of_it]
         elif name and (source := name_of(ref)) != name:
             behind.append(make_node("Identity", "", [source], [name], {}))
     nodes.extend(before)
@@ -565,11 +578,11 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
         original.graph.node.append(make_node("Cast", "", ["index"], outputs, {"to": change.cast}))
         node = make_node(seen.name, seen.domain, inputs, outputs, seen.attributes)
     rewritten = _model(target, seen, inputs, outputs)
-    constants = Constants(Names(original))
+    constants = Constants(Names(original), target)
     # Alone, a value that is the output must have its name.
     change = change._replace(renamed=(), inputs=())
     splice(rewritten.graph.node, node, 0, change, Names(original), constants, False, {})
-    rewritten.graph.initializer.extend(constants.made)
+    rewritten.graph.initializer.extend([*constants.made, *constants.outputs])
     return original, rewritten
 
 

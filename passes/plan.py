@@ -20,6 +20,7 @@ from opshift.opsets.facts import RARE, Facts, type_name
 from opshift.opsets.lowering import Reason
 from opshift.opsets.no_conversion import why_absent
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, Outputs, operator_for
+from opshift.opsets.operators.constant import gives
 from opshift.opsets.same_meaning import same_meaning
 from opshift.opsets.schema import NEWEST, OLDEST, Parameter, Schema, default_domain, schema_at, schema_read_at
 from opshift.opsets.target import Legality
@@ -691,6 +692,14 @@ class Planner:
         target = self.legality.target
         if dtypes and not self.kinds.has("Constant") and target and target.ir_version and target.ir_version[1] < 4:
             return "constants are initializers only from ir_version 4 on, and the target has no Constant.", ""
+        if inside or self.model.ir_version < 4:
+            maker = "Constant" if opset >= 9 else "Cast"
+            if unheld := [dtype for dtype in sorted(dtypes) if not gives(maker, opset, dtype)]:
+                kind = type_name(unheld[0])
+                since = next((one for one in range(opset, NEWEST + 1) if gives("Constant", one, unheld[0])), None)
+                holder = "a function" if inside else "a model of ir_version 3"
+                reason = f"opset {opset} has no {maker} of {kind}, by which {holder} holds a constant."
+                return reason, f"Take opset {since} or newer." if since else ""
         uncastable = dtypes & {TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128}
         if uncastable and opset < 9 and (inside or self.model.ir_version < 4):
             kind = type_name(min(uncastable))

@@ -23,6 +23,12 @@ FORMS: Mapping[str, Any] = {
 }
 
 
+def gives(name: str, opset: int, dtype: int) -> bool:
+    """Return whether an operator of the default domain gives tensors of an element type at an opset."""
+    schema = schema_at("", name, opset)
+    return schema is not None and f"tensor({type_name(dtype)})" in schema.outputs[0].types
+
+
 @dataclass(frozen=True)
 class Constant:
     """The value; None for a sparse one, which is not looked into."""

@@ -6,7 +6,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
+from onnx import TensorProto, helper
+from running import run
 
+import opshift
 from operators.harness import BF16, F16, F32, F64, INF, NAN, Case, Table, arr
 from opshift.opsets.facts import Tensor
 from opshift.opsets.operators import cast, castlike, constant, constantofshape
@@ -77,3 +81,65 @@ class TestConstantOfShape(Table):
         ),
         Case("scalar", [np.zeros((0,), np.int64)], known=(0,)),
     )
+
+
+FOREIGN = [
+    ("openvino", TensorProto.INT2),
+    ("openvino", TensorProto.UINT4),
+    ("openvino", TensorProto.FLOAT8E8M0),
+    ("mnn", TensorProto.INT4),
+]
+"""Targets, and element types of which no operator of their opset gives a tensor."""
+
+
+def second_of(dtype: int) -> int:
+    """A float8e8m0 is a power of two, and an int2 no more than 1."""
+    return 4 if dtype == TensorProto.FLOAT8E8M0 else 0
+
+
+def folded_of(dtype: int, ir_version: int = 13, inside: str = "") -> onnx.ModelProto:
+    """Return a model of opset 25 whose outputs are known: a constant transposed, and what a Cast makes of that."""
+    value = helper.make_tensor("c", dtype, [2, 1], [1, second_of(dtype)])
+    held = helper.make_node("Constant", [], ["c"], value=value)
+    turned = helper.make_node("Transpose", ["c"], ["y"])
+    cast_to = helper.make_node("Cast", ["y"], ["z"], to=TensorProto.FLOAT)
+    y, z = (helper.make_tensor_value_info(name, kind, [1, 2]) for name, kind in (("y", dtype), ("z", 1)))
+    opsets = [helper.make_opsetid("", 25), helper.make_opsetid("local", 1)]
+    graph = helper.make_graph([held, turned, cast_to], "g", [], [y, z])
+    functions = []
+    if inside == "function":
+        functions = [helper.make_function("local", "F", [], ["y", "z"], graph.node, opsets[:1])]
+        graph = helper.make_graph([helper.make_node("F", [], ["y", "z"], domain="local")], "g", [], [y, z])
+    elif inside == "If":
+        branches = {f"{name}_branch": helper.make_graph(graph.node, name, [], [z]) for name in ("then", "else")}
+        chosen = helper.make_tensor_value_info("b", TensorProto.BOOL, [])
+        graph = helper.make_graph([helper.make_node("If", ["b"], ["z"], **branches)], "g", [chosen], [z])
+    return helper.make_model(graph, opset_imports=opsets, ir_version=ir_version, functions=functions)
+
+
+@pytest.mark.parametrize(("target", "dtype"), FOREIGN)
+@pytest.mark.parametrize("inside", ["", "If"])
+def test_a_constant_of_a_type_that_no_operator_of_the_opset_gives_is_an_initializer(
+    target: str, dtype: int, inside: str
+) -> None:
+    model = folded_of(dtype, inside=inside)
+    result = opshift.convert(model, target=target).rewritten
+    onnx.checker.check_model(result, full_check=True)
+    expected = [[1, second_of(dtype)]]
+    if not inside:
+        (kept,) = result.graph.initializer
+        assert (kept.name, kept.data_type) == ("y", dtype)
+        np.testing.assert_array_equal(onnx.numpy_helper.to_array(kept).astype(F32), expected)
+        del result.graph.output[0]  # numpy has no such type for onnxruntime
+    np.testing.assert_array_equal(run(result, [{"b": np.array(True)}])[0][0], expected)
+
+
+@pytest.mark.parametrize(("target", "dtype"), FOREIGN)
+@pytest.mark.parametrize(("ir_version", "inside"), [(13, "function"), (3, "")])
+def test_where_no_initializer_can_stand_such_a_constant_is_refused(
+    target: str, dtype: int, ir_version: int, inside: str
+) -> None:
+    with pytest.raises(opshift.UnsupportedError) as caught:
+        opshift.convert(folded_of(dtype, ir_version, inside), target=target)
+    assert {refusal.code for refusal in caught.value.refusals} == {"type"}
+    assert all("or newer" in refusal.hint for refusal in caught.value.refusals)
