@@ -147,8 +147,24 @@ def _scales(operands: Operands) -> tuple[float, ...] | None:
     return None if facts is None or facts.known is None or not facts.known.size else tuple(facts.known.tolist())
 
 
+def _sized(operands: Operands) -> bool | None:
+    """Whether it is sizes that count, where both they and scales are inputs; None: nobody knows which one is empty.
+
+    Resize-11: "Only one of 'scales' and 'sizes' can be specified. If 'sizes' is specified, then set scales to empty
+    data (zero shape) in this operator's input list".
+    """
+    scales, sizes = operands[2:]
+    if scales is None or sizes is None:
+        return sizes is not None
+    if scales.size == 0 or sizes.size:
+        return True
+    return False if sizes.size == 0 or scales.size else None
+
+
 def normal(what: Resize, operands: Operands) -> tuple[Resize, Operands]:
-    """Drop attributes that do not count in this mode; where all scales are known say what is nearest."""
+    """Drop attributes that do not count in this mode, and no sizes; where all scales are known say what is nearest."""
+    if _sized(operands) is False:
+        operands = (*operands[:3], None)
     unused = [
         *(["nearest_mode"] if what.mode != "nearest" else []),
         *(["cubic_coeff_a", "exclude_outside"] if what.mode != "cubic" else []),
@@ -196,20 +212,31 @@ def _write_mode(what: Resize, operands: Operands) -> Mapping[str, Any]:
 def _of_11(what: Resize, operands: Operands) -> Reason | None:
     if operands[1] is None or operands[2] is None:
         return Reason("it needs roi and scales, empty where they do not count")
-    return _of_13(what, operands, ("half_pixel_symmetric",))
+    return _in_coordinates(what, operands, ("half_pixel_symmetric",))
 
 
-def _of_13(
-    what: Resize, operands: Operands, later: tuple[str, ...] = ("half_pixel_symmetric", "tf_half_pixel_for_nn")
-) -> Reason | None:
+def _of_13(what: Resize, operands: Operands) -> Reason | None:
+    return _one_alone(operands) or _in_coordinates(what, operands, ("half_pixel_symmetric", "tf_half_pixel_for_nn"))
+
+
+def _of_19(what: Resize, operands: Operands) -> Reason | None:
+    return _one_alone(operands) or _in_coordinates(what, operands, ("tf_half_pixel_for_nn",))
+
+
+def _one_alone(operands: Operands) -> Reason | None:
+    """Resize-13: "One of 'scales' and 'sizes' MUST be specified and it is an error if both are specified"."""
+    if operands[2] is None or operands[3] is None:
+        return None
+    if _sized(operands):
+        return Reason("it takes no scales besides sizes")
+    return Reason("it takes scales or sizes, and how many of each there are is unknown", missing=True)
+
+
+def _in_coordinates(what: Resize, operands: Operands, later: tuple[str, ...]) -> Reason | None:
     if what.nearest_mode == SIMPLE:
         return Reason("what is nearest depends on the scales, which are not known", missing=_scales(operands) is None)
     mode = what.coordinate_transformation_mode
     return Reason(f"it has no {mode} coordinates") if mode in later else None
-
-
-def _of_19(what: Resize, operands: Operands) -> Reason | None:
-    return _of_13(what, operands, ("tf_half_pixel_for_nn",))
 
 
 # --- operands -----------------------------------------------------------------------------------------------------
@@ -236,12 +263,11 @@ def with_scales(x, roi, scales, sizes, none: Sequence[int]):
     return meaning.Same(x, roi, none, sizes)
 
 
-def _emptied(what: Resize, operands: Operands) -> Reason | None:
-    scales = operands[2]
-    return None if scales is not None and scales.size == 0 else Reason("the scales are left out, or count")
+def _superseded(what: Resize, operands: Operands) -> Reason | None:
+    return None if operands[2] is not None and _sized(operands) else Reason("the scales are left out, or may count")
 
 
-@lowering(18, given=_emptied)
+@lowering(18, given=_superseded)
 def by_sizes(x, roi, scales, sizes):
     """Leave out the scales, of which there are none."""
     return meaning.Same(x, roi, None, sizes)
@@ -250,14 +276,14 @@ def by_sizes(x, roi, scales, sizes):
 def _surplus(what: Resize, operands: Operands) -> Reason | None:
     if _from_corner(what, operands):
         return Reason("it does not count x / scale")
-    if _empty(operands, 2) or not _empty(operands, 3):
+    if operands[2] is None or operands[3] is not None:
         return Reason("no scales are given")
-    return None if operands[1] is not None or operands[3] is not None else Reason("only scales are given")
+    return Reason("only scales are given") if operands[1] is None else None
 
 
 @lowering(18, given=_surplus)
 def by_scales(x, roi, scales, sizes):
-    """Leave out the roi, which does not count, and the sizes, of which there are none."""
+    """Leave out the roi, which does not count."""
     return meaning.Same(x, None, scales)
 
 

@@ -6,7 +6,12 @@ import itertools
 from typing import Any, ClassVar
 
 import numpy as np
+import onnx
+import pytest
+from onnx.parser import parse_model
+from running import run
 
+import opshift
 from operators.harness import F32, Array, Case, Code, Refused, Table, arr
 from opshift.opsets.operators import resize, upsample
 from opshift.opsets.operators.resize import Resize
@@ -65,6 +70,12 @@ class TestResize(Table):
             "empty scales", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], Resize("cubic"), known=(1, 2, 3), symbolic=11
         ),
         Case("empty scales, computed sizes", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], known=(1, 2), least=11),
+        Case(
+            "no sizes",
+            [IMAGE, EMPTY, arr([1, 1, 2, 3]), np.zeros(0, np.int64)],
+            Resize("linear", CORNER),
+            least=11,
+        ),
         sized("linear", Resize("linear"), 1, 2, 8, 7, symbolic=11),
         sized("computed, linear", Resize("linear"), 1, 2, 8, 7, known=False, least=11),
         Case(
@@ -96,6 +107,13 @@ class TestResize(Table):
             {"opset": 9},
         ),
         Refused(
+            '<ir_version: 8, opset_import: ["": 12]> g (float[1,1,4,4] x, float[n] scales, int64[m] sizes) =>'
+            " (float[1,1,a,b] y) <float[0] roi = {}> { y = Resize (x, roi, scales, sizes) }",
+            Code.MISSING_FACT,
+            "how many of each there are is unknown",
+            {"opset": 13},
+        ),
+        Refused(
             '<ir_version: 8, opset_import: ["": 18]> g (float[1,1,4,4] x) => (float[1,1,2,2] y)'
             '<float[4] scales = {1.0, 1.0, 0.5, 0.5}> { y = Resize<mode="linear", antialias=1>(x, "", scales) }',
             Code.NO_LOWERING,
@@ -115,3 +133,38 @@ class TestUpsample(Table):
             for mode, scales in itertools.product(("nearest", "linear"), ((1, 1, 2, 3), (1, 1, 2.4, 1.7)))
         ),
     )
+
+
+@pytest.mark.parametrize("target", [13, 16, 18, 23])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("place", ["", "function", "branch"])
+@pytest.mark.parametrize(
+    ("inputs", "values", "feed"),
+    [
+        ("float[0] scales", "<int64[4] sizes = {1,2,6,5}>", {"scales": EMPTY}),
+        ("float[n] scales", "<int64[4] sizes = {1,2,6,5}>", {"scales": EMPTY}),
+        ("float[n] scales, int64[4] sizes", "", {"scales": EMPTY, "sizes": np.array([1, 2, 6, 5])}),
+        ("int64[4] sizes", "<float[0] scales = {}>", {"sizes": np.array([1, 2, 6, 5])}),
+    ],
+)
+def test_of_scales_and_sizes_those_that_are_empty_are_left_out(
+    target: int, mode: str, place: str, inputs: str, values: str, feed: dict[str, Any]
+) -> None:
+    """Resize-13: "it is an error if both 'scales' and 'sizes' are specified"; Resize-11 has one of them empty."""
+    node = f'y = Resize <mode = "{mode}"> (x, roi, scales, sizes)'
+    within = values.replace("<", "<float[0] roi = {}, ") or "<float[0] roi = {}>"
+    head = f"g (float[1,2,4,5] x, {inputs}, bool b) => (float[p,q,r,s] y) {within}"
+    call = "y = local.F (x, roi, scales, sizes)"
+    body = f"""<domain: "local", opset_import: ["": 12]> F (x, roi, scales, sizes) => (y) {{ {node} }}"""
+    branch = f"t () => (float[p,q,r,s] z) {{ {node.replace('y', 'z', 1)} }}"
+    graphs = {
+        "": f"{head} {{ {node} }}",
+        "function": f"{head} {{ {call} }} {body}",
+        "branch": f"{head} {{ y = If (b) <then_branch = {branch}, else_branch = {branch}> }}",
+    }
+    model = parse_model(f'<ir_version: 8, opset_import: ["": 12, "local": 1]> {graphs[place]}')
+    result = opshift.convert(model, opset=target, verify=False).rewritten
+    onnx.checker.check_model(result, full_check=True)
+    feeds = [{"x": IMAGE, "b": np.array(True), **feed}]
+    (before,), (after,) = run(model, feeds)[0], run(result, feeds)[0]
+    np.testing.assert_array_equal(after, before)
