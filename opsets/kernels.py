@@ -74,9 +74,16 @@ def installed() -> bool:
     return importlib.util.find_spec("onnxruntime") is not None
 
 
-def is_kernel(name: str) -> bool:
-    """Return whether the installed onnxruntime has a kernel for any version of an operator of the default domain."""
-    return name in _kernels()
+@functools.cache
+def runs_by_body(name: str, opset: int) -> bool:
+    """Return whether the installed onnxruntime runs an operator of the default domain by the body that ONNX defines.
+
+    So it does where it has no kernel for the version that an opset has; the body of Attention runs from 25 on. What has
+    neither kernel nor body counts too, since it does not run otherwise.
+    """
+    loaded = newest_opset()
+    schema = schema_at("", name, min(opset, loaded or opset, NEWEST))
+    return schema is None or not any(one.serves(schema.since_version) for one in _kernels().get(name, ()))
 
 
 @functools.cache

@@ -19,8 +19,9 @@ import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from opshift.opsets.facts import SMALL, Facts, constant, freeze
-from opshift.opsets.kernels import is_kernel
+from opshift.opsets.kernels import runs_by_body
 from opshift.opsets.operator import Lifted, Node, lift, operator_for
+from opshift.passes import sessions
 from opshift.passes.describe import inlined
 from opshift.passes.external import bodies as bodies_of
 from opshift.passes.external import embedded, is_external, tensors
@@ -177,7 +178,8 @@ class Interpreter:
         # Kernels of onnxruntime 1.31.1 are wrong on some empty tensors: ArgMax along axis -1 keeps that axis.
         empty = any(isinstance(value, np.ndarray) and not value.size for value in inputs)
         # What has no kernel runs by its body, which may ask for shapes that a node alone lacks (LinearAttention).
-        if oracle is not None and (empty or node.op_type in self._judged or not is_kernel(node.op_type)):
+        by_body = runs_by_body(node.op_type, sessions.opset(self.model))
+        if oracle is not None and (empty or node.op_type in self._judged or by_body):
             return oracle if self._strict else self._either(oracle, node)
         if self._judged and any(inner.op_type in self._judged for graph in bodies(node) for inner in within(graph)):
             return self._entered(node)

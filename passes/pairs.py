@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from opshift.opsets.kernels import is_kernel
+from opshift.opsets import kernels
 from opshift.passes import inputs, sessions
 from opshift.passes.classes import counted, summed
 from opshift.passes.compare import Contest, Finding, Judge, Outputs, Route, sentence
@@ -314,12 +314,6 @@ class _Asked:
         """Nothing is open."""
 
 
-def runs_by_body(pair: Pair) -> bool:
-    """Return whether onnxruntime has no kernel for a node, and runs it by the function body that ONNX defines."""
-    node = pair.original.graph.node[0]
-    return node.domain in ("", "ai.onnx") and not is_kernel(node.op_type)
-
-
 class _Trusted:
     """onnxruntime, but for empty inputs on which the shapes that it gives contradict onnx's inference.
 
@@ -339,7 +333,7 @@ class _Trusted:
         self._model = pair.original
         self._outputs = tuple(value.name for value in pair.original.graph.output)
         self._oracle = None if pair.oracle is None else _Asked(pair, pair.oracle, Limits())
-        self._by_body = runs_by_body(pair)
+        self._by_body = kernels.runs_by_body(pair.original.graph.node[0].op_type, sessions.opset(pair.original))
 
     def run(self, feeds: Feeds, optimised: bool) -> Outputs:
         """Return what is right."""

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets.kernels import runs_by_body
 from opshift.opsets.numerics import selects
+from opshift.opsets.operator import operator_for
 from opshift.passes import sessions
 from opshift.passes.compare import Route, mismatch
 from opshift.passes.interface import contradiction
 from opshift.passes.interpret import Interpreter, bodies, outer_names
 from opshift.passes.localise import Side
 from opshift.passes.overflow import overflows
-from opshift.passes.pairs import Pair, runs_by_body
+from opshift.passes.pairs import Pair
 from opshift.passes.sessions import Feeds, Limits, RejectedError, Source, Why
 from opshift.passes.widening import is_float
 
@@ -31,18 +33,23 @@ _SCALES = {"QuantizeLinear": (1,), "QLinearMatMul": (1, 4, 6)}
 """Operators that quantize, and their scales: those of the inputs, then the one that they are divided by."""
 
 
+_AT_PLACES = frozenset({"DeformConv", "GridSample", "MaxRoiPool", "RoiAlign"})
+"""Operators that read at places which floats say. From 2^23 on these hold none between two elements, kernels cut them
+to integers that they do not fit, and no text says what is read there."""
+
+
 class Pardon:
     """Says which outputs do not count on an input on which two models differ.
 
     None do if the original makes a value of the main graph from it whose shape contradicts onnx's inference, or if
     onnxruntime computes an operator of the pairs that selects other than its numpy oracle does (1.31.1 takes 0 for the
     larger of 2^31 and 0 in int64). Nor do those that depend on an operator that selects and that a NaN reaches (of the
-    pairs: one that excludes NaN, or is exact for finite values or whole indices only and gets others), on a Cast to
-    integers of what no integer is, on an operator that quantizes and whose scale is none, or on what a Loop collects
-    in no turns, of which only the first dimension is said. What an oracle of the pairs rejects has no meaning where a
-    value is empty: onnxruntime does not look at the axis of a CumSum of nothing (1.32.0). Nor has it where an operator
-    runs by ONNX's function body, which does not look at all that the text demands: that of LinearAttention reshapes the
-    rates of fewer tokens.
+    pairs: one that excludes NaN, or is exact for finite values or whole indices only and gets others), on one that
+    reads at places that no float holds, on a Cast to integers of what no integer is, on an operator that quantizes and
+    whose scale is none, or on what a Loop collects in no turns, of which only the first dimension is said. What an
+    oracle of the pairs rejects has no meaning where a value is empty: onnxruntime does not look at the axis of a CumSum
+    of nothing (1.32.0). Nor has it where an operator runs by ONNX's function body, which does not look at all that the
+    text demands: that of LinearAttention reshapes the rates of fewer tokens.
     """
 
     def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits, route: Route | None = None) -> None:
@@ -56,7 +63,11 @@ class Pardon:
         self._finite = frozenset(name for name, pair in named if pair.finite)
         self._whole = frozenset(name for name, pair in named if pair.whole)
         self._known = frozenset(name for name, pair in named if pair.oracle is not None)
-        self._by_body = frozenset(name for name, pair in named if pair.oracle is not None and runs_by_body(pair))
+        names = {node.op_type for node in sessions.nodes(original.proto) if node.domain in ("", "ai.onnx")}
+        version = sessions.opset(original.proto)
+        self._by_body = frozenset(
+            name for name in names if operator_for("", name) is not None and runs_by_body(name, version)
+        )
         self._judged = frozenset(name for name, pair in named if selects(pair.original.graph.node[0]))
         self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
         self._limits = limits
@@ -135,8 +146,11 @@ class Pardon:
         inside = node.op_type in self._functions or any(self._selects(graph.node) for graph in bodies(node))
         if inside and any(_has(np.isnan, value) for value in values.values()):
             return True  # it may come up inside
+        if self._reads_at_places(node) and any(_has(_nowhere, value) for value in values.values()):
+            return True
         return (
-            (node.op_type in self._selecting and any(_has(np.isnan, value) for value in read))
+            (node.op_type in _AT_PLACES and any(_has(_nowhere, value) for value in read[1:]))
+            or (node.op_type in self._selecting and any(_has(np.isnan, value) for value in read))
             or (node.op_type in self._finite and any(_has(np.isinf, value) for value in read))
             or (node.op_type in self._whole and _has(_has_fraction, read[0]))
             or (node.op_type == "Cast" and _beyond(read[0], values.get(node.output[0])))
@@ -145,6 +159,12 @@ class Pardon:
             or (node.op_type == "DynamicQuantizeLinear" and not _ranged(read[0]))
             or (node.op_type in _SCALES and not _scaled([read[place] for place in _SCALES[node.op_type]]))
         )
+
+    def _reads_at_places(self, node: onnx.NodeProto) -> bool:
+        """Return whether a node inside of this one reads at places."""
+        called = [function.node for function in self._original.proto.functions if function.name == node.op_type]
+        inside = [*(graph.node for graph in bodies(node)), *called]
+        return any(inner.op_type in _AT_PLACES or self._reads_at_places(inner) for nodes in inside for inner in nodes)
 
     def _selects(self, nodes: Sequence[onnx.NodeProto]) -> bool:
         return any(
@@ -181,6 +201,10 @@ def _scaled(scales: Sequence[Any]) -> bool:
 
 def _has(what: Callable[[Any], Any], value: Any) -> bool:
     return isinstance(value, np.ndarray) and is_float(value.dtype) and bool(what(value).any())
+
+
+def _nowhere(value: Any) -> Any:
+    return ~(np.abs(value.astype(np.float64)) < 2**23)
 
 
 def _has_fraction(value: Any) -> Any:

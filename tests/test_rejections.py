@@ -25,7 +25,16 @@ CASES = [
     (NORMALIZATION, 25, 22, None),
     ("g (float[2] x) => (uint8[2] y, float s, uint8 z) {y, s, z = DynamicQuantizeLinear (x)}", 22, None,
      "DynamicQuantizeLinear"),
+    ("g (float[2,1,2,3,1] x, float[1,h,w,2] p) => (float[2,1,1,h,w] y) {y = Scan <num_scan_inputs = 1, "
+     "body = b (float[1,2,3,1] i) => (float[1,1,h,w] o) {o = GridSample (i, p)}> (x)}", 19, None, "GridSample"),
+    ("g (float[1,1,2,3] x, float[1,h,w,2] p) => (float[1,1,h,w] y) {y = GridSample (x, p)}", 19, None, "GridSample"),
     ("g (int32[n] x) => (int32[n] y) {y = Shrink (x)}", 9, 8, None),
+    ("g (int32[4,4] x) => (int32[1,4] y) <int64[1] a = {0}> {y = ReduceLogSumExp (x, a)}", 27, None,
+     "ReduceLogSumExp"),
+    ("g (float[2,2,3] q, float[2,k,3] k, float[2,v,3] v) => (float[2,2,3] y) "
+     "{y = Attention <q_num_heads = 1, kv_num_heads = 1> (q, k, v)}", 28, 24, None),
+    ("g (float[2,2,3,4] x, float[a,b,c] s, float[d,e,f] t) => (float[2,2,3,4] y) {y = RotaryEmbedding (x, s, t)}", 23,
+     None, "RotaryEmbedding"),
     ("g (int32[n] x) => (int32[] y) {y = ReduceL2 <keepdims = 0> (x)}", 18, 8, None),
 ]  # fmt: skip
 
@@ -71,6 +80,8 @@ def test_an_integer_window_that_is_off_by_one_is_a_difference() -> None:
         ("ReduceL2", np.array([1e30], np.float32), False),
         ("ReduceSum", np.array([2**31 - 1, 1], np.int32), False),
         ("ReduceMean", np.array([2**31 - 1, 1], np.int32), True),
+        ("ReduceLogSumExp", np.array([3, 2], np.int32), True),
+        ("ReduceLogSumExp", np.array([3], np.int32), False),
         ("Shrink", np.array([2**24], np.int32), False),
         ("Shrink", np.array([2**24 + 1], np.int32), True),
     ],

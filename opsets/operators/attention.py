@@ -54,6 +54,9 @@ def oracle(
     """
     q = _heads(queries, what.q_num_heads).astype(np.float64)
     k, v = (_joined(past, _heads(new, what.kv_num_heads)) for past, new in ((past_key, keys), (past_value, values)))
+    # ONNX's body multiplies what can be broadcast.
+    if k.shape[:3] != v.shape[:3] or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3] or q.shape[1] % k.shape[1]:
+        raise ValueError("Attention-25: keys and values are not of one batch and length, or not of the queries' size")
     shared = q.shape[1] // k.shape[1]
     wide_k, wide_v = (np.repeat(one.astype(np.float64), shared, axis=1) for one in (k, v))
     scale = 1 / math.sqrt(q.shape[-1]) if what.scale is None else what.scale

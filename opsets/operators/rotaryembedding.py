@@ -38,6 +38,11 @@ def oracle(
     count = what.num_heads or 1
     heads = x.swapaxes(1, 2) if x.ndim == 4 else x.reshape(batch, tokens, count, x.shape[-1] // count)
     turned, rest = np.split(heads.astype(np.float64), [what.rotary_embedding_dim or heads.shape[-1]], axis=-1)
+    shape = (batch, tokens) if places is None else cosines.shape[:1]
+    if cosines.shape != (*shape, turned.shape[-1] // 2) or sines.shape != cosines.shape:
+        raise ValueError('RotaryEmbedding-23: the caches have "shape (batch_size, sequence_length, head_size / 2)"')
+    if places is not None and places.shape != (batch, tokens):
+        raise ValueError('RotaryEmbedding-23: "(batch_size, sequence_length)" is the shape of position_ids')
     cos, sin = (
         (cache if places is None else cache[places]).astype(np.float64)[:, :, None, : turned.shape[-1] // 2]
         for cache in (cosines, sines)
