@@ -265,6 +265,15 @@ def _refuse_misread(model: onnx.ModelProto, opset: int) -> None:
             raise RejectedError(reason, Why.MISSING_KERNEL)
 
 
+def _fits(model: onnx.ModelProto) -> bool:
+    """Return whether onnx finds nothing wrong with the types of a model."""
+    try:
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    except onnx.shape_inference.InferenceError:
+        return False
+    return True
+
+
 class Worker:
     """A child process in which onnxruntime runs. It is started when first asked, and again after it has ended."""
 
@@ -563,7 +572,14 @@ class Session:
             elif any(map(external.is_external, external.tensors(external.bodies(source.proto)))):
                 # onnxruntime would look for them in the working directory.
                 raise RejectedError("the model has external data, and nobody says in which folder")
-        self._key, outputs = self._worker.open(model, folder, self._optimised, self._limits)
+        try:
+            self._key, outputs = self._worker.open(model, folder, self._optimised, self._limits)
+        except RejectedError as error:
+            if "bound to different types" in str(error) and _fits(source.proto):
+                raise RejectedError(
+                    f"the body that onnxruntime inlines has no types that fit: {error}", Why.MISSING_KERNEL
+                ) from error
+            raise
         self._start = self._worker.start
         self.outputs = tuple(outputs)
 

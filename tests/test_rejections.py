@@ -47,6 +47,16 @@ def test_right_result_is_accepted(text: str, source: int, opset: int | None, dec
     assert result.report.verdict == "equal", result.report
 
 
+def test_a_body_without_types_that_fit_is_a_missing_kernel() -> None:
+    """ONNX's body of Attention multiplies queries by keys, then by values, with one type for all."""
+    text = "g (double[1,2,2] q, double[1,2,2] k, bfloat16[1,2,2] v) => (double[1,2,2] y) {%s}"
+    call = "y = Attention <q_num_heads = 1, kv_num_heads = 1> (q, k, v)"
+    model = onnx.parser.parse_model(f'<ir_version: 11, opset_import: ["": 28]> {text % call}')
+    result = opshift.convert(model, opset=23)
+    assert result.report is not None
+    assert "the body that onnxruntime inlines has no types that fit" in str(result.report)
+
+
 def verdict(original: str, rewritten: str, opset: int) -> str:
     models = (
         onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {one}') for one in (original, rewritten)
