@@ -288,7 +288,8 @@ def complete(case: Case, original: ModelProto, expected: Outputs | None) -> bool
             shape = [None] * np.ndim(expected[0][index])
         if shape is None:
             return False
-        _declare_body(original, _source(original, output.name), len(shape))
+        for model in (original, case.embedded.model):  # whose constants may stand in files
+            _declare_body(model, _source(model, output.name), len(shape))
         if rng.random() < 0.4:
             shape = [None] * len(shape)
         for dim in shape:
