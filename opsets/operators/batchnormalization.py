@@ -84,7 +84,7 @@ def _dtypes(operands: Operands) -> list[int | None]:
 
 def _one_type(operands: Operands) -> Reason | None:
     dtypes = set(_dtypes(operands))
-    if len(dtypes) == 1:
+    if len(dtypes) == 1 and None not in dtypes:
         return None
     return Reason("it has one element type, and those of the inputs differ or are unknown", None in dtypes)
 

@@ -57,4 +57,12 @@ class TestBatchNormalization(Table):
             "does not give the mean and variance that training saves",
             {"opset": 14},
         ),
+        Refused(
+            '<ir_version: 8, opset_import: ["": 15, "own": 1]>'
+            "g (float[2,3] x, float16[3] h, float[3] s) => (float[2,3] y) { y = own.f(x, h, s) }"
+            '<domain: "own", opset_import: ["": 15]> f (x, h, s) => (y) { y = BatchNormalization(x, h, h, s, s) }',
+            Code.NO_LOWERING,
+            "it has one element type",
+            {"target": "ncnn"},
+        ),
     )
