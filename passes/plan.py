@@ -402,7 +402,7 @@ class Planner:
             self.refuse(Code.TYPE, where, label, reason, "Take opset 13 or newer, or convert the model to float first.")
             return None
         if not domain and seen.name == "Scan" and seen.since_version == 8:
-            return self._nested(seen, where)
+            return self._nested(node, seen, where, bound)
         if any(isinstance(value, Outputs) for value in seen.attributes.values()) and self.legality.computed(seen):
             label = f"{seen.name}-{seen.since_version}"
             reason = f"{self._target} needs a constant input, which the model computes."
@@ -492,8 +492,18 @@ class Planner:
             return Refusal(code, where, label, f"{illegal}, and no lowering of it is known.", "")
         return Carry() if carry else Relabel(drop) if drop else None
 
-    def _nested(self, seen: Node, where: str) -> Nest | None:
+    def _nested(self, node: onnx.NodeProto, seen: Node, where: str, bound: Mapping[str, Any] | None) -> Nest | None:
         """Plan a Scan-8 inside of another Scan, unless its sequences have lengths of their own."""
+        if asked := _open_parameters(node, bound):
+            reason = f"{', '.join(asked)} is a parameter of the function."
+            self.refuse(Code.MISSING_FACT, where, "Scan-8", reason, "Inline the function.")
+            return None
+        if any(item.name == "body" and item.ref_attr_name for item in node.attribute):
+            self.refuse(Code.NO_LOWERING, where, "Scan-8", "its body is a parameter of the function.", "Inline it.")
+            return None
+        if "num_scan_inputs" not in seen.attributes:
+            self.refuse(Code.MISSING_FACT, where, "Scan-8", "no call gives its num_scan_inputs.", "")
+            return None
         after = schema_at("", "Scan", self.legality.opset)
         attributes = {name: value for name, value in seen.attributes.items() if name != "directions"}
         outer = Node("", "Scan", after.since_version if after else 9, attributes, seen.inputs[1:], seen.used)

@@ -102,3 +102,33 @@ def test_a_type_is_a_parameter() -> None:
     referred = onnx.AttributeProto(name="type", type=onnx.AttributeProto.TYPE_PROTO, ref_attr_name="t")
     model.functions[0].node[0].attribute.append(referred)
     assert not opshift.plan(model, target="onnxruntime").refusals
+
+
+@pytest.mark.parametrize("target", [9, 13, 21])
+@pytest.mark.parametrize("parameters", [("n",), ("d",), ("n", "d")])
+def test_a_scan_with_batches_is_nested_with_the_parameters_of_the_call(
+    parameters: tuple[str, ...], target: int
+) -> None:
+    """How many inputs are scanned, and in which direction, is read off the call: two calls make two functions."""
+    counts = "@n" if "n" in parameters else "1"
+    directions = "@d" if "d" in parameters else "[1]"
+    calls = [
+        f"{state}, {rows} = local.F <{', '.join(f'{name} = {values[name]}' for name in parameters)}> (a, x)"
+        for state, rows, values in (
+            ("p", "q", {"n": 1, "d": [1]}),
+            ("r", "s", {"n": 1, "d": [0 if "d" in parameters else 1]}),
+        )
+    ]
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 8, "local": 1]>
+        g (float[2] a, float[2,3] x) => (float[2] p, float[2,3] q, float[2] r, float[2,3] s) {{ {" ".join(calls)} }}
+        <domain: "local", opset_import: ["": 8]> F <{", ".join(parameters)}> (a, x) => (y, z) {{
+            y, z = Scan <num_scan_inputs: int = {counts}, directions: ints = {directions},
+                body = each (float h, float v) => (float t, float w) {{ t = Sub (v, h) w = Identity (t) }}> (none, a, x)
+        }}"""
+    )
+    model.functions[0].node[0].input[0] = ""
+    result = opshift.convert(model, opset=target).rewritten
+    feeds = [{"a": np.array([1, 2], np.float32), "x": np.array([[1, 5, 2], [7, 3, 4]], np.float32)}]
+    for before, after in zip(run(model, feeds)[0], run(result, feeds)[0], strict=True):
+        np.testing.assert_array_equal(after, before)
