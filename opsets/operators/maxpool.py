@@ -9,18 +9,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
+from opshift.opsets.axes import first
 from opshift.opsets.carriers import ORDERED
 from opshift.opsets.lowering import Reason, lowering, meaning
 from opshift.opsets.operator import Operands, Operator, Version
-from opshift.opsets.windows import as_pads, below_22, normal, overhangs, same_pads, told, unsaid, windows
+from opshift.opsets.windows import as_pads, below_22, overhangs, same_pads, skips, told, unsaid, windows
+from opshift.opsets.windows import normal as spelled_out
 
 _Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class MaxPool:
-    """The windows along each axis behind the first two, and whether indices count along the first axis first."""
+    """The windows along each axis behind the first two, and whether indices count along the first axis first.
+
+    `crops`: automatic padding may be negative, and onnxruntime's kernel for the element type takes that.
+    """
 
     kernel_shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
@@ -29,6 +35,18 @@ class MaxPool:
     auto_pad: str = "NOTSET"
     ceil_mode: int = 0
     storage_order: int = 0
+    crops: bool = False
+
+
+_FUSSY = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16})
+"""Types whose kernel in onnxruntime 1.32.0 fails with "padding values must be non-negative", whatever the version."""
+
+
+def normal(what: MaxPool, operands: Operands) -> tuple[MaxPool, Operands]:
+    """Spell out the windows, and note what a wider type's kernel may not run."""
+    what, operands = spelled_out(what, operands)
+    dtype = first(operands).dtype
+    return dataclasses.replace(what, crops=skips(what) and dtype is not None and dtype not in _FUSSY), operands
 
 
 def oracle(what: MaxPool, x: _Array) -> tuple[_Array, _Array]:
@@ -66,7 +84,9 @@ def _write(since: int, what: MaxPool, operands: Operands) -> Mapping[str, Any] |
         return Reason("it has no ceil_mode")
     if since < 8 and what.storage_order:
         return Reason("it has no storage_order")
-    return unsaid(what, operands, since >= 22) or told(what)
+    if what.crops and first(operands).dtype in _FUSSY:
+        return Reason("of floats, onnxruntime takes no stride longer than the window with auto_pad")
+    return unsaid(what, operands, since >= 22) or told(dataclasses.replace(what, crops=False))
 
 
 @lowering(18, given=overhangs, bind=as_pads)

@@ -222,3 +222,27 @@ def test_automatic_padding_that_is_negative(kernel: int, stride: int, padding: s
         else:
             assert isinstance(result, onnx.ModelProto)
             assert same(expected[0][0], run(result, [feed])[0][0])
+
+
+@pytest.mark.parametrize("target", [8, 11, 12, 21])
+@pytest.mark.parametrize("padding", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 2), (1, 3), (2, 4), (2, 3)])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "double"])
+@pytest.mark.parametrize("place", ["", "function"])
+def test_a_maximum_with_negative_padding_stays_out_of_floats(
+    dtype: str, kernel: int, stride: int, padding: str, target: int, place: str
+) -> None:
+    """onnxruntime 1.32.0: MaxPool of floats fails with "padding values must be non-negative", that of others runs."""
+    head = f'<ir_version: 8, opset_import: ["": 22, "local": 1]> g ({dtype}[1,1,N] x) => ({dtype}[1,1,M] y)'
+    pool = f"y = MaxPool<kernel_shape: ints = {{}}, strides = [{stride}], auto_pad: string = {{}}>(x)"
+    if place:
+        body = pool.format("@k", "@p")
+        text = f"""{head} {{ y = local.F <k = [{kernel}], p = "{padding}"> (x) }}
+            <domain: "local", opset_import: ["": 22]> F <k, p> (x) => (y) {{ {body} }}"""
+    else:
+        text = f"{head} {{ {pool.format([kernel], repr(padding).replace(chr(39), chr(34)))} }}"
+    original = parse_model(text)
+    result = opshift.convert(original, opset=target, verify=False).rewritten
+    feeds = [{"x": np.arange(size).reshape(1, 1, size).astype(dtype)} for size in range(1, 9)]
+    for one, other in zip(run(original, feeds), run(result, feeds), strict=True):
+        assert same(np.asarray(one), np.asarray(other))
