@@ -19,6 +19,7 @@ from opshift.passes.widening import is_float
 
 Outputs = tuple[Any, ...]
 _SHOWN = 64  # elements of an array that a counterexample lists in full
+_HOPELESS = 8  # inputs that each end onnxruntime at a limit, after which a rewritten model that ran on none is given up
 _NEAR = 4  # inputs that are kept, on which two models differ within the bounds
 
 
@@ -163,9 +164,10 @@ class Contest:
         Raises:
             RejectedError: onnxruntime does not load the rewritten model, or it goes beyond a limit on every input.
         """
+        ran = False
         for optimised in self.rewritten.modes:
             rest = list(trials)
-            while rest:
+            while rest and (ran or len(self.beyond) < _HOPELESS):
                 if self.judge.lean:
                     self.judge.route.close()
                 # They end after one that ends onnxruntime.
@@ -182,7 +184,10 @@ class Contest:
                 found = self._first(rest, results, optimised)
                 if found is not None:
                     return found
+                ran = ran or not all(isinstance(one, RejectedError) for one in results)
                 rest = rest[len(results) :]
+        if not ran and len(self.beyond) >= _HOPELESS:
+            raise self.beyond[0][1]
         lost = {id(feeds) for feeds, _ in self.beyond}
         if self.beyond and all(id(feeds) in lost for feeds, _ in trials):
             raise self.beyond[0][1]
