@@ -449,7 +449,10 @@ def _scale_of_each(what: Resize, operands: Operands) -> list[tuple[np.float32, i
         if not isinstance(length, int) or not length:
             return Reason("the length of an axis is unknown, or none", missing=True)
         scale = np.float32(number) if _empty(operands, 3) else np.float32(number) / np.float32(length)
-        found[axis] = scale, int(np.floor(np.float32(length) * scale)) if _empty(operands, 3) else int(number)
+        size = int(np.floor(np.float32(length) * scale)) if _empty(operands, 3) else int(number)
+        if not size:
+            return Reason("no element is left along an axis")
+        found[axis] = scale, size
     return found
 
 
