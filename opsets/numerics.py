@@ -40,6 +40,9 @@ class Trait(enum.Enum):
     SQUARES = "squares"
     """It divides by the root of a sum of squares: where that overflows, finite numbers become 0. RMSNormalization of
     float does so by its function body, and not in onnxruntime 1.32.0."""
+    WEIGHS = "weighs"
+    """It takes quotients, roots or powers on the way, so that whole numbers that it returns for whole numbers do not show
+    that nothing was rounded: three weights of a third, which add up to 1, make 2.0 or 1.9999999 of three 2."""
     IN_FLOAT = "in float"
     """It computes in float also where the output is double, by the function body that ONNX defines, or in
     onnxruntime (the scale of an inverse DFT, 1.32.0)."""
@@ -80,6 +83,13 @@ _BY_TRAIT: dict[Trait, frozenset[str]] = {
         "GroupNormalization", "InstanceNormalization", "LayerNormalization", "LpNormalization",
         "MeanVarianceNormalization", "RMSNormalization",
     }),
+    Trait.WEIGHS: frozenset({
+        "Attention", "AveragePool", "BatchNormalization", "DeformConv", "GRU", "GlobalAveragePool", "GlobalLpPool",
+        "GridSample", "GroupNormalization", "InstanceNormalization", "LRN", "LSTM", "LayerNormalization",
+        "LinearAttention", "LogSoftmax", "LpNormalization", "LpPool", "Mean", "MeanVarianceNormalization",
+        "NegativeLogLikelihoodLoss", "RMSNormalization", "RNN", "ReduceLogSumExp", "ReduceMean", "Resize", "RoiAlign",
+        "RotaryEmbedding", "Softmax", "SoftmaxCrossEntropyLoss", "SwiGLU", "Upsample",
+    }),
     Trait.IN_FLOAT: frozenset({"BlackmanWindow", "DFT", "HammingWindow", "HannWindow", "MelWeightMatrix"}),
 }  # fmt: skip
 
@@ -101,7 +111,9 @@ def traits_of(node: onnx.NodeProto) -> frozenset[Trait]:
     if node.op_type in ("ScatterElements", "ScatterND") and given.get("reduction", b"none") != b"none":
         return frozenset({Trait.SELECTS if given["reduction"] in (b"max", b"min") else Trait.SUMS})
     if node.op_type == "Upsample" and given.get("mode", b"nearest") != b"nearest":
-        return frozenset({Trait.SUMS})
+        return frozenset({Trait.SUMS, Trait.WEIGHS})
+    if node.op_type in ("Resize", "Upsample") and given.get("mode", b"nearest") == b"nearest":
+        return traits(node.op_type) - {Trait.WEIGHS}
     return traits(node.op_type)
 
 

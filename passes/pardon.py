@@ -156,6 +156,8 @@ class Pardon:
             or (node.op_type == "Cast" and _beyond(read[0], values.get(node.output[0])))
             or (node.op_type in _UNWRITTEN and any(isinstance(one, np.ndarray) and not one.size for one in read))
             or overflows(node.op_type, read)
+            # The kernel of onnxruntime 1.32.0 for 24 makes 0 of a NaN in a row of which some keys are padding.
+            or (node.op_type == "Attention" and len(read) > 6 and any(_has(_nowhere, value) for value in read[:3]))
             or (node.op_type == "DynamicQuantizeLinear" and not _ranged(read[0]))
             or (node.op_type in _SCALES and not _scaled([read[place] for place in _SCALES[node.op_type]]))
         )

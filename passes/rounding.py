@@ -244,6 +244,7 @@ class Rounding:
             easy = selects(node) or (
                 not narrow
                 and not in_float
+                and Trait.WEIGHS not in kinds
                 and all(_easy(plain[name]) for name in read)
                 and all(_shown(plain[name]) for name in names)
             )

@@ -57,6 +57,8 @@ def oracle(
     # ONNX's body multiplies what can be broadcast.
     if k.shape[:3] != v.shape[:3] or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3] or q.shape[1] % k.shape[1]:
         raise ValueError("Attention-25: keys and values are not of one batch and length, or not of the queries' size")
+    if lengths is not None and (lengths.shape != k.shape[:1] or (lengths < 0).any() or (lengths > k.shape[2]).any()):
+        raise ValueError("Attention-25: nonpad_kv_seqlen is not a number of keys for each of the batch")
     shared = q.shape[1] // k.shape[1]
     wide_k, wide_v = (np.repeat(one.astype(np.float64), shared, axis=1) for one in (k, v))
     scale = 1 / math.sqrt(q.shape[-1]) if what.scale is None else what.scale
