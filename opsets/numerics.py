@@ -41,8 +41,8 @@ class Trait(enum.Enum):
     """It divides by the root of a sum of squares: where that overflows, finite numbers become 0. RMSNormalization of
     float does so by its function body, and not in onnxruntime 1.32.0."""
     WEIGHS = "weighs"
-    """It takes quotients, roots or powers on the way, so that whole numbers that it returns for whole numbers do not show
-    that nothing was rounded: three weights of a third, which add up to 1, make 2.0 or 1.9999999 of three 2."""
+    """It takes quotients, roots or powers on the way, so that whole numbers that it returns for whole numbers do not
+    show that nothing was rounded: three weights of a third, which add up to 1, make 2.0 or 1.9999999 of three 2."""
     IN_FLOAT = "in float"
     """It computes in float also where the output is double, by the function body that ONNX defines, or in
     onnxruntime (the scale of an inverse DFT, 1.32.0)."""

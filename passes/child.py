@@ -169,6 +169,8 @@ def _reason(error: BaseException) -> str:
     return line if len(line) <= 300 else line[:297] + "..."
 
 
+_NOT_IMPLEMENTED = ("Unsupported value attribute datatype",)
+"""What onnxruntime 1.32.0 says where a kernel lacks a type and its exception does not tell: ConstantOfShape of float8."""
 _OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation", "Unable to allocate")
 
 
@@ -214,7 +216,8 @@ def _replied(
             return "large", reason
         if isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY):
             return "memory", reason
-        return ("missing kernel" if type(error).__name__ == "NotImplemented" else "rejected"), reason
+        missing = type(error).__name__ == "NotImplemented" or any(words in str(error) for words in _NOT_IMPLEMENTED)
+        return ("missing kernel" if missing else "rejected"), reason
 
 
 def _packed(number: int | None, outcome: str, value: Any) -> bytes:

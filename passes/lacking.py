@@ -35,6 +35,9 @@ def closed(
         own = isinstance(ref, Output) and ref not in fragment.outputs[:place]
         if not name or own or (isinstance(ref, Constant) and constants):
             continue
+        if isinstance(ref, Constant) and name not in given_out():
+            renamed.append(place)  # behind an Identity it would count as computed
+            continue
         facts = Facts()
         if isinstance(ref, Constant):
             facts = Facts(ref.dtype, facts_of_attribute(ref.value).shape)

@@ -16,7 +16,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
-from opshift.opsets.facts import RARE, Facts, type_name
+from opshift.opsets.facts import RARE, Facts, facts_of_attribute, type_name
 from opshift.opsets.lowering import Reason
 from opshift.opsets.no_conversion import why_absent
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, Outputs, operator_for
@@ -210,7 +210,7 @@ class Planner:
             else:
                 change = self._like_others(node, index if main else -1, where, opset, scope, bound, settled)
             if closing and isinstance(change, Replace):
-                change = self._closed(change, node, names_given_out)
+                change = self._closed(change, node, names_given_out, self.scope if scope is None else scope)
             if change is not None:
                 plan.changes[index] = change
             hinting = self._hinting and len(self.refusals) > refused
@@ -275,12 +275,19 @@ class Planner:
         self.steps.append(step)
         return Replace(found, operand_sources(lifted), seen, lifted, where, cast=to, inputs=tuple(node.input))
 
-    def _closed(self, change: Replace, node: onnx.NodeProto, given_out: Callable[[], frozenset[str]]) -> Replace | None:
+    def _closed(
+        self, change: Replace, node: onnx.NodeProto, given_out: Callable[[], frozenset[str]], values: Values
+    ) -> Replace | None:
         """Do without the Identity or Constant that the target does not have."""
-        found = closed(change, node, self.plain, given_out, constants=self._has_constants())
+        constants = self._has_constants()
+        found = closed(change, node, self.plain, given_out, constants=constants)
         if isinstance(found, Failure):
             self.refuse(Code.NO_LOWERING, change.where, change.seen.name, f"{found.reason}.", "")
             return None
+        for place, (name, ref) in enumerate(zip(node.output, found.fragment.outputs, strict=True)):
+            if name and isinstance(ref, Constant) and place not in found.renamed and not constants:
+                # An Identity gives it its name: what needs a constant reads the initializer.
+                values.note(name, Facts(ref.dtype, facts_of_attribute(ref.value).shape, ref.value, computed=True))
         return found
 
     def _hinted(

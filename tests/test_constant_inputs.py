@@ -181,3 +181,16 @@ def test_a_decomposed_node_whose_result_is_known_becomes_a_constant(operator: st
     assert operator not in {node.op_type for node in gone.graph.node}
     feeds = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "c": np.array(True)}
     np.testing.assert_array_equal(run(source, [feeds])[0][0], run(gone, [feeds])[0][0])
+
+
+@pytest.mark.parametrize("outputs", ["", ", int64[1] c", ", int64[1] d"])
+def test_a_constant_node_is_read_as_an_initializer(outputs: str) -> None:
+    """webnn has Identity and no Constant, and needs the shape of Expand constant."""
+    more = "d = Identity (c)" if outputs.endswith("d") else ""
+    model = parse_model(
+        f'<ir_version: 7, opset_import: ["": 18]> g (float[2,1] x) => (float[2,3] y{outputs}) '
+        f"{{ c = Constant <value = int64[1] {{3}}> () y = Expand (x, c) {more} }}"
+    )
+    there = opshift.convert(model, target="webnn").model
+    (expand,) = (node for node in there.graph.node if node.op_type == "Expand")
+    assert expand.input[1] in {tensor.name for tensor in there.graph.initializer}

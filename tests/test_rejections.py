@@ -35,7 +35,8 @@ CASES = [
      "{y = Attention <q_num_heads = 1, kv_num_heads = 1> (q, k, v)}", 28, 24, None),
     *[
         (f"g (float[{batch},2,3] q, float[{batch},4,3] k, float[{batch},4,3] v, int64[{count}] n) => "
-         f"(float[{batch},2,3] y) {{y = Attention <q_num_heads = 1, kv_num_heads = 1> (q, k, v, , , , n)}}", 25, opset, None)
+         f"(float[{batch},2,3] y) {{y = Attention <q_num_heads = 1, kv_num_heads = 1> (q, k, v, , , , n)}}",
+         25, opset, None)
         for batch, count in ((2, 2), (1, 1), ("b", "m")) for opset in (20, 24)
     ],
     ("g (float[2,2,3,4] x, float[a,b,c] s, float[d,e,f] t) => (float[2,2,3,4] y) {y = RotaryEmbedding (x, s, t)}", 23,
