@@ -169,8 +169,9 @@ def _reason(error: BaseException) -> str:
     return line if len(line) <= 300 else line[:297] + "..."
 
 
-_NOT_IMPLEMENTED = ("Unsupported value attribute datatype",)
-"""What onnxruntime 1.32.0 says where a kernel lacks a type and its exception does not tell: ConstantOfShape of float8."""
+_NOT_IMPLEMENTED = ("Unsupported value attribute datatype", "of input parameter (_inlfunc_")
+"""What onnxruntime 1.32.0 says, with an exception of another name, where a kernel lacks a type: ConstantOfShape,
+or what stands in a body that it inlines (SoftmaxCrossEntropyLoss of bfloat16)."""
 _OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation", "Unable to allocate")
 
 

@@ -9,22 +9,28 @@ import numpy as np
 
 _EXACT = 2**24
 """Up to here every integer is a number of float, in which Shrink takes integers (onnxruntime 1.32.0)."""
+_EXACT_DOUBLE = 2.0**53
+"""Up to here every integer is a number of double."""
 
 
 def overflows(operator: str, read: Sequence[Any]) -> bool:
-    """Return whether sums of these integers leave their type, or whether they are no numbers of float.
+    """Return whether sums of these integers leave their type, or what kernels compute with holds them no more.
 
-    ReduceL2 of 2147483647 in int32 is 1 in onnxruntime 1.32.0. Of several integers its ReduceLogSumExp cuts each
-    exponential to an integer before it adds them up, which says nothing of the logarithm of their sum.
+    onnxruntime 1.32.0 adds up integers of 64 bits as doubles, and its ReduceL2 of 2147483647 in int32 is 1. Of several
+    integers its ReduceLogSumExp cuts each exponential to an integer before it adds them up, which says nothing of the
+    logarithm of their sum.
     """
     value = read[0] if read else None
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu":
         return False
     wide, largest = np.abs(value.astype(np.float64)), float(np.iinfo(value.dtype).max)
+    most = min(largest, _EXACT_DOUBLE)
     if operator == "Shrink":
         return bool((wide > _EXACT).any())
     if operator in ("ReduceL2", "ReduceSumSquare"):
-        return bool((wide**2).sum() > largest)
+        return bool((wide**2).sum() > most)
     if operator == "ReduceLogSumExp":
-        return value.size > 1
-    return operator in ("ReduceL1", "ReduceLogSum", "ReduceMean") and bool(wide.sum() > largest)
+        return value.size > 1 or bool(wide.sum() > most)
+    if operator == "ReduceSum":
+        return bool(wide.sum() > most) and largest > _EXACT_DOUBLE
+    return operator in ("ReduceL1", "ReduceLogSum", "ReduceMean") and bool(wide.sum() > most)

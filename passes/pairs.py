@@ -368,10 +368,24 @@ class _Trusted:
 
 
 def _undefined(pair: Pair, feeds: Feeds) -> frozenset[str]:
-    """Return the outputs that do not count on an input: all, where the node cannot compute with its integers."""
+    """Return the outputs that do not count on an input.
+
+    All do not where the node cannot compute with its integers, or where its oracle says that the text excludes them:
+    Einsum of onnxruntime 1.32.0 repeats an axis of size 1 for a letter of another size.
+    """
     node, values = pair.original.graph.node[0], {**_constants(pair.original), **feeds}
-    undefined = overflows(node.op_type, [values.get(name) for name in node.input])
+    undefined = overflows(node.op_type, [values.get(name) for name in node.input]) or _excluded(pair, feeds)
     return frozenset(value.name for value in pair.original.graph.output) if undefined else frozenset()
+
+
+def _excluded(pair: Pair, feeds: Feeds) -> bool:
+    if pair.oracle is None:
+        return False
+    try:
+        _Asked(pair, pair.oracle, Limits()).run(feeds, False)
+    except RejectedError as error:
+        return error.why is Why.REJECTED
+    return False
 
 
 def _draft(pair: Pair) -> Draft:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,9 +48,9 @@ class Pardon:
     pairs: one that excludes NaN, or is exact for finite values or whole indices only and gets others), on one that
     reads at places that no float holds, on a Cast to integers of what no integer is, on an operator that quantizes and
     whose scale is none, or on what a Loop collects in no turns, of which only the first dimension is said. What an
-    oracle of the pairs rejects has no meaning where a value is empty: onnxruntime does not look at the axis of a CumSum
-    of nothing (1.32.0). Nor has it where an operator runs by ONNX's function body, which does not look at all that the
-    text demands: that of LinearAttention reshapes the rates of fewer tokens.
+    oracle of the pairs rejects has no meaning, whatever onnxruntime makes of it: it does not look at the axis of a
+    CumSum of nothing (1.32.0). Nor has it where an operator runs by ONNX's function body, which does not look at all
+    that the text demands: that of LinearAttention reshapes the rates of fewer tokens.
     """
 
     def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits, route: Route | None = None) -> None:
@@ -79,11 +80,7 @@ class Pardon:
 
     @functools.cached_property
     def _every_oracle(self) -> Interpreter:
-        return Interpreter(self._original, self._limits, self._known)
-
-    @functools.cached_property
-    def _oracles_of_bodies(self) -> Interpreter:
-        return Interpreter(self._original, self._limits, self._by_body)
+        return Interpreter(self._original, self._limits, self._known | self._by_body)
 
     @functools.cached_property
     def _side(self) -> Side:
@@ -98,7 +95,7 @@ class Pardon:
         if (
             contradiction(self._original.proto, feeds, values)
             or self._miscomputed(feeds, values)
-            or self._meaningless(feeds, values)
+            or self._meaningless(feeds)
         ):
             found = self._outputs
         else:
@@ -121,12 +118,11 @@ class Pardon:
         outputs = [value.name for value in self._original.proto.graph.output]
         return any(mismatch(one, values[name]) for name, one in zip(outputs, right, strict=True) if name in values)
 
-    def _meaningless(self, feeds: Feeds, values: Mapping[str, Any]) -> bool:
-        empty = any(isinstance(value, np.ndarray) and not value.size for value in values.values())
-        if self._interpreter or not (self._by_body or (empty and self._known)):
+    def _meaningless(self, feeds: Feeds) -> bool:
+        if self._interpreter or not (self._known or self._by_body):
             return False
         try:
-            (self._every_oracle if empty else self._oracles_of_bodies).run(feeds)
+            self._every_oracle.run(feeds)
         except RejectedError as error:
             return error.why is Why.REJECTED
         return False
@@ -146,7 +142,10 @@ class Pardon:
         inside = node.op_type in self._functions or any(self._selects(graph.node) for graph in bodies(node))
         if inside and any(_has(np.isnan, value) for value in values.values()):
             return True  # it may come up inside
-        if self._reads_at_places(node) and any(_has(_nowhere, value) for value in values.values()):
+        if any(overflows(inner.op_type, [one]) for inner in self._inside(node) for one in (*read, *values.values())):
+            return True
+        places = any(inner.op_type in _AT_PLACES for inner in self._inside(node))
+        if places and any(_has(_nowhere, value) for value in values.values()):
             return True
         return (
             (node.op_type in _AT_PLACES and any(_has(_nowhere, value) for value in read[1:]))
@@ -162,11 +161,12 @@ class Pardon:
             or (node.op_type in _SCALES and not _scaled([read[place] for place in _SCALES[node.op_type]]))
         )
 
-    def _reads_at_places(self, node: onnx.NodeProto) -> bool:
-        """Return whether a node inside of this one reads at places."""
+    def _inside(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+        """Yield the nodes in the graphs of a node, and in the function that it calls."""
         called = [function.node for function in self._original.proto.functions if function.name == node.op_type]
-        inside = [*(graph.node for graph in bodies(node)), *called]
-        return any(inner.op_type in _AT_PLACES or self._reads_at_places(inner) for nodes in inside for inner in nodes)
+        for inner in itertools.chain(*(graph.node for graph in bodies(node)), *called):
+            yield inner
+            yield from self._inside(inner)
 
     def _selects(self, nodes: Sequence[onnx.NodeProto]) -> bool:
         return any(

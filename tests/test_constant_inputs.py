@@ -192,5 +192,6 @@ def test_a_constant_node_is_read_as_an_initializer(outputs: str) -> None:
         f"{{ c = Constant <value = int64[1] {{3}}> () y = Expand (x, c) {more} }}"
     )
     there = opshift.convert(model, target="webnn").model
+    assert isinstance(there, onnx.ModelProto)
     (expand,) = (node for node in there.graph.node if node.op_type == "Expand")
     assert expand.input[1] in {tensor.name for tensor in there.graph.initializer}

@@ -397,6 +397,7 @@ def test_an_empty_list_of_strings_stays_one() -> None:
     result = opshift.convert(before, opset=11)
     assert result.report is not None
     assert result.report.verdict is Verdict.EQUAL
+    assert isinstance(result.model, onnx.ModelProto)
     (made,) = sessions.Session(sessions.Source(result.model), optimised=False).run({})
     assert (made.dtype, made.shape) == (np.dtype(object), (0,))
     for key, kind in (("value_floats", AttributeProto.FLOATS), ("value_strings", AttributeProto.STRINGS)):

@@ -41,6 +41,8 @@ CASES = [
     ],
     ("g (float[2,2,3,4] x, float[a,b,c] s, float[d,e,f] t) => (float[2,2,3,4] y) {y = RotaryEmbedding (x, s, t)}", 23,
      None, "RotaryEmbedding"),
+    ("g (float[a,b] x, float[c,d] z) => (float[a,d] y) {y = Einsum <equation = \"ij,jk->ik\"> (x, z)}", 13, 11, None),
+    ("g (int64[3,4] x, int64[n] s) => (int64[a,b] y) {y = ReduceSum (x, s)}", 13, 11, None),
     ("g (int32[n] x) => (int32[] y) {y = ReduceL2 <keepdims = 0> (x)}", 18, 8, None),
 ]  # fmt: skip
 
@@ -95,6 +97,10 @@ def test_an_integer_window_that_is_off_by_one_is_a_difference() -> None:
         ("ReduceL2", np.array([46341], np.int32), True),
         ("ReduceL2", np.array([1e30], np.float32), False),
         ("ReduceSum", np.array([2**31 - 1, 1], np.int32), False),
+        ("ReduceSum", np.array([2**53 - 1, 1], np.int64), False),
+        ("ReduceSum", np.array([2**53, 2], np.int64), True),
+        ("ReduceLogSumExp", np.array(2**53, np.int64), False),
+        ("ReduceLogSumExp", np.array(2**54, np.int64), True),
         ("ReduceMean", np.array([2**31 - 1, 1], np.int32), True),
         ("ReduceLogSumExp", np.array([3, 2], np.int32), True),
         ("ReduceLogSumExp", np.array([3], np.int32), False),

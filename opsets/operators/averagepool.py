@@ -51,6 +51,8 @@ def oracle(what: AveragePool, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     what, _ = normal(what, (None,))
     sizes = x.shape[2:]
     if what.auto_pad != "NOTSET":
+        if set(what.dilations) - {1}:
+            raise ValueError("AveragePool-22: onnxruntime 1.32.0 pads as if automatic padding knew no dilations")
         what = dataclasses.replace(what, auto_pad="NOTSET", pads=same_pads(what, sizes))
     y = x.astype(np.float64)
     for axis, along in enumerate(windows(what, sizes), 2):

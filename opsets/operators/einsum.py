@@ -24,7 +24,16 @@ class Einsum:
 
 
 def oracle(what: Einsum, *arrays: np.ndarray[Any, Any]) -> Any:
-    """Einsum-12: "output[output-term] = reduce-sum( input1[term1] * input2[term2] )"."""
+    """Einsum-12: "output[output-term] = reduce-sum( input1[term1] * input2[term2] )".
+
+    numpy repeats an axis of size 1, of which the text says nothing.
+    """
+    sizes: dict[str, int] = {}
+    for term, array in zip(what.equation.replace(" ", "").partition("->")[0].split(","), arrays, strict=True):
+        front, _, behind = term.partition("...")
+        letters = (*zip(front, array.shape, strict=False), *zip(behind[::-1], array.shape[::-1], strict=False))
+        if any(sizes.setdefault(letter, size) != size for letter, size in letters):
+            raise ValueError(f"Einsum-12: a letter of {what.equation} has two sizes")
     return np.asarray(np.einsum(what.equation.replace(" ", ""), *arrays)).astype(arrays[0].dtype)
 
 

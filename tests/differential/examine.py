@@ -217,10 +217,16 @@ class Examiner:
         message = judge.compare(used, original, feeds, expected, found, runner)
         if message:
             outcome.message = message
-            alone = outcome.oracle == "onnxruntime" and not all(
-                judge.compare(used, original, [feed], [a], [b], runner) is None
-                or _as_by_reference(case, used, original, feed, b)
-                for feed, a, b in zip(feeds, expected, found, strict=True)
+            # onnxruntime 1.32.0 moves strings out of a value that an Identity in a Loop reads from outside.
+            moved = "Loop" in used and " object" in message
+            alone = (
+                not moved
+                and outcome.oracle == "onnxruntime"
+                and not all(
+                    judge.compare(used, original, [feed], [a], [b], runner) is None
+                    or _as_by_reference(case, used, original, feed, b)
+                    for feed, a, b in zip(feeds, expected, found, strict=True)
+                )
             )
             outcome.kind = "wrong" if alone else "suspect"
 

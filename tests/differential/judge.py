@@ -240,8 +240,15 @@ COMPUTES_IN_FLOAT = frozenset(("HannWindow", "HammingWindow", "BlackmanWindow", 
 SUMS_WHOLE_EXPONENTIALS = frozenset(("ReduceLogSumExp",))
 """Operators of which onnxruntime 1.32.0 makes integers by adding up exponentials that are cut to integers."""
 
-DIFFERENCES_OF_SQUARES = frozenset(("MeanVarianceNormalization",))
-"""The text's own body computes a variance as a difference, which rounding may make negative: NaN is not compared."""
+ZERO_BY_ZERO = frozenset(("AffineGrid", "MeanVarianceNormalization"))
+"""The text's own body computes a variance as a difference, which rounding may make negative, or divides by a size less
+one, which may be 0: NaN is not compared."""
+
+INTERPOLATES = frozenset(("DeformConv", "GridSample", "Resize", "RoiAlign", "Upsample"))
+"""Operators whose weights follow from places that are rounded: a unit of the largest element is added."""
+
+LOGARITHMS = frozenset(("LogSoftmax",))
+"""Of a row with infinity, kernels make NaN or minus infinity."""
 
 TRANSFORMS = frozenset(("DFT", "STFT"))
 """Transforms, which numpy computes within a few units: onnxruntime 1.32.0 loses more than that, in double too."""
@@ -453,7 +460,11 @@ def _least(operators: set[str], value: Any) -> Array | None:
         size = np.abs(value.astype(np.float64))
         size = np.where(np.isfinite(size), size, 0.0)
         one: Any = 1.0 if operators & ADDS_ONE else 0.0
-        if operators & DIFFERENCES_OF_SQUARES:
+        if operators & INTERPOLATES:
+            one = max(one, float(size.max(initial=0.0)))
+        if operators & LOGARITHMS:
+            one = np.where(np.isfinite(value.astype(np.float64)), one, np.inf)
+        if operators & ZERO_BY_ZERO:
             one = np.where(np.isnan(value.astype(np.float64)), np.inf, one)
         return np.asarray(_FACTOR * float(info.eps) * (size + one) + 4 * float(info.tiny))
 

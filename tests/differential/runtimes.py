@@ -23,6 +23,7 @@ _NO_KERNEL = (
     "operator does not support",
     "are not supported. If you need support",  # a layout of recurrent operators
     "Unsupported value attribute datatype",  # of ConstantOfShape
+    "of input parameter (_inlfunc_",  # in the body of SoftmaxCrossEntropyLoss
 )
 """What onnxruntime says where it has no kernel. Some bodies of operators that are functions (Attention, CenterCropPad,
 RMSNormalization of narrow types) have no types that fit, and onnxruntime 1.32.0 has no kernel in their place."""

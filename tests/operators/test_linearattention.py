@@ -184,9 +184,11 @@ def test_rates_have_as_many_tokens_as_the_queries() -> None:
     result = opshift.convert(parse_model(text), opset=18)
     assert result.report is not None
     assert result.report.verdict is Verdict.EQUAL
+    assert isinstance(result.model, onnx.ModelProto)
     assert all(
         same(wanted, got, 1e-5)
         for wanted, got in zip(linearattention.oracle(what, *arrays), run(result.model, [feeds])[0], strict=True)
     )
+    query, key, value, state, decay, beta = arrays
     with pytest.raises(ValueError, match="shape"):
-        linearattention.oracle(what, *arrays[:5], arrays[5][:, :2])
+        linearattention.oracle(what, query, key, value, state, decay, None if beta is None else beta[:, :2])
