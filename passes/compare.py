@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opshift.passes.outcome import Counterexample
-from opshift.passes.rounding import EXACT, FACTOR, Bound, half_the_digits
+from opshift.passes.rounding import EXACT, FACTOR, Bound, Enough, half_the_digits
 from opshift.passes.sessions import Array, Feeds, RejectedError, Why
 from opshift.passes.shrink import shrink
 from opshift.passes.specs import Spec
@@ -59,7 +59,7 @@ class Judge:
     route: Route
     outputs: tuple[str, ...]
     note: str = ""
-    bounds: Callable[[Feeds, Outputs], Sequence[Bound]] | None = None
+    bounds: Callable[[Feeds, Outputs, Enough], Sequence[Bound]] | None = None
     lean: bool = False
 
     def plain(self, feeds: Feeds) -> Outputs:
@@ -264,16 +264,27 @@ class Contest:
             if optimised and self._shared(feeds, result):
                 return None
             return Difference(self.judge.outputs[0], expected[0], f"error: {result}", f"does not run: {result}")
-        bounds: Sequence[Bound] | None = None
-        for place, name in enumerate(self.judge.outputs):
-            found = None if name in pardoned else mismatch(expected[place], result[place])
-            if found is None or (optimised and mismatch(plain[place], result[place]) is None):
-                continue
-            if bounds is None:
-                bounds = self.judge.bounds(feeds, plain) if self.judge.bounds else (EXACT,) * len(plain)
-            bound = bounds[place]
-            if optimised or self.judge.bounds:
-                bound = bound.plus(FACTOR * deviation(plain[place], best[place]))
+        apart = {
+            place: name
+            for place, name in enumerate(self.judge.outputs)
+            if name not in pardoned
+            and mismatch(expected[place], result[place])
+            and not (optimised and mismatch(plain[place], result[place]) is None)
+        }
+        if not apart:
+            return None
+
+        def wider(bound: Bound, place: int) -> Bound:
+            if not optimised and not self.judge.bounds:
+                return bound
+            return bound.plus(FACTOR * deviation(plain[place], best[place]))
+
+        def enough(found: Sequence[Bound]) -> bool:
+            return not any(mismatch(expected[place], result[place], wider(found[place], place)) for place in apart)
+
+        bounds = self.judge.bounds(feeds, plain, enough) if self.judge.bounds else (EXACT,) * len(plain)
+        for place, name in apart.items():
+            bound = wider(bounds[place], place)
             found = mismatch(expected[place], result[place], bound)
             if found is None or not bound.estimated:
                 pass

@@ -20,7 +20,7 @@ from opshift.passes import sessions
 from opshift.passes.compare import mismatch
 from opshift.passes.describe import inlined
 from opshift.passes.interpret import Interpreter, bodies, outer_names, within
-from opshift.passes.rounding import EXACT, Bound, Bounds, loses_signs
+from opshift.passes.rounding import EXACT, Bound, Bounds, Enough, loses_signs
 from opshift.passes.sessions import Feeds, Limits, RejectedError, Runner, Source
 
 
@@ -37,13 +37,13 @@ class Drift:
         """On how many inputs nothing better was known than 8 units of the largest value."""
         return self._bounds.coarse
 
-    def __call__(self, feeds: Feeds, outputs: Sequence[Any]) -> Sequence[Bound]:
-        """Return the bound of each output."""
+    def __call__(self, feeds: Feeds, outputs: Sequence[Any], enough: Enough) -> Sequence[Bound]:
+        """Return the bound of each output; `enough` as for `Rounding.bounds`."""
         try:
             drifting = self._drifting(feeds)
         except RejectedError:
             drifting = self._rounding  # it cannot be measured
-        return self._bounds(feeds, outputs, drifting) if drifting else self._signs
+        return self._bounds(feeds, outputs, enough, drifting) if drifting else self._signs
 
     @functools.cached_property
     def _signs(self) -> tuple[Bound, ...]:

@@ -74,6 +74,9 @@ class Bound:
 
 EXACT = Bound()
 
+Enough = Callable[[Sequence[Bound]], bool]
+"""Says whether two models differ by no more than these bounds of their outputs."""
+
 
 def _computing(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     """Yield the node, or the nodes in its subgraphs where it has some, of which each computes."""
@@ -99,21 +102,35 @@ class Rounding:
         self._narrow_only: set[int] = set()
         self._opset = versions(self._plain.model)[""]
 
-    def bounds(self, feeds: Feeds, outputs: Sequence[Any], inexact: Collection[str] = ()) -> tuple[Bound, ...]:
+    def bounds(
+        self, feeds: Feeds, outputs: Sequence[Any], inexact: Collection[str] = (), enough: Enough = lambda found: False
+    ) -> tuple[Bound, ...]:
         """Return the bound of each output, given the outputs that the narrow model has on this input.
 
-        `inexact` names values that other kernels round, even where this model's kernels are exact.
+        `inexact` names values that other kernels round, even where this model's kernels are exact. Bounds without the
+        disturbed runs, which only widen them, are returned where they are `enough`.
 
         Raises:
             RejectedError: the model cannot be run node by node.
         """
         plain = self._plain.values(feeds)
         wide, exact = self._run(feeds, plain, inexact)
-        names = [value.name for value in self._graph.output]
-        runs = [wide]
-        for turn in range(_RUNS if not all(exact[name] for name in names) else 0):
-            runs.append(self._run(feeds, plain, inexact, (wide, exact), turn)[0])
         marks = self._marks(plain)
+        first = self._of(outputs, [wide], exact, marks)
+        if all(exact[value.name] for value in self._graph.output) or enough(first):
+            return first
+        runs = [self._run(feeds, plain, inexact, (wide, exact), turn)[0] for turn in range(_RUNS)]
+        return self._of(outputs, [wide, *runs], exact, marks)
+
+    def _of(
+        self,
+        outputs: Sequence[Any],
+        runs: Sequence[Mapping[str, Any]],
+        exact: Mapping[str, bool],
+        marks: Mapping[str, Bound],
+    ) -> tuple[Bound, ...]:
+        """Return the bound of each output, by the undisturbed run and what others there are."""
+        names = [value.name for value in self._graph.output]
         found = [_bound(value, [run[name] for run in runs]) for name, value in zip(names, outputs, strict=True)]
         found = [
             replace(bound, slack=max(bound.slack, rounded(value).slack / 2))
@@ -661,13 +678,18 @@ class Bounds:
         self.coarse = 0
         """On how many inputs nothing better was known."""
 
-    def __call__(self, feeds: Feeds, outputs: Sequence[Any], inexact: Collection[str] = ()) -> Sequence[Bound]:
-        """Return the bound of each output; `inexact` as for `Rounding.bounds`."""
-        try:
-            bounds = self._rounding.bounds(feeds, outputs, inexact)
+    def __call__(
+        self, feeds: Feeds, outputs: Sequence[Any], enough: Enough, inexact: Collection[str] = ()
+    ) -> Sequence[Bound]:
+        """Return the bound of each output; `enough` and `inexact` as for `Rounding.bounds`."""
+
+        def added(bounds: Sequence[Bound]) -> Sequence[Bound]:
             if self._kernels:
                 return bounds
             return [bound.plus(rounded(value).slack) for bound, value in zip(bounds, outputs, strict=True)]
+
+        try:
+            return added(self._rounding.bounds(feeds, outputs, inexact, lambda found: enough(added(found))))
         except RejectedError:
             self.coarse += 1
             return self._rounding.coarse(feeds, outputs)

@@ -706,6 +706,27 @@ def test_the_bound_grows_with_what_cancels() -> None:
     assert large.slack > 1e-2
 
 
+def test_bounds_that_are_enough_take_no_disturbed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = sessions.Source(
+        model("g (float[N] x) => (float y, float[N] z) { y = ReduceSum<keepdims = 0>(x) z = Exp(x) }")
+    )
+    feeds = {"x": single([1e6, 0.1, -1e6] * 300)}
+    outputs = sessions.Session(source, optimised=False).run(feeds)
+    runs: list[int] = []
+    once = Rounding._run
+
+    def counted(self: Rounding, *rest: Any) -> Any:
+        runs.append(1)
+        return once(self, *rest)
+
+    monkeypatch.setattr(Rounding, "_run", counted)
+    few = Rounding(source, sessions.Limits()).bounds(feeds, outputs, enough=lambda found: True)
+    assert len(runs) == 1
+    every = Rounding(source, sessions.Limits()).bounds(feeds, outputs, enough=lambda found: False)
+    assert len(runs) > 2
+    assert all(0 < one.slack <= other.slack for one, other in zip(few, every, strict=True))
+
+
 def test_rounding_that_decides_everything_leaves_elements_out() -> None:
     text = "g (float[N] a, float[N] b) => (float[N] y) { s = Add(a, b) y = Sub(s, a) }"
     (bound,) = bounds(text, a=single([3e38, 1]), b=single([3e38, 2]))
