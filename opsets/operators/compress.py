@@ -21,7 +21,12 @@ class Compress:
 
 
 def oracle(meaning: Compress, data: np.ndarray[Any, Any], condition: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Compress-9: "behaves like numpy.compress", flattened "In case axis is not provided"."""
+    """Compress-9: "behaves like numpy.compress", flattened "In case axis is not provided".
+
+    Of an empty tensor numpy selects what is not there.
+    """
+    if condition[data.size if meaning.axis is None else data.shape[meaning.axis] :].any():
+        raise ValueError("Compress-9: the condition selects behind the end")
     return np.compress(condition, data, axis=meaning.axis)
 
 
