@@ -60,6 +60,21 @@ def blind(name: str, constant: Sequence[bool | None]) -> bool:
     return any(index < len(constant) and constant[index] is False for index in _NEEDED.get(name, ()))
 
 
+ROUNDED = frozenset(("AveragePool", "LpPool", "MaxPool"))
+"""Operators whose sizes onnx rounds twice, see below."""
+
+
+def rounded(name: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether onnx infers wrong sizes of a node because of its `ceil_mode`.
+
+    MaxPool-22: with SAME_UPPER or SAME_LOWER a size is ceil(input / stride), whatever `ceil_mode` is. Where a stride is
+    larger than the kernel, the padding that follows is negative, and onnx's inference counts one window too many.
+    """
+    automatic = attributes.get("auto_pad", "NOTSET")
+    automatic = automatic.decode("utf-8", "replace") if isinstance(automatic, bytes) else automatic
+    return name in ROUNDED and str(automatic).startswith("SAME") and bool(attributes.get("ceil_mode"))
+
+
 _RANKED: Mapping[str, tuple[int, ...]] = {"Attention": (0, 1, 2)}
 """Inputs without whose rank onnx infers too few dimensions."""
 

@@ -136,8 +136,8 @@ class Failure:
     reason: str
     missing: bool = False
     narrowing: str = ""
-    busy: bool = False
-    """Leaned on a meaning that is being derived already, so that it says nothing about other places."""
+    busy: frozenset[Hashable] = frozenset()
+    """Meanings that were being derived already, on which it leaned: where they are not, it says nothing."""
     beside: bool = False
     """It does not apply, whatever the target has."""
     absent: bool = False
@@ -168,6 +168,7 @@ class Deriver:
         self.allow = allow | {"nan"} if "finite-inputs" in allow else allow
         self._memo: dict[Any, Fragment | Failure] = {}
         self._nested: dict[Any, Fragment | Failure] = {}
+        self._failed: dict[Any, list[Failure]] = {}
         self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, int | None]] = {}
         self._freer: dict[str, Deriver] = {}
 
@@ -186,9 +187,12 @@ class Deriver:
         if (known := memo.get(key)) is not None:
             return known
         if key in stack:
-            return Failure(f"{lifted.operator.name} leads back to itself", busy=True)
+            return Failure(f"{lifted.operator.name} leads back to itself", busy=frozenset({key}))
         if len(stack) >= DEPTH:
-            return Failure("lowerings nest too deep", busy=True)
+            return Failure("lowerings nest too deep", busy=frozenset({DEPTH}))
+        for failure in self._failed.get(key, ()):
+            if all(other in stack for other in failure.busy):
+                return failure
         found = native = self._native(lifted, nested=bool(stack))
         if not all(facts is None or facts.holdable for facts in lifted.operands):
             return Failure("an input has more elements than memory holds")
@@ -211,10 +215,16 @@ class Deriver:
                 found = dataclasses.replace(found, reason=reason, missing=False, narrowing=enough)
             else:
                 found = dataclasses.replace(found, narrowing="")
+        if isinstance(found, Failure) and key in found.busy:
+            found = dataclasses.replace(found, busy=found.busy - {key})  # no way around itself is no reason elsewhere
         if isinstance(found, Fragment) or not found.busy:
             memo[key] = found
+        else:
+            self._failed.setdefault(key, []).append(found)
         if not stack and len(self._nested) > REMEMBERED:
             self._nested.clear()
+        if not stack:
+            self._failed.clear()
         return found
 
     def _enough(self, lifted: Lifted) -> str:
@@ -302,14 +312,14 @@ class Deriver:
         failures = [found for _, found in tried if isinstance(found, Failure)]
         nearest = min(
             failures,
-            key=lambda failure: (not failure.missing, not failure.narrowing, failure.beside, failure.busy),
+            key=lambda failure: (not failure.missing, not failure.narrowing, failure.beside, bool(failure.busy)),
             default=None,
         )
         return Failure(
             f"{native.reason}; {nearest.reason}" if nearest else native.reason,
             missing=native.missing or any(failure.missing for failure in failures),
             narrowing=next((failure.narrowing for failure in failures if failure.narrowing), ""),
-            busy=any(failure.busy for failure in failures),
+            busy=frozenset().union(*(failure.busy for failure in failures)),
             absent=schema_at("", lifted.operator.name, self.legality.opset) is None,
         )
 

@@ -24,7 +24,7 @@ from opshift.opsets.facts import (
     tensor_of,
     type_name,
 )
-from opshift.opsets.inference_gaps import fatal, is_absent
+from opshift.opsets.inference_gaps import fatal, is_absent, rounded
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Node, Outputs, lift, operator_for
 from opshift.opsets.operators import constant as constants
@@ -150,7 +150,8 @@ def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | 
     names = [f"i{index}" if facts is not None else "" for index, facts in enumerate(given)]
     # An Attention with nonpad_kv_seqlen is valid only where it gives neither present_key nor present_value.
     outputs = [f"o{index}" if used else "" for index, used in enumerate(node.used)]
-    attributes = {name: value for name, value in node.attributes.items() if name in schema.attributes}
+    unread = {"ceil_mode"} if rounded(node.name, node.attributes) else set()
+    attributes = {name: value for name, value in node.attributes.items() if name in schema.attributes.keys() - unread}
     proto = make_node(schema.raw.name, schema.domain, names, outputs, attributes)
     inference = NodeInference(dataclasses.replace(node, inputs=given), schema, proto)
     found = _fault(node, schema) or inference.facts(strict=written)
@@ -174,10 +175,18 @@ def _is_optional(schema: Schema, index: int) -> bool:
     return parameter is not None and parameter.optional
 
 
+_OUTPUT_TYPES = frozenset(("dtype", "output_datatype", "output_dtype", "to"))
+"""Attributes that say which element type the output has; 0 leaves it to the inputs."""
+
+
 def _fault(node: Node, schema: Schema) -> str | None:
     """Return what is wrong with a node whatever else comes to be known of its inputs, such as their types."""
     if not schema.domain and (wrong := fatal(node.name, node.attributes, len(node.used))):
         return wrong
+    for name in _OUTPUT_TYPES & node.attributes.keys() & schema.attributes.keys():
+        kind = f"tensor({type_name(node.attributes[name])})"
+        if node.attributes[name] and not any(kind in allowed for allowed in schema.outputs[0].types):
+            return f"its output {schema.outputs[0].name!r} is a {kind}"
     raw = schema.raw
     if not raw.min_input <= len(node.inputs) <= raw.max_input:
         return f"it has {len(node.inputs)} inputs"

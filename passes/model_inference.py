@@ -16,7 +16,18 @@ import onnx.shape_inference
 from onnx import AttributeProto, TypeProto
 
 from opshift.opsets.facts import facts_of_type
-from opshift.opsets.inference_gaps import BLIND, FATAL, UNSURE, blind, fatal, is_far, unranked, unsized
+from opshift.opsets.inference_gaps import (
+    BLIND,
+    FATAL,
+    ROUNDED,
+    UNSURE,
+    blind,
+    fatal,
+    is_far,
+    rounded,
+    unranked,
+    unsized,
+)
 from opshift.opsets.schema import attribute_value, default_domain, schema_at
 from opshift.passes.graphs import graphs, subgraphs, without_hostile_dims
 from opshift.passes.propagation import set_long_aside
@@ -89,7 +100,7 @@ def _set_aside_unsafe(model: onnx.ModelProto, data: bytes) -> None:
 
     onnx takes the default for an attribute that refers to a parameter.
     """
-    listed = [name for name in FATAL | BLIND if name.encode() in data]
+    listed = [name for name in FATAL | BLIND | ROUNDED if name.encode() in data]
     references = _REFERENCE in data
     if not listed and not references:
         return
@@ -104,7 +115,11 @@ def _set_aside_unsafe(model: onnx.ModelProto, data: bytes) -> None:
                     constants = _constants(graph)
                 given = [name in constants if name else None for name in node.input]
                 attributes = {one.name: attribute_value(one) for one in node.attribute}
-                unsafe = blind(node.op_type, given) or bool(fatal(node.op_type, attributes, len(node.output)))
+                unsafe = (
+                    blind(node.op_type, given)
+                    or rounded(node.op_type, attributes)
+                    or bool(fatal(node.op_type, attributes, len(node.output)))
+                )
             if unsafe:
                 _set_aside(model, node)
 

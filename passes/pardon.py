@@ -16,6 +16,7 @@ from opshift.opsets.numerics import selects
 from opshift.opsets.operator import operator_for
 from opshift.passes import sessions
 from opshift.passes.compare import Route, mismatch
+from opshift.passes.describe import inlined
 from opshift.passes.interface import contradiction
 from opshift.passes.interpret import Interpreter, bodies, outer_names
 from opshift.passes.localise import Side
@@ -56,7 +57,8 @@ class Pardon:
     def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits, route: Route | None = None) -> None:
         """Keep the model; it is opened when it is first asked, unless its route is to run node by node anyway."""
         self._interpreter = route if isinstance(route, Interpreter) else None
-        self._original = replace(original, proto=self._interpreter.model) if self._interpreter else original
+        model = self._interpreter.model if self._interpreter else inlined(original.proto)
+        self._original = replace(original, proto=model)
         self._outputs = frozenset(value.name for value in original.proto.graph.output)
         named = [(pair.original.graph.node[0].op_type, pair) for pair in pairs]
         operators = frozenset(name for name, pair in named if pair.exclude_nan or pair.finite)
@@ -142,6 +144,9 @@ class Pardon:
         inside = node.op_type in self._functions or any(self._selects(graph.node) for graph in bodies(node))
         if inside and any(_has(np.isnan, value) for value in values.values()):
             return True  # it may come up inside
+        for graph in bodies(node):
+            if any(self._at(inner, [values.get(name) for name in inner.input], values) for inner in graph.node):
+                return True
         if any(overflows(inner.op_type, [one]) for inner in self._inside(node) for one in (*read, *values.values())):
             return True
         places = any(inner.op_type in _AT_PLACES for inner in self._inside(node))
@@ -158,6 +163,7 @@ class Pardon:
             # The kernel of onnxruntime 1.32.0 for 24 makes 0 of a NaN in a row of which some keys are padding.
             or (node.op_type == "Attention" and len(read) > 6 and any(_has(_nowhere, value) for value in read[:3]))
             or (node.op_type == "DynamicQuantizeLinear" and not _ranged(read[0]))
+            or (node.op_type == "AffineGrid" and _alone(node, read[1]))
             or (node.op_type in _SCALES and not _scaled([read[place] for place in _SCALES[node.op_type]]))
         )
 
@@ -190,6 +196,12 @@ def _ranged(value: Any) -> bool:
     with np.errstate(all="ignore"):
         spread = np.float32(max(value.max(), 0)) - np.float32(min(value.min(), 0))
         return bool(spread == 0 or (np.isfinite(spread) and spread / np.float32(255) >= np.finfo(np.float32).tiny))
+
+
+def _alone(node: onnx.NodeProto, size: Any) -> bool:
+    """Return whether one pixel alone is at both corners: 0 / 0 to ONNX's function body, 1 to onnxruntime's kernel."""
+    aligned = any(attribute.name == "align_corners" and attribute.i for attribute in node.attribute)
+    return aligned and isinstance(size, np.ndarray) and bool((size[2:] == 1).any())
 
 
 def _scaled(scales: Sequence[Any]) -> bool:

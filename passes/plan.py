@@ -179,7 +179,6 @@ class Planner:
         names_given_out = functools.cache(functools.partial(given_out, graph))
         joined = {} if self.kinds.has("Cast") else indices_cast(graph)
         dropped = frozenset(joined.values())
-        closing = not (self.kinds.has("Identity") and self.kinds.has("Constant"))
         walked = self._walked_by_graph.get(id(graph))
         nodes, found = graph.node, self._kinds_of(graph)
         asked = self._asked(found, path, opset)
@@ -209,7 +208,7 @@ class Planner:
                 change = self._node(node, where, opset, scope, bound)
             else:
                 change = self._like_others(node, index if main else -1, where, opset, scope, bound, settled)
-            if closing and isinstance(change, Replace):
+            if isinstance(change, Replace):
                 change = self._closed(change, node, names_given_out, self.scope if scope is None else scope)
             if change is not None:
                 plan.changes[index] = change

@@ -557,16 +557,18 @@ def _cancelled(node: onnx.NodeProto, value: Any) -> float:
 
     The kernels of onnxruntime 1.32.0 lose them in Elu, Celu and Selu, which then multiply by alpha and gamma. Softplus
     and Mish lose them in double only: in float log(1 + e) is exact to 2 units of its own. Mish multiplies half a unit
-    by x, which is above -37 where e still counts.
+    by x, which is above -37 where e still counts. Swish multiplies by x what Sigmoid, whose kernel is exact to little
+    more than a unit of 1, makes of alpha * x, which counts above -37 as well.
     """
     nodes = list(_computing(node))
     if not _is_widest(value) and all(
         inner.op_type in _PRECISE or Trait.ADDS_ONE not in traits_of(inner) for inner in nodes
     ):
         return 0.0
-    given = (one for inner in nodes for one in inner.attribute if one.name in ("alpha", "gamma"))
-    most = 20.0 if any(inner.op_type == "Mish" for inner in nodes) else 1.0
-    return most * float(np.prod([abs(one.f) for one in given]))
+    swish = any(inner.op_type == "Swish" for inner in nodes)
+    most = 20.0 if swish or any(inner.op_type == "Mish" for inner in nodes) else 1.0
+    given = (abs(one.f) for inner in nodes for one in inner.attribute if one.name in ("alpha", "gamma"))
+    return most * float(np.prod([1 / max(one, 1.0) if swish else one for one in given]))
 
 
 _PRECISE = frozenset({"Mish", "Softplus"})

@@ -265,6 +265,10 @@ def _refuse_misread(model: onnx.ModelProto, opset: int) -> None:
             raise RejectedError(reason, Why.MISSING_KERNEL)
 
 
+_UNFIT = ("bound to different types", "of input parameter (")
+"""What onnxruntime says of types that an operator does not take: of a node, or of a body that it inlines."""
+
+
 def _fits(model: onnx.ModelProto) -> bool:
     """Return whether onnx finds nothing wrong with the types of a model."""
     try:
@@ -575,7 +579,7 @@ class Session:
         try:
             self._key, outputs = self._worker.open(model, folder, self._optimised, self._limits)
         except RejectedError as error:
-            if "bound to different types" in str(error) and _fits(source.proto):
+            if any(text in str(error) for text in _UNFIT) and _fits(source.proto):
                 raise RejectedError(
                     f"the body that onnxruntime inlines has no types that fit: {error}", Why.MISSING_KERNEL
                 ) from error

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import math
 import random
 import subprocess
 import sys
@@ -27,10 +29,10 @@ import pytest
 from onnx import AttributeProto, TensorProto, defs, helper
 
 import opshift
-from opshift.opsets.facts import Dim, Facts, Tensor, constant, facts_of_type, freeze
+from opshift.opsets.facts import Dim, Facts, Tensor, constant, facts_of_type, freeze, type_name
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Node
-from opshift.opsets.schema import NEWEST, OLDEST, attribute_value, schema_read_at
+from opshift.opsets.schema import NEWEST, OLDEST, attribute_value, schema_at, schema_read_at
 from opshift.passes.errors import UnsupportedError
 from opshift.passes.infer import typed
 from opshift.passes.model_inference import infer_model
@@ -277,3 +279,43 @@ def test_the_shape_of_one_branch_or_iteration_is_not_that_of_the_node(text: str)
     assert facts.dtype == TensorProto.FLOAT
     assert not any(isinstance(dim, int) for dim in (facts.shape or ())[:1])
     assert text is GROWTH or facts.shape is None
+
+
+@pytest.mark.parametrize("operator", ["AveragePool", "LpPool", "MaxPool"])
+@pytest.mark.parametrize("ceil_mode", [0, 1])
+@pytest.mark.parametrize("automatic", ["SAME_LOWER", "SAME_UPPER"])
+def test_automatic_padding_has_the_sizes_of_the_text(operator: str, ceil_mode: int, automatic: str) -> None:
+    """Pools since 19: "output_spatial_shape[i] = ceil(input_spatial_shape[i] / strides_spatial_shape[i])"."""
+    for size, kernel, stride in itertools.product(range(1, 8), range(1, 4), range(1, 5)):
+        said = f'auto_pad = "{automatic}", ceil_mode = {ceil_mode}, kernel_shape = [{kernel}], strides = [{stride}]'
+        model = onnx.parser.parse_model(
+            f'<ir_version: 8, opset_import: ["": 19]> '
+            f"g (float[1,1,{size}] x) => (float[1,1,n] y) {{y = {operator} <{said}> (x)}}"
+        )
+        node = model.graph.node[0]
+        attributes = {one.name: attribute_value(one) for one in node.attribute}
+        schema = schema_at("", operator, 19)
+        assert schema is not None
+        seen = Node("", operator, schema.since_version, attributes, (Facts(TensorProto.FLOAT, (1, 1, size)),), (True,))
+        found = typed(seen)
+        assert not isinstance(found, Reason)
+        assert found[0].shape == (1, 1, math.ceil(size / stride)), said
+        inferred = facts_of_type(infer_model(model).graph.output[0].type).shape
+        assert inferred is not None
+        assert inferred[2] in ("n", math.ceil(size / stride))
+
+
+@pytest.mark.parametrize("shape", [None, (None, 2), (2, 2)])
+def test_an_element_type_that_the_output_cannot_have_is_found_whatever_the_shape(shape: tuple[Dim, ...] | None) -> None:
+    tried = 0
+    for schema in onnx.defs.get_all_schemas_with_history():
+        attribute = next((name for name in ("dtype", "output_datatype", "to") if name in schema.attributes), None)
+        if schema.domain or attribute is None or schema.attributes[attribute].type != onnx.AttributeProto.INT:
+            continue
+        if f"tensor({type_name(TensorProto.STRING)})" in schema.outputs[0].types or len(schema.inputs) != 1:
+            continue
+        inputs = (Facts(TensorProto.FLOAT, shape),)
+        node = Node("", schema.name, schema.since_version, {attribute: TensorProto.STRING}, inputs, (True,))
+        assert isinstance(typed(node), Reason), schema.name
+        tried += 1
+    assert tried > 10

@@ -55,6 +55,32 @@ def test_right_result_is_accepted(text: str, source: int, opset: int | None, dec
     assert result.report.verdict == "equal", result.report
 
 
+IN_FUNCTIONS = [
+    ("bfloat16 a, bfloat16 b, bfloat16 c", "bfloat16 y", "y = Clip (a, b, c)", 18, 16, None),
+    ("float[2] a, float b, int8 c", "int8[2] y", "y = QuantizeLinear (a, b, c)", 10, None, "QuantizeLinear"),
+    ("float a, float b, float c", "float y", "y = Swish <alpha = 2.0> (a)", 25, None, "Swish"),
+    ("float16[2,2,3] a, int64[4] b, float c", "float16[n,h,w,2] y", "y = AffineGrid <align_corners = 1> (a, b)", 20, 14,
+     None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["{y = f.Fn (a, b, c)}", "{t = Constant <value = bool {1}> () y = If (t) <"
+                         "then_branch = one () => (u) {u = f.Fn (a, b, c)}, "
+                         "else_branch = two () => (v) {v = f.Fn (a, b, c)}>}"], ids=["graph", "If"])  # fmt: skip
+@pytest.mark.parametrize(("inputs", "output", "body", "source", "opset", "decompose"), IN_FUNCTIONS)
+def test_right_result_in_a_function_is_accepted(
+    inputs: str, output: str, body: str, source: int, opset: int | None, decompose: str | None, place: str
+) -> None:
+    """What the text excludes, and what kernels round, is known of the nodes of functions as of others."""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": {source}, "f": 1]> g ({inputs}) => ({output}) {place} '
+        f'<domain: "f", opset_import: ["": {source}]> Fn (a, b, c) => (y) {{{body}}}'
+    )
+    result = opshift.convert(model, opset=opset, decompose=[decompose] if decompose else ())
+    assert result.report is not None
+    assert result.report.verdict != "different", result.report
+
+
 def test_a_body_without_types_that_fit_is_a_missing_kernel() -> None:
     """ONNX's body of Attention multiplies queries by keys, then by values, with one type for all."""
     text = "g (double[1,2,2] q, double[1,2,2] k, bfloat16[1,2,2] v) => (double[1,2,2] y) {%s}"

@@ -24,6 +24,8 @@ class AffineGrid:
 
 def oracle(what: AffineGrid, theta: np.ndarray[Any, Any], size: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """AffineGrid-20: theta times (x, y, z, 1), "with dimensions ranging from `-1` to `1`"."""
+    if theta.shape[0] != size[0]:
+        raise ValueError("AffineGrid-20: theta has one matrix for each of the N images of size")
     sizes = [int(item) for item in size[2:]]
     axes = []
     for count in sizes:

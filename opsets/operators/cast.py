@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +32,25 @@ class Cast:
 
 
 def oracle(meaning: Cast, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Cast-13: "Casting from floating point to fixed point: undefined if OOR"; numpy's own way there."""
+    """Cast-13: "Casting from floating point to fixed point: undefined if OOR"; numpy's own way there.
+
+    Of strings, the text says that a "plain floating-point representation" is used, and not how many digits it has;
+    these are those of onnxruntime (1.32.0), 8 for every type.
+    """
+    if meaning.to == TensorProto.STRING:
+        return np.array([_text(each) for each in data.ravel()], dtype=object).reshape(data.shape)
     return data.astype(onnx.helper.tensor_dtype_to_np_dtype(meaning.to))
+
+
+def _text(element: Any) -> str:
+    if isinstance(element, str):
+        return element
+    if np.asarray(element).dtype.kind in "biu":
+        return str(int(element))
+    number = float(element)
+    if math.isinf(number):
+        return "INF" if number > 0 else "-INF"
+    return "NaN" if math.isnan(number) else f"{number:.8g}"
 
 
 def _below_24(attributes: Mapping[str, Any]) -> Cast:

@@ -10,8 +10,10 @@ import numpy as np
 import onnx
 import onnx.inliner
 import onnxruntime
-from onnx import ModelProto, TypeProto
+from onnx import ModelProto, NodeProto, TypeProto
 from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+from differential.embed import messages
 
 _NO_KERNEL = (
     "Could not find an implementation",
@@ -24,6 +26,7 @@ _NO_KERNEL = (
     "are not supported. If you need support",  # a layout of recurrent operators
     "Unsupported value attribute datatype",  # of ConstantOfShape
     "of input parameter (_inlfunc_",  # in the body of SoftmaxCrossEntropyLoss
+    "in node () is invalid",  # in the body of Clip, whose nodes have no names
 )
 """What onnxruntime says where it has no kernel. Some bodies of operators that are functions (Attention, CenterCropPad,
 RMSNormalization of narrow types) have no types that fit, and onnxruntime 1.32.0 has no kernel in their place."""
@@ -88,15 +91,27 @@ def run(model: ModelProto, feeds: Sequence[Feed]) -> Outputs:
 
 
 def named(model: ModelProto) -> ModelProto:
-    """Return the model with node names that differ: onnxruntime refuses duplicates, which ONNX allows."""
+    """Return the model with node names that differ: onnxruntime refuses duplicates, which ONNX allows.
+
+    Last inputs that are left out go: those of a DFT end the process in onnxruntime 1.32.0.
+    """
     names = [node.name for node in model.graph.node if node.name]
-    if len(set(names)) == len(names):
+    idle = [node for node in messages(model, NodeProto) if _ends_idly(node)]
+    if len(set(names)) == len(names) and not idle:
         return model
     copied = ModelProto()
     copied.CopyFrom(model)
-    for number, node in enumerate(copied.graph.node):
-        node.name = f"{node.name}_{number}"
+    if len(set(names)) < len(names):
+        for number, node in enumerate(copied.graph.node):
+            node.name = f"{node.name}_{number}"
+    for node in messages(copied, NodeProto):
+        while _ends_idly(node):
+            del node.input[-1]
     return copied
+
+
+def _ends_idly(node: NodeProto) -> bool:
+    return bool(node.op_type != "Loop" and node.input and not node.input[-1])
 
 
 def _run_once(session: onnxruntime.InferenceSession, feed: Feed, types: dict[str, TypeProto]) -> list[Any]:
