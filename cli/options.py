@@ -202,7 +202,7 @@ def add_verify_options(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         metavar="SECONDS",
         type=seconds,
-        help="how long verification may take (default 600, and longer for large models)",
+        help="how long planning, and then verification, may take (default 600 each, and longer for large models)",
     )
     parser.add_argument(
         "--memory",

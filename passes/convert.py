@@ -235,7 +235,8 @@ def convert(
         input_shapes: shapes of inputs to verify with, by name.
         inputs: values of inputs to verify with: an .npz file, a test_data_set directory or values by name.
         seed: of the inputs that are drawn; the same seed gives the same report.
-        timeout: seconds that the verification may take (None: ten minutes, and longer for large models).
+        timeout: seconds that planning may take, and the verification after it (None: ten minutes each; verification
+            longer for large models).
         memory: bytes that onnxruntime may take (None: 1 GiB, and more for large models; see `verify`).
         save_repro: a directory for two small models and the input on which they differ, if they do.
         progress: called with a stage, the steps done and all steps.
@@ -251,7 +252,7 @@ def convert(
         _tell(progress, "load")
         request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
         _tell(progress, "plan")
-        planned = _planned(request, progress)
+        planned = _planned(request, progress, timeout)
         # What the checks have found out has served, but for the names.
         bodies = request.source.bodies
         source = dataclasses.replace(request.source, bodies=(), static=None, inferred=None)
@@ -463,14 +464,15 @@ def _profile(target: str | os.PathLike[str] | Target | None) -> Target | None:
         raise UsageError(str(error)) from None
 
 
-def _planned(request: _Request, progress: Progress | None) -> Planned:
+def _planned(request: _Request, progress: Progress | None, timeout: float | None) -> Planned:
     own = default_opset(request.source.model.opset_import) or 1
     old = [] if (refusal := written_too_old(request.source.model, own)) is None else [refusal]
     old += [too_old(request.legality.opset, "it is to go to")] * (request.legality.opset < OLDEST)
+    decompose = tuple(sorted(request.legality.decompose))
+    nothing = Planned(Plan(own, request.legality.opset, "", decompose, 0, (), tuple(old)), (), ())
     if old:
-        return Planned(
-            Plan(own, request.legality.opset, "", tuple(sorted(request.legality.decompose)), 0, (), tuple(old)), (), ()
-        )
+        return nothing
+    deadline = limits.Deadline(limits.LEAST_TIME if timeout is None else timeout)
     source = request.source
     model = external.with_small(source.model, source.files)
     as_read = model is source.model
@@ -485,8 +487,14 @@ def _planned(request: _Request, progress: Progress | None) -> Planned:
         walked=source.bodies if as_read else (),
         static=source.static if as_read else None,
         outline=source.inferred if as_read else None,
+        deadline=deadline,
     )
-    planned = planner.run()
+    try:
+        planned = planner.run()
+    except limits.DeadlineError:
+        reason = f"how to convert it was not found out within {deadline.seconds:g} s."
+        refusal = Refusal(Code.LIMIT, "model", "", reason, "Give it longer with --timeout.")
+        return dataclasses.replace(nothing, plan=dataclasses.replace(nothing.plan, refusals=(refusal,)))
     planner.forget()
     plan = dataclasses.replace(planned.plan, rewrites=functools.partial(kinds, planned))
     return dataclasses.replace(planned, plan=plan)

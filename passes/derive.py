@@ -31,6 +31,7 @@ from opshift.opsets.target import Legality
 from opshift.opsets.unfiled import operator_of
 from opshift.passes.bodies import bodies
 from opshift.passes.infer import form, infer, typed
+from opshift.passes.limits import Deadline
 from opshift.passes.outcome import NARROWINGS, Way
 
 DEPTH = 48
@@ -156,12 +157,14 @@ class Deriver:
         allow: frozenset[str] = frozenset(),
         *,
         optimize: bool = False,
+        deadline: Deadline | None = None,
     ) -> None:
-        """Derive for this target; `allow` holds the narrowings that the user accepts.
+        """Derive for this target until the deadline; `allow` holds the narrowings that the user accepts.
 
         With `optimize` a node that is legal is lowered too, where that is faster for the shapes known.
         """
         self.optimize = optimize
+        self.deadline = deadline
         self.legality = legality
         self.semantics = semantics
         # Inputs that hold neither infinities nor NaN hold no NaN.
@@ -180,12 +183,18 @@ class Deriver:
         return lift(operator, node, self.semantics)
 
     def derive(self, lifted: Lifted, stack: tuple[Any, ...] = ()) -> Fragment | Failure:
-        """Return the cheapest way to say a meaning on the target; inputs are numbered as its operands are."""
+        """Return the cheapest way to say a meaning on the target; inputs are numbered as its operands are.
+
+        Raises:
+            DeadlineError: there is no time left to find it.
+        """
         # A node that the model has may rely on what onnxruntime gets wrong, as it did before; a lowering may not.
         key = *lifted.key, bool(stack)
         memo = self._nested if stack else self._memo
         if (known := memo.get(key)) is not None:
             return known
+        if self.deadline:
+            self.deadline.check()
         if key in stack:
             return Failure(f"{lifted.operator.name} leads back to itself", busy=frozenset({key}))
         if len(stack) >= DEPTH:
@@ -232,7 +241,7 @@ class Deriver:
         for narrowing in NARROWINGS:
             if narrowing not in self.allow:
                 freer = self._freer.setdefault(
-                    narrowing, Deriver(self.legality, self.semantics, self.allow | {narrowing})
+                    narrowing, Deriver(self.legality, self.semantics, self.allow | {narrowing}, deadline=self.deadline)
                 )
                 if isinstance(freer.derive(lifted), Fragment):
                     return narrowing

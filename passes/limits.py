@@ -45,6 +45,24 @@ _NODES_PER_SECOND = 500
 """Nodes that onnxruntime at least optimises in a second."""
 
 
+class DeadlineError(Exception):
+    """What was to be found out takes longer than is allowed."""
+
+
+class Deadline:
+    """When something ends, however much of it is left to do."""
+
+    def __init__(self, seconds: float) -> None:
+        """Begin to count."""
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def check(self) -> None:
+        """Raise DeadlineError once the time is over."""
+        if time.monotonic() > self._end:
+            raise DeadlineError
+
+
 class Clock:
     """What is left of a verification's time, and of the part of it that may be lost on runs that do not end."""
 

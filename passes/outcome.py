@@ -36,6 +36,8 @@ class Code(enum.StrEnum):
     """A model-local function cannot be converted."""
     IR_VERSION = "ir-version"
     """The requested ir_version cannot hold what the model needs."""
+    LIMIT = "limit"
+    """How the model is to be converted was not found out in the time allowed."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,6 +36,7 @@ from opshift.passes.functions import Functions, bind
 from opshift.passes.graphs import Walked, graphs, kinds, said, subgraphs, walk
 from opshift.passes.infer import typed
 from opshift.passes.lacking import closed, folded, given_out, indices_cast, is_folded, pin
+from opshift.passes.limits import Deadline, DeadlineError
 from opshift.passes.load import TensorType, operator_fault
 from opshift.passes.outcome import Action, Code, Plan, Refusal, Step, Steps
 from opshift.passes.static import Asked, Static
@@ -45,6 +46,10 @@ Settled = Step | dict[Hashable, Known] | None
 
 Renewed = tuple[Sequence[tuple[Step, Sequence[int]]], Sequence[str]]
 """What becomes of nodes of a graph, and where these stand; and the names of all its nodes."""
+
+
+_HINTING = 10.0
+"""Seconds in which other opsets are tried for what is refused."""
 
 
 class Planner:
@@ -65,22 +70,25 @@ class Planner:
         walked: Sequence[Body | Walked] = (),
         static: Static | None = None,
         outline: onnx.ModelProto | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         """Plan for a target; `runnable` prefers what the installed onnxruntime has kernels for.
 
         `walked`, `static` and `outline`, the model with inferred types, are what `load` has found out.
         `alike` has planned the same model for another target: what it knows of the values is not inferred again.
         `hinting` looks for the opsets at which refused nodes could be said. `optimize` lowers what is legal too, where
-        that is faster.
+        that is faster. At the deadline planning ends with DeadlineError.
         """
         self.progress = progress
         self.model = model
         self.source = default_opset(model.opset_import) or 1
         self.legality = legality
         self.optimize = optimize
-        self.plain = Deriver(legality, semantics, allow, optimize=optimize)
+        self.plain = Deriver(legality, semantics, allow, optimize=optimize, deadline=deadline)
         strict = dataclasses.replace(legality, runnable=True)
-        self.strict = Deriver(strict, semantics, allow, optimize=optimize) if runnable else self.plain
+        self.strict = (
+            Deriver(strict, semantics, allow, optimize=optimize, deadline=deadline) if runnable else self.plain
+        )
         self.kinds = ByKind(self.plain, self.strict, lambda: self._occurring)
         self.steps: list[Step] = []
         self._renewed: Renewed = (), ()
@@ -305,13 +313,20 @@ class Planner:
             return refusal.hint
         down = self.legality.opset < opset
         between = range(self.legality.opset + 1, opset + 1) if down else range(self.legality.opset - 1, opset - 1, -1)
-        found = next((other for other in between if self._goes(node, other, opset, scope, bound)), None)
+        try:
+            found = next((other for other in between if self._goes(node, other, opset, scope, bound)), None)
+        except DeadlineError:  # a hint is not worth a long wait
+            found = None
         if found is None:
             if not refusal.hint and node.op_type in self.legality.decompose:
                 return f"Leave {node.op_type} where it is: it is not to be decomposed."
             return refusal.hint
         take = f"ake opset {found} or {'newer' if down else 'older'}, if the runtime allows."
         return f"{refusal.hint.removesuffix('.')}, or t{take}" if refusal.hint else f"T{take}"
+
+    @functools.cached_property
+    def _for_hints(self) -> Deadline:
+        return Deadline(_HINTING)
 
     def _goes(
         self, node: onnx.NodeProto, other: int, opset: int, scope: Values | None, bound: Mapping[str, Any] | None
@@ -321,7 +336,14 @@ class Planner:
             legality = dataclasses.replace(self.legality, opset=other)
             plain = self.plain
             self._others[other] = Planner(
-                self.model, legality, plain.semantics, plain.allow, runnable=False, alike=self, hinting=False
+                self.model,
+                legality,
+                plain.semantics,
+                plain.allow,
+                runnable=False,
+                alike=self,
+                hinting=False,
+                deadline=self._for_hints,
             )
         planner = self._others[other]
         before = len(planner.refusals)

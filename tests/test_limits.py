@@ -23,6 +23,7 @@ from onnx.parser import parse_model
 import opshift
 from opshift.opsets.profiles import ProfileError, load_target
 from opshift.passes import limits as bounds
+from opshift.passes import plan as planning
 from opshift.passes import propagation, sessions
 from opshift.passes.bounds import machine_memory
 from opshift.passes.convert import _shown_to_be_equal
@@ -340,3 +341,26 @@ def converted(folder: Path, memory: str) -> subprocess.CompletedProcess[str]:
     return command(
         "convert", str(folder / "m.onnxtxt"), "-o", str(folder / "o.onnx"), "--opset", "11", "--memory", memory
     )
+
+
+def test_planning_ends_in_the_time_allowed() -> None:
+    model = parse_model('<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }')
+    with pytest.raises(opshift.UnsupportedError, match=r"not found out within 1e-06 s\. Give it longer") as caught:
+        opshift.convert(model, decompose=["Hardmax"], verify=False, timeout=1e-6)
+    assert [refusal.code for refusal in caught.value.refusals] == ["limit"]
+    assert caught.value.plan is not None
+    assert opshift.convert(model, decompose=["Hardmax"], verify=False, timeout=60).plan.possible
+
+
+def test_hints_are_looked_for_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal names an opset that would do, unless it takes too long to find one."""
+    model = parse_model(
+        '<ir_version: 8, opset_import: ["": 20]> g (string[n] x) => (string[n] y) { y = StringConcat(x, x) }'
+    )
+    hints = []
+    for seconds in (bounds.LEAST_TIME, 0.0):
+        monkeypatch.setattr(planning, "_HINTING", seconds)
+        with pytest.raises(opshift.UnsupportedError) as caught:
+            opshift.convert(model, opset=13, verify=False)
+        hints += [refusal.hint for refusal in caught.value.refusals]
+    assert hints == ["Take opset 20 or newer, if the runtime allows.", ""]
