@@ -372,7 +372,7 @@ def _array_mismatch(expected: Array, actual: Array, bound: Bound) -> tuple[str, 
         wide, other = expected.astype(np.float64), actual.astype(np.float64)
         finite = np.isfinite(wide) & np.isfinite(other)
         with np.errstate(invalid="ignore"):
-            near = np.abs(wide - other) <= bound.slack
+            near = np.abs(wide - other) <= (bound.slack if bound.graded is None else bound.graded)
         signs = (wide == 0) & (other == 0)
         wrong &= ~(finite & near & ~signs) & ~(signs & bound.unsigned)
         neither = ~np.isfinite(wide) & ~np.isfinite(other)

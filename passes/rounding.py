@@ -5,7 +5,9 @@ selects and compares gets no bound at all, nor does arithmetic on small whole nu
 the rest the wide run is repeated with every value that is read disturbed by one unit of rounding, up or down (Monte
 Carlo arithmetic, Parker 1997): another order of summation is such a disturbance, in long sums of more than one unit.
 The bound is 8 times the largest distance from the wide run, of the narrow run and of the disturbed ones, and at least 8
-times half a unit of the largest result: where there are few results, the narrow run may happen to be right.
+times half a unit of the largest result: where there are few results, the narrow run may happen to be right. Only
+results up to 1024 times as large as an element count for it: what a timestamp is rounded by says nothing of a score
+beside it.
 
 Another order can also overflow where this one does not: where sums and products read numbers that large, elements that
 are not finite in one of the two do not count. In sums of infinities the order decides between those and NaN. And the
@@ -35,6 +37,9 @@ from opshift.passes.widening import GIVEN, WIDE, in_double, is_float, narrowed, 
 FACTOR = 8
 """What the bound multiplies the distance by; the least significant bits of two right results differ by less."""
 _RUNS = 4  # disturbed ones
+_MORE_RUNS = 16
+_REACH = 1024.0
+"""So many times as large as an element may be those whose distances count for it: about as much cancels out in sums."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class Bound:
         unsigned: the sign of a zero does not count.
         lost: no element counts.
         estimated: the distance was not measured, since the model cannot be run node by node on this input.
+        graded: the distance of each element, where it is smaller for small ones; None where it is the same for all.
     """
 
     slack: float = 0.0
@@ -58,18 +64,21 @@ class Bound:
     unsigned: bool = False
     lost: bool = False
     estimated: bool = False
+    graded: npt.NDArray[np.float64] | None = None
 
     def within(self, other: Bound) -> Bound:
         """Return the marks of this bound with the distance and the elements of another."""
-        return replace(self, slack=other.slack, unstable=other.unstable, estimated=other.estimated)
+        return replace(self, slack=other.slack, unstable=other.unstable, estimated=other.estimated, graded=other.graded)
 
     def spread(self) -> Bound:
         """Return a bound with every element unstable if one is: rounding decides the whole row that it is in."""
         return self if self.unstable is None else replace(self, unstable=np.ones_like(self.unstable))
 
-    def plus(self, slack: float) -> Bound:
-        """Return a bound that is wider by so much."""
-        return replace(self, slack=self.slack + slack)
+    def plus(self, slack: float, graded: npt.NDArray[np.float64] | None = None) -> Bound:
+        """Return a bound that is wider by so much, or by so much for each element."""
+        if self.graded is None:
+            return replace(self, slack=self.slack + slack)
+        return replace(self, slack=self.slack + slack, graded=self.graded + (slack if graded is None else graded))
 
 
 EXACT = Bound()
@@ -120,7 +129,12 @@ class Rounding:
         if all(exact[value.name] for value in self._graph.output) or enough(first):
             return first
         runs = [self._run(feeds, plain, inexact, (wide, exact), turn)[0] for turn in range(_RUNS)]
-        return self._of(outputs, [wide, *runs], exact, marks)
+        found = self._of(outputs, [wide, *runs], exact, marks)
+        if not enough(found) and enough([replace(bound, graded=None) for bound in found]):
+            # Few elements are as small as these, and what rounds them may have been small by chance.
+            runs += [self._run(feeds, plain, inexact, (wide, exact), 0, seed)[0] for seed in range(1, _MORE_RUNS)]
+            found = self._of(outputs, [wide, *runs], exact, marks)
+        return found
 
     def _of(
         self,
@@ -186,13 +200,14 @@ class Rounding:
         inexact: Collection[str],
         first: tuple[Mapping[str, Any], Mapping[str, bool]] | None = None,
         turn: int = 0,
+        seed: int = 0,
     ) -> tuple[dict[str, Any], dict[str, bool]]:
         """Return the wide values, and which of them are exact with all that they are computed from.
 
         With the `first` run, what was exact there is taken from it, and what every other node reads is disturbed, in
-        another way each `turn`.
+        another way each `turn` and for each `seed`.
         """
-        rng = np.random.default_rng(turn)
+        rng = np.random.default_rng([turn, seed] if seed else turn)
         values = {name: wider(value) for name, value in (*self._plain.constants.items(), *feeds.items())}
         exact = dict.fromkeys(values, True)
         for node, wide_node in self._nodes:
@@ -642,7 +657,29 @@ def _bound(plain: Any, runs: Sequence[Any]) -> Bound:
         # No digit is right: the narrow type overflowed, or all is cancelled, on the way.
         largest = float(np.abs(wide[finite]).max(initial=0.0))
         unstable |= finite & functools.reduce(np.logical_or, [np.abs(other - wide) > largest / 2 for other in others])
-    return Bound(FACTOR * distance, unstable if unstable.any() else None)
+        apart = functools.reduce(np.maximum, [np.abs(other - wide) for other in others])
+        graded = _graded(plain, np.where(finite, apart, 0.0), np.where(finite, np.abs(wide), 0.0))
+    return Bound(FACTOR * distance, unstable if unstable.any() else None, graded=graded)
+
+
+def _graded(
+    plain: Array, distance: npt.NDArray[np.float64], size: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64] | None:
+    """Return the bound of each element by those that are not much larger; None where none is."""
+    largest = float(size.max(initial=0.0))
+    if not is_float(plain.dtype) or bool((size * _REACH >= largest).all()):
+        return None
+    order = np.argsort(size, axis=None)
+    ends = np.searchsorted(size.ravel()[order], size.ravel() * _REACH, side="right") - 1
+    farthest = np.maximum.accumulate(distance.ravel()[order])[ends].reshape(size.shape)
+    return np.asarray(FACTOR * np.maximum(farthest, _unit(plain, size) / 2))
+
+
+def _unit(plain: Array, size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return a unit of the largest number that counts for an element; kernels may make 0 of the smallest."""
+    info = ml_dtypes.finfo(plain.dtype)  # type: ignore[no-untyped-call]
+    least = float(info.tiny if plain.dtype.itemsize > 2 else info.smallest_subnormal)
+    return np.asarray(float(info.eps) * np.minimum(size * _REACH, size.max(initial=0.0)) + 2 * least)
 
 
 def _lost(value: Any) -> Bound:
@@ -688,13 +725,21 @@ class Bounds:
         def added(bounds: Sequence[Bound]) -> Sequence[Bound]:
             if self._kernels:
                 return bounds
-            return [bound.plus(rounded(value).slack) for bound, value in zip(bounds, outputs, strict=True)]
+            return [_with_kernels(bound, value) for bound, value in zip(bounds, outputs, strict=True)]
 
         try:
             return added(self._rounding.bounds(feeds, outputs, inexact, lambda found: enough(added(found))))
         except RejectedError:
             self.coarse += 1
             return self._rounding.coarse(feeds, outputs)
+
+
+def _with_kernels(bound: Bound, value: Any) -> Bound:
+    """Return the bound of what an oracle computed for what a kernel computes."""
+    if bound.graded is None:
+        return bound.plus(rounded(value).slack)
+    size = np.abs(np.nan_to_num(value.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0))
+    return bound.plus(rounded(value).slack, FACTOR * _unit(value, size))
 
 
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:
