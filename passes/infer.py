@@ -27,6 +27,7 @@ from opshift.opsets.facts import (
 from opshift.opsets.inference_gaps import fatal, is_absent, rounded
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Node, Outputs, lift, operator_for
+from opshift.opsets.operators import cast
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.schema import NEWEST, Schema, schema_at, schema_read_at
 from opshift.passes import external
@@ -280,6 +281,6 @@ def _fold_by_facts(node: Node) -> tuple[Facts, ...] | None:
     like = node.inputs[1] if node.name == "CastLike" else None
     if like is not None and like.dtype is not None and first.known is not None and like.dtype != TensorProto.STRING:
         with np.errstate(invalid="ignore"):  # of an infinity no integer is made that anybody reads
-            value = first.known.astype(helper.tensor_dtype_to_np_dtype(like.dtype))
+            value = cast.oracle(cast.Cast(like.dtype), first.known)
         return (constant(value, like.dtype),)
     return None

@@ -33,8 +33,10 @@ def restamp(
     Returns the lowest ir_version that the result can have. `walked` is the model, where somebody has walked over it.
 
     On the way down the ir_version goes to the lowest that the opset and the model's contents need, since who needs an
-    old opset has an old runtime; on the way up it rises only if it must.
+    old opset has an old runtime; on the way up it rises only if it must. From ir_version 4 on an initializer that is an
+    input too is a default, which may be replaced: those of older models are constants, and leave the inputs.
     """
+    constant = model.ir_version < 4
     before = next((item.version for item in model.opset_import if not default_domain(item.domain)), opset)
     for owner in (model, *model.functions):
         kept = [item for item in owner.opset_import if item.domain != SPELLING]
@@ -54,6 +56,14 @@ def restamp(
     elif opset < before:
         model.ir_version = min(model.ir_version, least)
     model.ir_version = max(model.ir_version, least)
+    if constant and model.ir_version >= 4:
+        held = {tensor.name for tensor in model.graph.initializer}
+        held.update(tensor.values.name for tensor in model.graph.sparse_initializer)
+        kept_inputs = [value for value in model.graph.input if value.name not in held]
+        if len(kept_inputs) < len(model.graph.input):
+            inputs = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in kept_inputs]
+            del model.graph.input[:]
+            model.graph.input.extend(inputs)
     return least
 
 

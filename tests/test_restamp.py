@@ -278,3 +278,17 @@ def test_what_a_function_alone_imports_comes_along() -> None:
     result = opshift.convert(source, opset=12, ir_version=7)
     onnx.checker.check_model(result.rewritten)
     assert {item.domain for item in result.rewritten.opset_import} == {"", "com.microsoft"}
+
+
+@pytest.mark.parametrize("opset", [8, 18])
+def test_constants_of_old_models_stay_constants(opset: int) -> None:
+    """From ir_version 4 on an initializer that is an input is a default, and nothing that needs a constant takes it."""
+    text = "g (float[m,n] x, int64[1] k) => (float[m,c] y) <int64[1] k = {2}> {y, z = TopK <axis = 1> (x, k)}"
+    model = onnx.parser.parse_model(f'<ir_version: 3, opset_import: ["": 10]> {text}')
+    result = opshift.convert(model, opset=opset)
+    assert isinstance(result.model, onnx.ModelProto)
+    inputs = [value.name for value in result.model.graph.input]
+    assert inputs == (["x", "k"] if result.model.ir_version < 4 else ["x"])
+    assert result.model.ir_version >= 4 or opset == 8
+    assert result.report is not None
+    assert result.report.verdict == "equal"

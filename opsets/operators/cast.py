@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto
@@ -14,6 +15,9 @@ from onnx import TensorProto
 from opshift.opsets.axes import first
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Operands, Operator, Version
+
+FLOAT8 = (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ)
+"""Types to which what is too large becomes the largest number of the type, unless `saturate` is 0."""
 
 FNUZ = (TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ)
 
@@ -39,7 +43,17 @@ def oracle(meaning: Cast, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """
     if meaning.to == TensorProto.STRING:
         return np.array([_text(each) for each in data.ravel()], dtype=object).reshape(data.shape)
-    return data.astype(onnx.helper.tensor_dtype_to_np_dtype(meaning.to))
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(meaning.to)
+    if not np.can_cast(data.dtype, dtype, "unsafe"):  # from one narrow type to another
+        whole = "int" in data.dtype.name and "int" in dtype.name
+        return data.astype(np.int64 if whole else np.float32).astype(dtype)
+    found = data.astype(dtype)
+    if meaning.to not in FLOAT8 or not meaning.saturate:
+        return found
+    largest = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+    wide = data.astype(np.float32)
+    found = np.where(np.abs(wide) > largest, (np.sign(wide) * largest).astype(dtype), found)
+    return np.where(np.isinf(wide), np.array(np.nan, dtype), found) if meaning.infinity == "nan" else found
 
 
 def _text(element: Any) -> str:

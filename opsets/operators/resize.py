@@ -103,7 +103,8 @@ def _coordinate(what: Resize, at: Any, size: int, length: int, scale: Any, start
         case "pytorch_half_pixel":
             return pixel if size > 1 else np.float32(0)
         case "tf_half_pixel_for_nn":
-            return (at + half) / scale
+            # The text shifts along axes of scale 1 too, batches among them; onnxruntime 1.32.0 leaves those alone.
+            return at if scale == one and size == length else (at + half) / scale
         case "half_pixel_symmetric":
             adjustment = np.float32(size) / (scale * np.float32(length))
             return np.float32(length) / 2 * (one - adjustment) + pixel
