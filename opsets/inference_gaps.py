@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opshift.opsets.facts import Dim
+from opshift.opsets.facts import Dim, Facts
 
 
 def _gather_nd(attributes: Mapping[str, Any], outputs: int) -> str | None:
@@ -73,6 +73,24 @@ def rounded(name: str, attributes: Mapping[str, Any]) -> bool:
     automatic = attributes.get("auto_pad", "NOTSET")
     automatic = automatic.decode("utf-8", "replace") if isinstance(automatic, bytes) else automatic
     return name in ROUNDED and str(automatic).startswith("SAME") and bool(attributes.get("ceil_mode"))
+
+
+def without_late(name: str, attributes: Mapping[str, Any], output: Facts, data: Facts | None) -> Facts:
+    """Return the facts of a pool's output without sizes that count windows which start in the padding on the right.
+
+    With `ceil_mode` onnx's inference counts them; MaxPool-22 says that they are "ignored", and so they are in
+    onnxruntime 1.32.0 whatever the version is.
+    """
+    if name not in ROUNDED or not attributes.get("ceil_mode") or not output.shape or data is None or not data.shape:
+        return output
+    rank = len(data.shape) - 2
+    strides, pads = attributes.get("strides") or (1,) * rank, attributes.get("pads") or (0,) * 2 * rank
+    shape = list(output.shape)
+    for axis, (stride, before) in enumerate(zip(strides, pads, strict=False), 2):
+        count, size = shape[axis], data.shape[axis]
+        if isinstance(count, int) and isinstance(size, int) and (count - 1) * stride >= size + before:
+            shape[axis] = None
+    return output if tuple(shape) == output.shape else Facts(output.dtype, tuple(shape))
 
 
 _RANKED: Mapping[str, tuple[int, ...]] = {"Attention": (0, 1, 2)}

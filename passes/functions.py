@@ -170,7 +170,10 @@ class Functions:
         return next(name for number in itertools.count(1) if (name := f"{function.name}__{number}") not in taken)
 
     def as_it_is(self, key: FunctionKey) -> FunctionPlan | None:
-        """Plan a function without facts, once; None, leaving no trace, where that meets any refusal."""
+        """Plan a function without facts, once; None, leaving no trace, where that meets any refusal.
+
+        None too where a node of unknown type is lowered: its lowering may be for fewer types than the node is.
+        """
         if key not in self._generic:
             self._generic[key] = None  # a function that calls itself cannot be planned
             function = self.known[key]
@@ -178,12 +181,21 @@ class Functions:
             scope = self._scope_of(key, (), {}, known=False)
             opset = default_opset(function.opset_import) or self._planner.source
             plan = self._planner.graph(function, f"function {function.name}", opset, scope, None)
-            if len(self._planner.refusals) == before[1]:
+            refused = len(self._planner.refusals) > before[1]
+            changes = (change for part in plan.all() for change in part.changes.values())
+            if not refused and not any(map(_lowers_untyped, changes)):
                 self._generic[key] = FunctionPlan(key, function.name, {}, plan)
             else:
                 del self._planner.steps[before[0] :], self._planner.refusals[before[1] :]
                 self._planner.kept = before[2]
         return self._generic[key]
+
+
+def _lowers_untyped(change: Change) -> bool:
+    """Return whether a node is said in other words though the types of what it reads are not known."""
+    if not isinstance(change, Replace) or not change.fragment.lowerings:
+        return False
+    return any(facts is not None and facts.dtype is None for facts in change.lifted.operands)
 
 
 def _hashable(attributes: Mapping[str, Any]) -> Hashable:

@@ -24,7 +24,7 @@ from opshift.opsets.facts import (
     tensor_of,
     type_name,
 )
-from opshift.opsets.inference_gaps import fatal, is_absent, rounded
+from opshift.opsets.inference_gaps import fatal, is_absent, rounded, without_late
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Node, Outputs, lift, operator_for
 from opshift.opsets.operators import cast
@@ -160,7 +160,8 @@ def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | 
         if node.domain == SPELLING:
             return tuple(Facts() for _ in node.used)  # what is meant is judged where it is written
         return Reason(f"{label}: {found}")
-    inferred = list(found)
+    data = node.inputs[0] if node.inputs else None
+    inferred = [without_late(node.name, node.attributes, facts, data) for facts in found]
     operator = operator_for(node.domain, node.name)
     if operator is not None and operator.shape is not None:
         lifted = lift(operator, node, "runtime")

@@ -27,6 +27,10 @@ _NO_KERNEL = (
     "Unsupported value attribute datatype",  # of ConstantOfShape
     "of input parameter (_inlfunc_",  # in the body of SoftmaxCrossEntropyLoss
     "in node () is invalid",  # in the body of Clip, whose nodes have no names
+    "node. Name:'' Status",  # in the body of AffineGrid, when it runs
+    "Only N can be zero",  # of the shape that is pooled over
+    "Non per-tensor quantization is not supported now",  # zero points of ConvInteger
+    "B zero point is not valid",  # of MatMulInteger: more than two dimensions
 )
 """What onnxruntime says where it has no kernel. Some bodies of operators that are functions (Attention, CenterCropPad,
 RMSNormalization of narrow types) have no types that fit, and onnxruntime 1.32.0 has no kernel in their place."""
