@@ -9,7 +9,7 @@ import numpy as np
 
 _EXACT = 2**24
 """Up to here every integer is a number of float, in which Shrink takes integers (onnxruntime 1.32.0)."""
-_EXACT_DOUBLE = 2.0**53
+_EXACT_DOUBLE = 2**53
 """Up to here every integer is a number of double."""
 
 
@@ -25,6 +25,8 @@ def overflows(operator: str, read: Sequence[Any]) -> bool:
         return False
     wide, largest = np.abs(value.astype(np.float64)), float(np.iinfo(value.dtype).max)
     most = min(largest, _EXACT_DOUBLE)
+    if value.dtype.itemsize == 8 and bool(((value > _EXACT_DOUBLE) | (value < -_EXACT_DOUBLE)).any()):
+        wide = wide + 2.0  # the next number of double: the sum may have been rounded to what still counts
     if operator == "Shrink":
         return bool((wide > _EXACT).any())
     if operator in ("ReduceL2", "ReduceSumSquare"):

@@ -156,3 +156,15 @@ def test_zero_points_have_the_types_of_the_call(operator: str, left: str, right:
     assert isinstance(result, onnx.ModelProto)
     for one, other in zip(expected, run(result, [feed])[0], strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("element", "lowered"), [("float", True), ("float8e4m3fn", False)])
+def test_a_lowering_is_for_the_types_of_the_call(element: str, lowered: bool) -> None:
+    """IsNaN takes float8, which the comparison that says it on a target without IsNaN does not."""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["": 20, "f": 1]> g ({element}[3] x) => (bool[3] y) {{y = f.Fn (x)}} '
+        f'<domain: "f", opset_import: ["": 20]> Fn (x) => (y) {{y = IsNaN (x)}}'
+    )
+    plan = opshift.plan(model, target="webnn")
+    assert plan.possible is lowered
+    assert lowered or plan.refusals[0].code in (Code.TYPE, Code.NO_LOWERING)

@@ -310,7 +310,7 @@ def test_an_element_type_that_the_output_cannot_have_is_found_whatever_the_shape
     tried = 0
     for schema in onnx.defs.get_all_schemas_with_history():
         attribute = next((name for name in ("dtype", "output_datatype", "to") if name in schema.attributes), None)
-        if schema.domain or attribute is None or schema.attributes[attribute].type != onnx.AttributeProto.INT:
+        if schema.domain or attribute is None or schema.attributes[attribute].type != defs.OpSchema.AttrType.INT:
             continue
         if f"tensor({type_name(TensorProto.STRING)})" in schema.outputs[0].types or len(schema.inputs) != 1:
             continue
@@ -319,3 +319,19 @@ def test_an_element_type_that_the_output_cannot_have_is_found_whatever_the_shape
         assert isinstance(typed(node), Reason), schema.name
         tried += 1
     assert tried > 10
+
+
+@pytest.mark.parametrize("automatic", ["NOTSET", "VALID"])
+def test_windows_that_start_late_are_no_facts(automatic: str) -> None:
+    """MaxPool-22: "Sliding windows that would start in the right padded region are ignored"."""
+    for size, kernel, stride in itertools.product(range(1, 9), range(1, 4), range(1, 5)):
+        attributes = {"auto_pad": automatic, "ceil_mode": 1, "kernel_shape": (kernel,), "strides": (stride,)}
+        inputs = (Facts(TensorProto.FLOAT, (0, 1, size)),)
+        found = typed(Node("", "MaxPool", 12, attributes, inputs, (True,)))
+        if isinstance(found, Reason):
+            continue
+        shape = found[0].shape
+        assert shape is not None
+        count = shape[2]
+        if isinstance(count, int) and size >= kernel:
+            assert count <= len(range(0, size, stride)), (size, kernel, stride)

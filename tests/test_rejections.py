@@ -44,6 +44,9 @@ CASES = [
     ("g (float[a,b] x, float[c,d] z) => (float[a,d] y) {y = Einsum <equation = \"ij,jk->ik\"> (x, z)}", 13, 11, None),
     ("g (int64[3,4] x, int64[n] s) => (int64[a,b] y) {y = ReduceSum (x, s)}", 13, 11, None),
     ("g (int32[n] x) => (int32[] y) {y = ReduceL2 <keepdims = 0> (x)}", 18, 8, None),
+    ("g (int64 x) => (int64 y) {y = ReduceL1 (x, )}", 28, 16, None),
+    ("g (uint8[a,b,c] x, int64[6] p) => (uint8[d,e,f] y) {y = Pad (x, p)}", 12, 11, None),
+    ("g (bool[2,3] x, bool[a,b] z) => (bool[c,3] y) {u = Identity (x) y = Concat <axis = -2> (u, z)}", 24, 20, None),
 ]  # fmt: skip
 
 
