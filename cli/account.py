@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opshift.cli import words
-from opshift.cli.census import Census, cell, since
+from opshift.cli.census import Census, cell, remarks, since
 from opshift.cli.output import one_line
 from opshift.opsets.operator import operator_for
 from opshift.passes.outcome import Action, Check, Kind, Plan, Refusal, Report, Verdict, Way
@@ -128,7 +128,11 @@ def account(document: Mapping[str, Any]) -> Account:
         sides=("Original", "Compared") if document.get("command") == "verify" else ("Before", "After"),
         rows=tuple(_operators(before, after)) if before else (),
         facts=tuple(_facts(before, after)) if before else (),
-        notes=(*document.get("repairs", ()), *_notes(plan, report)),
+        notes=(
+            *document.get("repairs", ()),
+            *(remarks(after.ir_version, document.get("left_out", ()), document.get("notes", ())) if after else ()),
+            *_notes(plan, report),
+        ),
         refusals=tuple(error.get("refusals", ())),
         differences=_differences(report),
         rewrites=rewrites,

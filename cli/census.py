@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import onnx
 import onnx.defs
@@ -71,7 +71,9 @@ def nothing_to_do(plan: Plan, before: Census, after: Census) -> bool:
     return plan.nothing_to_do and before == after
 
 
-def show_operators(before: Census, after: Census, left_out: Sequence[str], *, all_rows: bool) -> None:
+def show_operators(
+    before: Census, after: Census, left_out: Sequence[str], notes: Sequence[str], *, all_rows: bool
+) -> None:
     """Print operators, opset and ir_version, before and after, and what that ir_version has no place for."""
     changed = rows(before, after, all_rows=False)
     table = [
@@ -83,8 +85,15 @@ def show_operators(before: Census, after: Census, left_out: Sequence[str], *, al
     same = len({*before.operators, *after.operators}) - len(changed)
     if same and not all_rows:
         output.say(f"{count(same, 'other operator')} as before.")
+    for line in remarks(after.ir_version, left_out, notes):
+        output.say(line)
+
+
+def remarks(ir_version: int, left_out: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
+    """Yield what the ir_version has no place for, as one note, and all other notes."""
     if left_out:
-        output.say(f"Left out, for which ir_version {after.ir_version} has no place: {'; '.join(left_out)}.")
+        yield f"Dropped, since ir_version {ir_version} has no place for it: {'; '.join(left_out)}."
+    yield from notes
 
 
 def rows(before: Census, after: Census, *, all_rows: bool) -> list[tuple[str, str, str]]:

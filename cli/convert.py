@@ -153,6 +153,7 @@ def describe(
         before=before,
         after=after,
         left_out=result.left_out,
+        notes=result.notes,
         repairs=result.repairs,
         plan=result.plan,
         report=result.report,
@@ -168,7 +169,7 @@ def show(options: argparse.Namespace, destination: str, result: Result, before: 
             show_nodes(result)
         for note in result.repairs:
             output.say(note)
-        show_operators(before, after, result.left_out, all_rows=options.verbose)
+        show_operators(before, after, result.left_out, result.notes, all_rows=options.verbose)
         if nothing_to_do(result.plan, before, after) and not result.repairs:
             output.say(f"Nothing to do: the model is on the target already. {destination} is a copy.")
         else:

@@ -152,7 +152,17 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace Hardmax, ArgMax and OneHot also where the target has them, if that is faster in onnxruntime",
     )
-    parser.add_argument("--ir-version", metavar="N", type=whole_number, help="the ir_version to write")
+    parser.add_argument(
+        "--ir-version",
+        metavar="N",
+        type=whole_number,
+        help="the ir_version to write (default: that of the first onnx release with a lower opset, or the model's own)",
+    )
+    parser.add_argument(
+        "--keep-initializers-as-inputs",
+        action="store_true",
+        help="leave inputs that have an initializer as they are; by default they become constants",
+    )
     add_allow_path(parser)
     parser.add_argument(
         "--allow",
@@ -262,9 +272,10 @@ def verification(options: argparse.Namespace) -> dict[str, Any]:
 
 def request(options: argparse.Namespace) -> dict[str, Any]:
     """Return what the options ask of `convert` and `plan`, as their arguments."""
-    if options.opset is None and not options.decompose and options.target is None and not options.optimize:
+    asked = (options.opset, options.decompose or None, options.target, options.optimize or None, options.ir_version)
+    if all(wish is None for wish in asked):
         raise UsageError(
-            "nothing was asked for: give --opset N, --decompose OPERATOR, --target NAME or --optimize; "
+            "nothing was asked for: give --opset N, --decompose OPERATOR, --target NAME, --ir-version N or --optimize; "
             f"`opshift inspect {options.model}` shows the opsets that the model can go to."
         )
     check_operators(options.decompose)
@@ -278,6 +289,7 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
         "allow": tuple(dict.fromkeys(options.allow)),
         "ir_version": options.ir_version,
         "optimize": options.optimize,
+        "keep_initializers_as_inputs": options.keep_initializers_as_inputs,
         "allow_paths": tuple(options.allow_path),
     }
 

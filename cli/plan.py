@@ -53,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
         before=before,
         after=after,
         left_out=result.left_out,
+        notes=result.notes,
         repairs=result.repairs,
         plan=result.plan,
     )
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
                 output.say(note)
             show_steps(result.plan, verbose=options.verbose)
             if not nothing:
-                show_operators(before, after, result.left_out, all_rows=options.verbose)
+                show_operators(before, after, result.left_out, result.notes, all_rows=options.verbose)
         output.say(possible(result.plan, nothing=nothing), "green")
     return 0
 

@@ -32,11 +32,11 @@ from opshift.passes.graphs import Walked, walk
 from opshift.passes.kinds import kinds, replacements
 from opshift.passes.load import Source, check_unchanged, is_small, load, without_weights
 from opshift.passes.lower import alone, lower
-from opshift.passes.older import fitted
+from opshift.passes.older import Fitted, fitted
 from opshift.passes.outcome import NARROWINGS, Caution, Check, Code, Plan, Refusal, Report, Verdict
 from opshift.passes.pieces import length, pieces
 from opshift.passes.plan import Planner, too_old, written_too_old
-from opshift.passes.restamp import least_ir_version, restamp
+from opshift.passes.restamp import FUNCTIONS, Need, converted_ir_version, released_with, restamp
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +65,8 @@ class Result:
     """The protobuf of `model`; what is large may be in the file still that it was read from."""
     left_out: tuple[str, ...] = ()
     """What the model held that its ir_version has no place for."""
+    notes: tuple[str, ...] = ()
+    """What else is to be known of the result: why its ir_version is higher, which inputs are constants now."""
 
     @property
     def repairs(self) -> tuple[str, ...]:
@@ -154,6 +156,7 @@ class _Request:
     ir_version: int | None
     runnable: bool
     optimize: bool
+    keep_initializers_as_inputs: bool
 
 
 def plan(
@@ -166,6 +169,7 @@ def plan(
     allow: Collection[str] = (),
     ir_version: int | None = None,
     optimize: bool = False,
+    keep_initializers_as_inputs: bool = False,
     allow_paths: Collection[str | os.PathLike[str]] = (),
     progress: Progress | None = None,
 ) -> Plan:
@@ -188,6 +192,7 @@ def plan(
             allow=allow,
             ir_version=ir_version,
             optimize=optimize,
+            keep_initializers_as_inputs=keep_initializers_as_inputs,
             allow_paths=allow_paths,
             progress=progress,
         ).plan
@@ -206,6 +211,7 @@ def convert(
     allow: Collection[str] = (),
     ir_version: int | None = None,
     optimize: bool = False,
+    keep_initializers_as_inputs: bool = False,
     allow_paths: Collection[str | os.PathLike[str]] = (),
     require_proof: bool = False,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
@@ -228,8 +234,11 @@ def convert(
         semantics: where onnxruntime departs from the specification, keep what it computes ("runtime") or what the text
             says ("spec").
         allow: narrowings that are accepted: "nan", "finite-inputs", "whole-indices".
-        ir_version: the ir_version wanted; None takes one that fits.
+        ir_version: the ir_version wanted; None takes that of the first onnx release with a lower opset, or the model's
+            own if that is lower, and raises it only where the opset or the model's contents need more.
         optimize: replace Hardmax, ArgMax and OneHot also where the target has them, if that is faster in onnxruntime.
+        keep_initializers_as_inputs: leave inputs that have an initializer as they are; else they are constants of the
+            result, from ir_version 4 on.
         allow_paths: directories in which links of external data may end; without, only the model's own.
         require_proof: raise also where a node or the whole model could not be compared.
         input_shapes: shapes of inputs to verify with, by name.
@@ -250,7 +259,18 @@ def convert(
     limits.check(seed, timeout, memory)
     with _without_collection():
         _tell(progress, "load")
-        request = _request(model, opset, decompose, target, semantics, allow, ir_version, optimize, allow_paths)
+        request = _request(
+            model,
+            opset,
+            decompose,
+            target,
+            semantics,
+            allow,
+            ir_version,
+            optimize,
+            allow_paths,
+            keep_initializers_as_inputs,
+        )
         _tell(progress, "plan")
         planned = _planned(request, progress, timeout)
         # What the checks have found out has served, but for the names.
@@ -261,7 +281,8 @@ def convert(
         if not planned.plan.possible:
             raise _refused(request, planned.plan, planned.plan.refusals)
         rewritten = source.model
-        wanted = _wanted_ir_version(request, rewritten)
+        notes: tuple[str, ...] = ()
+        wanted, highest = _wanted_ir_version(request, source.model)
         if not planned.plan.nothing_to_do or wanted != rewritten.ir_version or source.repairs:
             _tell(progress, "lower")
             if source.path is None or is_small(source):
@@ -271,19 +292,20 @@ def convert(
                 size = length(pieces(rewritten))
                 source = dataclasses.replace(source, model=without_weights(rewritten), size=size)
                 request = dataclasses.replace(request, source=source)
-            lower(rewritten, planned, bodies)
+            lower(rewritten, planned, bodies, wanted)
             del bodies
+            restamp(rewritten, request.legality.opset)
             walked = tuple(walk(rewritten, columns(rewritten) if is_small(source) else None))
-            least = restamp(rewritten, request.legality.opset, ir_version, walked)
-            if (wanted := _wanted_ir_version(request, rewritten)) < least:
-                rewritten, left_out = fitted(rewritten, wanted)
-                walked = tuple(walk(rewritten))
-                least = least_ir_version(rewritten, walked)
-            _fits(request, planned.plan, rewritten, least)
+            if planned.initializers and request.ir_version is None:
+                wanted = max(wanted, 4)  # before, an initializer is an input that has a default
+            fit = fitted(rewritten, wanted, highest, walked)
+            rewritten, walked, left_out = fit.model, tuple(fit.walked), fit.left_out
+            _fits(request, planned.plan, fit, highest)
+            notes = (*_kept(request, fit, wanted), *_defaults_removed(request, rewritten))
             _settled(request, planned.plan, rewritten, walked)
             warnings = tuple(_unrunnable(request, planned.plan, walked))
             planned = dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, warnings=warnings))
-    result = Result(planned.plan, None, source, rewritten, left_out)
+    result = Result(planned.plan, None, source, rewritten, left_out, notes)
     if verify:
         asked: dict[str, Any] = {
             "input_shapes": input_shapes,
@@ -360,21 +382,83 @@ def _unrunnable(request: _Request, plan: Plan, walked: Sequence[Walked]) -> Iter
                 yield Caution(path, f"{name}-{after.since_version}", reason, hint)
 
 
-def _wanted_ir_version(request: _Request, model: onnx.ModelProto) -> int:
-    target = request.legality.target
+def _wanted_ir_version(request: _Request, model: onnx.ModelProto) -> tuple[int, int | None]:
+    """Return the ir_version wanted, and the highest that is accepted, if any is not."""
     if request.ir_version is not None:
-        return request.ir_version
-    low, high = target.ir_version if target and target.ir_version else (model.ir_version, model.ir_version)
-    return min(max(model.ir_version, low), high)
+        return request.ir_version, request.ir_version
+    own = default_opset(model.opset_import) or 1
+    wanted = converted_ir_version(model.ir_version, own, request.legality.opset)
+    target = request.legality.target
+    if target is None or target.ir_version is None:
+        return wanted, None
+    low, high = target.ir_version
+    return min(max(wanted, low), high), high
 
 
-def _fits(request: _Request, plan: Plan, model: onnx.ModelProto, least: int) -> None:
-    """Bring the ir_version into the target's range; refuse where the model, at `least` so, cannot do with it."""
-    model.ir_version = ir_version = _wanted_ir_version(request, model)
-    if ir_version < least:
-        reason = f"the model needs ir_version {least} for its opset, or for what it holds, not {ir_version}."
-        refusal = Refusal(Code.IR_VERSION, "model", "", reason, f"Take --ir-version {least} or higher.")
-        raise _refused(request, plan, (refusal,))
+def _fits(request: _Request, plan: Plan, fit: Fitted, highest: int | None) -> None:
+    """Refuse where the model needs a higher ir_version than is accepted."""
+    if highest is None:
+        return
+    opset = request.legality.opset
+    least = min(released_with(opset), request.source.model.ir_version)
+    needed = [Need(least, f"opset {opset}"), *fit.needs]
+    beyond = [need for need in needed if need.ir_version > highest]
+    if not beyond:
+        return
+    least = max(need.ir_version for need in beyond)
+    what = ", ".join(dict.fromkeys(need.what for need in beyond))
+    reason = f"the model needs ir_version {least} for {what}, not {highest}."
+    hint = f"Take --ir-version {least} or higher."
+    if (target := request.legality.target) and request.ir_version is None:
+        reason = f"the model needs ir_version {least} for {what}; {target.name} loads those up to {highest}."
+        hint = "Take a lower opset, or a newer target." if beyond == needed[:1] else "Take a newer target."
+    raise _refused(request, plan, (Refusal(Code.IR_VERSION, "model", "", reason, hint),))
+
+
+def _kept(request: _Request, fit: Fitted, wanted: int) -> Iterator[str]:
+    """Yield why the ir_version is higher than the one that goes with the opset, if it is."""
+    if not fit.needs:
+        return
+    what = ", ".join(dict.fromkeys(need.what for need in fit.needs))
+    inlining = all(need.what in FUNCTIONS for need in fit.needs)
+    hint = f" --ir-version {wanted} inlines the functions." if inlining else ""
+    yield f"ir_version {fit.model.ir_version} is written, not {wanted}, which has no place for {what}.{hint}"
+
+
+# --- initializers that are inputs -------------------------------------------------------------------------------------
+
+
+def _defaults(model: onnx.ModelProto) -> frozenset[str]:
+    """Return the names of the inputs that have an initializer."""
+    given = {tensor.name for tensor in model.graph.initializer}
+    return frozenset(value.name for value in model.graph.input if value.name in given) if given else frozenset()
+
+
+def _defaults_removed(request: _Request, rewritten: onnx.ModelProto) -> Iterator[str]:
+    """Remove the inputs that have an initializer, from ir_version 4 on; yield a note if callers could override them."""
+    if rewritten.ir_version < 4 or request.keep_initializers_as_inputs:
+        return
+    names = _defaults(rewritten)
+    if not names:
+        return
+    overridable = [value.name for value in rewritten.graph.input if value.name in names]
+    _without_inputs(rewritten, names)
+    if request.source.model.ir_version >= 4:
+        more = f" and {len(overridable) - _SHOWN} more" if len(overridable) > _SHOWN else ""
+        yield (
+            f"No inputs any more, but constants: {', '.join(overridable[:_SHOWN])}{more}, which have initializers. "
+            "--keep-initializers-as-inputs keeps them."
+        )
+
+
+_SHOWN = 5
+"""How many names a note has."""
+
+
+def _without_inputs(model: onnx.ModelProto, names: Collection[str]) -> None:
+    for index in range(len(model.graph.input) - 1, -1, -1):
+        if model.graph.input[index].name in names:
+            del model.graph.input[index]
 
 
 def _refused(request: _Request, plan: Plan, refusals: tuple[Refusal, ...]) -> UnsupportedError:
@@ -395,8 +479,9 @@ def _request(
     ir_version: int | None,
     optimize: bool,
     allow_paths: Collection[str | os.PathLike[str]],
+    keep_initializers_as_inputs: bool,
 ) -> _Request:
-    profile = check_request(opset, decompose, target, semantics, allow, optimize)
+    profile = check_request(opset, decompose, target, semantics, allow, optimize, ir_version)
     hardmaxaxes.register()
     source = load(model, allow_paths)
     own = default_opset(source.model.opset_import)
@@ -421,7 +506,9 @@ def _request(
     wanted = own if opset is None else opset
     legality = Legality(wanted, frozenset(decompose), profile)
     runnable = profile is None and kernels.installed()
-    return _Request(source, legality, semantics, frozenset(allow), ir_version, runnable, optimize)
+    return _Request(
+        source, legality, semantics, frozenset(allow), ir_version, runnable, optimize, keep_initializers_as_inputs
+    )
 
 
 def check_request(
@@ -431,12 +518,13 @@ def check_request(
     semantics: str,
     allow: Collection[str],
     optimize: bool,
+    ir_version: int | None = None,
 ) -> Target | None:
     """Return the target of a request that makes sense, whatever the model; UsageError where it does not."""
     if isinstance(decompose, str):
         raise UsageError(f"decompose is a list of operators, not the string {decompose!r}.")
-    if opset is None and not decompose and target is None and not optimize:
-        raise UsageError("Nothing is asked for: give an opset, operators to decompose, or a target.")
+    if opset is None and not decompose and target is None and not optimize and ir_version is None:
+        raise UsageError("Nothing is asked for: give an opset, operators to decompose, a target, or an ir_version.")
     if semantics not in ("runtime", "spec"):
         raise UsageError(f"There are the semantics runtime and spec, not {semantics!r}.")
     if unknown := sorted(set(allow) - {*NARROWINGS}):
@@ -475,6 +563,12 @@ def _planned(request: _Request, progress: Progress | None, timeout: float | None
     deadline = limits.Deadline(limits.LEAST_TIME if timeout is None else timeout)
     source = request.source
     model = external.with_small(source.model, source.files)
+    wanted, _ = _wanted_ir_version(request, model)
+    if min(model.ir_version, wanted) >= 4 and not request.keep_initializers_as_inputs and (names := _defaults(model)):
+        # They are constants of the result, as `_defaults_removed` makes them: nobody can override them there.
+        read, model = model, onnx.ModelProto()
+        model.CopyFrom(read)
+        _without_inputs(model, names)
     as_read = model is source.model
     planner = Planner(
         model,

@@ -71,7 +71,17 @@ def dtypes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[int]:
         yield from (tensor.data_type for tensor in graph.initializer)
         yield from (tensor.values.data_type for tensor in graph.sparse_initializer)
         for value in (*graph.input, *graph.output, *graph.value_info):
-            yield value.type.tensor_type.elem_type
+            yield value.type.tensor_type.elem_type or _inner_dtype(value.type)
+
+
+def _inner_dtype(kind: onnx.TypeProto) -> int:
+    """Return the element type of the tensors in a sequence, an optional, a map or a sparse tensor; 0 if unknown."""
+    which = kind.WhichOneof("value")
+    if which in ("sequence_type", "optional_type"):
+        return _inner_dtype(getattr(kind, which).elem_type)
+    if which == "map_type":
+        return _inner_dtype(kind.map_type.value_type)
+    return getattr(kind, which).elem_type if which in ("tensor_type", "sparse_tensor_type") else 0
 
 
 def default_opset(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:

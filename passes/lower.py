@@ -161,10 +161,11 @@ class ConstantNodes(Constants):
         before.append(make_node("Cast", "", [whole], [name], {"to": dtype}))
 
 
-def lower(model: onnx.ModelProto, planned: Planned, bodies: Iterable[Body] = ()) -> None:
+def lower(model: onnx.ModelProto, planned: Planned, bodies: Iterable[Body] = (), ir_version: int | None = None) -> None:
     """Rewrite a model in place, as planned; opset imports are `restamp`'s.
 
-    `bodies` are those of the model that it is a copy of, where somebody has walked over it.
+    `bodies` are those of the model that it is a copy of, where somebody has walked over it. `ir_version` is the one
+    that the result is to have, if not the model's: nodes get no metadata that would have no place in it.
     """
     names = Names(model, bodies)
     read_before = _read_by_changed(model, planned)
@@ -173,11 +174,12 @@ def lower(model: onnx.ModelProto, planned: Planned, bodies: Iterable[Body] = ())
         # Before 4, an initializer is an input that has a default.
         model.ir_version = max(model.ir_version, 4)
     initializers = Constants(names, opset, nodes=planned.constants)
-    in_graphs = initializers if model.ir_version >= 4 else ConstantNodes(names, opset)
+    ir_version = model.ir_version if ir_version is None else ir_version
+    in_graphs = initializers if max(ir_version, model.ir_version) >= 4 else ConstantNodes(names, opset)
     mains: list[onnx.GraphProto] = [model.graph]
     for training in model.training_info:
         mains += [training.initialization, training.algorithm]
-    marked = model.ir_version >= METADATA
+    marked = min(ir_version, model.ir_version) >= METADATA
     for graph, plan in zip(mains, planned.graphs, strict=True):
         _lower_graph(graph, plan, names, in_graphs, marked)
     _lower_functions(model, planned.functions, names, ConstantNodes(names, opset), marked)

@@ -174,7 +174,7 @@ def _check(asked: Mapping[str, Any], jobs: int) -> None:
     if jobs < 1:
         raise UsageError(f"At least one job is needed, not {jobs}.")
     wish: dict[str, Any] = {"opset": None, "decompose": (), "target": None, "semantics": "runtime", "allow": ()}
-    wish["optimize"] = False
+    wish |= {"optimize": False, "ir_version": None}
     check_request(**{name: asked.get(name, default) for name, default in wish.items()})
     limits.check(asked.get("seed", 0), asked.get("timeout"), asked.get("memory"))
     if asked.get("verify", True) and importlib.util.find_spec("onnxruntime") is None:

@@ -4,49 +4,77 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import onnx
-from onnx import TensorProto
 
 from opshift.opsets.schema import default_domain
 from opshift.passes.describe import INLINED, expanded, inlined
 from opshift.passes.errors import InvalidModelError
-from opshift.passes.graphs import graphs
+from opshift.passes.graphs import Walked, graphs, walk
 from opshift.passes.load import load
+from opshift.passes.lower import METADATA
+from opshift.passes.restamp import FUNCTIONS, Need, needs, unwritten
 
-_CONSTANT_1 = frozenset({TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE})
-"""What Constant-1 holds, the version of the opsets that go with ir_version 3."""
+OWN = "opshift."
+"""How the keys of metadata begin that opshift writes."""
 
 
-def fitted(model: onnx.ModelProto, ir_version: int) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """Return a model with nothing that came after an ir_version, as far as that computes the same, and what is gone.
+@dataclass(frozen=True)
+class Fitted:
+    """A model with the ir_version that it got; what it lost for that, and what needs more than was wanted."""
 
-    Functions (8) are written where they are called, initializers (4) are inputs with a default, or constants of the
-    graph that they are in. Metadata of nodes, graphs and functions (10), device configurations (11), training
-    information (7) and quantization annotations (5) are left out. What else is newer stays: an opset, an element type,
-    a sparse initializer, functions that onnx does not inline, a constant in a branch that Constant-1 does not hold. The
-    model itself may be changed.
+    model: onnx.ModelProto
+    walked: Sequence[Walked]
+    left_out: tuple[str, ...]
+    needs: tuple[Need, ...]
+
+
+def fitted(model: onnx.ModelProto, wanted: int, highest: int | None, walked: Sequence[Walked]) -> Fitted:
+    """Return a model at the ir_version wanted, or at the lowest above that can express all that it computes.
+
+    Metadata of nodes, values, graphs and functions (10), and device configurations (11), are left out where they have
+    no place; initializers (4) become inputs, or constants of the subgraph that they are in. Only if `highest` requires
+    it, functions are inlined and training information and quantization annotations left out as well. The model itself
+    may be changed; its ir_version may be above `highest` afterwards, for the needs that are returned.
     """
     gone: list[str] = []
+    needed = needs(model, walked)
+    if highest is not None and any(need.ir_version > highest for need in needed):
+        model = _forced(model, highest, gone)
+        walked = tuple(walk(model))
+        needed = needs(model, walked)
+    ir_version = max(wanted, 3, *(need.ir_version for need in needed))
+    newer = model.ir_version >= METADATA or any(one.noted for one in walked)
+    model.ir_version = ir_version
+    if ir_version < 11 and (count := _unplaced(model)):
+        gone.append(f"device configurations of {_count(count, 'node')}" if count > 0 else "device configurations")
+    if ir_version < METADATA and newer:
+        gone += _without_metadata(model)
+    if ir_version < 4:
+        _initializers_given(model)
+        walked = tuple(walk(model))
+    return Fitted(model, walked, tuple(gone), tuple(need for need in needed if need.ir_version > wanted))
+
+
+def _forced(model: onnx.ModelProto, ir_version: int, gone: list[str]) -> onnx.ModelProto:
+    """Inline functions, and leave out what is no part of an inference, where an ir_version has no place for them."""
     if ir_version < 7 and model.training_info:
         gone.append("training information")
         del model.training_info[:]
-    if ir_version < 8 and model.functions:
+    if model.functions and any(need.what in FUNCTIONS and need.ir_version > ir_version for need in needs(model, ())):
         plain = _without_functions(model)
         if plain is None:
-            return model, ()
-        gone.append(f"{len(model.functions)} functions, which are written where they are called")
+            return model
+        gone.append(f"{_count(len(model.functions), 'function')}, inlined at each call")
         model = plain
-    if ir_version < 11 and (count := _unplaced(model)):
-        gone.append(f"device configurations of {count} nodes")
-    if ir_version < 10 and (count := _without_metadata(model)):
-        gone.append(f"metadata in {count} places")
-    if ir_version < 5 and model.graph.quantization_annotation:
-        gone.append("quantization annotations")
-        del model.graph.quantization_annotation[:]
-    if ir_version < 4:
-        _initializers_given(model)
-    return model, tuple(gone)
+    if ir_version < 5:
+        noted = [graph for graph in graphs(model) if isinstance(graph, onnx.GraphProto)]
+        noted = [graph for graph in noted if graph.quantization_annotation]
+        gone += ["quantization annotations"] * bool(noted)
+        for graph in noted:
+            del graph.quantization_annotation[:]
+    return model
 
 
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto | None:
@@ -73,20 +101,41 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def _unplaced(model: onnx.ModelProto) -> int:
+    """Leave out device configurations; return of how many nodes, or -1 if the model alone has some."""
     placed = [node for graph in graphs(model) for node in graph.node if node.device_configurations]
     for node in placed:
         del node.device_configurations[:]
-    return len(placed)
+    configured = bool(model.configuration)
+    del model.configuration[:]
+    return len(placed) or -configured
 
 
-def _without_metadata(model: onnx.ModelProto) -> int:
-    noted = [holder for holder in _holders(model) if holder.metadata_props]
-    for holder in noted:
-        del holder.metadata_props[:]
+def _without_metadata(model: onnx.ModelProto) -> Iterator[str]:
+    """Leave out metadata, and say of how many nodes and others: what opshift itself has written is told first."""
+    own = nodes = others = 0
+    for holder in _holders(model):
+        if holder.metadata_props:
+            marks = sum(item.key.startswith(OWN) for item in holder.metadata_props)
+            own += bool(marks)
+            noted = len(holder.metadata_props) > marks
+            nodes += noted and isinstance(holder, onnx.NodeProto)
+            others += noted and not isinstance(holder, onnx.NodeProto)
+            del holder.metadata_props[:]
     told = [function for function in model.functions if function.value_info]
     for function in told:
         del function.value_info[:]
-    return len(noted) + len(told)
+    if own:
+        yield f"opshift's own marks on {_count(own, 'node')}"
+    if nodes:
+        yield f"metadata of {_count(nodes, 'node')}"
+    if others:
+        yield f"metadata of {_count(others, 'graph or value', 'graphs and values')}"
+    if told:
+        yield f"types of values in {_count(len(told), 'function')}"
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
 def _holders(
@@ -112,7 +161,7 @@ def _initializers_given(model: onnx.ModelProto) -> None:
             graph.input.extend(
                 onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims) for tensor in held
             )
-        elif all(tensor.data_type in _CONSTANT_1 for tensor in held):
+        elif held and not unwritten(graph):
             _as_constants(graph, held)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import onnx
 from onnx import TensorProto, helper
@@ -11,7 +12,7 @@ from onnx import TensorProto, helper
 from opshift.opsets.operator import SPELLING
 from opshift.opsets.schema import default_domain
 from opshift.passes.describe import dtypes
-from opshift.passes.graphs import Walked, graphs, walk
+from opshift.passes.graphs import Walked, graphs
 from opshift.passes.lower import METADATA
 
 _TYPES = {
@@ -21,23 +22,22 @@ _TYPES = {
     11: ("FLOAT4E2M1",),
     12: ("FLOAT8E8M0",),
     13: ("UINT2", "INT2"),
+    14: ("FLOAT6E2M3", "FLOAT6E3M2"),
 }
 """The ir_version that brought an element type, from the comments on versions in onnx.proto."""
 
+_CONSTANT_1 = frozenset({TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE})
+"""The element types of Constant-1, the version of the opsets that go with ir_version 3."""
 
-def restamp(
-    model: onnx.ModelProto, opset: int, ir_version: int | None = None, walked: Sequence[Walked] | None = None
-) -> int:
-    """Set the opset of the default domain everywhere, drop the domain `opshift`, and set a fitting ir_version.
+FUNCTIONS = "local functions", "default values of a function's attributes", "overloads of functions"
+"""What functions need an ir_version for, each another."""
 
-    Returns the lowest ir_version that the result can have. `walked` is the model, where somebody has walked over it.
+_LATE_TYPES = frozenset({"optional_type", "sparse_tensor_type"})
+"""The kinds of values that came with ir_version 8."""
 
-    On the way down the ir_version goes to the lowest that the opset and the model's contents need, since who needs an
-    old opset has an old runtime; on the way up it rises only if it must. From ir_version 4 on an initializer that is an
-    input too is a default, which may be replaced: those of older models are constants, and leave the inputs.
-    """
-    constant = model.ir_version < 4
-    before = next((item.version for item in model.opset_import if not default_domain(item.domain)), opset)
+
+def restamp(model: onnx.ModelProto, opset: int) -> None:
+    """Set the opset of the default domain everywhere, and drop the domain `opshift`; the ir_version stays."""
     for owner in (model, *model.functions):
         kept = [item for item in owner.opset_import if item.domain != SPELLING]
         for item in kept:
@@ -50,51 +50,112 @@ def restamp(
         copies = [onnx.OperatorSetIdProto.FromString(item.SerializeToString()) for item in kept]
         del owner.opset_import[:]
         owner.opset_import.extend(copies)
-    least = least_ir_version(model, tuple(walk(model)) if walked is None else walked)
-    if ir_version is not None:
-        model.ir_version = ir_version
-    elif opset < before:
-        model.ir_version = min(model.ir_version, least)
-    model.ir_version = max(model.ir_version, least)
-    if constant and model.ir_version >= 4:
-        held = {tensor.name for tensor in model.graph.initializer}
-        held.update(tensor.values.name for tensor in model.graph.sparse_initializer)
-        kept_inputs = [value for value in model.graph.input if value.name not in held]
-        if len(kept_inputs) < len(model.graph.input):
-            inputs = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in kept_inputs]
-            del model.graph.input[:]
-            model.graph.input.extend(inputs)
-    return least
 
 
-def least_ir_version(model: onnx.ModelProto, walked: Iterable[Walked]) -> int:
-    """Return the lowest ir_version that can hold a model: its opset, and the fields and types that it uses."""
-    imports = [helper.make_opsetid(default_domain(item.domain), item.version) for item in model.opset_import]
-    needs = [helper.find_min_ir_version_for(imports, ignore_unknown=True)]
-    if model.graph.quantization_annotation:
-        needs.append(5)
-    if model.graph.sparse_initializer:
-        needs.append(6)
+def released_with(opset: int, domain: str = "") -> int:
+    """Return the ir_version of the first onnx release that has an opset; 3 if onnx does not know it."""
+    return helper.find_min_ir_version_for([helper.make_opsetid(domain, opset)], ignore_unknown=True)
+
+
+def converted_ir_version(ir_version: int, before: int, opset: int) -> int:
+    """Return the ir_version that goes with a conversion between two opsets, whatever the model holds.
+
+    Down, it is that of the first onnx release with the opset, or the source's if lower: an old opset is for an old
+    runtime. Up, the source's is raised only if it is lower than that release's.
+    """
+    if opset < before:
+        return max(3, min(ir_version, released_with(opset)))
+    return max(ir_version, released_with(opset)) if opset > before else max(3, ir_version)
+
+
+class Need(NamedTuple):
+    """An ir_version that something in a model needs, and what that is."""
+
+    ir_version: int
+    what: str
+
+
+def least_ir_version(model: onnx.ModelProto, walked: Sequence[Walked]) -> int:
+    """Return the lowest ir_version that holds a model as it is: the opset, and the fields and types that it uses."""
+    opset = max((item.version for item in model.opset_import if not default_domain(item.domain)), default=1)
+    held = (released_with(opset), *(need.ir_version for need in needs(model, walked)), *_spare(model, walked))
+    return max(held)
+
+
+def needs(model: onnx.ModelProto, walked: Sequence[Walked]) -> list[Need]:
+    """Return what no lower ir_version can express, apart from the opset and from what can be dropped or rewritten."""
+    found = list(_fields(model, walked))
+    imported = {item.domain: item.version for item in model.opset_import}
+    used = {domain for one in walked for domain, _, _ in one.kinds if default_domain(domain)}
+    for domain in sorted(used & imported.keys()):
+        version = imported[domain]
+        found.append(Need(released_with(version, domain), f"operators of {domain} {version}"))
+    known = set(TensorProto.DataType.values())  # an operator of another domain may number its own
+    dtyped = {*itertools.chain.from_iterable((*dtypes(one.graph), *one.dtypes) for one in walked)}
+    types = {TensorProto.DataType.Name(dtype) for dtype in dtyped & known}
+    for version, names in _TYPES.items():
+        if held := sorted(types & set(names)):
+            found.append(Need(version, f"the element type {held[0].lower()}"))
+    return [need for need in found if need.ir_version > 3]
+
+
+def _fields(model: onnx.ModelProto, walked: Sequence[Walked]) -> Iterator[Need]:
+    bodies = [one.graph for one in walked if isinstance(one.graph, onnx.GraphProto)]
+    if any(unwritten(graph) for graph in bodies[1:]):
+        yield Need(4, "initializers of a subgraph, which Constant-1 cannot hold")
+    if any(graph.quantization_annotation for graph in bodies):
+        yield Need(5, "quantization annotations")
+    if any(graph.sparse_initializer for graph in bodies):
+        yield Need(6, "sparse initializers")
     if model.training_info:
-        needs.append(7)
+        yield Need(7, "training information")
+    if any(
+        kind in _LATE_TYPES
+        for graph in bodies
+        for value in (*graph.input, *graph.output)
+        for kind in kinds_of_type(value.type)
+    ):
+        yield Need(8, "optional or sparse values")
     if model.functions:
-        needs.append(8)
+        yield Need(8, FUNCTIONS[0])
     if any(item.attribute_proto for item in model.functions):
-        needs.append(9)
+        yield Need(9, FUNCTIONS[1])
     if any(item.overload for item in model.functions):
-        needs.append(METADATA)
-    if model.graph.metadata_props or any(item.metadata_props or item.value_info for item in model.functions):
-        needs.append(METADATA)
+        yield Need(METADATA, FUNCTIONS[2])
+
+
+def unwritten(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
+    """Return the initializers that are no inputs, and that Constant-1 cannot hold."""
+    inputs = {value.name for value in graph.input}
+    return [
+        tensor
+        for tensor in graph.initializer
+        if tensor.name not in inputs
+        and (tensor.data_type not in _CONSTANT_1 or tensor.data_location == TensorProto.EXTERNAL)
+    ]
+
+
+def kinds_of_type(kind: onnx.TypeProto) -> Iterator[str]:
+    """Yield what a type is, and what the types inside of it are: sequence_type, tensor_type."""
+    which = kind.WhichOneof("value")
+    if which:
+        yield which
+    if which in ("sequence_type", "optional_type"):
+        yield from kinds_of_type(getattr(kind, which).elem_type)
+    if which == "map_type":
+        yield from kinds_of_type(kind.map_type.value_type)
+
+
+def _spare(model: onnx.ModelProto, walked: Sequence[Walked]) -> Iterator[int]:
+    """Yield the ir_versions of what can be dropped or rewritten without any change to what is computed."""
     for graph in (one.graph for one in walked):
         if isinstance(graph, onnx.GraphProto) and graph.initializer:
             inputs = {value.name for value in graph.input}
-            needs += [4] * any(tensor.name not in inputs for tensor in graph.initializer)
+            if any(tensor.name not in inputs for tensor in graph.initializer):
+                yield 4
+    if model.graph.metadata_props or any(item.metadata_props or item.value_info for item in model.functions):
+        yield METADATA
     if any(one.noted for one in walked):
-        needs.append(METADATA)
-    if any(one.placed for one in walked):
-        needs.append(11)
-    known = set(TensorProto.DataType.values())  # an operator of another domain may number its own
-    found = {*itertools.chain.from_iterable((*dtypes(one.graph), *one.dtypes) for one in walked)}
-    used = {TensorProto.DataType.Name(dtype) for dtype in found & known}
-    needs += [version for version, names in _TYPES.items() if used & set(names)]
-    return max(needs)
+        yield METADATA
+    if model.configuration or any(one.placed for one in walked):
+        yield 11

@@ -101,6 +101,7 @@ class FakeResult:
     asked: dict[str, Any]
     left_out: tuple[str, ...] = ()
     repairs: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def source(self) -> Source:
@@ -539,6 +540,7 @@ REQUEST = [
     (["--allow", "nan", "--allow", "nan"], "allow", ("nan",)),
     (["--semantics", "spec"], "semantics", "spec"),
     (["--optimize"], "optimize", True),
+    (["--keep-initializers-as-inputs"], "keep_initializers_as_inputs", True),
 ]
 PROOF = [
     (["--seed", "7"], "seed", 7),
@@ -557,6 +559,7 @@ DEFAULTS = {
     "allow": (),
     "semantics": "runtime",
     "optimize": False,
+    "keep_initializers_as_inputs": False,
     "seed": 0,
     "input_shapes": None,
     "verify": True,
@@ -598,7 +601,11 @@ def test_option_reaches_the_engine(
     assert engine.asked[name] == value
 
 
-@pytest.mark.parametrize("given", [["--opset", "9"], ["--decompose", "Hardmax"], ["--target", "in.onnx"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "given",
+    [["--opset", "9"], ["--decompose", "Hardmax"], ["--target", "in.onnx"], ["--ir-version", "8"]],
+    ids=" ".join,
+)
 def test_one_wish_is_enough(given: list[str], engine: Engine) -> None:
     assert main(["plan", "in.onnx", *given]) == 0
     assert engine.asked["opset"] == (9 if "--opset" in given else None)

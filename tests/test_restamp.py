@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from onnx.parser import parse_model
 from operators.harness import converted
 
 import opshift
+from opshift.opsets.kernels import newest_ir_version, newest_opset
 from opshift.passes.errors import UnsupportedError
 from opshift.passes.graphs import walk
 from opshift.passes.outcome import Code
-from opshift.passes.restamp import least_ir_version
+from opshift.passes.restamp import FUNCTIONS, least_ir_version
 
 HOT = "g (float[2,3] x) => (float[2,3] y) { y = Hardmax <axis = 1> (x) }"
 RELU = "g (float[2,3] x) => (float[2,3] y) { y = Relu (x) }"
@@ -75,6 +78,32 @@ def needing(what: str) -> onnx.ModelProto:
         graph.node[0].metadata_props.add(key="k", value="v")
     elif what == "metadata of the graph":
         graph.metadata_props.add(key="k", value="v")
+    elif what == "integers of a branch":
+        integers = helper.make_tensor("w", TensorProto.INT64, [1], [1])
+        branch = helper.make_graph([helper.make_node("Identity", ["w"], ["b"])], "t", [], [], [integers])
+        branch.output.append(helper.make_tensor_value_info("b", TensorProto.INT64, [1]))
+        graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+        graph.node.append(helper.make_node("If", ["c"], ["z"], then_branch=branch, else_branch=branch))
+    elif what == "a sequence of float8":
+        kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT8E4M3FN, [1]))
+        graph.input.append(helper.make_value_info("q", kind))
+    elif what == "an optional input":
+        kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [1]))
+        graph.input.append(helper.make_value_info("q", kind))
+    elif what in ("a default of a function's attribute", "an overload"):
+        body = [helper.make_node("Relu", ["a"], ["b"])]
+        overload = "o" if what == "an overload" else ""
+        defaults = [] if overload else [helper.make_attribute("alpha", 1.0)]
+        found.functions.append(
+            helper.make_function(
+                "f", "F", ["a"], ["b"], body, [helper.make_opsetid("", 7)], None, defaults, overload=overload
+            )
+        )
+        found.opset_import.append(helper.make_opsetid("f", 1))
+        graph.node.append(helper.make_node("F", ["x"], ["z"], domain="f", overload=overload))
+    elif what == "operators of ai.onnx.ml":
+        found.opset_import.append(helper.make_opsetid("ai.onnx.ml", 4))
+        graph.node.append(helper.make_node("Binarizer", ["x"], ["z"], domain="ai.onnx.ml"))
     elif what == "a type of float8":
         graph.value_info.append(helper.make_tensor_value_info("z", TensorProto.FLOAT8E4M3FN, [1]))
     elif what == "a type of int4":
@@ -103,6 +132,152 @@ def test_least_ir_version(what: str, least: int) -> None:
     assert least_ir_version(model, tuple(walk(model))) == least
 
 
+RELEASED = dict(
+    zip(range(7, 29), (3, 3, 4, 5, 6, 7, 7, 7, 8, 8, 8, 8, 9, 9, 10, 10, 11, 12, 13, 13, 13, 14), strict=True)
+)
+"""The ir_version of the first onnx release with each opset, from onnx's docs/Versioning.md."""
+
+NOTED = """<ir_version: {ir}, opset_import: ["": {opset}]>
+g (float[2,3] x) => (float[2,3] y) <float[3] w = {{1, 2, 3}}>
+{{ [one] s = Add (x, w) [two] y = Hardmax <axis = 1> (s) }}"""
+
+
+@pytest.mark.parametrize("ir_version", range(3, 15))
+@pytest.mark.parametrize("target", range(7, 29))
+def test_each_opset_from_each_ir_version(target: int, ir_version: int) -> None:
+    """Down from 28 and up from 7: the result is valid, runs, and has the ir_version that its opset goes with."""
+    x = np.asarray([[3, 1, 2], [0, 9, 1]], np.float32)
+    expected = np.asarray([[0, 0, 1], [0, 1, 0]], np.float32)
+    for opset in {7, 28} - {target}:
+        source = parse_model(NOTED.format(ir=ir_version, opset=opset))
+        if ir_version < 4:
+            source.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [3]))
+        for node in source.graph.node if ir_version >= 10 else ():
+            node.metadata_props.add(key="namespace", value="head")
+        result = opshift.convert(source, opset=target, verify=False)
+        made = result.rewritten
+        wanted = min(ir_version, RELEASED[target]) if opset > target else max(ir_version, RELEASED[target])
+        assert made.ir_version == wanted, opset
+        onnx.checker.check_model(made)
+        assert least_ir_version(made, tuple(walk(made))) <= max(wanted, RELEASED[target])
+        assert any(node.metadata_props for node in made.graph.node) == (ir_version >= 10 and wanted >= 10)
+        assert bool(result.left_out) == (ir_version >= 10 > wanted)
+        assert ("w" in {value.name for value in made.graph.input}) == (wanted < 4)
+        if target <= (newest_opset() or 0) and wanted <= newest_ir_version():
+            session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+            np.testing.assert_array_equal(session.run(None, {"x": x})[0], expected)
+
+
+KEPT = {
+    "sparse initializer": (6, "sparse initializers"),
+    "training info": (7, "training information"),
+    "quantization annotation": (5, "quantization annotations"),
+    "function": (8, "local functions"),
+    "a type of float8": (9, "the element type float8e4m3fn"),
+    "a type of int4": (10, "the element type int4"),
+    "integers of a branch": (4, "initializers of a subgraph, which Constant-1 cannot hold"),
+    "a sequence of float8": (9, "the element type float8e4m3fn"),
+    "an optional input": (8, "optional or sparse values"),
+    "a default of a function's attribute": (9, "default values of a function's attributes"),
+    "an overload": (10, "overloads of functions"),
+    "operators of ai.onnx.ml": (9, "operators of ai.onnx.ml 4"),
+}
+
+
+@pytest.mark.parametrize(("what", "ir_version", "said"), [(what, *rest) for what, rest in KEPT.items()], ids=list(KEPT))
+def test_what_cannot_be_dropped_keeps_the_lowest_ir_version_that_holds_it(
+    what: str, ir_version: int, said: str
+) -> None:
+    source = needing(what)
+    source.opset_import[0].version = 9
+    for function in source.functions:
+        function.opset_import[0].version = 9
+    result = opshift.convert(source, opset=8, verify=False)
+    assert result.rewritten.ir_version == ir_version
+    assert any(f"ir_version {ir_version} is written, not 3" in note and said in note for note in result.notes)
+    assert all("metadata" not in gone for gone in result.left_out)
+    wanted = max(3, ir_version - 1)
+    if wanted in (4, 6) or said in FUNCTIONS:  # dropped or inlined on request alone
+        opshift.convert(source, opset=8, ir_version=wanted, verify=False)
+        return
+    with pytest.raises(UnsupportedError, match=said) as caught:
+        opshift.convert(source, opset=8, ir_version=wanted, verify=False)
+    (refusal,) = caught.value.refusals
+    assert refusal.code is Code.IR_VERSION
+    assert refusal.hint == f"Take --ir-version {ir_version} or higher."
+
+
+def test_what_is_dropped_is_said_once_with_opshifts_own_marks_first() -> None:
+    source = model(18, HOT, ir_version=10)
+    source.graph.node[0].metadata_props.add(key="opshift.lowering", value="one")
+    source.graph.node[0].metadata_props.add(key="pkg.name", value="two")
+    source.graph.value_info.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]))
+    source.graph.output[0].metadata_props.add(key="k", value="v")
+    source.graph.node[0].device_configurations.add(configuration_id="c")
+    source.configuration.add(name="c")
+    source.graph.node.append(helper.make_node("Relu", ["y"], ["z"]))
+    source.graph.node[-1].metadata_props.add(key="opshift.lowering", value="one")
+    result = opshift.convert(source, opset=17, verify=False)
+    assert result.left_out == (
+        "device configurations of 1 node",
+        "opshift's own marks on 2 nodes",
+        "metadata of 1 node",
+        "metadata of 1 graph or value",
+    )
+    assert not result.rewritten.configuration
+
+
+def test_nothing_is_dropped_that_a_type_has_made_room_for() -> None:
+    source = needing("a type of int4")
+    source.opset_import[0].version = 9
+    source.graph.node[0].metadata_props.add(key="k", value="v")
+    result = opshift.convert(source, opset=8, verify=False)
+    assert [item.key for item in result.rewritten.graph.node[0].metadata_props] == ["k"]
+    assert result.left_out == ()
+
+
+# --- initializers that are inputs ---
+
+DEFAULTED = """<ir_version: {ir}, opset_import: ["": 12]>
+g (float[2,3] x, int64[2] s) => (float[3,2] y) <int64[2] s = {{3, 2}}>
+{{ r = Reshape (x, s) y = Hardmax <axis = 0> (r) }}"""
+
+
+@pytest.mark.parametrize(
+    ("ir_version", "opset", "kept", "inputs", "noted"),
+    [
+        (8, 13, False, ["x"], True),
+        (8, 13, True, ["x", "s"], False),
+        (3, 13, False, ["x"], False),  # below 4 nobody could override them
+        (3, 13, True, ["x", "s"], False),
+        (3, 11, False, ["x", "s"], False),
+        (8, 8, False, ["x", "s"], False),
+    ],
+)
+def test_initializers_leave_the_inputs(ir_version: int, opset: int, kept: bool, inputs: list[str], noted: bool) -> None:
+    source = parse_model(DEFAULTED.format(ir=ir_version))
+    result = opshift.convert(source, opset=opset, keep_initializers_as_inputs=kept)
+    assert [value.name for value in result.rewritten.graph.input] == inputs
+    assert result.notes == (
+        ("No inputs any more, but constants: s, which have initializers. --keep-initializers-as-inputs keeps them.",)
+        if noted
+        else ()
+    )
+    assert result.report is not None
+    assert result.report.verdict == "equal"
+    assert [value.name for value in source.graph.input] == ["x", "s"]
+
+
+def test_an_input_that_becomes_a_constant_is_one_for_the_plan_too() -> None:
+    text = """<ir_version: 8, opset_import: ["": 13]>
+    g (float[2,1,3] x, int64[1] a) => (float[2,3] y) <int64[1] a = {1}> { y = Squeeze (x, a) }"""
+    kept = opshift.plan(parse_model(text), opset=12, keep_initializers_as_inputs=True)
+    assert not kept.possible
+    result = converted(parse_model(text), opset=12)
+    assert [value.name for value in result.graph.input] == ["x"]
+    assert [item.name for item in result.graph.node[0].attribute] == ["axes"]
+
+
 @pytest.mark.parametrize("ir_version", [9, 10, 13])
 def test_ir_version_on_request(ir_version: int) -> None:
     assert converted(model(13, HOT), decompose=["Hardmax"], ir_version=ir_version).ir_version == ir_version
@@ -110,7 +285,7 @@ def test_ir_version_on_request(ir_version: int) -> None:
 
 def test_ir_version_alone_is_something_to_do() -> None:
     source = model(13, ir_version=8)
-    result = converted(source, opset=13, ir_version=9)
+    result = converted(source, ir_version=9)
     assert (result.ir_version, source.ir_version) == (9, 8)
     assert result.graph == source.graph
 
@@ -176,8 +351,8 @@ def test_an_older_model_goes_if_opset_7_has_the_same_versions(target: int) -> No
         ("initializer that is no input", 3, ()),
         ("quantization annotation", 4, ("quantization annotations",)),
         ("training info", 6, ("training information",)),
-        ("metadata of a node", 9, ("metadata in 1 places",)),
-        ("metadata of the graph", 3, ("metadata in 1 places",)),
+        ("metadata of a node", 9, ("metadata of 1 node",)),
+        ("metadata of the graph", 3, ("metadata of 1 graph or value",)),
     ],
 )
 def test_what_an_older_ir_version_has_no_place_for(what: str, ir_version: int, said: tuple[str, ...]) -> None:
