@@ -1030,7 +1030,7 @@ while True:
             for at in range(0, len(data), 50):
                 file.write(data[at : at + 50])
                 file.flush()
-        time.sleep(0.002)
+        time.sleep(0.02)
 """
 
 
