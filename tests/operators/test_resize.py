@@ -175,3 +175,23 @@ def test_of_scales_and_sizes_those_that_are_empty_are_left_out(
     feeds = [{"x": IMAGE, "b": np.array(True), **feed}]
     (before,), (after,) = run(model, feeds)[0], run(result, feeds)[0]
     np.testing.assert_array_equal(after, before)
+
+
+@pytest.mark.parametrize("mode", ["cubic", "linear", "nearest"])
+def test_an_axis_that_keeps_its_size_is_left_alone(mode: str) -> None:
+    """By the text, tf_half_pixel_for_nn shifts along batches too; onnxruntime shifts along what changes."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 1, 2, 3)).astype(np.float32)
+    sizes = np.array([2, 1, 1, 5])
+    model = onnx.parser.parse_model(
+        '<ir_version: 7, opset_import: ["": 12]> g (float[2,1,2,3] x) => (float[2,1,1,5] y) '
+        f'<int64[4] s = {{2,1,1,5}}, float[0] none = {{}}> {{y = Resize <mode = "{mode}", '
+        'coordinate_transformation_mode = "tf_half_pixel_for_nn", exclude_outside = 1> (x, none, none, s)}'
+    )
+    if mode != "cubic":
+        del model.graph.node[0].attribute[-1]
+    (expected,) = run(model, [{"x": x}])[0]
+    exclude = int(mode == "cubic")
+    found = resize.oracle(Resize(mode, "tf_half_pixel_for_nn", exclude_outside=exclude), x, None, None, sizes)
+    # Two passes of four products each are rounded to half a unit of the largest, which weights of cubic make 1.5 as large.
+    np.testing.assert_allclose(found, expected, rtol=0, atol=8 * 2.0**-23 * float(np.abs(x).max()))
