@@ -128,9 +128,15 @@ def test_what_computed_the_constant_alone_goes() -> None:
 
 
 def test_a_default_that_a_caller_may_override_is_not_constant() -> None:
+    """It is one where it stops being an input, as by default from ir_version 4 on."""
     source = model("s = Identity (shape)")
     source.graph.input.add(name="shape").type.CopyFrom(onnx.helper.make_tensor_type_proto(onnx.TensorProto.INT64, [2]))
-    assert "needs a constant shape" in opshift.plan(source, target=NEEDS).refusals[0].reason
+    kept = opshift.plan(source, target=NEEDS, keep_initializers_as_inputs=True)
+    assert "needs a constant shape" in kept.refusals[0].reason
+    result = opshift.convert(source, target=NEEDS)
+    assert isinstance(result.model, onnx.ModelProto)
+    assert [value.name for value in result.model.graph.input] == [value.name for value in source.graph.input][:-1]
+    assert not list(computed(result.model.graph))
     # Below ir_version 4 every initializer is an input, and none is overridden.
     source.ir_version = 3
     source.graph.input.extend(

@@ -104,9 +104,13 @@ def test_nodes_are_built_where_they_are_spliced(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "opsets" / "operators").glob("[a-z]*.py")), ids=name)
 def test_an_operator_is_plain_data_and_numpy(path: Path) -> None:
-    """Operators know numpy, names of element types, and one another; no protobuf, no onnxruntime, no onnxscript."""
+    """Operators know numpy, its narrow types (ml_dtypes), names of element types, and one another.
+
+    No protobuf, no onnxruntime, no onnxscript.
+    """
     allowed = {
         "numpy",
+        "ml_dtypes",
         "onnx",
         "dataclasses",
         "functools",

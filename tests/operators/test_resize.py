@@ -193,5 +193,5 @@ def test_an_axis_that_keeps_its_size_is_left_alone(mode: str) -> None:
     (expected,) = run(model, [{"x": x}])[0]
     exclude = int(mode == "cubic")
     found = resize.oracle(Resize(mode, "tf_half_pixel_for_nn", exclude_outside=exclude), x, None, None, sizes)
-    # Two passes of four products each are rounded to half a unit of the largest, which weights of cubic make 1.5 as large.
+    # Two passes of four products each are rounded to half a unit of the largest; weights of cubic make it 1.5 as large.
     np.testing.assert_allclose(found, expected, rtol=0, atol=8 * 2.0**-23 * float(np.abs(x).max()))
