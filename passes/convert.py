@@ -388,6 +388,8 @@ def _wanted_ir_version(request: _Request, model: onnx.ModelProto) -> tuple[int, 
         return request.ir_version, request.ir_version
     own = default_opset(model.opset_import) or 1
     wanted = converted_ir_version(model.ir_version, own, request.legality.opset)
+    if request.keep_initializers_as_inputs and _overridable(model):
+        wanted = max(wanted, _DEFAULTS)
     target = request.legality.target
     if target is None or target.ir_version is None:
         return wanted, None
@@ -434,21 +436,28 @@ def _defaults(model: onnx.ModelProto) -> frozenset[str]:
     return frozenset(value.name for value in model.graph.input if value.name in given) if given else frozenset()
 
 
+def _overridable(model: onnx.ModelProto) -> list[str]:
+    """Return the inputs that a caller may feed or leave to their initializer: below ir_version 4 there are none."""
+    names = _defaults(model) if model.ir_version >= _DEFAULTS else ()
+    return [value.name for value in model.graph.input if value.name in names]
+
+
 def _defaults_removed(request: _Request, rewritten: onnx.ModelProto) -> Iterator[str]:
     """Remove the inputs that have an initializer, from ir_version 4 on; yield a note if callers could override them."""
-    if rewritten.ir_version < 4 or request.keep_initializers_as_inputs:
-        return
-    names = _defaults(rewritten)
-    if not names:
-        return
-    overridable = [value.name for value in rewritten.graph.input if value.name in names]
-    _without_inputs(rewritten, names)
-    if request.source.model.ir_version >= 4:
-        more = f" and {len(overridable) - _SHOWN} more" if len(overridable) > _SHOWN else ""
-        yield (
-            f"No inputs any more, but constants: {', '.join(overridable[:_SHOWN])}{more}, which have initializers. "
-            "--keep-initializers-as-inputs keeps them."
-        )
+    if rewritten.ir_version >= _DEFAULTS:
+        if request.keep_initializers_as_inputs:
+            return
+        _without_inputs(rewritten, _defaults(rewritten))
+    if lost := _overridable(request.source.model):
+        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+        keeps = "--keep-initializers-as-inputs keeps them."
+        if request.keep_initializers_as_inputs:
+            keeps = f"Only from ir_version {_DEFAULTS} on can they be overridden."
+        yield f"No inputs any more, but constants: {', '.join(lost[:_SHOWN])}{more}, which have initializers. {keeps}"
+
+
+_DEFAULTS = 4
+"""The ir_version from which on an input that has an initializer can be fed something else."""
 
 
 _SHOWN = 5
@@ -564,11 +573,12 @@ def _planned(request: _Request, progress: Progress | None, timeout: float | None
     source = request.source
     model = external.with_small(source.model, source.files)
     wanted, _ = _wanted_ir_version(request, model)
-    if min(model.ir_version, wanted) >= 4 and not request.keep_initializers_as_inputs and (names := _defaults(model)):
+    lost = () if request.keep_initializers_as_inputs and wanted >= _DEFAULTS else _overridable(model)
+    if lost:
         # They are constants of the result, as `_defaults_removed` makes them: nobody can override them there.
         read, model = model, onnx.ModelProto()
         model.CopyFrom(read)
-        _without_inputs(model, names)
+        _without_inputs(model, lost)
     as_read = model is source.model
     planner = Planner(
         model,

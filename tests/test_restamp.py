@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.parser import parse_model
 from operators.harness import converted
+from running import run
 
 import opshift
 from opshift.opsets.kernels import newest_ir_version, newest_opset
@@ -251,7 +252,8 @@ g (float[2,3] x, int64[2] s) => (float[3,2] y) <int64[2] s = {{3, 2}}>
         (3, 13, False, ["x"], False),  # below 4 nobody could override them
         (3, 13, True, ["x", "s"], False),
         (3, 11, False, ["x", "s"], False),
-        (8, 8, False, ["x", "s"], False),
+        (8, 8, False, ["x", "s"], True),  # ir_version 3
+        (8, 8, True, ["x", "s"], False),  # ir_version 4
     ],
 )
 def test_initializers_leave_the_inputs(ir_version: int, opset: int, kept: bool, inputs: list[str], noted: bool) -> None:
@@ -263,6 +265,8 @@ def test_initializers_leave_the_inputs(ir_version: int, opset: int, kept: bool, 
         if noted
         else ()
     )
+    if opset == 8:
+        assert result.rewritten.ir_version == (4 if kept else 3)
     assert result.report is not None
     assert result.report.verdict == "equal"
     assert [value.name for value in source.graph.input] == ["x", "s"]
@@ -276,6 +280,21 @@ def test_an_input_that_becomes_a_constant_is_one_for_the_plan_too() -> None:
     result = converted(parse_model(text), opset=12)
     assert [value.name for value in result.graph.input] == ["x"]
     assert [item.name for item in result.graph.node[0].attribute] == ["axes"]
+
+
+def test_what_a_caller_may_override_is_overridden_after_a_conversion_to_opset_8() -> None:
+    source = parse_model(DEFAULTED.format(ir=8).replace("float[3,2] y", "float[a,b] y"))
+    result = converted(source, opset=8, keep_initializers_as_inputs=True)
+    assert result.ir_version == 4
+    feeds = [{"x": np.arange(6, dtype=np.float32).reshape(2, 3), "s": np.array(shape)} for shape in ([6, 1], [1, 6])]
+    for wanted, found in zip(run(source, feeds), run(result, feeds), strict=True):
+        np.testing.assert_array_equal(found[0], wanted[0])
+
+
+def test_what_cannot_be_overridden_below_ir_version_4_is_told() -> None:
+    source = parse_model(DEFAULTED.format(ir=8))
+    result = opshift.convert(source, opset=8, keep_initializers_as_inputs=True, ir_version=3)
+    assert [note for note in result.notes if "Only from ir_version 4 on can they be overridden" in note]
 
 
 @pytest.mark.parametrize("ir_version", [9, 10, 13])
