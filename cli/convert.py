@@ -1,10 +1,11 @@
 """Convert a model, prove that nothing changed, and write it.
 
 examples:
-  opshift convert model.onnx -o old.onnx --opset 11
+  opshift convert model.onnx old.onnx --opset 11
   opshift convert model.onnx -o plain.onnx --decompose Hardmax,ArgMax,OneHot
   opshift convert model.onnx -o phone.onnx --target my-runtime.toml
   opshift convert zoo -o converted --opset 17 --jobs 4 --resume
+  opshift convert *.onnx -o converted --opset latest
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `opshift convert`."""
     parser.add_argument(
-        "model", metavar="IN", help="the model to convert (.onnx or .onnxtxt), or many: a folder, a quoted pattern"
+        "models",
+        metavar="IN",
+        nargs="+",
+        help="the model to convert (.onnx or .onnxtxt), and OUT behind it where -o does not say it; or, with -o, many: "
+        "paths, a folder, a quoted pattern",
     )
     parser.add_argument("-o", "--output", metavar="OUT", help="where to write the result; a folder, for many")
     parser.add_argument("--in-place", action="store_true", help="write the result over IN")
@@ -44,7 +49,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     shared.add_verify_options(parser)
     shared.add_weights_options(parser)
-    parser.add_argument("--jobs", metavar="N", type=shared.whole_number, help="models to convert at a time (default 1)")
+    parser.add_argument(
+        "-j", "--jobs", metavar="N", type=shared.whole_number, help="models to convert at a time (default 1)"
+    )
     parser.add_argument("--resume", action="store_true", help="leave out the models that are done and unchanged")
     shared.add_run_options(parser)
     shared.add_output_options(parser)
@@ -52,6 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Convert, save and report."""
+    options.model, options.output = named(options)
     if many.asked_for(options):
         check_proof_options(options)
         return many.run(options, proof(options))
@@ -93,19 +101,35 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def named(options: argparse.Namespace) -> tuple[str | list[str], str | None]:
+    """Return what is to be converted, and where it is to be written: `IN OUT`, or `-o OUT` and any number of IN."""
+    models = options.models
+    if len(models) == 1:
+        return models[0], options.output
+    if options.output is not None:
+        return models, options.output
+    if options.in_place:
+        raise UsageError(f"--in-place is for one model, and {len(models)} paths are given.")
+    if len(models) > 2:
+        raise UsageError(f"it is not said where to write the results of {len(models)} models: give -o FOLDER.")
+    return models[0], models[1]
+
+
 def where(options: argparse.Namespace) -> str:
     """Return the path to write, or raise where that would surprise."""
     source, destination = str(options.model), options.output
     if destination is None:
         if not options.in_place:
-            raise UsageError("it is not said where to write the result: give -o OUT, or --in-place to write over IN.")
+            raise UsageError(
+                "it is not said where to write the result: name OUT behind IN, or say --in-place to write over IN."
+            )
         return source
     onto_itself = shared.same_file(source, destination)
     if onto_itself and not options.in_place:
-        raise UsageError(f"-o {destination} is the model itself: name another file, or say --in-place to replace it.")
+        raise UsageError(f"{destination} is the model itself: name another file, or say --in-place to replace it.")
     if options.in_place and not onto_itself:
-        raise UsageError(f"--in-place writes over {source}, and -o names {destination}: give one of the two.")
-    shared.check_writable(destination, "-o")
+        raise UsageError(f"--in-place writes over {source}, and {destination} is named as well: give one of the two.")
+    shared.check_writable(destination)
     return str(destination)
 
 

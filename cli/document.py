@@ -51,7 +51,11 @@ class Stopwatch:
 
 def document(options: argparse.Namespace, status: int, **found: Any) -> dict[str, Any]:
     """Return a document: what every one has, and what was found."""
-    own = {name: vars(options)[name] for name in ("command", "model", "other", "output") if vars(options).get(name)}
+    own = {
+        name: vars(options)[name]
+        for name in ("command", "model", "other", "output")
+        if isinstance(vars(options).get(name), str)
+    }
     watch: Stopwatch | None = vars(options).get("watch")
     return {
         "schema": SCHEMA,

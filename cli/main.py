@@ -84,6 +84,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         parser.error(f"there is no command {arguments[0]!r}{did_you_mean(arguments[0], COMMANDS)}")
     options, unknown = parser.parse_known_args(arguments)
+    if hasattr(options, "models") and not any(word.startswith("-") for word in unknown):
+        options.models += unknown  # before Python 3.13, argparse takes no more arguments behind an option
+        unknown = []
     if unknown:
         options.parser.refuse(unknown)
     return options

@@ -33,13 +33,21 @@ ALWAYS = ("converted", "unchanged", "refused", "not equal", "unreadable")
 
 def asked_for(options: argparse.Namespace) -> bool:
     """Tell whether a folder or a pattern is to be converted; UsageError for options that only many models have."""
-    from opshift.passes.many import is_pattern
+    from opshift.passes.many import SUFFIXES, is_pattern
 
+    if isinstance(options.model, list):
+        if folder := next((path for path in options.model if os.path.isdir(path) or is_pattern(path)), None):  # noqa: PTH112
+            raise UsageError(f"{folder} stands for many models: give it alone, or models only.")
+        if not os.path.isdir(options.output) and Path(options.output).suffix in SUFFIXES:  # noqa: PTH112
+            raise UsageError(
+                f"{options.output} is one model, and {len(options.model)} are given: name a folder with -o."
+            )
+        return True
     if os.path.isdir(options.model) or is_pattern(options.model):  # noqa: PTH112 (Path.is_dir raises for some names)
         return True
     if options.jobs is not None or options.resume:
         name = "--resume" if options.resume else "--jobs"
-        raise UsageError(f"{name} is for many models: a folder, or a pattern in quotes. {options.model} is one.")
+        raise UsageError(f"{name} is for many models: paths, a folder, or a pattern in quotes. {options.model} is one.")
     return False
 
 
@@ -50,7 +58,12 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
     if options.output is None:
         raise UsageError("it is not said where to write the results: give -o FOLDER.")
     if os.path.lexists(options.output) and not os.path.isdir(options.output):  # noqa: PTH112
-        raise UsageError(f"-o {options.output} is no folder, and {options.model} stands for many models.")
+        given = (
+            f"{len(options.model)} models are given"
+            if isinstance(options.model, list)
+            else f"{options.model} stands for many"
+        )
+        raise UsageError(f"{options.output} is no folder, and {given}.")
     if options.jobs == 0:
         raise UsageError("--jobs 0: at least one model has to be converted at a time.")
     shared.check_report(options.report, ())

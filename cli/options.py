@@ -63,6 +63,15 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
+def opset(text: str) -> int:
+    """Read an opset, of which `latest` is the newest that opshift converts to."""
+    if text != "latest":
+        return whole_number(text)
+    from opshift.opsets.schema import NEWEST
+
+    return NEWEST
+
+
 def seconds(text: str) -> float:
     """Read a time, which is longer than none."""
     try:
@@ -135,7 +144,13 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:
     """Add what says where a model is to be taken."""
-    parser.add_argument("--opset", "--target-opset", metavar="N", type=whole_number, help="the opset to convert to")
+    parser.add_argument(
+        "--opset",
+        "--target-opset",
+        metavar="N",
+        type=opset,
+        help="the opset to convert to, or `latest`: the newest known",
+    )
     parser.add_argument(
         "--decompose",
         metavar="A,B",
@@ -274,9 +289,10 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
     """Return what the options ask of `convert` and `plan`, as their arguments."""
     asked = (options.opset, options.decompose or None, options.target, options.optimize or None, options.ir_version)
     if all(wish is None for wish in asked):
+        model = options.model if isinstance(options.model, str) else options.model[0]
         raise UsageError(
             "nothing was asked for: give --opset N, --decompose OPERATOR, --target NAME, --ir-version N or --optimize; "
-            f"`opshift inspect {options.model}` shows the opsets that the model can go to."
+            f"`opshift inspect {model}` shows the opsets that the model can go to."
         )
     check_operators(options.decompose)
     if options.target is not None:
@@ -342,18 +358,18 @@ def same_file(one: str, other: str) -> bool:
     return False
 
 
-def check_writable(path: str, option: str) -> None:
+def check_writable(path: str, option: str = "") -> None:
     """Raise early for a path that nothing can be written to, before minutes are spent on a model."""
-    place, regular = Path(path), True
+    place, regular, named = Path(path), True, f"{option} {path}".strip()
     try:
         if not place.parent.is_dir():
-            raise UsageError(f"{option} {path}: there is no folder {str(place.parent)!r}; create it first.")
+            raise UsageError(f"{named}: there is no folder {str(place.parent)!r}; create it first.")
         with contextlib.suppress(FileNotFoundError):  # exists() is silent on an overlong name since Python 3.14
             regular = stat.S_ISREG(place.stat().st_mode)
         if not regular:
-            raise UsageError(f"{option} {path}: this is not a regular file; name one that can be replaced.")
+            raise UsageError(f"{named}: this is not a regular file; name one that can be replaced.")
     except (OSError, ValueError) as error:
-        raise UsageError(f"{option} {path!r} cannot be written: {error}.") from error
+        raise UsageError(f"{named} cannot be written: {error}.") from error
 
 
 def check_report(path: str | None, others: Iterable[str]) -> None:

@@ -275,6 +275,7 @@ def convert(
         planned = _planned(request, progress, timeout)
         # What the checks have found out has served, but for the names.
         bodies = request.source.bodies
+        missed = tuple(_missed(request))
         source = dataclasses.replace(request.source, bodies=(), static=None, inferred=None)
         request = dataclasses.replace(request, source=source)
         left_out: tuple[str, ...] = ()
@@ -305,7 +306,7 @@ def convert(
             _settled(request, planned.plan, rewritten, walked)
             warnings = tuple(_unrunnable(request, planned.plan, walked))
             planned = dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, warnings=warnings))
-    result = Result(planned.plan, None, source, rewritten, left_out, notes)
+    result = Result(planned.plan, None, source, rewritten, left_out, (*missed, *notes))
     if verify:
         asked: dict[str, Any] = {
             "input_shapes": input_shapes,
@@ -415,6 +416,18 @@ def _fits(request: _Request, plan: Plan, fit: Fitted, highest: int | None) -> No
         reason = f"the model needs ir_version {least} for {what}; {target.name} loads those up to {highest}."
         hint = "Take a lower opset, or a newer target." if beyond == needed[:1] else "Take a newer target."
     raise _refused(request, plan, (Refusal(Code.IR_VERSION, "model", "", reason, hint),))
+
+
+def _missed(request: _Request) -> Iterator[str]:
+    """Yield a note if operators are to be decomposed that the model does not have."""
+    if not request.legality.decompose:
+        return
+    held = {(default_domain(domain), name) for body in request.source.bodies for domain, name, _ in body.kinds}
+    missing = request.legality.decompose - {name for domain, name in held if not domain}
+    if missing:
+        others = sorted(f"{domain}::{name}" for domain, name in held if name in missing)
+        instead = f" It has {', '.join(others)}, which --decompose leaves as it is." if others else ""
+        yield f"Nothing to decompose: the model has no {', '.join(sorted(missing))}.{instead}"
 
 
 def _kept(request: _Request, fit: Fitted, wanted: int) -> Iterator[str]:

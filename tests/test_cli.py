@@ -205,7 +205,7 @@ def test_help_is_fast(argument: str) -> None:
 
 def test_help_of_a_command_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", "--help"]) == 0
-    assert "\nexamples:\n  opshift convert model.onnx -o old.onnx --opset 11\n" in capsys.readouterr().out
+    assert "\nexamples:\n  opshift convert model.onnx old.onnx --opset 11\n" in capsys.readouterr().out
 
 
 def test_help_returns(capsys: pytest.CaptureFixture[str]) -> None:
@@ -235,7 +235,7 @@ USAGE = [
     (["convert"], "required: IN"),
     ([*CONVERT[:4]], "nothing was asked for"),
     (["plan", "in.onnx"], "`opshift inspect in.onnx`"),
-    (["convert", "in.onnx", "--opset", "11"], "give -o OUT, or --in-place"),
+    (["convert", "in.onnx", "--opset", "11"], "name OUT behind IN, or say --in-place"),
     (["convert", "in.onnx", "-o", "in.onnx", "--opset", "11"], "is the model itself"),
     (["convert", "in.onnx", "-o", "./in.onnx", "--opset", "11"], "is the model itself"),
     (["convert", "none.onnx", "-o", "./none.onnx", "--opset", "11"], "is the model itself"),
@@ -253,7 +253,15 @@ USAGE = [
     ([*CONVERT, "--ir-version", "1_0"], "a whole number is needed, not '1_0'"),
     ([*CONVERT, "--ospet", "11"], "Did you mean '--opset'?"),
     ([*CONVERT, "--opse", "11"], "Did you mean '--opset'?"),
-    ([*CONVERT, "another.onnx"], "unknown argument 'another.onnx'. See"),
+    ([*CONVERT, "another.onnx"], "out.onnx is one model, and 2 are given: name a folder with -o."),
+    (["plan", "in.onnx", "--opset", "11", "another.onnx"], "unknown argument 'another.onnx'. See"),
+    (["convert", "in.onnx", "in.onnx", "--opset", "11"], "in.onnx is the model itself"),
+    (["convert", "in.onnx", "no/out.onnx", "--opset", "11"], "no/out.onnx: there is no folder 'no'"),
+    (["convert", "in.onnx", "out.onnx", "--in-place", "--opset", "11"], "--in-place is for one model"),
+    (["convert", "a.onnx", "b.onnx", "c.onnx", "--opset", "11"], "the results of 3 models: give -o FOLDER"),
+    (["convert", "in.onnx", "folder", "-o", "out", "--opset", "11"], "folder stands for many models"),
+    (["convert", "in.onnx", "a.onnx", "-o", "link.onnx", "--opset", "11"], "is one model, and 2 are given"),
+    (["convert", "in.onnx", "out.onnx", "--opset", "newest"], "a whole number is needed, not 'newest'"),
     ([*CONVERT, "--decompose", "Hardmacks"], "Did you mean 'Hardmax'?"),
     ([*CONVERT, "--decompose", "argmax"], "Did you mean 'ArgMax'?"),
     ([*CONVERT, "--decompose", "ArgMax,Zzzyx"], "no operator 'Zzzyx'. `opshift ops`"),
@@ -590,6 +598,28 @@ ASKED = [
 ]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["in.onnx", "out.onnx", "--opset", "11"],
+        ["in.onnx", "--opset", "11", "out.onnx"],
+        ["--opset", "11", "in.onnx", "out.onnx"],
+        ["--opset", "11", "-o", "out.onnx", "in.onnx"],
+    ],
+)
+def test_where_to_write_is_said_by_an_option_or_behind_the_model(given: list[str]) -> None:
+    from opshift.cli.convert import named
+
+    options = parse(["convert", *given])
+    assert named(options) == ("in.onnx", "out.onnx")
+    assert options.opset == 11
+
+
+def test_the_newest_opset_is_called_latest(engine: Engine) -> None:
+    assert main(["convert", "in.onnx", "out.onnx", "--opset", "latest"]) == 0
+    assert engine.asked["opset"] == onnx.defs.onnx_opset_version()
+
+
 @pytest.mark.parametrize(("command", "given", "name", "value"), ASKED, ids=lambda v: str(v)[:40])
 def test_option_reaches_the_engine(
     command: tuple[str, ...], given: list[str], name: str, value: Any, engine: Engine
@@ -635,6 +665,7 @@ def test_no_option_is_left_untested() -> None:
         "--verbose",
         "--quiet",
         # Of many models: tests/test_many.py.
+        "-j",
         "--jobs",
         "--resume",
     }

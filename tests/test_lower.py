@@ -139,6 +139,16 @@ def test_the_outputs_keep_their_names() -> None:
 # --- names and constants ----------------------------------------------------------------------------------------------
 
 
+def test_what_is_to_be_decomposed_and_is_not_there_is_told() -> None:
+    found = opshift.convert(model(HOT), decompose=["Hardmax", "CumSum", "ArgMax"])
+    assert found.notes == ("Nothing to decompose: the model has no ArgMax, CumSum.",)
+    assert not opshift.convert(model(HOT), decompose=["Hardmax"]).notes
+    text = """<ir_version: 8, opset_import: ["": 13, "com.microsoft": 1]>
+    g (float[2] x) => (float[2] y) { y = com.microsoft.Gelu (x) }"""
+    (note,) = opshift.convert(onnx.parser.parse_model(text), decompose=["Gelu"]).notes
+    assert "the model has no Gelu. It has com.microsoft::Gelu, which --decompose leaves as it is." in note
+
+
 def taken(graph: str) -> onnx.ModelProto:
     """A model in which the names that new nodes would have are taken already."""
     found = model(graph)

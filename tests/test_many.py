@@ -864,6 +864,18 @@ def test_usage_error(zoo: Path, arguments: list[str], words: str, capsys: pytest
     assert not Path("b.onnx").exists()
 
 
+def test_models_that_are_named_one_by_one(zoo: Path) -> None:
+    write(Path("zoo/d/x.onnx"), HARDMAX.format(opset=13))
+    report = ["--report", "report.json"]
+    command = ["convert", "zoo/a.onnx", "--opset", "12", "-o", "out", "-j", "2", *report, "--no-verify", "zoo/d/x.onnx"]
+    assert main(command) == 0
+    for name in ("a.onnx", "d/x.onnx"):
+        assert opset_of(onnx.load(Path("out", name))) == 12
+    found = json.loads(Path("report.json").read_text())
+    assert [one["model"] for one in found["models"]] == [str(Path("zoo/a.onnx")), str(Path("zoo/d/x.onnx"))]
+    assert "model" not in found
+
+
 def test_a_file_whose_name_looks_like_a_pattern_is_one_model(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(Path("a[1].onnx"), HARDMAX.format(opset=13))
     assert main(["convert", "a[1].onnx", "-o", "b.onnx", "--opset", "12", "--no-verify"]) == 0
