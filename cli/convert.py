@@ -36,7 +36,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="OUT", help="where to write the result; a folder, for many")
     parser.add_argument("--in-place", action="store_true", help="write the result over IN")
     shared.add_request_options(parser)
-    proof = parser.add_mutually_exclusive_group()
+    proving = shared.add_verify_options(parser)
+    proof = proving.add_mutually_exclusive_group()
     proof.add_argument("--no-verify", action="store_true", help="write the result without proof")
     proof.add_argument(
         "--verify",
@@ -44,17 +45,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="all",
         help="what is proven: all, or the rewritten nodes alone, for which no weights are read",
     )
-    parser.add_argument(
+    proving.add_argument(
         "--require-proof", action="store_true", help="write nothing unless everything is shown to be equal"
     )
-    shared.add_verify_options(parser)
     shared.add_weights_options(parser)
-    parser.add_argument(
+    several = parser.add_argument_group("many models")
+    several.add_argument(
         "-j", "--jobs", metavar="N", type=shared.whole_number, help="models to convert at a time (default 1)"
     )
-    parser.add_argument("--resume", action="store_true", help="leave out the models that are done and unchanged")
+    several.add_argument("--resume", action="store_true", help="leave out the models that are done and unchanged")
     shared.add_run_options(parser)
-    shared.add_output_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -124,34 +124,37 @@ def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(int(size) for size in sizes)
 
 
-def add_output_options(parser: argparse.ArgumentParser) -> None:
+def add_output_options(parser: argparse._ActionsContainer) -> None:
     """Add what every command has."""
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     parser.add_argument("--debug", action="store_true", help="print a traceback where something fails")
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add what the commands have that work on a model for a while."""
-    parser.add_argument(
+    """Add what the commands have that work on a model for a while, and what every one has."""
+    group = parser.add_argument_group("output")
+    group.add_argument(
         "--report",
         metavar="FILE",
         help="write a report to this file: a page (.html), Markdown (.md), or what --json prints (.json)",
     )
-    amount = parser.add_mutually_exclusive_group()
+    amount = group.add_mutually_exclusive_group()
     amount.add_argument("-v", "--verbose", action="store_true", help="name every node, and the stages as they come")
     amount.add_argument("-q", "--quiet", action="store_true", help="print the last line of the result only")
+    add_output_options(group)
 
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:
     """Add what says where a model is to be taken."""
-    parser.add_argument(
+    group = parser.add_argument_group("request")
+    group.add_argument(
         "--opset",
         "--target-opset",
         metavar="N",
         type=opset,
-        help="the opset to convert to, or `latest`: the newest known",
+        help="the opset to convert to, or `latest`, the newest known (default: that of the model)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--decompose",
         metavar="A,B",
         type=names,
@@ -159,27 +162,27 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="operators to express by others, such as Hardmax,ArgMax,OneHot",
     )
-    parser.add_argument(
+    group.add_argument(
         "--target", metavar="NAME|FILE", help="a runtime profile that `opshift targets` lists, or a TOML file"
     )
-    parser.add_argument(
+    group.add_argument(
         "--optimize",
         action="store_true",
         help="replace Hardmax, ArgMax and OneHot also where the target has them, if that is faster in onnxruntime",
     )
-    parser.add_argument(
+    group.add_argument(
         "--ir-version",
         metavar="N",
         type=whole_number,
         help="the ir_version to write (default: that of the first onnx release with a lower opset, or the model's own)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--keep-initializers-as-inputs",
         action="store_true",
         help="leave inputs that have an initializer as they are; by default they become constants",
     )
-    add_allow_path(parser)
-    parser.add_argument(
+    add_allow_path(group)
+    group.add_argument(
         "--allow",
         metavar="NARROWING",
         type=narrowings,
@@ -188,7 +191,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         help="accept a result for fewer inputs: nan (none with NaN), finite-inputs (no infinities either), "
         "whole-indices (floating-point indices of OneHot are finite, without a fraction)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--semantics",
         choices=("runtime", "spec"),
         default="runtime",
@@ -196,7 +199,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_allow_path(parser: argparse.ArgumentParser) -> None:
+def add_allow_path(parser: argparse._ActionsContainer) -> None:
     """Add what lets links of external data lead somewhere."""
     parser.add_argument(
         "--allow-path",
@@ -207,9 +210,10 @@ def add_allow_path(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_verify_options(parser: argparse.ArgumentParser) -> None:
-    """Add what directs the inputs that models are compared on."""
-    parser.add_argument(
+def add_verify_options(parser: argparse.ArgumentParser) -> argparse._ActionsContainer:
+    """Add what directs the inputs that models are compared on; return the group, for what a command has of its own."""
+    group = parser.add_argument_group("verification")
+    group.add_argument(
         "--input-shape",
         metavar="NAME:1,3,224",
         type=input_shape,
@@ -217,34 +221,36 @@ def add_verify_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="the shape of an input where the model leaves it open; repeatable",
     )
-    parser.add_argument(
+    group.add_argument(
         "--inputs",
         metavar="FILE|DIR",
         help="values of inputs in place of drawn ones: an .npz, a test_data_set_N, or a folder of several",
     )
-    parser.add_argument("--seed", metavar="N", type=whole_number, help="the seed of the inputs (default 0)")
-    parser.add_argument(
+    group.add_argument("--seed", metavar="N", type=whole_number, help="the seed of the inputs (default 0)")
+    group.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=seconds,
         help="how long planning, and then verification, may take (default 600 each, and longer for large models)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--memory",
         metavar="SIZE",
         type=size,
         help="how much memory onnxruntime may use, such as 500M or 8G (Linux; default 1G, more for large models)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--save-repro",
         metavar="DIR",
         help="where the models differ, write the part of each that differs, and an input, to this folder",
     )
+    return group
 
 
 def add_weights_options(parser: argparse.ArgumentParser) -> None:
     """Add what says where weights go."""
-    weights = parser.add_mutually_exclusive_group()
+    group = parser.add_argument_group("weights")
+    weights = group.add_mutually_exclusive_group()
     weights.add_argument(
         "--external-data",
         choices=("keep", "copy", "embed"),
@@ -254,7 +260,7 @@ def add_weights_options(parser: argparse.ArgumentParser) -> None:
     weights.add_argument(
         "--save-as-external-data", action="store_true", help="write all weights to one file beside OUT, OUT.data"
     )
-    parser.add_argument(
+    group.add_argument(
         "--size-threshold",
         metavar="BYTES",
         type=whole_number,

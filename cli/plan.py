@@ -26,7 +26,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="IN", help="the model to plan for (.onnx or .onnxtxt)")
     shared.add_request_options(parser)
     shared.add_run_options(parser)
-    shared.add_output_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:

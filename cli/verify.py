@@ -21,13 +21,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `opshift verify`."""
     parser.add_argument("model", metavar="A", help="the original (.onnx or .onnxtxt)")
     parser.add_argument("other", metavar="B", help="the model to compare with it")
-    shared.add_verify_options(parser)
-    parser.add_argument(
+    comparing = shared.add_verify_options(parser)
+    comparing.add_argument(
         "--exact",
         action="store_true",
         help="allow no other rounding: floats are equal bit for bit with graph optimisations off",
     )
-    parser.add_argument(
+    comparing.add_argument(
         "--semantics",
         choices=("runtime", "spec"),
         default="runtime",
@@ -35,7 +35,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     shared.add_allow_path(parser)
     shared.add_run_options(parser)
-    shared.add_output_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
