@@ -665,14 +665,19 @@ def _bound(plain: Any, runs: Sequence[Any]) -> Bound:
 def _graded(
     plain: Array, distance: npt.NDArray[np.float64], size: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64] | None:
-    """Return the bound of each element by those that are not much larger; None where none is."""
+    """Return the bound of each element by those that are not much larger; None where none is.
+
+    A zero has no size of its own: it may be what is left of large numbers, and where products are added without being
+    rounded first (FMA), their last digits are left.
+    """
     largest = float(size.max(initial=0.0))
     if not is_float(plain.dtype) or bool((size * _REACH >= largest).all()):
         return None
     order = np.argsort(size, axis=None)
     ends = np.searchsorted(size.ravel()[order], size.ravel() * _REACH, side="right") - 1
     farthest = np.maximum.accumulate(distance.ravel()[order])[ends].reshape(size.shape)
-    return np.asarray(FACTOR * np.maximum(farthest, _unit(plain, size) / 2))
+    graded = np.maximum(farthest, _unit(plain, size) / 2)
+    return np.asarray(FACTOR * np.where(size == 0, np.maximum(graded, distance.max(initial=0.0)), graded))
 
 
 def _unit(plain: Array, size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
