@@ -6,11 +6,13 @@ import contextlib
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import onnx
 from onnx import AttributeProto, TensorProto, defs, helper
 
+import opshift
 from opshift.opsets.facts import Facts, freeze
 from opshift.opsets.operator import Node
 from opshift.opsets.schema import attribute_value
@@ -103,8 +105,23 @@ def draw(schema: defs.OpSchema, draws: random.Random) -> onnx.NodeProto:
     return node
 
 
-def infer(schema: defs.OpSchema, number: int) -> None:
-    """Infer a node by itself and in a model; whatever it raises, the process lives on."""
+@dataclass(frozen=True)
+class Drawn:
+    """A node, and a model of it alone.
+
+    Args:
+        node: the node.
+        facts: of its inputs, None of those that are left out.
+        model: its graph's outputs have no types.
+    """
+
+    node: onnx.NodeProto
+    facts: tuple[Facts | None, ...]
+    model: onnx.ModelProto
+
+
+def drawn(schema: defs.OpSchema, number: int) -> Drawn:
+    """Draw a node of an operator; the same number gives the same one."""
     draws = random.Random(f"{schema.domain} {schema.name} {schema.since_version} {number}")
     node = draw(schema, draws)
     constants = {name: tensor(draws, name) for name in node.input if name and draws.random() < 0.25}
@@ -130,6 +147,48 @@ def infer(schema: defs.OpSchema, number: int) -> None:
             value.type.CopyFrom(helper.make_tensor_type_proto(one.dtype, one.shape))
     model.graph.initializer.extend(constants.values())
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output)
+    return Drawn(node, tuple(facts), model)
+
+
+PLACES = ("graph", "If", "function")
+
+
+def placed(model: onnx.ModelProto, place: str) -> onnx.ModelProto:
+    """Return the model with its nodes in the graph, in a branch, or in a function whose inputs have no types."""
+    graph, (item,) = model.graph, model.opset_import
+    inputs = [value.name for value in graph.input]
+    outputs = [value.name for value in graph.output if value.name]
+    held = [helper.make_node("Constant", [], [one.name], value=one) for one in graph.initializer]
+    made = onnx.ModelProto(ir_version=10)
+    made.opset_import.add(domain=item.domain, version=item.version)
+    if item.domain:
+        made.opset_import.add(version=18)
+    made.graph.name = "g"
+    made.graph.input.extend(graph.input)
+    made.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
+    for value in (*made.graph.input, *made.graph.output):
+        if not value.HasField("type"):
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+    if place == "graph":
+        made.graph.node.extend([*held, *graph.node])
+    elif place == "If":
+        bodies = [helper.make_graph([*held, *graph.node], "branch", [], graph.output) for _ in range(2)]
+        made.graph.input.append(helper.make_tensor_value_info("choice", TensorProto.BOOL, []))
+        made.graph.node.append(
+            helper.make_node("If", ["choice"], outputs, then_branch=bodies[0], else_branch=bodies[1])
+        )
+    else:
+        made.opset_import.add(domain="f", version=1)
+        imports = [one for one in made.opset_import if one.domain != "f"]
+        made.functions.append(helper.make_function("f", "F", inputs, outputs, [*held, *graph.node], imports))
+        made.graph.node.append(helper.make_node("F", inputs, outputs, domain="f"))
+    return made
+
+
+def infer(schema: defs.OpSchema, number: int) -> None:
+    """Infer a node by itself and in a model, and convert some; whatever it raises, the process lives on."""
+    one = drawn(schema, number)
+    node, facts, model = one.node, one.facts, one.model
     attributes = {
         one.name: freeze(attribute_value(one))
         for one in node.attribute
@@ -141,3 +200,13 @@ def infer(schema: defs.OpSchema, number: int) -> None:
         typed(Node(schema.domain, schema.name, schema.since_version, attributes, tuple(facts), used))
     with contextlib.suppress(Exception):
         infer_model(model)
+    if number % 8 == 0:
+        data = placed(model, PLACES[number // 8 % len(PLACES)]).SerializeToString()
+        with contextlib.suppress(Exception):
+            opshift.convert(onnx.ModelProto.FromString(data), opset=21 - number % 5, verify=False)
+
+
+def infer_unchecked(schema: defs.OpSchema, number: int) -> None:
+    """Give the model to onnx as it is."""
+    with contextlib.suppress(Exception):
+        onnx.shape_inference.infer_shapes(drawn(schema, number).model, data_prop=True)
