@@ -43,6 +43,13 @@ class Trait(enum.Enum):
     WEIGHS = "weighs"
     """It takes quotients, roots or powers on the way, so that whole numbers that it returns for whole numbers do not
     show that nothing was rounded: three weights of a third, which add up to 1, make 2.0 or 1.9999999 of three 2."""
+    STEPS = "steps"
+    """It returns what it reads, or a number that is the same between two places where it jumps: nothing is rounded."""
+    ONCE = "once"
+    """It rounds each element once, as IEEE 754 has it, whatever type a kernel computes in: twice the digits and two
+    more leave no double rounding of a sum, a product or a quotient (Figueroa, 1995)."""
+    CONVERTS = "converts"
+    """It rounds each element to another type, and not at all where that holds it."""
     IN_FLOAT = "in float"
     """It computes in float also where the output is double, by the function body that ONNX defines, or in
     onnxruntime (the scale of an inverse DFT, 1.32.0)."""
@@ -90,6 +97,9 @@ _BY_TRAIT: dict[Trait, frozenset[str]] = {
         "NegativeLogLikelihoodLoss", "RMSNormalization", "RNN", "ReduceLogSumExp", "ReduceMean", "Resize", "RoiAlign",
         "RotaryEmbedding", "Softmax", "SoftmaxCrossEntropyLoss", "SwiGLU", "Upsample",
     }),
+    Trait.STEPS: frozenset({"Ceil", "Floor", "Round", "ThresholdedRelu"}),
+    Trait.ONCE: frozenset({"Add", "Cast", "CastLike", "Div", "Mul", "Shrink", "Sub"}),
+    Trait.CONVERTS: frozenset({"Cast", "CastLike"}),
     Trait.IN_FLOAT: frozenset({"BlackmanWindow", "DFT", "HammingWindow", "HannWindow", "MelWeightMatrix"}),
 }  # fmt: skip
 
@@ -114,12 +124,24 @@ def traits_of(node: onnx.NodeProto) -> frozenset[Trait]:
         return frozenset({Trait.SUMS, Trait.WEIGHS})
     if node.op_type in ("Resize", "Upsample") and given.get("mode", b"nearest") == b"nearest":
         return traits(node.op_type) - {Trait.WEIGHS}
+    if node.op_type == "Shrink" and not any(one.f or one.ref_attr_name for one in node.attribute if one.name == "bias"):
+        return traits(node.op_type) - {Trait.ONCE} | {Trait.STEPS}
     return traits(node.op_type)
 
 
 def selects(node: onnx.NodeProto) -> bool:
     """Return whether a node rounds nothing and has no order of its own."""
     return not traits_of(node).isdisjoint({Trait.MOVES, Trait.SELECTS})
+
+
+def is_exact(node: onnx.NodeProto) -> bool:
+    """Return whether a node rounds nothing: one that selects, or that jumps at certain places."""
+    return selects(node) or Trait.STEPS in traits_of(node)
+
+
+def is_firm(node: onnx.NodeProto) -> bool:
+    """Return whether every kernel, in whatever order, returns the same floats for the same floats."""
+    return is_exact(node) or Trait.ONCE in traits_of(node)
 
 
 def rounds(operator: str) -> bool:

@@ -169,7 +169,11 @@ def _reason(error: BaseException) -> str:
     return line if len(line) <= 300 else line[:297] + "..."
 
 
-_NOT_IMPLEMENTED = ("Unsupported value attribute datatype", "of input parameter (_inlfunc_")
+_NOT_IMPLEMENTED = (
+    "Unsupported value attribute datatype",
+    "is not currently registered or supported",
+    "of input parameter (_inlfunc_",
+)
 """What onnxruntime 1.32.0 says, with an exception of another name, where a kernel lacks a type: ConstantOfShape,
 or what stands in a body that it inlines (SoftmaxCrossEntropyLoss of bfloat16)."""
 _OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation", "Unable to allocate")

@@ -141,7 +141,7 @@ class Contest:
     rewritten model exceeds a limit, or the two differ by more than the estimate of a rounding that could not be
     measured, and in less than half of the digits. `unoptimised` collects the errors with which, with graph
     optimisations on, neither of the two runs: onnxruntime 1.32.0 dies while it optimises a LayerNormalization of
-    float16 whose third input is "".
+    float16 whose third input is "". `undefined` collects the inputs on which no output counts.
     """
 
     judge: Judge
@@ -150,11 +150,17 @@ class Contest:
     near: list[Feeds] = field(default_factory=list)
     beyond: list[tuple[Feeds, RejectedError]] = field(default_factory=list)
     unoptimised: list[RejectedError] = field(default_factory=list)
+    undefined: list[Feeds] = field(default_factory=list)
 
     @property
     def note(self) -> str:
         """Say that some results were compared with graph optimisations off only."""
         return f"with graph optimisations on, neither model runs: {self.unoptimised[0]}" if self.unoptimised else ""
+
+    def compared(self, trials: Sequence[tuple[Feeds, Outputs]]) -> bool:
+        """Return whether some output counted on some input."""
+        undefined = {id(feeds) for feeds in self.undefined}
+        return not all(id(feeds) in undefined for feeds, _ in trials)
 
     def run(
         self, trials: Sequence[tuple[Feeds, Outputs]], progress: Callable[[], None] = lambda: None
@@ -241,6 +247,8 @@ class Contest:
         pardoned = self.pardoned(feeds)
         if not pardoned:
             return found
+        if pardoned == frozenset(self.judge.outputs):
+            self.undefined.append(feeds)
         if isinstance(result, RejectedError):
             return found if pardoned != frozenset(self.judge.outputs) else None
         return self._difference(feeds, plain, best, result, optimised, pardoned)

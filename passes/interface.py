@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.passes.outline import declared_by_bodies
 from opshift.passes.sessions import Feeds, RejectedError
-from opshift.passes.specs import graph_inputs
+from opshift.passes.specs import graph_inputs, versions
 
 
 def interface_difference(original: onnx.ModelProto, rewritten: onnx.ModelProto) -> str:
@@ -56,12 +57,18 @@ def _kind(kind: onnx.TypeProto) -> str:
 def contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any], *, strict: bool = False) -> str:
     """Return how the shape of a value contradicts what onnx infers from these inputs; empty if none does.
 
-    Asked where something is empty only, since that is where onnxruntime's kernels were seen to be wrong.
+    So does one that the body of a Loop or a Scan declares otherwise, by which onnxruntime plans memory. onnx is asked
+    where something is empty only, since that is where onnxruntime's kernels were seen to be wrong.
 
     Raises:
         RejectedError: with `strict`, onnx infers that the model does not accept these inputs.
     """
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    sizes = {name: array.shape for name, array in arrays.items()}
+    for node in model.graph.node:
+        for name, dims in declared_by_bodies(node, versions(model).get("", 0), sizes):
+            if any(isinstance(dim, int) and dim != size for dim, size in zip(dims, sizes[name], strict=True)):
+                return f"{name} has the shape {list(sizes[name])}, and the body of {node.op_type} declares another"
     given = {name: value for name, value in feeds.items() if isinstance(value, np.ndarray)}
     if all(array.size for array in (*given.values(), *arrays.values())):
         return ""

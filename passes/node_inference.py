@@ -10,8 +10,10 @@ import dataclasses
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper
 from onnx.shape_inference import InferenceError, infer_node_outputs
@@ -41,6 +43,10 @@ _TRIES = 24
 
 _NUMBERS = (5040, 1)
 """Numbers in place of dimensions that are not known: heads and groups divide the one, the other broadcasts."""
+
+
+_POSITIONS = frozenset(("tensor(int32)", "tensor(int64)"))
+"""The types of axes, indices and counts."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ class NodeInference:
         """Infer the outputs, with a type assumed for each input that has none; or return onnx's complaint."""
         present = {index: facts for index, facts in enumerate(inputs) if facts is not None}
         data = {
-            f"i{index}": tensor_of(facts.known, facts.dtype or 0, f"i{index}")
+            f"i{index}": self._shown(index, facts.known, facts.dtype or 0)
             for index, facts in present.items()
             if facts.known is not None and _is_shown(facts)
         }
@@ -136,6 +142,13 @@ class NodeInference:
         if unsized(self.node.name, shapes):
             return tuple(Facts(one.dtype, None if one.shape is None else (None,) * len(one.shape)) for one in found)
         return found
+
+    def _shown(self, index: int, known: npt.NDArray[Any], dtype: int) -> onnx.TensorProto:
+        """Return the elements of an input; onnx reads int64 where positions may be int32 as well, as Pad's axes may."""
+        parameter = self.schema.input(index)
+        if parameter is not None and parameter.types == _POSITIONS:
+            return tensor_of(known.astype(np.int64), TensorProto.INT64, f"i{index}")
+        return tensor_of(known, dtype, f"i{index}")
 
     def _assumptions(self) -> Iterator[Types]:
         """Yield types for the inputs that have none, as the schema allows; the same for inputs of one type variable."""

@@ -144,3 +144,32 @@ def nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
         yield node
         for _, inner in subgraphs(node):
             yield from nodes(inner)
+
+
+def declared_by_bodies(
+    node: onnx.NodeProto, opset: int, shapes: Mapping[str, tuple[Dim, ...]]
+) -> Iterator[tuple[str, tuple[Dim, ...]]]:
+    """Yield inputs of a Loop or a Scan, and the dims that the body declares for them; None for one that it leaves open.
+
+    What a Scan cuts along an axis has that axis besides, and a Scan-8 the batch before all. `shapes` tells the ranks;
+    an input of another rank than its declaration has is left out.
+    """
+    attributes = {one.name: one for one in node.attribute}
+    body = attributes.get("body")
+    if body is None or node.op_type not in ("Loop", "Scan") or (node.op_type == "Scan" and opset < 9):
+        return
+    names = list(node.input)[2:] if node.op_type == "Loop" else list(node.input)
+    formal = list(body.g.input)[2:] if node.op_type == "Loop" else list(body.g.input)
+    states = len(names) - (attributes["num_scan_inputs"].i if "num_scan_inputs" in attributes else 0)
+    axes = list(attributes["scan_input_axes"].ints) if "scan_input_axes" in attributes else []
+    for place, (name, value) in enumerate(zip(names, formal, strict=False)):
+        dims = facts_of_type(value.type).shape
+        if dims is None or name not in shapes:
+            continue
+        scanned = node.op_type == "Scan" and place >= states
+        if len(shapes[name]) != len(dims) + scanned:
+            continue
+        if scanned:
+            axis = (axes[place - states] if place - states < len(axes) else 0) % len(shapes[name])
+            dims = (*dims[:axis], None, *dims[axis:])
+        yield name, dims

@@ -213,6 +213,8 @@ class Proof:
             return check(Verdict.DIFFERENT, f"onnxruntime does not load the replacement: {error}", count)
         relabelled = relabelled and f"the replacement's {relabelled}"
         notes = sentence(judge.note, relabelled, contest.note, *complaints[:1])
+        if finding is None and not contest.compared(trials.accepted):
+            return check(Verdict.UNCHECKED, sentence("no input has a meaning", notes), count)
         if finding is None:
             return check(Verdict.EQUAL, notes, count, None, classes)
         if ran and judge.route.name == ORACLE and isinstance(finding.difference.actual, str):

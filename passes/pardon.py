@@ -79,7 +79,7 @@ class Pardon:
         self._judged = frozenset(name for name, pair in named if selects(pair.original.graph.node[0]))
         self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
         self._limits = limits
-        self._count = 0
+        self._unsaid: dict[int, Feeds] = {}
 
     @functools.cached_property
     def _oracles(self) -> Interpreter:
@@ -107,12 +107,15 @@ class Pardon:
             found = self._outputs
         else:
             found = self._undefined(values)
-        self._count += bool(found)
+        if found:
+            self._unsaid[id(feeds)] = feeds
         return found
 
     def note(self) -> str:
         """Return on how many inputs something did not count, as a reason."""
-        return f"on {self._count} inputs the original makes nothing defined of some outputs" if self._count else ""
+        return (
+            f"on {len(self._unsaid)} inputs the original makes nothing defined of some outputs" if self._unsaid else ""
+        )
 
     def _miscomputed(self, feeds: Feeds, values: Mapping[str, Any]) -> bool:
         if not self._judged or self._interpreter:
@@ -126,7 +129,7 @@ class Pardon:
         return any(mismatch(one, values[name]) for name, one in zip(outputs, right, strict=True) if name in values)
 
     def _meaningless(self, feeds: Feeds) -> bool:
-        if self._interpreter or not (self._known or self._by_body):
+        if not (self._known or self._by_body):
             return False
         try:
             self._every_oracle.run(feeds)

@@ -17,6 +17,7 @@ sign of a zero that a sum or a selection such as Max returns does not count.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from opshift.opsets.numerics import Trait, keeps_signs, selects, traits_of
+from opshift.opsets.numerics import Trait, is_exact, is_firm, keeps_signs, selects, traits_of
 from opshift.passes.describe import inlined
 from opshift.passes.interpret import Interpreter, bodies, outer_names, within
 from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Source, Why
@@ -98,6 +99,23 @@ def loses_signs(node: onnx.NodeProto) -> bool:
     return not all(map(keeps_signs, _computing(node)))
 
 
+@dataclass(frozen=True)
+class _Run:
+    """A run of a model in wide types.
+
+    Attributes:
+        values: the values, by name.
+        exact: which of them no rounding changes, nor what they are computed from.
+        firm: which of them every kernel computes alike, in whatever order, since one operation of IEEE 754 on exact
+            values led there, and nothing overflowed. Those are as in the narrow run, and are never disturbed: what
+            compares them decides.
+    """
+
+    values: Mapping[str, Any]
+    exact: Mapping[str, bool]
+    firm: Mapping[str, bool]
+
+
 class Rounding:
     """The bounds of a model's outputs, input by input."""
 
@@ -123,16 +141,20 @@ class Rounding:
             RejectedError: the model cannot be run node by node.
         """
         plain = self._plain.values(feeds)
-        wide, exact = self._run(feeds, plain, inexact)
+        run = self._run(feeds, plain, inexact)
+        wide, exact = run.values, run.exact
         marks = self._marks(plain)
         first = self._of(outputs, [wide], exact, marks)
         if all(exact[value.name] for value in self._graph.output) or enough(first):
             return first
-        runs = [self._run(feeds, plain, inexact, (wide, exact), turn)[0] for turn in range(_RUNS)]
+        runs = [self._run(feeds, plain, inexact, run, turn).values for turn in range(_RUNS)]
         found = self._of(outputs, [wide, *runs], exact, marks)
-        if not enough(found) and enough([replace(bound, graded=None) for bound in found]):
-            # Few elements are as small as these, and what rounds them may have been small by chance.
-            runs += [self._run(feeds, plain, inexact, (wide, exact), 0, seed)[0] for seed in range(1, _MORE_RUNS)]
+        if not enough(found):
+            # What rounds the few elements of one size may have been small by chance, and numbers that cancel each
+            # other may have been moved alike.
+            turns = itertools.cycle((0, 2))
+            more = zip(turns, range(1, _MORE_RUNS), strict=False)
+            runs += [self._run(feeds, plain, inexact, run, turn, seed).values for turn, seed in more]
             found = self._of(outputs, [wide, *runs], exact, marks)
         return found
 
@@ -198,18 +220,19 @@ class Rounding:
         feeds: Feeds,
         plain: Mapping[str, Any],
         inexact: Collection[str],
-        first: tuple[Mapping[str, Any], Mapping[str, bool]] | None = None,
+        first: _Run | None = None,
         turn: int = 0,
         seed: int = 0,
-    ) -> tuple[dict[str, Any], dict[str, bool]]:
-        """Return the wide values, and which of them are exact with all that they are computed from.
+    ) -> _Run:
+        """Run the model in wide types.
 
-        With the `first` run, what was exact there is taken from it, and what every other node reads is disturbed, in
-        another way each `turn` and for each `seed`.
+        With the `first` run, what was exact or firm there is taken from it, and what every other node reads is
+        disturbed, in another way each `turn` and for each `seed`.
         """
         rng = np.random.default_rng([turn, seed] if seed else turn)
         values = {name: wider(value) for name, value in (*self._plain.constants.items(), *feeds.items())}
         exact = dict.fromkeys(values, True)
+        firm = dict.fromkeys(values, True)
         for node, wide_node in self._nodes:
             names = [name for name in node.output if name]
             kinds = frozenset[Trait]().union(*map(traits_of, _computing(node)))
@@ -217,8 +240,8 @@ class Rounding:
             in_float = Trait.IN_FLOAT in kinds and (
                 Trait.SUMS not in kinds or any(_is_widest(plain[name]) for name in names)
             )
-            if first and all(first[1][name] for name in names):
-                values.update({name: first[0][name] for name in names})
+            if first and all(first.exact[name] or first.firm[name] for name in names):
+                values.update({name: first.values[name] for name in names})
                 continue
             read = [name for name in (*node.input, *outer_names(node)) if name]
             given = {name: values[name] for name in read}
@@ -237,6 +260,7 @@ class Rounding:
                         _SIGNS[turn] * (-1) ** place,
                         power,
                         1.0 if place else units,  # what two factors drift by in opposite directions cancels out
+                        alike=bool(seed),
                     )
                     for place, name in enumerate(disturbed)  # the condition of an If has no place
                 }
@@ -272,8 +296,15 @@ class Rounding:
                         for name, value in results.items()
                     }
             results = {name: _whole(value, plain[name]) for name, value in results.items()}
-            values.update(results)
-            easy = selects(node) or (
+            inside = list(_computing(node))
+            same_everywhere = (
+                all(map(is_firm, inside))
+                and all(exact.get(name, False) or (firm.get(name, False) and all(map(is_exact, inside))) for name in read)
+                and not any(name in inexact or _has(plain[name], _infinite) for name in names)
+            )
+            firm.update(dict.fromkeys(names, same_everywhere))
+            values.update({name: wider(plain[name]) for name in names} if same_everywhere else results)
+            easy = all(is_exact(inner) or Trait.CONVERTS in traits_of(inner) for inner in inside) or (
                 not narrow
                 and not in_float
                 and Trait.WEIGHS not in kinds
@@ -283,7 +314,7 @@ class Rounding:
             easy = easy and not any(name in inexact for name in names)
             same = easy and all(exact.get(name, False) for name in read) and _same(results, plain, names)
             exact.update(dict.fromkeys(names, same))
-        return values, exact
+        return _Run(values, exact, firm)
 
     def _node(
         self, node: onnx.NodeProto, wide_node: onnx.NodeProto, given: Mapping[str, Any], plain: Mapping[str, Any]
@@ -376,13 +407,27 @@ _SIGNS = (1, -1, 0, 0)  # of the first input's disturbance, the others' alternat
 
 
 def _disturbed(
-    value: Any, like: Any, rng: np.random.Generator, sign: int, power: float = 1.0, units: float = 1.0
+    value: Any,
+    like: Any,
+    rng: np.random.Generator,
+    sign: int,
+    power: float = 1.0,
+    units: float = 1.0,
+    *,
+    alike: bool = False,
 ) -> Any:
-    """Return floats with each element moved by units of rounding of the narrow type, to a power, up or down."""
+    """Return floats with each element moved by units of rounding of the narrow type, to a power, up or down.
+
+    Without a `sign` the direction is random; with `alike`, equal numbers are moved in the same one, so that what is
+    tied since it was computed from the same numbers stays so.
+    """
     if not (isinstance(value, np.ndarray) and isinstance(like, np.ndarray) and like.dtype in WIDE):
         return value
     info = ml_dtypes.finfo(like.dtype)  # type: ignore[no-untyped-call]
     signs = np.asarray(sign if sign else rng.integers(0, 2, size=value.shape) * 2 - 1)
+    if alike and not sign:
+        distinct, places = np.unique(value, return_inverse=True)
+        signs = (rng.integers(0, 2, size=distinct.shape) * 2 - 1)[places].reshape(value.shape)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         unit = (
             units
@@ -698,7 +743,8 @@ def rounded(value: Any) -> Bound:
         return EXACT
     wide = value.astype(np.float64)
     largest = float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
-    return Bound(FACTOR * largest * float(ml_dtypes.finfo(value.dtype).eps))  # type: ignore[no-untyped-call]
+    info = ml_dtypes.finfo(value.dtype)  # type: ignore[no-untyped-call]
+    return Bound(FACTOR * max(largest * float(info.eps), float(info.smallest_subnormal)))
 
 
 def half_the_digits(value: Any) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 
 from opshift.opsets.facts import Dim
-from opshift.passes.outline import Outline, nodes
+from opshift.passes.outline import Outline, declared_by_bodies, nodes
 from opshift.passes.specs import Shape, Spec
 
 Shapes = Mapping[str, Shape]
@@ -232,6 +232,8 @@ def _groups_of(node: onnx.NodeProto) -> int:
 
 def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
     """Yield the dims of the inputs of a node that must be equal, or that are spread over each other."""
+    for name, declared in declared_by_bodies(node, view.versions.get("", 0), view.shapes):
+        yield from zip(view.shapes[name], declared, strict=True)
     shapes = [view.shapes.get(name) for name in node.input]
     known = [dims for dims in shapes if dims is not None]
     if len(known) < 2:

@@ -211,6 +211,30 @@ def test_valid_functions_are_never_called_invalid(nested: bool) -> None:
     assert not faults, "\n".join(faults[:20])
 
 
+def positions() -> list[tuple[defs.OpSchema, int]]:
+    """Inputs that may be int32 or int64, and nothing else: axes, indices and counts."""
+    kinds = {"tensor(int32)", "tensor(int64)"}
+    schemas = (one for one in defs.get_all_schemas_with_history() if not one.domain and not one.deprecated)
+    return [(one, index) for one in schemas for index, formal in enumerate(one.inputs) if set(formal.types) == kinds]
+
+
+def test_positions_of_int32_are_as_good_as_those_of_int64() -> None:
+    """onnx reads the axes of Pad as int64, whatever they are."""
+    found = positions()
+    assert len(found) >= 50
+    for schema, index in found:
+        said = []
+        for dtype in (np.int32, np.int64):
+            inputs = [
+                Facts(TensorProto.FLOAT, (4,)) if "tensor(float)" in formal.types else constant(np.array([1, 1]))
+                for formal in schema.inputs[: max(schema.min_input, index + 1)]
+            ]
+            inputs[index] = constant(np.array([0], dtype))
+            said.append(typed(Node("", schema.name, schema.since_version, {}, tuple(inputs), (True,))))
+        assert "ParseData" not in str(said[0]), (schema.name, schema.since_version, said[0])
+        assert isinstance(said[0], Reason) == isinstance(said[1], Reason), (schema.name, said)
+
+
 # --- what ends a process ---
 
 CHILD = """

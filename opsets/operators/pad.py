@@ -39,6 +39,11 @@ def oracle(
         width[axis] = int(pads[index]), int(pads[index + len(places)])
     if any(max(-low, 0) + max(-high, 0) > size for (low, high), size in zip(width, data.shape, strict=True)):
         raise ValueError("Pad-18: negative pads cut off more elements than there are")
+    if what.mode == "reflect" and any(
+        size - max(-low, 0) - max(-high, 0) == 1 and max(low, high) > 0
+        for (low, high), size in zip(width, data.shape, strict=True)
+    ):
+        raise ValueError("Pad-18: beside one element there is none that is mirrored")
     inside = tuple(slice(max(-low, 0), data.shape[axis] - max(-high, 0)) for axis, (low, high) in enumerate(width))
     grown = [(max(low, 0), max(high, 0)) for low, high in width]
     if what.mode == "constant":

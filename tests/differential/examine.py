@@ -206,6 +206,8 @@ class Examiner:
                 return
         except (LoadError, RunError) as error:
             outcome.kind, outcome.message = "broken", str(error)
+            if expected is None and isinstance(error, RunError):
+                outcome.kind = "unjudged"  # nothing shows that the original runs on these inputs
             return
         if expected is None:
             outcome.kind, outcome.message = "unjudged", "the original runs nowhere"

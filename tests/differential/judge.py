@@ -331,7 +331,7 @@ def compare(
     for feed, (wanted, got) in enumerate(zip(expected, found, strict=True)):
         if operators & IGNORES_NAN and any(_has_nan(value) for value in feeds[feed].values()):
             continue
-        if operators & LEAVES_UNWRITTEN and any(np.size(value) == 0 for value in wanted):
+        if operators & LEAVES_UNWRITTEN and any(getattr(value, "size", 1) == 0 for value in wanted):
             continue
         for index, (a, b) in enumerate(zip(wanted, got, strict=True)):
             message = difference(a, b, exact_zeros)
@@ -382,12 +382,25 @@ def _bounds(
                     nan_once = np.isnan(a.astype(np.float64)) != np.isnan(np.asarray(b).astype(np.float64))
                     apart = np.where(nan_once, np.inf, apart)
                     held[index] = np.fmax(bound, _FACTOR * apart)
+    if any(_scales_in_float(node) for node in messages(original, NodeProto)):
+        eps = float(np.finfo(np.float32).eps)
+        spread = [
+            [None if a is None else a + eps * np.abs(b) for a, b in zip(held, wanted, strict=True)]
+            for held, wanted in zip(spread, expected, strict=True)
+        ]
     if operators & TRANSFORMS:
         runners = (runtimes.reference, runner)
         _add_own_error(spread, expected, original, feeds, runners, (np.float32, np.float64))
     else:
         _add_own_error(spread, expected, original, feeds, (runner, runtimes.reference), (np.float32,))
     return spread
+
+
+def _scales_in_float(node: NodeProto) -> bool:
+    """Return whether onnxruntime 1.32.0 divides by a length in float, also where the rest is double."""
+    return node.op_type == "DFT" and any(
+        one.name == "inverse" and (one.i or one.ref_attr_name) for one in node.attribute
+    )
 
 
 def _add_own_error(

@@ -30,6 +30,7 @@ _NO_KERNEL = (
     "node. Name:'' Status",  # in the body of AffineGrid, when it runs
     "Only N can be zero",  # of the shape that is pooled over
     "Non per-tensor quantization is not supported now",  # zero points of ConvInteger
+    "Dilation not supported for AutoPadType",
     "B zero point is not valid",  # of MatMulInteger: more than two dimensions
 )
 """What onnxruntime says where it has no kernel. Some bodies of operators that are functions (Attention, CenterCropPad,
