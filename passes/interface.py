@@ -66,8 +66,8 @@ def contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     sizes = {name: array.shape for name, array in arrays.items()}
     for node in model.graph.node:
-        for name, dims in declared_by_bodies(node, versions(model).get("", 0), sizes):
-            if any(isinstance(dim, int) and dim != size for dim, size in zip(dims, sizes[name], strict=True)):
+        for name, declared in declared_by_bodies(node, versions(model).get("", 0), sizes):
+            if any(isinstance(dim, int) and dim != size for dim, size in zip(declared, sizes[name], strict=True)):
                 return f"{name} has the shape {list(sizes[name])}, and the body of {node.op_type} declares another"
     given = {name: value for name, value in feeds.items() if isinstance(value, np.ndarray)}
     if all(array.size for array in (*given.values(), *arrays.values())):
