@@ -1,14 +1,13 @@
-"""Where the boxes and lines of a drawing go: a subgraph laid out in layers by graphlay, from the top down."""
+"""Where the boxes and lines of a drawing go: a subgraph laid out in layers from the top down."""
 
 from __future__ import annotations
 
+import math
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import graphlay
-
+from opshift.cli.layout import Edge, layout
 from opshift.cli.output import plain
 from opshift.passes.outcome import Drawn, Subgraph, Value
 
@@ -19,8 +18,6 @@ PADDING = 10.0
 MARGIN = 6.0
 LONGEST = 34
 """Characters of a line; what is longer is cut off."""
-
-SPACING = {"layer_gap": 30.0, "node_gap": 18.0, "dummy_gap": 14.0, "stub": 9.0, "port_gap": 12.0}
 
 
 @dataclass(frozen=True)
@@ -59,13 +56,12 @@ class Arrow:
 
     @property
     def head(self) -> str:
-        """The corners of the arrow's head, which points down or from wherever the line comes."""
+        """The corners of the arrow's head, which points along the end of the line."""
         (x0, y0), (x, y) = self.points[-2:]
-        if abs(x - x0) > abs(y - y0):
-            back = x - 6 if x > x0 else x + 6
-            return f"{x:g},{y:g} {back:g},{y - 3.5:g} {back:g},{y + 3.5:g}"
-        back = y - 6 if y > y0 else y + 6
-        return f"{x:g},{y:g} {x - 3.5:g},{back:g} {x + 3.5:g},{back:g}"
+        length = math.hypot(x - x0, y - y0)
+        dx, dy = (x - x0) / length, (y - y0) / length
+        corners = [(x, y), *((x - 6 * dx + side * dy, y - 6 * dy - side * dx) for side in (3.5, -3.5))]
+        return " ".join(f"{round(cx, 1):g},{round(cy, 1):g}" for cx, cy in corners)
 
 
 @dataclass(frozen=True)
@@ -81,14 +77,12 @@ class Drawing:
 
 def drawing(subgraph: Subgraph) -> Drawing:
     """Lay a subgraph out. The same subgraph gives the same drawing."""
-    graph = graphlay.Graph()
     contents: list[tuple[str, tuple[str, ...]]] = []
+    joined: list[tuple[int, int, str]] = []
 
     def add(role: str, lines: Sequence[str]) -> int:
-        shown = tuple(_cut(plain(line)) for line in lines if line)
-        contents.append((role, shown))
-        width = max(map(_cells, shown), default=1) * CHARACTER + 2 * PADDING
-        return graph.node(width=round(width, 1), height=LINE * len(shown) + 2 * PADDING - 4)
+        contents.append((role, tuple(_cut(plain(line)) for line in lines if line)))
+        return len(contents) - 1
 
     made: dict[str, tuple[int, str]] = {
         value.name: (add("input", (value.name, value.type)), "") for value in subgraph.inputs
@@ -97,17 +91,15 @@ def drawing(subgraph: Subgraph) -> Drawing:
         made[value.name] = add("constant", (value.elements or value.name, value.type)), ""
     for node in subgraph.nodes:
         place = add("node", (title(node), *node.attributes))
-        for name in node.inputs:
-            if name in made:
-                _join(graph, made[name], place)
+        joined += [(made[name][0], place, made[name][1]) for name in node.inputs if name in made]
         several = sum(map(bool, node.outputs)) > 1
         for index, name in enumerate(node.outputs):
             if name:
                 made[name] = place, f"output {index}" if several else ""
     for name in subgraph.outputs:
         if name in made:
-            _join(graph, made[name], add("output", (name,)))
-    return _laid_out(graph, contents, text(subgraph))
+            joined.append((made[name][0], add("output", (name,)), made[name][1]))
+    return _laid_out(contents, joined, text(subgraph))
 
 
 def boxes(subgraph: Subgraph) -> int:
@@ -122,31 +114,20 @@ def _read(subgraph: Subgraph) -> Iterator[Value]:
     yield from (value for value in subgraph.constants if value.name in names)
 
 
-def _join(graph: graphlay.Graph, source: tuple[int, str], target: int) -> None:
-    place, label = source
-    size = {"width": _cells(label) * CHARACTER, "height": LINE} if label else None
-    graph.edge(place, target, key=label, label_size=size)
-
-
-def _laid_out(graph: graphlay.Graph, contents: Sequence[tuple[str, tuple[str, ...]]], said: tuple[str, ...]) -> Drawing:
-    placed = graphlay.layout(graph, options={"direction": "topbottom", "spacing": SPACING})
-    least, most = placed.bounds["min"], placed.bounds["max"]
-
-    def at(point: Mapping[str, Any]) -> tuple[float, float]:
-        return round(point["x"] - least["x"] + MARGIN, 1), round(point["y"] - least["y"] + MARGIN, 1)
-
-    boxes = []
-    for (role, lines), node in zip(contents, placed.nodes, strict=True):
-        (x, y), size = at(node["center"]), node["size"]
-        left, top = round(x - size["width"] / 2, 1), round(y - size["height"] / 2, 1)
-        boxes.append(Box(role, left, top, size["width"], size["height"], lines))
-    arrows = []
-    for edge, asked in zip(placed.edges, graph.edges, strict=True):
-        anchor = edge["label_anchor"] or edge["points"][0]
-        arrows.append(Arrow(tuple(map(at, edge["points"])), asked["key"], at(anchor)))
-    width = round(most["x"] - least["x"] + 2 * MARGIN, 1)
-    height = round(most["y"] - least["y"] + 2 * MARGIN, 1)
-    return Drawing(width, height, tuple(boxes), tuple(arrows), said)
+def _laid_out(
+    contents: Sequence[tuple[str, tuple[str, ...]]], joined: Sequence[tuple[int, int, str]], said: tuple[str, ...]
+) -> Drawing:
+    sizes = [
+        (round(max(map(_cells, lines), default=1) * CHARACTER + 2 * PADDING, 1), LINE * len(lines) + 2 * PADDING - 4)
+        for _, lines in contents
+    ]
+    edges = [Edge(source, target, _cells(label) * CHARACTER) for source, target, label in joined]
+    placed = layout(sizes, edges, MARGIN)
+    boxes = tuple(Box(role, *box, lines) for (role, lines), box in zip(contents, placed.boxes, strict=True))
+    arrows = tuple(
+        Arrow(points, label, at) for points, (_, _, label), at in zip(placed.lines, joined, placed.labels, strict=True)
+    )
+    return Drawing(placed.width, placed.height, boxes, arrows, said)
 
 
 def title(node: Drawn) -> str:

@@ -22,8 +22,8 @@ from opshift.passes.outcome import NARROWINGS
 REPORTS = (".html", ".json", ".md")
 """What a report can be written as, by the suffix of its file."""
 
-PAGE_NEEDS = ("graphlay", "jinja2")
-"""The packages of the extra `report`, that a page is made with."""
+PAGE_NEEDS = "jinja2"
+"""The package that a page needs, of the extra `report`."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -385,9 +385,9 @@ def check_report(path: str | None, others: Iterable[str]) -> None:
     suffix = Path(path).suffix.casefold()
     if suffix not in REPORTS:
         raise UsageError(f"--report {path}: name a file that ends in {', '.join(REPORTS[:-1])} or {REPORTS[-1]}.")
-    if missing := [name for name in PAGE_NEEDS if suffix == ".html" and importlib.util.find_spec(name) is None]:
+    if suffix == ".html" and importlib.util.find_spec(PAGE_NEEDS) is None:
         raise UsageError(
-            f"--report {path} needs {' and '.join(missing)}: install them with `pip install 'opshift[report]'`, "
+            f"--report {path} needs {PAGE_NEEDS}: install it with `pip install {PAGE_NEEDS}`, "
             "or name a file that ends in .json or .md."
         )
     if any(same_file(path, other) for other in others):

@@ -1,4 +1,4 @@
-"""A report as a page: one file that needs no network, made of cli/templates by jinja2, with drawings by graphlay."""
+"""A report as a page: one file that needs no network, made of cli/templates by jinja2."""
 
 from __future__ import annotations
 

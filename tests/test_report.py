@@ -533,13 +533,13 @@ def test_a_page_needs_its_extra_before_work_starts(
     arguments = ["convert", fixture("hardmax-opset13"), "-o", "out.onnx", "--opset", "11", "--report"]
     assert main([*arguments, "out.html"]) == 2
     assert capsys.readouterr().err == (
-        "error: --report out.html needs graphlay and jinja2: install them with `pip install 'opshift[report]'`, "
+        "error: --report out.html needs jinja2: install it with `pip install jinja2`, "
         "or name a file that ends in .json or .md.\n"
     )
     monkeypatch.undo()
 
 
-def test_one_of_its_packages_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_page_needs_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "jinja2" else object())
     with pytest.raises(opshift.UsageError, match=r"out\.HTML needs jinja2: install"):
