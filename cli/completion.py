@@ -1,4 +1,4 @@
-"""Print a script by which bash, zsh or fish completes what is typed after `opshift`.
+"""Print a completion script for bash, zsh or fish.
 
 examples:
   opshift completion bash > ~/.local/share/bash-completion/completions/opshift

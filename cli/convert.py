@@ -1,4 +1,4 @@
-"""Convert a model, prove that nothing changed, and write it.
+"""Convert a model, verify that its outputs are equal, and write it.
 
 examples:
   opshift convert model.onnx old.onnx --opset 11

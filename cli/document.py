@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import platform
 import sys
 import time
 from typing import Any
@@ -69,6 +67,9 @@ def document(options: argparse.Namespace, status: int, **found: Any) -> dict[str
 
 def versions() -> dict[str, str]:
     """Return the versions of all that takes part, and the platform; packages that are not installed are left out."""
+    import importlib.metadata
+    import platform
+
     found: dict[str, str] = {}
     for name in PACKAGES:
         # onnxruntime comes from several distributions, of which the module alone tells.

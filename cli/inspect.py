@@ -1,4 +1,4 @@
-"""Print a model's opset, operators and versions, and the opsets that it can go to."""
+"""Print a model's opset, operators and versions, and the opsets it can be converted to."""
 
 from __future__ import annotations
 

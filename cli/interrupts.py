@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -32,7 +31,8 @@ def raised() -> Iterator[None]:
 
     Signals that are ignored (`nohup`), or that somebody else handles, stay as they are.
     """
-    if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
+    threading = sys.modules.get("threading")  # a program without it has one thread
+    if threading and threading.current_thread() is not threading.main_thread():  # which alone may set handlers
         yield
         return
     before: dict[int, Any] = {}
@@ -67,6 +67,8 @@ def _interrupt(number: int, _: FrameType | None) -> None:
 def _again(lost: sys.UnraisableHookArgs, hook: Any) -> None:
     """Send a signal once more whose exception was raised in a destructor, from where none gets out."""
     if isinstance(lost.exc_value, Interrupted):
+        import threading
+
         number = lost.exc_value.status - 128
         timer = threading.Timer(_SOON, signal.raise_signal, (number,))
         timer.daemon = True

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import opshift
-from opshift.cli import completion, convert, inspect, interrupts, ops, output, plan, targets, verify
+from opshift.cli import interrupts, output
 from opshift.cli.document import Stopwatch, document
 from opshift.cli.options import Parser, did_you_mean
 from opshift.cli.output import UnprintableError, message, one_line, print_json, staged
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
     from opshift.cli.census import Census
 
 COMMANDS = {
-    "convert": convert,
-    "plan": plan,
-    "verify": verify,
-    "inspect": inspect,
-    "ops": ops,
-    "targets": targets,
-    "completion": completion,
+    "convert": "Convert a model, verify that its outputs are equal, and write it.",
+    "plan": "Print what convert would do, and what blocks it.",
+    "verify": "Run two models on the same adversarial inputs and compare their outputs.",
+    "inspect": "Print a model's opset, operators and versions, and the opsets it can be converted to.",
+    "ops": "Print the operators that opshift knows, with their versions and decompositions.",
+    "targets": "Print the runtime profiles that --target accepts.",
+    "completion": "Print a completion script for bash, zsh or fish.",
 }
+"""The commands, each with the first line of its module: a module is imported where its command is named."""
 
 DONE, NOT_POSSIBLE, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -78,7 +80,8 @@ def run(argv: Sequence[str] | None) -> int:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options of the command that is named, or raise a usage error."""
-    parser = build()
+    named = next((word for word in arguments if not word.startswith("-")), "")
+    parser = build([named])
     if not arguments:
         parser.error(f"a command is needed: {', '.join(COMMANDS)}")
     if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
@@ -92,8 +95,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def build() -> Parser:
-    """Assemble the parser from the commands."""
+def build(complete: Collection[str] = tuple(COMMANDS)) -> Parser:
+    """Assemble the parser of all commands, with the options of those that are to be `complete`."""
     parser = Parser(
         prog="opshift",
         description="Take an ONNX model to the opset and the operators that a runtime has; prove that nothing changed.",
@@ -101,9 +104,12 @@ def build() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"opshift {opshift.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, command in COMMANDS.items():
-        summary, _, rest = (command.__doc__ or "").partition("\n")
-        added = commands.add_parser(name, help=summary, description=summary, epilog=rest.strip() or None)
+    for name, summary in COMMANDS.items():
+        added = commands.add_parser(name, help=summary, description=summary)
+        if name not in complete:
+            continue
+        command = importlib.import_module(f"opshift.cli.{name}")
+        added.epilog = (command.__doc__ or "").partition("\n")[2].strip() or None
         command.add_options(added)
         added.set_defaults(run=command.run, parser=added, command=name, watch=Stopwatch())
     return parser

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opshift.cli import options as shared
@@ -33,6 +32,8 @@ ALWAYS = ("converted", "unchanged", "refused", "not equal", "unreadable")
 
 def asked_for(options: argparse.Namespace) -> bool:
     """Tell whether a folder or a pattern is to be converted; UsageError for options that only many models have."""
+    from pathlib import Path
+
     from opshift.passes.many import SUFFIXES, is_pattern
 
     if isinstance(options.model, list):
@@ -123,6 +124,8 @@ def line(outcome: Outcome) -> str:
 
 def show(outcomes: Sequence[Outcome], folder: str, *, quiet: bool, proven: bool) -> None:
     """Print what is not well, how many models had which outcome, and a last line."""
+    from pathlib import Path
+
     from opshift.cli.words import count
 
     counts = dict.fromkeys(ALWAYS, 0)

@@ -1,4 +1,4 @@
-"""Print the operators that opshift knows, with their versions and lowerings."""
+"""Print the operators that opshift knows, with their versions and decompositions."""
 
 from __future__ import annotations
 

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
-import importlib.util
 import os
-import stat
 import sys
-import threading
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from opshift.cli.output import write
 from opshift.passes.bounds import LEAST_ASKED
 from opshift.passes.errors import UsageError
-from opshift.passes.outcome import NARROWINGS
 
 REPORTS = (".html", ".json", ".md")
 """What a report can be written as, by the suffix of its file."""
@@ -51,6 +45,8 @@ class Parser(argparse.ArgumentParser):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `. Did you mean X?` where a known word is near, else the full stop alone."""
+    import difflib
+
     by_folded = {name.casefold().lstrip("-"): name for name in known}
     near = difflib.get_close_matches(word.casefold().lstrip("-"), by_folded, n=1)
     return f". Did you mean {by_folded[near[0]]!r}?" if near else "."
@@ -74,6 +70,8 @@ def opset(text: str) -> int:
 
 def seconds(text: str) -> float:
     """Read a time, which is longer than none."""
+    import threading
+
     try:
         found = float(text)
     except ValueError:
@@ -107,6 +105,8 @@ def names(text: str) -> list[str]:
 
 def narrowings(text: str) -> list[str]:
     """Read narrowings between commas."""
+    from opshift.passes.outcome import NARROWINGS
+
     found = names(text)
     for name in found:
         if name not in NARROWINGS:
@@ -357,6 +357,8 @@ def check_target(asked: str) -> None:
 
 def same_file(one: str, other: str) -> bool:
     """Whether both paths lead to one file, which need not exist."""
+    from pathlib import Path
+
     with contextlib.suppress(OSError):
         return Path(one).samefile(other)
     with contextlib.suppress(OSError):  # Python 3.14 raises for an overlong name
@@ -366,6 +368,9 @@ def same_file(one: str, other: str) -> bool:
 
 def check_writable(path: str, option: str = "") -> None:
     """Raise early for a path that nothing can be written to, before minutes are spent on a model."""
+    import stat
+    from pathlib import Path
+
     place, regular, named = Path(path), True, f"{option} {path}".strip()
     try:
         if not place.parent.is_dir():
@@ -382,6 +387,9 @@ def check_report(path: str | None, others: Iterable[str]) -> None:
     """Raise for a report of another kind, or one that would replace a model."""
     if path is None:
         return
+    import importlib.util
+    from pathlib import Path
+
     suffix = Path(path).suffix.casefold()
     if suffix not in REPORTS:
         raise UsageError(f"--report {path}: name a file that ends in {', '.join(REPORTS[:-1])} or {REPORTS[-1]}.")

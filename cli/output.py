@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
-import json
 import math
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from opshift.passes.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console, RenderableType
 
     from opshift.passes.writer import Batch
@@ -96,6 +94,8 @@ def folded(line: str, stream: TextIO | None) -> str:
     """Break a line between words where a terminal is narrower; a command stays whole, so that it can be copied."""
     if COMMAND in line or stream is None or not is_terminal(stream):
         return line
+    import textwrap
+
     indent = " " * (len(line) - len(line.lstrip(" ")))
     return "\n".join(
         textwrap.wrap(
@@ -212,6 +212,8 @@ def _stages() -> ShowProgress:
 
 def jsonable(value: Any) -> Any:
     """Return what JSON can hold: numbers that are not finite become strings, sets sorted lists, objects dicts."""
+    import dataclasses
+
     if value is None or isinstance(value, bool | int | str):
         return value
     if hasattr(value, "to_json"):
@@ -237,6 +239,8 @@ def jsonable(value: Any) -> Any:
 
 def to_json(document: Any, *, indent: int | None = 2) -> str:
     """Return the document as strict JSON, which a CI log takes for no command."""
+    import json
+
     return _COMMAND_MARK.sub(r"\\u0023", json.dumps(jsonable(document), indent=indent, allow_nan=False)) + "\n"
 
 
@@ -268,6 +272,8 @@ def staged(path: str | None, document: Any) -> Iterator[Batch]:
     Raises:
         UsageError: the report cannot be written.
     """
+    from pathlib import Path
+
     from opshift.passes.errors import reason
     from opshift.passes.writer import Batch, target
 

@@ -1,4 +1,4 @@
-"""Print what convert would do, and what stands in the way.
+"""Print what convert would do, and what blocks it.
 
 examples:
   opshift plan model.onnx --opset 11

@@ -1,4 +1,4 @@
-"""Print the runtime profiles that --target takes."""
+"""Print the runtime profiles that --target accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run two models on the same hostile inputs and compare.
+"""Run two models on the same adversarial inputs and compare their outputs.
 
 The status is 0 only where they are shown to be equal.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 LEAST_ASKED = 2**26
 """Bytes that may be asked for at least. With less, libraries end the process in ways of their own."""
@@ -21,9 +20,8 @@ def machine_memory() -> int:
 def _held() -> int:
     """Return the bytes that this process holds already, of those that the limit counts."""
     with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
-            if line.startswith("VmData:"):
-                return int(line.split()[1]) * 1024
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123 (pathlib is slow to import)
+            return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:")), 0)
     return 0
 
 

@@ -7,8 +7,6 @@ where a system does not offer a step, the process runs without.
 from __future__ import annotations
 
 import contextlib
-import platform
-import struct
 import sys
 from collections.abc import Mapping
 
@@ -65,6 +63,9 @@ _X32 = 0x40000000  # the calls of another interface of x86_64 begin here
 
 def calls() -> bool:
     """Deny this process, on Linux, network and further programs; return whether the kernel does so."""
+    import platform
+    import struct
+
     machine = platform.machine()
     if sys.platform != "linux" or machine not in _DENIED or sys.maxsize < 2**32:
         return False

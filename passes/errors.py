@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from opshift.passes.outcome import Plan, Refusal, Report
-
 if TYPE_CHECKING:
     from opshift.passes.convert import Result
     from opshift.passes.load import Source
+    from opshift.passes.outcome import Plan, Refusal, Report
 
 
 class OpshiftError(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,7 +45,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import the public names on first use: `opshift --help` must not wait for onnx."""
+    from importlib import import_module
+
     for module, names in _HOME.items():
         if name in names:
-            return getattr(importlib.import_module(f"opshift.passes.{module}"), name)
+            return getattr(import_module(f"opshift.passes.{module}"), name)
     raise AttributeError(f"module 'opshift' has no attribute {name!r}")
