@@ -19,9 +19,9 @@ def machine_memory() -> int:
 
 def _held() -> int:
     """Return the bytes that this process holds already, of those that the limit counts."""
-    with contextlib.suppress(OSError, ValueError):
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123 (pathlib is slow to import)
-            return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:")), 0)
+    # Without pathlib, which takes long to import.
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123
+        return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:")), 0)
     return 0
 
 

@@ -299,7 +299,9 @@ class Rounding:
             inside = list(_computing(node))
             same_everywhere = (
                 all(map(is_firm, inside))
-                and all(exact.get(name, False) or (firm.get(name, False) and all(map(is_exact, inside))) for name in read)
+                and all(
+                    exact.get(name, False) or (firm.get(name, False) and all(map(is_exact, inside))) for name in read
+                )
                 and not any(name in inexact or _has(plain[name], _infinite) for name in names)
             )
             firm.update(dict.fromkeys(names, same_everywhere))
