@@ -61,4 +61,4 @@ def test_only_the_command_that_is_named_is_imported(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_has_the_first_line_of_each_module(name: str) -> None:
     module = __import__(f"opshift.cli.{name}", fromlist=["run"])
-    assert module.__doc__.partition("\n")[0] == COMMANDS[name]
+    assert str(module.__doc__).partition("\n")[0] == COMMANDS[name]
