@@ -15,8 +15,9 @@ from opshift.cli import interrupts, output
 from opshift.cli.document import Stopwatch, document
 from opshift.cli.options import Parser, did_you_mean
 from opshift.cli.output import UnprintableError, message, one_line, print_json, staged
+from opshift.opsets import onnx_process
+from opshift.opsets.confine import TELEMETRY
 from opshift.passes.bounds import limited
-from opshift.passes.confine import TELEMETRY
 from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ COMMANDS = {
     "completion": "Print a completion script for bash, zsh or fish.",
 }
 """The commands, each with the first line of its module: a module is imported where its command is named."""
+
+READING = ("convert", "plan", "verify", "inspect")
+"""Commands that read models."""
 
 DONE, NOT_POSSIBLE, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -70,6 +74,8 @@ def run(argv: Sequence[str] | None) -> int:
                 warnings.showwarning = show_warning
             else:
                 warnings.simplefilter("ignore")
+            if options.command in READING:
+                onnx_process.start()  # while this process imports onnx
             with limited(getattr(options, "memory", None)):
                 return int(options.run(options))
     except SystemExit as done:
@@ -159,7 +165,7 @@ def classify(error: Exception) -> tuple[int, str]:
             return NOT_POSSIBLE, "verification"
         case InvalidModelError():
             return USAGE, "invalid-model"
-        case OpshiftError():
+        case OpshiftError() | onnx_process.NoProcessError():
             return USAGE, "usage"
         case MemoryError():
             return USAGE, "memory"

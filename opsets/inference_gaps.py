@@ -1,7 +1,7 @@
-"""What onnx's shape inference does not survive, or gets wrong, by operator (onnx 1.23.2).
+"""Invalid nodes on which onnx's shape inference crashes, and valid ones that it infers wrongly (onnx 1.23.2).
 
-Inference runs in the user's own process, so a node that would end it must never reach it. The rows were found by
-generated nodes of every operator and version, which tests/test_inference.py repeats.
+A crash ends no more than a child process (onnx_process.py), which knows no reason; the checks here name it. The rows
+were found by generated nodes of every operator and version, which tests/test_inference.py repeats.
 """
 
 from __future__ import annotations

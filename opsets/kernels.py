@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from opshift.opsets import onnx_process
 from opshift.opsets.facts import Facts, Tensor, constant, freeze, tensor_of, type_name
 from opshift.opsets.operator import Node, operator_for
 from opshift.opsets.schema import NEWEST, OLDEST, Schema, attribute_value, schema_at
@@ -242,10 +243,9 @@ def _body_runs(
             body = onnx.FunctionProto.FromString(raw.get_function_with_opset_version(max(written)))
         else:
             version = max(one for one in raw.context_dependent_function_opset_versions if one <= opset)
-            text = raw.get_context_dependent_function_with_opset_version(
-                version, call.SerializeToString(), [one.SerializeToString() for one in types]
+            body = onnx_process.function_body(
+                schema, version, call.SerializeToString(), [one.SerializeToString() for one in types]
             )
-            body = onnx.FunctionProto.FromString(text)
     except (RuntimeError, ValueError, onnx.shape_inference.InferenceError):
         return True  # the body depends on what is not known here
     model = onnx.helper.make_model(
@@ -272,7 +272,7 @@ def _body_runs(
         if place < len(dtypes) and dtypes[place]:
             graph.input.add(name=formal).type.CopyFrom(types[place])
     try:
-        inferred = onnx.shape_inference.infer_shapes(model).graph
+        inferred = onnx_process.infer_shapes(model).graph
     except Exception:  # what C++ throws at a body that does not fit these types
         return True
     known = {value.name: value.type.tensor_type.elem_type for value in (*inferred.value_info, *inferred.input)}

@@ -10,7 +10,10 @@ from typing import Any
 
 import onnx
 import onnx.defs
-import onnx.shape_inference
+
+from opshift.opsets import own_schemas
+from opshift.opsets.own_schemas import DEPRECATED as DEPRECATED
+from opshift.opsets.own_schemas import READ as READ
 
 
 @dataclass(frozen=True)
@@ -108,46 +111,23 @@ def schema_read_at(domain: str, name: str, opset: int) -> Schema | None:
 
 
 def _raw(domain: str, name: str, opset: int) -> onnx.defs.OpSchema | None:
+    if domain == "opshift":
+        return _own().get((domain, name))
     try:
         return onnx.defs.get_schema(name, opset, domain)
     except onnx.defs.SchemaError:
         return None
 
 
-READ = frozenset({("GroupNormalization", 18)})
-"""Versions that ONNX deprecates in the opset they came with, and that onnxruntime runs (1.31.1) all the same.
-
-It runs neither Upsample-10 nor Scatter-11.
-"""
-
-DEPRECATED = "opshift.deprecated"
-"""The domain in which onnx knows the versions of `READ`: its checker and its inference refuse them in its own."""
-
-
 @functools.cache
+def _own() -> Mapping[tuple[str, str], onnx.defs.OpSchema]:
+    """Return the schemas that opshift adds to those of onnx, by domain and name."""
+    return {(schema.domain, schema.name): schema for schema in own_schemas.schemas(onnx.defs)}
+
+
 def _revived(name: str, since_version: int) -> Schema:
-    """Register a deprecated version once more, with all that its nodes are held to, and no longer deprecated."""
-    raw = onnx.defs.get_schema(name, since_version, "")
-    constraints = [(one.type_param_str, one.allowed_type_strs, one.description) for one in raw.type_constraints]
-    again = onnx.defs.OpSchema(
-        f"{name}-{since_version}",  # onnx.reference cannot be imported where two domains have one name
-        DEPRECATED,
-        raw.since_version,
-        raw.doc or "",
-        inputs=raw.inputs,
-        outputs=raw.outputs,
-        type_constraints=constraints,
-        attributes=list(raw.attributes.values()),
-    )
-    again.set_type_and_shape_inference_function(_like_first_input)
-    onnx.defs.register_schema(again)
-    return dataclasses.replace(_view(again), name=name)
-
-
-def _like_first_input(context: onnx.shape_inference.InferenceContext) -> None:
-    known = context.get_input_type(0)
-    if known is not None:
-        context.set_output_type(0, known)
+    """Return a version of `READ` as one that is not deprecated."""
+    return dataclasses.replace(_view(_own()[DEPRECATED, f"{name}-{since_version}"]), name=name)
 
 
 _ATTRIBUTE = onnx.defs.OpSchema.AttrType

@@ -11,6 +11,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto
 
+from opshift.opsets import onnx_process
 from opshift.opsets.facts import INTEGERS, type_of_facts
 from opshift.opsets.lowering import Body, Reason, read
 from opshift.opsets.operator import Lifted, Native, write_native
@@ -58,11 +59,11 @@ def _bodies(lifted: Lifted, schema: Schema, native: Native) -> Iterator[Body | R
     types = [b"" if facts is None else type_of_facts(facts).SerializeToString() for facts in operands]
     for opset in raw.context_dependent_function_opset_versions:
         try:
-            text = raw.get_context_dependent_function_with_opset_version(opset, node, types)
+            function = onnx_process.function_body(schema, opset, node, types)
         except (RuntimeError, onnx.shape_inference.InferenceError) as error:
             yield Reason(f"{label}: {str(error).splitlines()[0]}")
             continue
-        yield _body(label, opset, onnx.FunctionProto.FromString(text), bound, native, rounds)
+        yield _body(label, opset, function, bound, native, rounds)
 
 
 def _rounds(lifted: Lifted, schema: Schema) -> bool:

@@ -25,7 +25,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from opshift.passes import confine
+from opshift.opsets import confine
 
 Array = npt.NDArray[Any]
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import onnx
 
-from opshift.opsets import kernels
+from opshift.opsets import kernels, onnx_process
 from opshift.opsets.facts import Elsewhere
 from opshift.opsets.numerics import rounds
 from opshift.opsets.operators import constant as constants
-from opshift.opsets.operators import hardmaxaxes
 from opshift.opsets.profiles import ProfileError, load_target
 from opshift.opsets.schema import NEWEST, OLDEST, default_domain, schema_at
 from opshift.opsets.target import Legality, Target
@@ -257,7 +256,7 @@ def convert(
         VerificationError: the result was not shown to be equal.
     """
     limits.check(seed, timeout, memory)
-    with _without_collection():
+    with _without_collection(), onnx_process.limited(timeout, memory):
         _tell(progress, "load")
         request = _request(
             model,
@@ -504,7 +503,6 @@ def _request(
     keep_initializers_as_inputs: bool,
 ) -> _Request:
     profile = check_request(opset, decompose, target, semantics, allow, optimize, ir_version)
-    hardmaxaxes.register()
     source = load(model, allow_paths)
     own = default_opset(source.model.opset_import)
     if own is None:

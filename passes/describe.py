@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import onnx
-import onnx.inliner
 from onnx import AttributeProto, TensorProto
 
+from opshift.opsets import onnx_process
 from opshift.opsets.facts import INTEGERS, Facts, facts_of_tensor, facts_of_type, freeze
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Node, Outputs, operator_for
@@ -123,14 +123,14 @@ def _says_all(outline: onnx.ModelProto, model: onnx.ModelProto) -> bool:
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     light = without_weights(model)
-    if light.functions:
-        if expanded(light) > INLINED:
-            del light.functions[:]
-        else:
-            light = inlined(light)
     try:
+        if light.functions:
+            if expanded(light) > INLINED:
+                del light.functions[:]
+            else:
+                light = inlined(light)
         return infer_model(light)
-    except Exception:  # InferenceError, or what C++ throws at contents that nobody foresaw
+    except Exception:  # InferenceError, OnnxDiedError, or what C++ throws at contents that nobody foresaw
         return light
 
 
@@ -146,7 +146,7 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
         given = {attribute.name for attribute in node.attribute}
         # onnx 1.23.2's inliner forgets the defaults of a function's attributes.
         node.attribute.extend(one for one in (called.attribute_proto if called else ()) if one.name not in given)
-    return onnx.inliner.inline_local_functions(told)
+    return onnx_process.inline(told)
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:

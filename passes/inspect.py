@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import onnx
 
-from opshift.opsets.operators import hardmaxaxes
 from opshift.opsets.schema import NEWEST, OLDEST, default_domain, schema_read_at
 from opshift.opsets.target import Legality
 from opshift.passes import external
@@ -81,7 +80,6 @@ def inspect(model: Model, *, allow_paths: Collection[str | os.PathLike[str]] = (
     Raises:
         InvalidModelError: the model is missing, unreadable or invalid.
     """
-    hardmaxaxes.register()
     source = load(model, allow_paths)
     loaded = external.with_small(source.model, source.files)
     own = default_opset(loaded.opset_import) or 1

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets import onnx_process
 from opshift.passes.outline import declared_by_bodies
 from opshift.passes.sessions import Feeds, RejectedError
 from opshift.passes.specs import graph_inputs, versions
@@ -82,7 +83,7 @@ def contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any
     for value in concrete.graph.output:
         value.ClearField("type")
     try:
-        inferred = onnx.shape_inference.infer_shapes(concrete, strict_mode=strict).graph
+        inferred = onnx_process.infer_shapes(concrete, strict_mode=strict).graph
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
         if strict and isinstance(error, onnx.shape_inference.InferenceError):
             raise RejectedError(f"onnx: {error}") from error

@@ -18,6 +18,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
+from opshift.opsets import onnx_process
 from opshift.opsets.facts import SMALL, Facts, constant, freeze
 from opshift.opsets.kernels import runs_by_body
 from opshift.opsets.operator import Lifted, Node, lift, operator_for
@@ -307,7 +308,7 @@ class Interpreter:
             )
             declared.type.tensor_type.shape.SetInParent()
         try:
-            onnx.shape_inference.infer_shapes(model, strict_mode=True)
+            onnx_process.infer_shapes(model, strict_mode=True)
         except onnx.shape_inference.InferenceError as error:
             raise RejectedError(f"onnx: {error}") from error
 
@@ -424,7 +425,7 @@ def _float(value: Any) -> Any:
 def _inferred(model: onnx.ModelProto) -> Mapping[str, int]:
     """Return the element types of the outputs of a model, as far as onnx infers them."""
     try:
-        outputs = onnx.shape_inference.infer_shapes(model).graph.output
+        outputs = onnx_process.infer_shapes(model).graph.output
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
         return {}
     return {value.name: value.type.tensor_type.elem_type for value in outputs}

@@ -20,19 +20,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import onnx
-import onnx.checker
 import onnx.defs
-import onnx.shape_inference
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError, Message
 from onnx import TensorProto
 
+from opshift.opsets import onnx_process
 from opshift.opsets.facts import Facts
 from opshift.opsets.inference_gaps import FATAL, fatal
 from opshift.opsets.schema import DEPRECATED, READ, Schema, attribute_value, schema_read_at
 from opshift.passes import external, skeleton
 from opshift.passes.columns import SMALL, columns
-from opshift.passes.errors import InvalidModelError
+from opshift.passes.errors import InvalidModelError, UsageError
 from opshift.passes.external import Body, printable, reason, shown_path, stamp
 from opshift.passes.model_inference import infer_model
 from opshift.passes.repairs import repair
@@ -229,8 +228,6 @@ def _guess(data: bytes) -> str | None:
 
 
 def _parse_text(data: bytes) -> onnx.ModelProto:
-    import onnx.parser
-
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -240,7 +237,9 @@ def _parse_text(data: bytes) -> onnx.ModelProto:
     if _deepest(text) > 4 * external.NESTING:
         raise InvalidModelError("brackets are nested deeper than any model that can be read.")
     try:
-        return onnx.parser.parse_model(text)
+        return onnx_process.parse_model(text)
+    except onnx_process.NoProcessError as error:
+        raise UsageError(str(error)) from error
     except Exception as error:  # besides ParseError whatever C++ throws: IndexError for a number that is too long
         raise InvalidModelError(f"this is not ONNX text: {_complaint(error)}") from None
 
@@ -629,28 +628,28 @@ def _check_tensor(tensor: TensorProto) -> None:
             raise InvalidModelError(
                 f"tensor {printable(tensor.name)} has {actual} bytes of data; its shape and element type need {needed}."
             )
-    elif _is_heavy(tensor):
-        try:
-            onnx.checker.check_tensor(tensor)
-        except onnx.checker.ValidationError as error:
-            raise InvalidModelError(_condensed(str(error))) from None
     else:
         _check_entries(tensor)
 
 
 def _check_entries(tensor: TensorProto) -> None:
-    """Check how many elements a tensor lists: onnx's checker is content with any number of them."""
+    """Check the elements that a tensor lists: onnx's checker is content with any number of them."""
     if tensor.HasField("segment"):
         raise InvalidModelError(f"tensor {printable(tensor.name)} is a segment of a larger one, which nobody reads.")
     per_element, packed = _PACKED.get(tensor.data_type, (1, 1))
     needed = -(-math.prod(tensor.dims) * per_element // packed)
-    field = onnx.helper.tensor_dtype_to_field(tensor.data_type)
-    actual = len(getattr(tensor, field))
-    if actual != needed:
+    wanted = onnx.helper.tensor_dtype_to_field(tensor.data_type)
+    entries = {field: len(getattr(tensor, field)) for field in _DATA}
+    if others := [field for field, count in entries.items() if count and field != wanted]:
+        raise InvalidModelError(f"tensor {printable(tensor.name)} has entries in {others[0]}; its type needs {wanted}.")
+    if entries[wanted] != needed:
         raise InvalidModelError(
-            f"tensor {printable(tensor.name)} has {actual} entries in {field}; its shape and type need {needed}."
+            f"tensor {printable(tensor.name)} has {entries[wanted]} entries in {wanted}; "
+            f"its shape and type need {needed}."
         )
 
+
+_DATA = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 
 # What `int32_data` and its like say in onnx.proto: complex numbers take two entries, narrow ones share one.
 _PACKED: Mapping[int, tuple[int, int]] = {
@@ -730,13 +729,17 @@ def _empty(tensor: TensorProto) -> None:
 
 def _check_by_onnx(data: bytes) -> None:
     with _condensed_faults():
-        onnx.checker.check_model(data)
+        onnx_process.check_model(data)
 
 
 @contextlib.contextmanager
 def _condensed_faults() -> Iterator[None]:
     try:
         yield
+    except onnx_process.NoProcessError as error:
+        raise UsageError(str(error)) from error
+    except onnx_process.OnnxDiedError as error:
+        raise InvalidModelError(f"it cannot be checked: {error}. Export it again, or repair it.") from None
     except Exception as error:  # ValidationError, or what C++ throws at contents that nobody foresaw
         kind = _ToleratedError if _UNSORTED.search(str(error)) else InvalidModelError
         raise kind(_condensed(str(error))) from None
@@ -753,9 +756,7 @@ def _check_attributes(model: onnx.ModelProto, data: bytes, found: Sequence[Body]
     for body in found:  # an outer one always comes before those inside it
         roots[id(body)] = roots[id(body.outer)] if body.outer else body.graph
     training = {id(graph) for info in model.training_info for graph in (info.initialization, info.algorithm)}
-    context = onnx.checker.C.CheckerContext()
-    context.ir_version = model.ir_version
-    context.opset_imports = {"": onnx.defs.onnx_opset_version()}  # of which an attribute on its own does not depend
+    newest = onnx.defs.onnx_opset_version()  # of which an attribute on its own does not depend
     for body in found:
         root = roots[id(body)]
         if isinstance(root, onnx.FunctionProto):
@@ -768,7 +769,7 @@ def _check_attributes(model: onnx.ModelProto, data: bytes, found: Sequence[Body]
                     raise InvalidModelError(f"{node.op_type} at {where} refers to {what}, and is in none.")
                 if id(root) in training and not list(external.graphs(attribute)):
                     with _condensed_faults():
-                        onnx.checker.check_attribute(attribute, context)
+                        onnx_process.check_attribute(attribute, model.ir_version, newest)
 
 
 _UNSORTED = re.compile(r"topologically sorted, however input '(.*?)' of node:\s*name: (.*?) OpType: (\S*)", re.S | re.I)

@@ -1,4 +1,4 @@
-"""Infer the types and shapes of a whole model with onnx, which gets to see no node that it does not survive.
+"""Infer the types and shapes of a whole model with onnx, without the nodes on which it is known to crash.
 
 onnx's inference (1.23.2) dereferences the type of an input without asking whether there is one (EyeLike,
 RegexFullMatch): values without a type are declared as tensors of an undefined one. Nodes that it crashes on for another
@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import onnx
-import onnx.shape_inference
 from onnx import AttributeProto, TypeProto
 
+from opshift.opsets import onnx_process
 from opshift.opsets.facts import facts_of_type
 from opshift.opsets.inference_gaps import (
     BLIND,
@@ -65,13 +65,13 @@ def infer_model(model: onnx.ModelProto) -> onnx.ModelProto:
     _set_aside_malformed(shown, shown.graph, ())
     _declare(shown)
     set_long_aside(shown, _set_aside)
-    inferred = onnx.shape_inference.infer_shapes(shown, data_prop=True)
+    inferred = onnx_process.infer_shapes(shown, data_prop=True)
     declared_zeros = data.count(_ZERO)
     unsure = any(name.encode() in data for name in UNSURE)
     while (unsure and _set_aside_unsure(shown, inferred)) or (
         inferred.SerializeToString().count(_ZERO) > declared_zeros and _set_aside_zeros(shown, inferred)
     ):
-        inferred = onnx.shape_inference.infer_shapes(shown, data_prop=True)
+        inferred = onnx_process.infer_shapes(shown, data_prop=True)
     _put_back(inferred)
     return inferred
 

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper
-from onnx.shape_inference import InferenceError, infer_node_outputs
+from onnx.shape_inference import InferenceError
 
+from opshift.opsets import onnx_process
 from opshift.opsets.facts import (
     Dim,
     Facts,
@@ -62,8 +63,14 @@ class NodeInference:
 
         Unless `strict`, that is what would be wrong whatever comes to be known.
         Types that are not known are assumed, in two ways that differ in all of them: what is inferred in both does not
-        depend on them.
+        depend on them. Of a node on which onnx crashes nothing is known.
         """
+        try:
+            return self._facts(strict)
+        except onnx_process.OnnxDiedError as error:
+            return str(error) if strict else tuple(Facts() for _ in self.node.used)
+
+    def _facts(self, strict: bool) -> tuple[Facts, ...] | str:
         complaint, free = "", self._free()
         results: list[tuple[Types, tuple[Facts, ...]]] = []
         for assumed in itertools.islice(self._assumptions(), _TRIES):
@@ -132,7 +139,9 @@ class NodeInference:
             for index, facts in present.items()
         }
         try:
-            types = infer_node_outputs(self.schema.raw, self.proto, given, data)
+            types = onnx_process.infer_node(self.schema, self.proto, given, data)
+        except onnx_process.OnnxDiedError:
+            raise
         except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError, MemoryError) as error:
             return next(iter(str(error).splitlines()), "") or type(error).__name__
         found = tuple(facts_of_type(types[name]) if name and name in types else Facts() for name in self.proto.output)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import onnx
 
+from opshift.opsets.onnx_process import OnnxDiedError
 from opshift.opsets.schema import default_domain
 from opshift.passes.describe import INLINED, expanded, inlined
 from opshift.passes.errors import InvalidModelError
@@ -88,7 +89,10 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto | None:
         if item.domain not in imported:
             imported.add(item.domain)
             whole.opset_import.add(domain=item.domain, version=item.version)
-    plain = inlined(whole)
+    try:
+        plain = inlined(whole)
+    except OnnxDiedError:
+        return None
     used = {node.domain for graph in graphs(plain) for node in graph.node}
     kept = [item for item in plain.opset_import if not default_domain(item.domain) or item.domain in used]
     del plain.opset_import[:]

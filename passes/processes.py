@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, BinaryIO
 
-from opshift.passes import confine
+from opshift.opsets import confine
 
 PATIENCE = 10.0
 """Seconds in which a process that is asked to end removes its temporary files; then it is killed."""

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import onnx
-import onnx.shape_inference
 
+from opshift.opsets import onnx_process
 from opshift.opsets.facts import Dim, facts_of_type
 from opshift.opsets.schema import default_domain
 from opshift.passes.graphs import graphs
@@ -34,7 +34,7 @@ def set_long_aside(model: onnx.ModelProto, set_aside: Callable[[onnx.ModelProto,
     """Set aside the nodes of a model that read long vectors and whose elements onnx would propagate."""
     if not _may_have_long(model):
         return
-    typed = onnx.shape_inference.infer_shapes(model)
+    typed = onnx_process.infer_shapes(model)
     types = {
         value.name: value.type
         for graph in graphs(typed)

@@ -19,6 +19,7 @@ import onnx.numpy_helper
 from google.protobuf.message import EncodeError, Message
 from onnx import TensorProto
 
+from opshift.opsets import onnx_process
 from opshift.passes import external
 from opshift.passes.errors import InvalidModelError, UsageError
 from opshift.passes.external import Span, opened, reason, shown_path, stamp
@@ -169,12 +170,9 @@ def _as_binary(model: onnx.ModelProto, path: Path) -> list[Piece]:
 
 
 def _as_text(model: onnx.ModelProto, path: Path) -> bytes:
-    import onnx.parser
-    import onnx.printer
-
     try:
-        text: str = onnx.printer.to_text(model)
-        same = _comparable(onnx.parser.parse_model(text)) == _comparable(model)
+        text: str = onnx_process.to_text(model)
+        same = _comparable(onnx_process.parse_model(text)) == _comparable(model)
     except Exception:  # ParseError, or whatever C++ throws at a model that its text cannot say
         same = False
     if not same:

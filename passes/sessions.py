@@ -27,7 +27,7 @@ import numpy.typing as npt
 import onnx
 from google.protobuf.message import EncodeError
 
-from opshift.opsets import kernels
+from opshift.opsets import kernels, onnx_process
 from opshift.opsets.facts import Facts, freeze
 from opshift.opsets.operator import Lifted, Node, lift, operator_for
 from opshift.opsets.same_meaning import same_meaning
@@ -272,7 +272,7 @@ _UNFIT = ("bound to different types", "of input parameter (")
 def _fits(model: onnx.ModelProto) -> bool:
     """Return whether onnx finds nothing wrong with the types of a model."""
     try:
-        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+        onnx_process.infer_shapes(model, check_type=True, strict_mode=True)
     except onnx.shape_inference.InferenceError:
         return False
     return True

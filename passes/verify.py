@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets import onnx_process
 from opshift.opsets.operator import operator_for
 from opshift.passes import branches, external, given, inputs, repro, sessions
 from opshift.passes.classes import counted
@@ -110,8 +111,9 @@ def verify(
     sessions.runtime()
     if save_repro is not None:
         repro.refuse_used(Path(save_repro))
-    before = sessions.read(original, original_dir, allow_paths)
-    after = sessions.read(rewritten, rewritten_dir, allow_paths)
+    with onnx_process.limited(timeout, memory):
+        before = sessions.read(original, original_dir, allow_paths)
+        after = sessions.read(rewritten, rewritten_dir, allow_paths)
     limits = within(timeout, memory, (before.proto, after.proto))
     report = progress or (lambda stage, done, total: None)
     options = _options(exact, semantics, timeout, memory, allow_paths)

@@ -23,7 +23,8 @@ import onnx
 import pytest
 from onnx.parser import parse_model
 
-from opshift.passes import branches, confine, given, repro, sessions
+from opshift.opsets import confine
+from opshift.passes import branches, given, repro, sessions
 from opshift.passes.compare import Difference, Finding
 from opshift.passes.errors import UsageError
 from opshift.passes.inputs import specs
@@ -383,7 +384,7 @@ linux = pytest.mark.skipif(
 
 CONFINED = """
 import ctypes, os, socket, subprocess, sys, threading
-from opshift.passes import confine
+from opshift.opsets import confine
 
 reading, writing = os.pipe()
 before = threading.Event()

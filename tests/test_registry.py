@@ -7,7 +7,6 @@ import importlib.metadata
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import onnx.defs
@@ -309,12 +308,3 @@ def test_planning_ends(operator: Operator) -> None:
                 found = Deriver(Legality(opset, frozenset(missing))).derive(whole)
                 assert time.process_time() - started < 5, f"opset {opset} without {missing}"
                 assert isinstance(found, Fragment) or (isinstance(found, Failure) and found.reason)
-
-
-def test_the_schema_of_hardmaxaxes_is_registered_once() -> None:
-    from opshift.opsets.operators import hardmaxaxes
-
-    hardmaxaxes.register()
-    schema = onnx.defs.get_schema("HardmaxAxes", 1, "opshift")
-    assert schema.attributes["axes"].required
-    assert SimpleNamespace(name=schema.name).name == "HardmaxAxes"
