@@ -189,15 +189,13 @@ def test_a_call_that_takes_too_much_memory_is_ended() -> None:
 
 
 def test_after_an_interruption_no_older_answer_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    genuine = onnx_process.read
-
     def interrupt(_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(onnx_process, "read", interrupt)
+    monkeypatch.setattr("opshift.opsets.onnx_process.read", interrupt)
     with pytest.raises(KeyboardInterrupt):
         onnx_process.parse_model(MODEL)
-    monkeypatch.setattr(onnx_process, "read", genuine)
+    monkeypatch.undo()
     assert onnx_process.to_text(parse_model(MODEL)).startswith("<")
 
 
@@ -355,7 +353,11 @@ def test_a_schema_of_another_package_infers_in_this_process() -> None:
         outputs=[onnx.defs.OpSchema.FormalParameter("y", "T")],
         type_constraints=[("T", ["tensor(float)"], "")],
     )
-    schema.set_type_and_shape_inference_function(lambda context: context.set_output_type(0, context.get_input_type(0)))
+
+    def infer(context: Any) -> None:
+        context.set_output_type(0, context.get_input_type(0))
+
+    schema.set_type_and_shape_inference_function(infer)
     onnx.defs.register_schema(schema)
     try:
         model = parse_model(
