@@ -15,7 +15,6 @@ from opshift.cli import interrupts, output
 from opshift.cli.document import Stopwatch, document
 from opshift.cli.options import Parser, did_you_mean
 from opshift.cli.output import UnprintableError, message, one_line, print_json, staged
-from opshift.opsets import onnx_process
 from opshift.opsets.confine import TELEMETRY
 from opshift.passes.bounds import limited
 from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
@@ -75,6 +74,8 @@ def run(argv: Sequence[str] | None) -> int:
             else:
                 warnings.simplefilter("ignore")
             if options.command in READING:
+                from opshift.opsets import onnx_process
+
                 onnx_process.start()  # while this process imports onnx
             with limited(getattr(options, "memory", None)):
                 return int(options.run(options))
@@ -158,6 +159,8 @@ def fail(error: Exception, options: argparse.Namespace) -> int:
 
 def classify(error: Exception) -> tuple[int, str]:
     """Return the exit status and the word for JSON."""
+    from opshift.opsets.onnx_process import NoProcessError
+
     match error:
         case UnsupportedError():
             return NOT_POSSIBLE, "unsupported"
@@ -165,7 +168,7 @@ def classify(error: Exception) -> tuple[int, str]:
             return NOT_POSSIBLE, "verification"
         case InvalidModelError():
             return USAGE, "invalid-model"
-        case OpshiftError() | onnx_process.NoProcessError():
+        case OpshiftError() | NoProcessError():
             return USAGE, "usage"
         case MemoryError():
             return USAGE, "memory"
