@@ -11,6 +11,7 @@ import atexit
 import builtins
 import contextlib
 import contextvars
+import functools
 import importlib.machinery
 import importlib.util
 import os
@@ -234,25 +235,43 @@ def _free() -> _Child:
             return child
 
 
-def _call(name: bytes, *arguments: bytes) -> list[bytes]:
+def _call(name: bytes, *arguments: bytes) -> Sequence[bytes]:
     size = sum(map(len, arguments))
     asked_seconds, asked_memory = _asked.get()
     seconds = min(_SECONDS + size / _BYTES_PER_SECOND, asked_seconds or float("inf"))
     memory = max(_MEMORY, _COPIES * size) if asked_memory is None else asked_memory
-    child = _free()
-    try:
-        outcome, *answer = child.ask((repr(seconds).encode(), _number(memory), name, *arguments))
-    except (OSError, EOFError, ProtocolError):
-        raise OnnxDiedError(_death(child.end(_PATIENCE), seconds)) from None
-    except BaseException:  # an interruption: what the child would still answer is for nobody
-        child.end()
-        raise
-    _idle.append(child)
+    ask = _remembered if size <= _SMALL else _asked_child
+    outcome, *answer = ask(seconds, memory, name, *arguments)
+    if outcome == _DIED:
+        raise OnnxDiedError(answer[0].decode())
     if outcome == b"MemoryError":
         raise OnnxDiedError(f"onnx needs more than {memory} bytes of memory for it")
     if outcome != b"done":
         raise _error(outcome.decode(), answer[0].decode("utf-8", "replace"))
     return answer
+
+
+_SMALL = 4096
+"""Bytes of a request whose answer is remembered: planning infers equal nodes many times, for many lowerings."""
+
+_DIED = b"died"
+
+
+def _asked_child(seconds: float, memory: int, name: bytes, *arguments: bytes) -> Sequence[bytes]:
+    """Return the outcome of a call, and what it returns."""
+    child = _free()
+    try:
+        answer = child.ask((repr(seconds).encode(), _number(memory), name, *arguments))
+    except (OSError, EOFError, ProtocolError):
+        return _DIED, _death(child.end(_PATIENCE), seconds).encode()
+    except BaseException:  # an interruption: what the child would still answer is for nobody
+        child.end()
+        raise
+    _idle.append(child)
+    return answer
+
+
+_remembered = functools.lru_cache(4096)(_asked_child)
 
 
 def _error(name: str, text: str) -> Exception:
