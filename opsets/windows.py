@@ -75,7 +75,12 @@ def same_pads(what: Any, sizes: Sequence[int]) -> tuple[int, ...]:
     """AveragePool-22: pads so that "`output_shape[i] = ceil(input_shape[i] / strides[i])`", an odd one at the end.
 
     With a stride longer than the window they can be negative in front: onnxruntime 1.32.0 halves them towards zero.
+
+    Raises:
+        NotImplementedError: dilations or ceil_mode, with which onnxruntime 1.32.0 computes other sizes than the text.
     """
+    if what.ceil_mode or set(what.dilations) != {1}:
+        raise NotImplementedError("automatic padding of dilated windows is onnxruntime's to compute")
     before, after = [], []
     for size, kernel, stride, dilation in zip(sizes, what.kernel_shape, what.strides, what.dilations, strict=True):
         missing = (-(-size // stride) - 1) * stride + dilation * (kernel - 1) + 1 - size

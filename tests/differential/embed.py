@@ -22,6 +22,7 @@ from onnx import (
 )
 
 from differential import values
+from differential.chains import consume, produce
 from differential.draw import Argument, Drawn
 from differential.functions import in_function
 from differential.schemas import carries
@@ -29,6 +30,9 @@ from differential.subgraphs import in_if, in_loop, in_scan
 from differential.values import BOOL, FEEDS, INT64
 
 PLACES = ("graph", "if", "loop", "scan", "function", "function in if")
+_PRODUCED, _CONSUMED = 0.12, 0.15
+"""How often an input is computed of other values, and an output is an input of another node."""
+
 _RESHAPED = {values.FLOAT, values.DOUBLE, INT64, values.INT32, BOOL, values.FLOAT16, values.UINT8}
 
 
@@ -118,6 +122,10 @@ class Embedder:
 
     def outer(self, argument: Argument, stacked: bool = False, name: str = "") -> str:
         """Put an argument into the main graph as an input, a constant or a computed value; return its name."""
+        if not stacked and not name and argument.constant is None and self.chance(_PRODUCED):
+            made = produce(self, argument)
+            if made is not None:
+                return made
         if not stacked and argument.is_tensor and argument.constant is not False:
             likely = 0.7 if argument.fixed else 0.12
             narrow = argument.elem_type in values.NARROW_INTEGERS  # onnxruntime's Python interface takes none
@@ -267,6 +275,11 @@ class Embedder:
                 self._output(name, kind)
 
     def _output(self, name: str, kind: TypeProto) -> None:
+        if self.chance(_CONSUMED) and (more := consume(self, name, kind)):
+            if self.chance(0.4):
+                self._output(*more)
+                return
+            self.outputs.append(helper.make_value_info(*more))
         if self.chance(0.15) and carries("Identity", self.opset, [kind]):
             alias = self.name("out")
             self.nodes.append(helper.make_node("Identity", [name], [alias], name=self.name("node")))

@@ -257,7 +257,8 @@ LOGARITHMS = frozenset(("LogSoftmax",))
 """Of a row with infinity, kernels make NaN or minus infinity."""
 
 TRANSFORMS = frozenset(("DFT", "STFT"))
-"""Transforms, which numpy computes within a few units: onnxruntime 1.32.0 loses more than that, in double too."""
+"""Transforms, which numpy computes within a few units: onnxruntime 1.32.0 loses more than that, in double too.
+An element is a sum of all that is transformed: units of the largest element are added."""
 
 _FACTOR = 16.0
 """How many times the effect of one unit in the inputs two ways to compute may lie apart."""
@@ -430,7 +431,8 @@ def _add_own_error(
                 relative = relative[~np.isnan(relative)]
                 worst = float(relative.max(initial=0.0))
                 own = np.nan_to_num(worst * (np.abs(b) + _typical(b)) + error, nan=0.0, posinf=0.0)
-                held[index] = np.where(np.isnan(a) & ~np.isnan(b), np.inf, bound + _OWN_ERROR * own)
+                lost = ~np.isfinite(a) & np.isfinite(b)  # what overflows on the way in float need not in a result
+                held[index] = np.where(lost, np.inf, bound + _OWN_ERROR * own)
 
 
 _OWN_ERROR = 3.0
@@ -480,7 +482,7 @@ def _least(operators: set[str], value: Any) -> Array | None:
         size = np.abs(value.astype(np.float64))
         size = np.where(np.isfinite(size), size, 0.0)
         one: Any = 1.0 if operators & ADDS_ONE else 0.0
-        if operators & INTERPOLATES or (operators & IN_STAGES and in_float):
+        if operators & (INTERPOLATES | TRANSFORMS) or (operators & IN_STAGES and in_float):
             one = max(one, float(size.max(initial=0.0)))
         if operators & LOGARITHMS:
             one = np.where(np.isfinite(value.astype(np.float64)), one, np.inf)

@@ -32,3 +32,15 @@ def type_string(kind: TypeProto) -> str:
     if kind.HasField("optional_type"):
         return f"optional({type_string(kind.optional_type.elem_type)})"
     return next(text for text, value in values.ELEM_TYPE.items() if value == kind.tensor_type.elem_type)
+
+
+@functools.cache
+def allows(operator: str, opset: int, kind: str) -> bool:
+    """Return whether the first input of an operator may have this type, and nothing else is required of a node."""
+    try:
+        schema = defs.get_schema(operator, opset, "")
+    except defs.SchemaError:
+        return False
+    variable = schema.inputs[0].type_str
+    allowed = next((each.allowed_type_strs for each in schema.type_constraints if each.type_param_str == variable), ())
+    return not schema.deprecated and (kind in allowed or kind == variable)

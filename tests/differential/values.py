@@ -150,6 +150,8 @@ def finfo(dtype: np.dtype[Any]) -> Any:
 
 def _extremes(rng: np.random.Generator, elem_type: int, shape: tuple[int, ...], domain: Domain) -> Array:
     pool = list(_TAME if domain in ("tame", "finite", "positive") else _EXTREME)
+    if domain in ("finite", "tame") and is_float(elem_type) and rng.random() < _HUGE:
+        pool += _ENDS[elem_type]
     if domain == "any" and is_float(elem_type):
         info = finfo(numpy_type(elem_type))
         pool += [float(info.max), float(info.min), float(info.tiny), float(info.smallest_subnormal)]
@@ -159,6 +161,17 @@ def _extremes(rng: np.random.Generator, elem_type: int, shape: tuple[int, ...], 
         drawn = np.where(rng.random(shape) < 0.06, -np.inf, drawn)
         drawn = np.where(rng.random(shape) < 0.04, np.nan, drawn)
     return drawn
+
+
+_HUGE = 0.15
+"""How often extremes that are finite reach values whose squares or exponentials the type does not hold."""
+
+_ENDS: dict[int, tuple[float, ...]] = {
+    FLOAT: (1e20, -3e38, 1e-25),
+    DOUBLE: (1e160, -1e308, 1e-200),
+    FLOAT16: (300.0, -6e4, 6e-8),
+    BFLOAT16: (1e20, -3e38, 1e-25),
+}
 
 
 def tensor(array: Array, elem_type: int, name: str = "") -> TensorProto:

@@ -1,0 +1,207 @@
+"""Operators that onnx 1.23.2's reference evaluator lacks or computes wrongly: written from the text, in double.
+
+`EVALUATED` replaces the evaluator's own. What these compute is a judge of its own, where onnxruntime has no kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from onnx.helper import tensor_dtype_to_np_dtype
+from onnx.reference.op_run import OpRun
+
+from differential import recurrent, values
+from differential.values import Array
+
+UINT8 = values.UINT8
+
+
+def _wide(array: Array) -> Array:
+    return np.asarray(array).astype(np.float64)
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
+
+
+def swish(x: Array, alpha: float = 1.0) -> Array:
+    """Swish-24: "y = x * sigmoid(alpha * x)"."""
+    wide = _wide(x)
+    return np.asarray(wide * _sigmoid(alpha * wide)).astype(x.dtype)
+
+
+def swiglu(gate: Array, linear: Array, alpha: float = 1.0) -> Array:
+    """SwiGLU-28: "Y = Swish_alpha(A) * B"."""
+    wide = _wide(gate)
+    return np.asarray(wide * _sigmoid(alpha * wide) * _wide(linear)).astype(gate.dtype)
+
+
+def one_hot(indices: Array, depth: Array, pair: Array, axis: int = -1) -> Array:
+    """OneHot-11: indices outside [-depth, depth-1] "will result in one-hot representation with all off_value"."""
+    count = int(np.asarray(depth).reshape(-1)[0])
+    whole = np.trunc(_wide(indices)) if np.asarray(indices).dtype.kind not in "iu" else np.asarray(indices)
+    places = np.asarray([int(each) for each in whole.ravel()], object).reshape(whole.shape)
+    hot = np.stack([(places == i) | (places == i - count) for i in range(count)], -1).astype(bool)
+    hot = np.moveaxis(hot.reshape(*whole.shape, count), -1, axis)
+    return np.where(hot, pair[1], pair[0]).astype(pair.dtype)
+
+
+def global_lp_pool(x: Array, p: int = 2) -> Array:
+    """GlobalLpPool-22: "applies lp pool pooling across the values in the same channel"."""
+    axes = tuple(range(2, x.ndim))
+    return np.asarray((np.abs(_wide(x)) ** p).sum(axis=axes, keepdims=True) ** (1 / p)).astype(x.dtype)
+
+
+def affine_grid(theta: Array, size: Array, align_corners: int = 0) -> Array:
+    """AffineGrid-20: "-1 and 1 refer to the centers of the corner pixels", or to their outer edges."""
+    dims = [int(each) for each in size[2:]]
+    with np.errstate(all="ignore"):
+        lines = [
+            np.float64(2) * np.arange(dim) / (dim - 1) - 1 if align_corners else (2 * np.arange(dim) + 1) / dim - 1
+            for dim in dims
+        ]
+        places = np.stack([*np.meshgrid(*lines, indexing="ij")][::-1] + [np.ones(dims)], -1)
+        return np.asarray(np.einsum("nij,...j->n...i", _wide(theta), places)).astype(theta.dtype)
+
+
+def _along(small: Array, shape: Sequence[int], axis: int, block: int) -> Array:
+    """Return scales or zero points in the shape of the data."""
+    small = np.asarray(small)
+    if small.size == 1 and small.ndim < 2:
+        return small.reshape(())
+    if block:
+        return np.take(np.repeat(small, block, axis), np.arange(shape[axis]), axis)
+    return small.reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
+
+
+def quantize_linear(
+    x: Array,
+    scale: Array,
+    zero: Array | None = None,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    saturate: int = 1,
+    precision: int = 0,
+) -> Array:
+    """QuantizeLinear-21: "y = saturate((x / y_scale) + y_zero_point)", "rounds to nearest ties to even"."""
+    kind = np.asarray(zero).dtype if zero is not None else np.dtype(tensor_dtype_to_np_dtype(output_dtype or UINT8))
+    limits = _LIMITS.get(kind.name)
+    if limits is None or precision or not saturate:
+        raise NotImplementedError("only whole numbers, in the scale's own precision")
+    scales = _along(scale, np.shape(x), axis, block_size)
+    # onnxruntime divides in the type of the scale.
+    whole = np.rint(_wide(np.asarray(x).astype(scales.dtype) / scales))
+    if zero is not None:
+        whole = whole + _wide(_along(zero, np.shape(x), axis, block_size))
+    return np.asarray(np.clip(whole, *limits).astype(np.int64).astype(kind))
+
+
+_LIMITS = {
+    "uint8": (0, 255),
+    "int8": (-128, 127),
+    "uint16": (0, 65535),
+    "int16": (-32768, 32767),
+    "uint4": (0, 15),
+    "int4": (-8, 7),
+    "uint2": (0, 3),
+    "int2": (-2, 1),
+}
+
+
+def _of_rows(small: Array, rank: int) -> Array:
+    """QLinearMatMul-21: an M element vector is "for per row quantization" of a."""
+    return small.reshape(-1, 1) if small.ndim == 1 and small.size > 1 and rank > 1 else _one(small)
+
+
+def _one(small: Array) -> Array:
+    return small.reshape(()) if small.ndim < 2 and small.size == 1 else small
+
+
+def qlinear_matmul(
+    a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array, scale: Array, zero: Array
+) -> Array:
+    """QLinearMatMul-21: "y = saturate((x / y_scale) + y_zero_point)" of the product of what a and b stand for."""
+    left = (_wide(a) - _of_rows(_wide(a_zero), a.ndim)) * _of_rows(_wide(a_scale), a.ndim)
+    right = (_wide(b) - _one(_wide(b_zero))) * _one(_wide(b_scale))
+    whole = np.rint(np.matmul(left, right) / _one(_wide(scale))) + _one(_wide(zero))
+    return np.asarray(np.clip(whole, *_LIMITS[zero.dtype.name]).astype(np.int64).astype(zero.dtype))
+
+
+def _reduction(compute: Callable[[Array, tuple[int, ...]], Array]) -> Callable[..., Array]:
+    """Return a reduction whose result has the type of its input."""
+
+    def reduce(x: Array, held: Array | None = None, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0):  # type: ignore[no-untyped-def]
+        named = [int(axis) for axis in (np.asarray(held).ravel() if held is not None else axes or ())]
+        if not named and noop_with_empty_axes:
+            # ReduceSumSquare-18: "applies elementwise operations": reduces over no axes
+            return _narrow(compute(x[None], (0,)), x)
+        chosen = tuple(sorted(axis % x.ndim for axis in named)) or tuple(range(x.ndim))
+        found = compute(x, chosen)
+        if keepdims:
+            found = found.reshape([1 if axis in chosen else dim for axis, dim in enumerate(x.shape)])
+        return _narrow(found, x)
+
+    return reduce
+
+
+def _narrow(found: Array, x: Array) -> Array:
+    return np.asarray(found).astype(x.dtype)
+
+
+def _integers_or_double(x: Array) -> Array:
+    return x if x.dtype.kind in "iu" else _wide(x)
+
+
+def _log_sum(x: Array, axes: tuple[int, ...]) -> Array:
+    return np.log(_wide(x).sum(axis=axes))
+
+
+def _norm(x: Array, axes: tuple[int, ...]) -> Array:
+    return np.sqrt((_wide(x) ** 2).sum(axis=axes))
+
+
+def optional(x: Any = None, type: Any = None) -> Any:  # noqa: A002
+    """Optional-15: an optional that has the element, or none."""
+    return x
+
+
+def _evaluated(name: str, function: Callable[..., Any]) -> type[OpRun]:
+    def _run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        given = {key: value for key, value in attributes.items() if value is not None}
+        found = function(*inputs, **given)
+        return found if isinstance(found, tuple) else (found,)
+
+    return type(name, (OpRun,), {"op_domain": "", "_run": _run})
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "AffineGrid": affine_grid,
+    "GRU": recurrent.gru,
+    "GlobalLpPool": global_lp_pool,
+    "LSTM": recurrent.lstm,
+    "OneHot": one_hot,
+    "Optional": optional,
+    "OptionalGetElement": lambda x: x,
+    "QLinearMatMul": qlinear_matmul,
+    "QuantizeLinear": quantize_linear,
+    "RNN": recurrent.rnn,
+    "ReduceL1": _reduction(lambda x, axes: np.abs(_integers_or_double(x)).sum(axis=axes)),
+    "ReduceL2": _reduction(_norm),
+    "ReduceLogSum": _reduction(_log_sum),
+    "ReduceProd": _reduction(lambda x, axes: np.prod(_integers_or_double(x), axis=axes)),
+    "ReduceSum": _reduction(lambda x, axes: _integers_or_double(x).sum(axis=axes)),
+    "ReduceSumSquare": _reduction(lambda x, axes: (_integers_or_double(x) ** 2).sum(axis=axes)),
+    "SwiGLU": swiglu,
+    "Swish": swish,
+}
+
+EVALUATED: list[type[OpRun]] = [_evaluated(name, function) for name, function in FUNCTIONS.items()]
+
+TRUSTED = frozenset(FUNCTIONS) | {
+    *("Cast", "Constant", "Flatten", "Identity", "If", "Loop", "Reshape", "Scan", "Shape", "Transpose"),
+}
+"""Operators of which the evaluator, with these functions, decides alone: what differs from it is wrong."""
+
