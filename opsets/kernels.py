@@ -302,9 +302,18 @@ def runs(name: str, opset: int) -> bool:
     schema = schema_at("", name, min(opset, loaded, NEWEST))
     if schema is None:
         return schema_at("", name, opset) is None
-    return _inlined(name, min(opset, loaded)) or any(
-        one.serves(schema.since_version) for one in _kernels().get(name, ())
-    )
+    if any(one.serves(schema.since_version) for one in _kernels().get(name, ())):
+        return True
+    if not _inlined(name, min(opset, loaded)):
+        return False
+    # The body of Bernoulli has RandomUniformLike, of whose version 22 onnxruntime 1.32.0 has no kernel.
+    needed = [parameter for index in range(schema.raw.min_input) if (parameter := schema.input(index)) is not None]
+    return _body_runs(name, min(opset, loaded), (), tuple(_usual(parameter.types) for parameter in needed), 1)
+
+
+def _usual(types: Iterable[str]) -> int:
+    """Return float where an input may have it, else int64, else 0 for unknown."""
+    return next((one for one in (TensorProto.FLOAT, TensorProto.INT64) if f"tensor({type_name(one)})" in types), 0)
 
 
 @functools.cache

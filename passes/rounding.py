@@ -52,6 +52,8 @@ class Bound:
         unstable: the elements at which rounding decides everything; None where there are none.
         huge: elements that are not finite in one of the two do not count.
         wild: elements that are not finite in both do not count.
+        undecided: the order of a sum of infinities decides which elements are NaN, of which the next node may make
+            numbers.
         unsigned: the sign of a zero does not count.
         lost: no element counts.
         estimated: the distance was not measured, since the model cannot be run node by node on this input.
@@ -62,6 +64,7 @@ class Bound:
     unstable: npt.NDArray[np.bool_] | None = None
     huge: bool = False
     wild: bool = False
+    undecided: bool = False
     unsigned: bool = False
     lost: bool = False
     estimated: bool = False
@@ -147,14 +150,14 @@ class Rounding:
         first = self._of(outputs, [wide], exact, marks)
         if all(exact[value.name] for value in self._graph.output) or enough(first):
             return first
-        runs = [self._run(feeds, plain, inexact, run, turn).values for turn in range(_RUNS)]
+        runs = [self._run(feeds, plain, inexact, run, turn, marks=marks).values for turn in range(_RUNS)]
         found = self._of(outputs, [wide, *runs], exact, marks)
         if not enough(found):
             # What rounds the few elements of one size may have been small by chance, and numbers that cancel each
             # other may have been moved alike.
             turns = itertools.cycle((0, 2))
             more = zip(turns, range(1, _MORE_RUNS), strict=False)
-            runs += [self._run(feeds, plain, inexact, run, turn, seed).values for turn, seed in more]
+            runs += [self._run(feeds, plain, inexact, run, turn, seed, marks).values for turn, seed in more]
             found = self._of(outputs, [wide, *runs], exact, marks)
         return found
 
@@ -206,9 +209,16 @@ class Rounding:
             large = _huge if sums or multiplies else _near_the_end if adds or composed else None
             divided = Trait.DIVIDES in kinds and any(marks[name].unsigned and _has(plain[name], _zero) for name in read)
             found = Bound(
-                huge=any(marks[name].huge or (large is not None and _has(plain[name], large)) for name in read)
+                huge=any(
+                    marks[name].huge
+                    or (large is not None and _has(plain[name], large))
+                    or (marks[name].undecided and plain[name] is None)  # what follows of infinities is not known
+                    for name in read
+                )
                 or (Trait.NORMALIZES in kinds and _without_spread(plain, read, node.output)),
                 wild=any(marks[name].wild or (sums and _has(plain[name], _infinite)) for name in read) or divided,
+                undecided=any(marks[name].undecided for name in read)
+                or (sums and Trait.NORMALIZES not in kinds and any(_has(plain[name], _infinity) for name in read)),
                 unsigned=loses_signs(node) or any(marks[name].unsigned for name in read),
                 lost=any(marks[name].lost or (Trait.SQUARES in kinds and _has(plain[name], square)) for name in read),
             )
@@ -223,11 +233,12 @@ class Rounding:
         first: _Run | None = None,
         turn: int = 0,
         seed: int = 0,
+        marks: Mapping[str, Bound] | None = None,
     ) -> _Run:
         """Run the model in wide types.
 
         With the `first` run, what was exact or firm there is taken from it, and what every other node reads is
-        disturbed, in another way each `turn` and for each `seed`.
+        disturbed, in another way each `turn` and for each `seed`. By their `marks` other elements are not finite.
         """
         rng = np.random.default_rng([turn, seed] if seed else turn)
         values = {name: wider(value) for name, value in (*self._plain.constants.items(), *feeds.items())}
@@ -296,6 +307,8 @@ class Rounding:
                         for name, value in results.items()
                     }
             results = {name: _whole(value, plain[name]) for name, value in results.items()}
+            if first and marks:
+                results = self._overflown(node, wide_node, given, results, plain, marks, (turn, seed))
             inside = list(_computing(node))
             same_everywhere = (
                 all(map(is_firm, inside))
@@ -317,6 +330,44 @@ class Rounding:
             same = easy and all(exact.get(name, False) for name in read) and _same(results, plain, names)
             exact.update(dict.fromkeys(names, same))
         return _Run(values, exact, firm)
+
+    def _overflown(
+        self,
+        node: onnx.NodeProto,
+        wide_node: onnx.NodeProto,
+        given: Mapping[str, Any],
+        results: Mapping[str, Any],
+        plain: Mapping[str, Any],
+        marks: Mapping[str, Bound],
+        drawn: tuple[int, int],
+    ) -> Mapping[str, Any]:
+        """Return the outputs of a node with what it makes numbers of where what it reads need not be finite: Clip, say.
+
+        So are all elements where one may have overflowed, and those that are not finite where a sum of infinities was.
+        """
+        turn, seed = drawn
+        rng = np.random.default_rng(drawn)
+        share = 1.0 if turn < _RUNS - 1 and not seed else 0.5
+        overflown = {
+            name: np.where(
+                (rng.random(value.shape) < share) & (marks[name].huge | ~np.isfinite(wider(plain[name]))),
+                value.dtype.type(_NOT_FINITE[turn]),
+                value,
+            )
+            for name, value in given.items()
+            if (marks[name].huge or marks[name].undecided) and _is_wide(value) and value.shape == plain[name].shape
+        }
+        if not overflown:
+            return results
+        try:
+            found, _ = self._node(node, wide_node, {**given, **overflown}, plain)
+        except RejectedError as error:
+            if error.why in (Why.LIMIT, Why.DEATH):
+                raise
+            return results
+        if not any(marks[name].huge for name in overflown):
+            return found
+        return {name: _where_finite(found[name], value, plain[name]) for name, value in results.items()}
 
     def _node(
         self, node: onnx.NodeProto, wide_node: onnx.NodeProto, given: Mapping[str, Any], plain: Mapping[str, Any]
@@ -387,6 +438,20 @@ def _infinite(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
     return np.asarray(~np.isfinite(wide))
 
 
+def _where_finite(found: Any, value: Any, plain: Any) -> Any:
+    """Return the elements of one value that are finite, or no floats, and else those of another."""
+    arrays = isinstance(found, np.ndarray) and isinstance(value, np.ndarray) and found.shape == value.shape
+    if not arrays or not isinstance(plain, np.ndarray):
+        return value
+    if found.dtype.kind != "f" or not is_float(plain.dtype):
+        return found if plain.dtype.kind in "biu" else value
+    return np.where(np.isfinite(found), found, value)
+
+
+def _infinity(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.isinf(wide))
+
+
 def _zero(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
     return np.asarray(wide == 0)
 
@@ -404,6 +469,9 @@ def _is_widest(value: Any) -> bool:
 def _is_wide(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype in WIDE.values()
 
+
+_NOT_FINITE = (np.nan, np.inf, -np.inf, np.nan)
+"""What the disturbed runs have in place of an element that is not finite, and that a sum of infinities may decide."""
 
 _SIGNS = (1, -1, 0, 0)  # of the first input's disturbance, the others' alternate; 0: at random, element by element
 

@@ -35,6 +35,14 @@ def test_a_version_without_a_kernel_is_named(tmp_path: Path, capsys: pytest.Capt
     assert "warning: onnxruntime" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(kernels.runs("RandomUniformLike", 22), reason="this onnxruntime has the kernel")
+def test_a_body_without_kernels_is_named() -> None:
+    text = """<ir_version: 8, opset_import: ["": 15]> g (float[2] x) => (float[2] y) { [drawn] y = Bernoulli (x) }"""
+    (warning,) = opshift.plan(parse_model(text), opset=22).warnings
+    assert (warning.node, warning.operator) == ("main/drawn", "Bernoulli-22")
+    assert not opshift.plan(parse_model(text), opset=21).warnings
+
+
 @pytest.mark.parametrize("name", ["Softmax", "LogSoftmax", "Mish", "HardSwish", "Gelu", "Softplus", "Elu"])
 def test_the_target_onnxruntime_opens_bfloat16(name: str) -> None:
     text = f"""<ir_version: 10, opset_import: ["": 22]>

@@ -28,6 +28,19 @@ SAMPLED = "g (float[N,C,H,W] x, float[N,h,w,2] grid) => (float[N,C,h,w] y) { y =
 JOINED = """g (float[N] x, int64[r] s, float[M] z, int64[q] t) => (float[K] y) <int64[1] all = {-1}>
     { a = Reshape(x, s) b = Reshape(z, t) c = Concat<axis = 0>(a, b) y = Reshape(c, all) }"""
 
+SATURATES = {
+    **dict.fromkeys(("Relu(z)", "Tanh(z)", "Sigmoid(z)", "HardSigmoid(z)", "Sign(z)", "Clip(z, k, l)"), "float"),
+    "IsNaN(z)": "bool",
+    "Cast<to = 7>(z)": "int64",
+    "Less(z, x)": "bool",
+}
+"""Calls that make numbers of infinities and NaN, by the element type of these."""
+
+
+def saturated(call: str, kind: str) -> str:
+    return f"""g (float[N,3,4] x, float[3] a, float[3] b, float[3] c, float[3] d) => ({kind}[N,3,4] y)
+    <float k = {{0}}, float l = {{6}}> {{ z = BatchNormalization(x, a, b, c, d) y = {call} }}"""
+
 
 def unary(operator: str, element: str = "float") -> str:
     return f"g ({element}[N,4] x) => ({element}[N,4] y) {{ y = {operator}(x) }}"
@@ -62,6 +75,8 @@ CASES: list[tuple[str, int, int | None, tuple[str, ...]]] = [
     (SAMPLED, 16, 20, ()),
     (SAMPLED, 20, 16, ()),
     (JOINED, 13, 9, ()),
+    # What is NaN in one order of sums of infinities and an infinity in another is a number after these.
+    *((saturated(call, kind), 14, None, ("BatchNormalization",)) for call, kind in SATURATES.items()),
     *((unary(operator).replace("float[N,4] y", "int64[a,b] y"), 12, 13, ()) for operator in ("ArgMax", "ArgMin")),
     (unary("Hardmax"), 12, 13, ()),
 ]  # fmt: skip

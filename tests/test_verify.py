@@ -715,9 +715,9 @@ def test_bounds_that_are_enough_take_no_disturbed_runs(monkeypatch: pytest.Monke
     runs: list[int] = []
     once = Rounding._run
 
-    def counted(self: Rounding, *rest: Any) -> Any:
+    def counted(self: Rounding, *rest: Any, **named: Any) -> Any:
         runs.append(1)
-        return once(self, *rest)
+        return once(self, *rest, **named)
 
     monkeypatch.setattr(Rounding, "_run", counted)
     few = Rounding(source, sessions.Limits()).bounds(feeds, outputs, enough=lambda found: True)

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from onnx.helper import tensor_dtype_to_np_dtype
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops import op_loop
 
 from differential import recurrent, values
 from differential.values import Array
@@ -30,6 +32,16 @@ def swish(x: Array, alpha: float = 1.0) -> Array:
     """Swish-24: "y = x * sigmoid(alpha * x)"."""
     wide = _wide(x)
     return np.asarray(wide * _sigmoid(alpha * wide)).astype(x.dtype)
+
+
+def gelu(x: Array, approximate: str = "none") -> Array:
+    """Gelu-20: "0.5 * x * (1 + erf(x / sqrt(2)))", or of tanh."""
+    wide = _wide(x)
+    if approximate == "tanh":
+        inner = np.tanh(np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3))
+    else:
+        inner = np.array([math.erf(each) for each in wide.ravel() / math.sqrt(2)]).reshape(x.shape)
+    return np.asarray(0.5 * wide * (1 + inner)).astype(x.dtype)
 
 
 def swiglu(gate: Array, linear: Array, alpha: float = 1.0) -> Array:
@@ -62,7 +74,7 @@ def affine_grid(theta: Array, size: Array, align_corners: int = 0) -> Array:
             np.float64(2) * np.arange(dim) / (dim - 1) - 1 if align_corners else (2 * np.arange(dim) + 1) / dim - 1
             for dim in dims
         ]
-        places = np.stack([*np.meshgrid(*lines, indexing="ij")][::-1] + [np.ones(dims)], -1)
+        places = np.stack([*[*np.meshgrid(*lines, indexing="ij")][::-1], np.ones(dims)], -1)
         return np.asarray(np.einsum("nij,...j->n...i", _wide(theta), places)).astype(theta.dtype)
 
 
@@ -130,6 +142,75 @@ def qlinear_matmul(
     return np.asarray(np.clip(whole, *_LIMITS[zero.dtype.name]).astype(np.int64).astype(zero.dtype))
 
 
+def conv_integer(x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None, **window: Any) -> Array:
+    """ConvInteger-10: a convolution of what is left of data and weights without their zero points, in int32."""
+    data, weights = np.asarray(x).astype(np.int64), np.asarray(w).astype(np.int64)
+    if x_zero is not None:
+        data = data - np.asarray(x_zero).astype(np.int64).reshape(())
+    if w_zero is not None:
+        weights = weights - _along(np.asarray(w_zero).astype(np.int64), w.shape, 0, 0)
+    return _convolved(data, weights, **window).astype(np.int32)
+
+
+def _convolved(
+    x: Array,
+    w: Array,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Array:
+    dims = x.ndim - 2
+    dilations, strides = dilations or [1] * dims, strides or [1] * dims
+    spans = [step * (size - 1) + 1 for size, step in zip(w.shape[2:], dilations, strict=True)]
+    before, after = (list(pads or [0] * 2 * dims)[part] for part in (slice(dims), slice(dims, None)))
+    if auto_pad.startswith("SAME"):
+        for i, (size, span, stride) in enumerate(zip(x.shape[2:], spans, strides, strict=True)):
+            missing = max((-(-size // stride) - 1) * stride + span - size, 0)
+            before[i] = missing // 2 if auto_pad == "SAME_UPPER" else missing - missing // 2
+            after[i] = missing - before[i]
+    elif auto_pad == "VALID":
+        before, after = [0] * dims, [0] * dims
+    x = np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)])
+    out = [(size - span) // stride + 1 for size, span, stride in zip(x.shape[2:], spans, strides, strict=True)]
+    maps, each = len(w), w.shape[1]
+    y = np.zeros((len(x), maps, *out), x.dtype)
+    for place in np.ndindex(*out):
+        window = tuple(
+            slice(at * stride, at * stride + span, step)
+            for at, stride, span, step in zip(place, strides, spans, dilations, strict=True)
+        )
+        for part in range(group):
+            rows = slice(part * maps // group, (part + 1) * maps // group)
+            seen = x[(slice(None), slice(part * each, (part + 1) * each), *window)]
+            y[(slice(None), rows, *place)] = np.tensordot(seen, w[rows], (range(1, x.ndim), range(1, x.ndim)))
+    return y
+
+
+def qlinear_conv(
+    x: Array,
+    x_scale: Array,
+    x_zero: Array,
+    w: Array,
+    w_scale: Array,
+    w_zero: Array,
+    scale: Array,
+    zero: Array,
+    bias: Array | None = None,
+    **window: Any,
+) -> Array:
+    """QLinearConv-10: the bias is quantized with "scale = x_scale * w_scale, and zero_point = 0"."""
+    whole = conv_integer(x, w, x_zero, w_zero, **window).astype(np.int64)
+    channels = (1, -1, *[1] * (x.ndim - 2))
+    if bias is not None:
+        whole = whole + bias.astype(np.int64).reshape(channels)
+    scales = _wide(w_scale).reshape(channels if np.size(w_scale) > 1 else ())
+    y = np.rint(whole * scales * _wide(x_scale).reshape(()) / _wide(scale).reshape(())) + _wide(zero).reshape(())
+    return np.asarray(np.clip(y, *_LIMITS[zero.dtype.name]).astype(np.int64).astype(zero.dtype))
+
+
 def _reduction(compute: Callable[[Array, tuple[int, ...]], Array]) -> Callable[..., Array]:
     """Return a reduction whose result has the type of its input."""
 
@@ -163,6 +244,19 @@ def _norm(x: Array, axes: tuple[int, ...]) -> Array:
     return np.sqrt((_wide(x) ** 2).sum(axis=axes))
 
 
+def reverse_sequence(x: Array, lengths: Array, batch_axis: int = 1, time_axis: int = 0) -> Array:
+    """ReverseSequence-10: "the first `sequence_lens[i]` elements on time axis" are reversed."""
+    found = np.moveaxis(x, (batch_axis, time_axis), (0, 1)).copy()
+    for row, length in enumerate(np.asarray(lengths).ravel()):
+        found[row, :length] = found[row, :length][::-1]
+    return np.moveaxis(found, (0, 1), (batch_axis, time_axis))
+
+
+def random_like(x: Array, dtype: int = 0, **_: Any) -> Array:
+    """A tensor of the right shape and type: nothing compares what is random."""
+    return np.zeros(x.shape, tensor_dtype_to_np_dtype(dtype) if dtype else x.dtype)
+
+
 def optional(x: Any = None, type: Any = None) -> Any:  # noqa: A002
     """Optional-15: an optional that has the element, or none."""
     return x
@@ -179,15 +273,22 @@ def _evaluated(name: str, function: Callable[..., Any]) -> type[OpRun]:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "AffineGrid": affine_grid,
+    "ConvInteger": conv_integer,
     "GRU": recurrent.gru,
+    "Gelu": gelu,
     "GlobalLpPool": global_lp_pool,
     "LSTM": recurrent.lstm,
     "OneHot": one_hot,
     "Optional": optional,
     "OptionalGetElement": lambda x: x,
+    "QLinearConv": qlinear_conv,
     "QLinearMatMul": qlinear_matmul,
     "QuantizeLinear": quantize_linear,
     "RNN": recurrent.rnn,
+    "RandomNormalLike": random_like,
+    "RandomUniformLike": random_like,
+    "Bernoulli": random_like,
+    "ReverseSequence": reverse_sequence,
     "ReduceL1": _reduction(lambda x, axes: np.abs(_integers_or_double(x)).sum(axis=axes)),
     "ReduceL2": _reduction(_norm),
     "ReduceLogSum": _reduction(_log_sum),
@@ -198,10 +299,30 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Swish": swish,
 }
 
-EVALUATED: list[type[OpRun]] = [_evaluated(name, function) for name, function in FUNCTIONS.items()]
+
+class Loop(op_loop.Loop):
+    """Loop with scan outputs that are stacked: the evaluator joins them along their first axis."""
+
+    def _run(  # type: ignore[no-untyped-def]
+        self, trips, cond, *carried, context=None, body=None, attributes=None, bindings=None
+    ):
+        held, step, more = list(carried), 0, cond is None or bool(np.all(cond))
+        turns: list[list[Any]] = []
+        while more and (trips is None or step < int(np.asarray(trips).ravel()[0])):
+            given = [np.array(step, np.int64), np.array(more), *held]
+            feeds = {**(context or {}), **dict(zip(self.body.input_names, given, strict=True))}
+            found = self._run_body(feeds, attributes=attributes)
+            more, held = bool(np.all(found[0])), list(found[1 : 1 + len(held)])
+            turns.append(list(found[1 + len(held) :]))
+            step += 1
+        if not turns and len(self.body.output_names) > 1 + len(held):
+            raise NotImplementedError("no turn says what the shape of a scan output is")
+        return (*held, *(np.stack(column) for column in zip(*turns, strict=True)))
+
+
+EVALUATED: list[type[OpRun]] = [*(_evaluated(name, function) for name, function in FUNCTIONS.items()), Loop]
 
 TRUSTED = frozenset(FUNCTIONS) | {
     *("Cast", "Constant", "Flatten", "Identity", "If", "Loop", "Reshape", "Scan", "Shape", "Transpose"),
 }
 """Operators of which the evaluator, with these functions, decides alone: what differs from it is wrong."""
-

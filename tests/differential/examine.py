@@ -26,8 +26,9 @@ Stage = Callable[[str], None]
 FINDINGS = ("wrong", "broken", "invalid result", "crashing", "hanging", "valid called invalid", "rejected")
 WEAK = ("suspect", "no kernel")
 """Not findings by themselves: what differs from one of onnxruntime and the reference evaluator, which disagree or of
-which one alone ran, and what onnxruntime ran before and has no kernel for after the conversion."""
-CLASSES = ("right", *FINDINGS, *WEAK, "refused", "unjudged", "invalid original", "generator failed")
+which one alone ran, and what onnxruntime ran before and has no kernel for after the conversion, of which opshift gave no
+warning ("warned" with one)."""
+CLASSES = ("right", *FINDINGS, *WEAK, "warned", "refused", "unjudged", "invalid original", "generator failed")
 
 
 @dataclass
@@ -70,6 +71,7 @@ class Examiner:
         self.home = Path(tempfile.mkdtemp(prefix="differential-"))
         (self.home / "elsewhere").mkdir()
         self._convert = convert
+        self._warned = False
 
     def close(self) -> None:
         """Remove the directory."""
@@ -162,6 +164,7 @@ class Examiner:
         if not files:
             found = convert(case.embedded.model, verify=verify, **case.request)
             assert isinstance(found.model, ModelProto)
+            self._warned = bool(getattr(found, "plan", None) and found.plan.warnings)
             return found.model, found.report
         folder = self.home / "model"
         shutil.rmtree(folder, ignore_errors=True)
@@ -179,6 +182,7 @@ class Examiner:
         finally:
             os.chdir(before)
         assert isinstance(found.model, ModelProto)
+        self._warned = bool(getattr(found, "plan", None) and found.plan.warnings)
         inlined = ModelProto()
         inlined.CopyFrom(found.model)
         for tensor in tensors(inlined):
@@ -198,7 +202,7 @@ class Examiner:
             found = runtimes.run(result, case.embedded.feeds)
         except NoKernelError as error:
             if outcome.oracle == "onnxruntime":
-                outcome.kind, outcome.message = "no kernel", str(error)
+                outcome.kind, outcome.message = "warned" if self._warned else "no kernel", str(error)
                 return
             try:
                 found = runtimes.reference(result, case.embedded.feeds)

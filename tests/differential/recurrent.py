@@ -98,10 +98,7 @@ def _gru(
     (wbz, wbr, wbh), (rbz, rbr, rbh) = np.split(own.wb, 3), np.split(own.rb, 3)
     z = f[0](_clipped(wz @ x + rz @ h + wbz + rbz, clip))
     r = f[0](_clipped(wr @ x + rr @ h + wbr + rbr, clip))
-    if linear_before_reset:
-        inner = wh @ x + r * (rh @ h + rbh) + wbh
-    else:
-        inner = wh @ x + rh @ (r * h) + rbh + wbh
+    inner = wh @ x + r * (rh @ h + rbh) + wbh if linear_before_reset else wh @ x + rh @ (r * h) + rbh + wbh
     return (1 - z) * f[1](_clipped(inner, clip)) + z * h, c
 
 

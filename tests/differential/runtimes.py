@@ -32,6 +32,7 @@ _NO_KERNEL = (
     "Non per-tensor quantization is not supported now",  # zero points of ConvInteger
     "Dilation not supported for AutoPadType",
     "B zero point is not valid",  # of MatMulInteger: more than two dimensions
+    "pre-allocated output OrtValues",  # in a Scan, where onnx infers that Attention of unknown width has none
 )
 """What onnxruntime says where it has no kernel. Some bodies of operators that are functions (Attention, CenterCropPad,
 RMSNormalization of narrow types) have no types that fit, and onnxruntime 1.32.0 has no kernel in their place."""
@@ -186,9 +187,13 @@ def reference(model: ModelProto, feeds: Sequence[Feed]) -> Outputs:
             # The evaluator passes no attributes on to functions in subgraphs.
             inlined = onnx.inliner.inline_local_functions(model) if model.functions else model
             evaluator = ReferenceEvaluator(_without_nameless_outputs(inlined), new_ops=EVALUATED)
-            return [list(evaluator.run(None, dict(feed))) for feed in feeds]
+            return [[_with_strings(value) for value in evaluator.run(None, dict(feed))] for feed in feeds]
     except Exception as error:
         raise RunError(repr(error)) from error
+
+
+def _with_strings(value: Any) -> Any:
+    return value.astype(object) if isinstance(value, np.ndarray) and value.dtype.kind == "U" else value
 
 
 def _without_nameless_outputs(model: ModelProto) -> ModelProto:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto
+from onnx import AttributeProto, TensorProto
 
 from differential import values
 from differential.draw import Draw
@@ -149,7 +149,7 @@ def _cast(draw: Draw, source: int, target: int) -> None:
     draw.add(draw.data(source, draw.shape(), "numeric" if source == values.STRING else domain))
     if draw.has("saturate"):
         draw.option("saturate", draw.integer(0, 1), 0.4)
-    if draw.has("round_mode"):
+    if draw.has("round_mode") and target == TensorProto.FLOAT8E8M0:  # onnxruntime 1.32.0 opens no other Cast with it
         draw.option("round_mode", draw.pick(("up", "down", "nearest")), 0.3)
 
 
