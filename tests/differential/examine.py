@@ -26,7 +26,7 @@ Stage = Callable[[str], None]
 FINDINGS = ("wrong", "broken", "invalid result", "crashing", "hanging", "valid called invalid", "rejected")
 WEAK = ("suspect", "no kernel")
 """Not findings by themselves: what differs from one of onnxruntime and the reference evaluator, which disagree or of
-which one alone ran, and what onnxruntime ran before and has no kernel for after the conversion, of which opshift gave no
+which one alone ran, and what onnxruntime has no kernel for after the conversion and ran before, though opshift gave no
 warning ("warned" with one)."""
 CLASSES = ("right", *FINDINGS, *WEAK, "warned", "refused", "unjudged", "invalid original", "generator failed")
 
