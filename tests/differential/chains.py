@@ -107,7 +107,7 @@ def _cut(to: Embedder, argument: Argument) -> str | None:
     kind = type_string(argument.type)
     if to.chance(0.5) and allows("Split", to.opset, kind):
         outputs = [to.name("made"), to.name("unused")]
-        count = {"num_outputs": 2} if to.opset >= 18 else {}
+        count: dict[str, Any] = {"num_outputs": 2} if to.opset >= 18 else {}
         source = to.outer(longer)
         to.nodes.append(helper.make_node("Split", [source], outputs, name=to.name("node"), axis=0, **count))
         return outputs[0]

@@ -57,7 +57,7 @@ def one_hot(indices: Array, depth: Array, pair: Array, axis: int = -1) -> Array:
     places = np.asarray([int(each) for each in whole.ravel()], object).reshape(whole.shape)
     hot = np.stack([(places == i) | (places == i - count) for i in range(count)], -1).astype(bool)
     hot = np.moveaxis(hot.reshape(*whole.shape, count), -1, axis)
-    return np.where(hot, pair[1], pair[0]).astype(pair.dtype)
+    return np.asarray(np.where(hot, pair[1], pair[0]).astype(pair.dtype))
 
 
 def global_lp_pool(x: Array, p: int = 2) -> Array:
@@ -237,11 +237,11 @@ def _integers_or_double(x: Array) -> Array:
 
 
 def _log_sum(x: Array, axes: tuple[int, ...]) -> Array:
-    return np.log(_wide(x).sum(axis=axes))
+    return np.asarray(np.log(_wide(x).sum(axis=axes)))
 
 
 def _norm(x: Array, axes: tuple[int, ...]) -> Array:
-    return np.sqrt((_wide(x) ** 2).sum(axis=axes))
+    return np.asarray(np.sqrt((_wide(x) ** 2).sum(axis=axes)))
 
 
 def reverse_sequence(x: Array, lengths: Array, batch_axis: int = 1, time_axis: int = 0) -> Array:
@@ -302,6 +302,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 class Loop(op_loop.Loop):
     """Loop with scan outputs that are stacked: the evaluator joins them along their first axis."""
+
+    body: Any
+    _run_body: Any
 
     def _run(  # type: ignore[no-untyped-def]
         self, trips, cond, *carried, context=None, body=None, attributes=None, bindings=None

@@ -55,7 +55,8 @@ def _run(
     kind, hidden = x.dtype, r.shape[-1]
     x, w, r = (each.astype(np.float64) for each in (x, w, r))
     if layout:
-        x, h, c = (None if each is None else each.swapaxes(0, 1) for each in (x, h, c))
+        x = x.swapaxes(0, 1)
+        h, c = (None if each is None else each.swapaxes(0, 1) for each in (h, c))
     count, (length, batch) = len(w), x.shape[:2]
     lengths = np.full(batch, length) if lengths is None else lengths
     h, c = (np.zeros((count, batch, hidden)) if each is None else each.astype(np.float64) for each in (h, c))
@@ -66,7 +67,8 @@ def _run(
     y = np.zeros((length, count, batch, hidden))
     last_h, last_c = h.copy(), c.copy()
     for at, way in enumerate(each_direction):
-        own = Weights(w[at], r[at], *np.split(b[at], 2), p[at])
+        wb, rb = np.split(b[at], 2)
+        own = Weights(w[at], r[at], wb, rb, p[at])
         functions = [ACTIVATIONS[name] for name in names[at * len(defaults) : (at + 1) * len(defaults)]]
         for row in range(batch):
             state, cell = h[at, row], c[at, row]
