@@ -383,21 +383,22 @@ def check_writable(path: str, option: str = "") -> None:
         raise UsageError(f"{named} cannot be written: {error}.") from error
 
 
-def check_report(path: str | None, others: Iterable[str]) -> None:
+def check_report(path: str | None, others: Iterable[str], *, named: str = "--report") -> None:
     """Raise for a report of another kind, or one that would replace a model."""
     if path is None:
         return
     import importlib.util
     from pathlib import Path
 
+    shown = f"{named} {path}".strip()
     suffix = Path(path).suffix.casefold()
     if suffix not in REPORTS:
-        raise UsageError(f"--report {path}: name a file that ends in {', '.join(REPORTS[:-1])} or {REPORTS[-1]}.")
+        raise UsageError(f"{shown}: name a file that ends in {', '.join(REPORTS[:-1])} or {REPORTS[-1]}.")
     if suffix == ".html" and importlib.util.find_spec(PAGE_NEEDS) is None:
         raise UsageError(
-            f"--report {path} needs {PAGE_NEEDS}: install it with `pip install {PAGE_NEEDS}`, "
+            f"{shown} needs {PAGE_NEEDS}: install it with `pip install {PAGE_NEEDS}`, "
             "or name a file that ends in .json or .md."
         )
     if any(same_file(path, other) for other in others):
-        raise UsageError(f"--report {path} would replace a model; name another file.")
-    check_writable(path, "--report")
+        raise UsageError(f"{shown} would replace a model; name another file.")
+    check_writable(path, named)

@@ -264,7 +264,7 @@ def print_json(document: Any) -> None:
 
 
 @contextlib.contextmanager
-def staged(path: str | None, document: Any) -> Iterator[Batch]:
+def staged(path: str | None, document: Any, *, named: str = "--report") -> Iterator[Batch]:
     """Write a report, which arrives at its place only if the block succeeds.
 
     The batch can take further files, and is published at the end unless the block has done so.
@@ -280,14 +280,14 @@ def staged(path: str | None, document: Any) -> Iterator[Batch]:
     with Batch() as batch:
         if path is not None:
             place = Path(path)
-            shown = f"--report {plain(path)}"
+            shown = f"{named} {plain(path)}".strip()
             try:
                 found = target(place)
                 batch.draft(found.real, shown).write(report(place, document).encode())
             except OSError as error:
                 raise UsageError(f"{shown} cannot be written: {reason(error)}.") from error
             except UsageError as error:
-                raise UsageError(f"--report {error}") from error
+                raise UsageError(f"{named} {error}".strip()) from error
         yield batch
         if not batch.published:
             batch.publish()

@@ -10,7 +10,7 @@ import gc
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import onnx
 
@@ -22,7 +22,8 @@ from opshift.opsets.profiles import ProfileError, load_target
 from opshift.opsets.schema import NEWEST, OLDEST, default_domain, schema_at
 from opshift.opsets.target import Legality, Target
 from opshift.opsets.unfiled import Worded
-from opshift.passes import external, limits
+from opshift.passes import external, limits, notebook
+from opshift.passes.arguments import Model, check_path, check_types
 from opshift.passes.changes import Planned, Replace
 from opshift.passes.columns import columns
 from opshift.passes.describe import default_opset
@@ -46,11 +47,10 @@ if TYPE_CHECKING:
     from opshift.passes.save import Weights
     from opshift.passes.writer import Batch
 
-Model: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model"
 Progress = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A converted model with the plan that was followed and the report of what was shown (None with verify=False).
 
@@ -66,6 +66,14 @@ class Result:
     """What the model held that its ir_version has no place for."""
     notes: tuple[str, ...] = ()
     """What else is to be known of the result: why its ir_version is higher, which inputs are constants now."""
+
+    def __repr__(self) -> str:
+        """Show opsets, numbers of nodes and the verdict."""
+        return f"<opshift.Result {notebook.result_line(self)}>"
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks."""
+        return notebook.result_html(self)
 
     @property
     def repairs(self) -> tuple[str, ...]:
@@ -126,6 +134,7 @@ class Result:
         """
         from opshift.passes import save, writer
 
+        check_path(path, "path", "a string or a path")
         if external_data not in (None, *save.WEIGHTS):
             raise UsageError(f"external_data is one of {', '.join(save.WEIGHTS)}, not {external_data!r}.")
         how: dict[str, Any] = {
@@ -224,7 +233,8 @@ def convert(
     """Take a model to an opset, or rid it of operators, or fit it to a runtime, and prove that it computes the same.
 
     Args:
-        model: a path, an onnx.ModelProto or an onnx_ir.Model; it is left untouched.
+        model: a path, bytes, a file opened in binary mode, an onnx.ModelProto, an onnx_ir.Model or an object with
+            `.model_proto` (torch.onnx.ONNXProgram); it is left untouched.
         opset: the opset of the default domain wanted, 7 to 28; None keeps the model's.
         decompose: operators of the default domain that are to go.
         target: a runtime's profile: a built-in name, a TOML file or a Target.
@@ -256,6 +266,20 @@ def convert(
         VerificationError: the result was not shown to be equal.
     """
     limits.check(seed, timeout, memory)
+    check_types(
+        {
+            "decompose": decompose,
+            "allow": allow,
+            "allow_paths": allow_paths,
+            "optimize": optimize,
+            "keep_initializers_as_inputs": keep_initializers_as_inputs,
+            "require_proof": require_proof,
+            "verify": verify,
+            "save_repro": save_repro,
+            "input_shapes": input_shapes,
+            "inputs": inputs,
+        }
+    )
     with _without_collection(), onnx_process.limited(timeout, memory):
         _tell(progress, "load")
         request = _request(
@@ -324,6 +348,7 @@ def convert(
             check_unchanged(source)
             raise
         check_unchanged(source)
+        report = dataclasses.replace(report, about=functools.partial(_about, result))
         result = dataclasses.replace(result, report=report)
         _shown_to_be_equal(result, report, require_proof)
     return result
@@ -519,10 +544,6 @@ def _request(
             and not profile.ir_version[0] <= ir_version <= profile.ir_version[1]
         ):
             raise UsageError(f"ir_version {ir_version} is outside of what {profile.name} takes, {profile.ir_version}.")
-    if ir_version is not None and (type(ir_version) is not int or not 1 <= ir_version <= onnx.IR_VERSION):
-        raise UsageError(
-            f"There is no ir_version {ir_version!r}; onnx {onnx.__version__} knows 1 to {onnx.IR_VERSION}."
-        )
     wanted = own if opset is None else opset
     legality = Legality(wanted, frozenset(decompose), profile)
     runnable = profile is None and kernels.installed()
@@ -541,8 +562,6 @@ def check_request(
     ir_version: int | None = None,
 ) -> Target | None:
     """Return the target of a request that makes sense, whatever the model; UsageError where it does not."""
-    if isinstance(decompose, str):
-        raise UsageError(f"decompose is a list of operators, not the string {decompose!r}.")
     if opset is None and not decompose and target is None and not optimize and ir_version is None:
         raise UsageError("Nothing is asked for: give an opset, operators to decompose, a target, or an ir_version.")
     if semantics not in ("runtime", "spec"):
@@ -551,6 +570,10 @@ def check_request(
         raise UsageError(f"There is no narrowing {unknown[0]!r}; there are {', '.join(sorted(NARROWINGS))}.")
     if opset is not None and (type(opset) is not int or not 1 <= opset <= NEWEST):
         raise UsageError(f"There is no opset {opset!r}; onnx {onnx.__version__} knows opsets 1 to {NEWEST}.")
+    if ir_version is not None and (type(ir_version) is not int or not 1 <= ir_version <= onnx.IR_VERSION):
+        raise UsageError(
+            f"There is no ir_version {ir_version!r}; onnx {onnx.__version__} knows 1 to {onnx.IR_VERSION}."
+        )
     for name in decompose:
         _known_operator(name)
     return _profile(target)
@@ -566,6 +589,7 @@ def _known_operator(name: str) -> None:
 def _profile(target: str | os.PathLike[str] | Target | None) -> Target | None:
     if target is None or isinstance(target, Target):
         return target
+    check_path(target, "target", "the name of a profile, a path or a Target")
     try:
         return load_target(os.fspath(target))
     except ProfileError as error:
@@ -695,6 +719,20 @@ def _verified(
         allow_paths=source.allowed,
         **asked,
     )
+
+
+def _about(result: Result) -> dict[str, Any]:
+    """Return what a report tells of a conversion beside its verdict."""
+    return {
+        "command": "convert",
+        "model": str(result.source.path or ""),
+        "before": (result.source_model, result.source.size),
+        "after": (result.rewritten, None),
+        "plan": result.plan,
+        "left_out": result.left_out,
+        "notes": result.notes,
+        "repairs": result.repairs,
+    }
 
 
 def _shown_to_be_equal(result: Result, report: Report, require_proof: bool) -> None:

@@ -14,7 +14,7 @@ import onnx
 from opshift.opsets.schema import NEWEST, OLDEST, default_domain, schema_read_at
 from opshift.opsets.target import Legality
 from opshift.passes import external
-from opshift.passes.convert import Model
+from opshift.passes.arguments import Model
 from opshift.passes.describe import default_opset
 from opshift.passes.graphs import graphs
 from opshift.passes.load import load

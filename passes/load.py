@@ -12,7 +12,6 @@ import math
 import os
 import re
 import stat
-import sys
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from opshift.opsets.facts import Facts
 from opshift.opsets.inference_gaps import FATAL, fatal
 from opshift.opsets.schema import DEPRECATED, READ, Schema, attribute_value, schema_read_at
 from opshift.passes import external, skeleton
+from opshift.passes.arguments import Model, as_model
 from opshift.passes.columns import SMALL, columns
 from opshift.passes.errors import InvalidModelError, UsageError
 from opshift.passes.external import Body, printable, reason, shown_path, stamp
@@ -84,7 +84,7 @@ class Source:
 
 
 def load(
-    model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model,
+    model: Model,
     allow_paths: Iterable[str | os.PathLike[str]] = (),
 ) -> Source:
     """Read a model (ONNX, or ONNX text where the name ends in .onnxtxt, .onnx.txt or .txt) and check it.
@@ -97,24 +97,37 @@ def load(
         InvalidModelError: the file is missing, unreadable, or not ONNX; the model is against the specification or
             newer than onnx; its external data are missing or unsafe to open.
         UsageError: `allow_paths` names what is no directory.
-        TypeError: `model` is something else.
+        UsageError: `model` is something else.
     """
     allowed = external.permitted(allow_paths)
-    # Who has such a model has imported it. Nobody else waits for the import, which another thread may be busy with.
-    ir_model = getattr(sys.modules.get("onnx_ir"), "Model", None)
+    given = as_model(model)
     try:
-        if isinstance(model, onnx.ModelProto):
+        if isinstance(given, onnx.ModelProto):
             name = "the model"
-            return _checked(Source(model, None, None, model, allowed=allowed))
-        if ir_model is not None and isinstance(model, ir_model):
-            name = "the onnx_ir.Model"
-            return _checked(replace(_from_ir(model), allowed=allowed))
-        if isinstance(model, str | os.PathLike):
-            name = shown_path(model)
-            return _checked(replace(_read(Path(model).absolute()), allowed=allowed))
+            return _checked(Source(given, None, None, given, allowed=allowed))
+        if isinstance(given, str | os.PathLike):
+            name = shown_path(given)
+            return _checked(replace(_read(Path(given).absolute()), allowed=allowed))
+        name = "the onnx_ir.Model"
+        return _checked(replace(_from_ir(given), allowed=allowed))
     except InvalidModelError as error:
         raise InvalidModelError(f"{name}: {error}") from None
-    raise TypeError(f"a model is a path, an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}")
+
+
+def from_bytes(data: bytes) -> onnx.ModelProto:
+    """Return the model that bytes hold, in the binary format.
+
+    Raises:
+        InvalidModelError: they hold none.
+    """
+    try:
+        if not data:
+            raise InvalidModelError("there are none.")
+        if len(data) > LIMIT:
+            raise InvalidModelError(f"there are {len(data)}, and protobuf reads no more than 2 GiB.")
+        return _parse_binary(data)
+    except InvalidModelError as error:
+        raise InvalidModelError(f"the bytes of the model: {error}") from None
 
 
 def check_unchanged(source: Source) -> None:

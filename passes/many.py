@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from opshift.passes import limits
+from opshift.passes.arguments import check_types
 from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError, shown_path
 from opshift.passes.outcome import Plan, Report, Verdict
 from opshift.passes.processes import ProcessDiedError, Processes
@@ -175,6 +176,7 @@ def _check(asked: Mapping[str, Any], jobs: int) -> None:
         raise UsageError(f"At least one job is needed, not {jobs}.")
     wish: dict[str, Any] = {"opset": None, "decompose": (), "target": None, "semantics": "runtime", "allow": ()}
     wish |= {"optimize": False, "ir_version": None}
+    check_types(asked)
     check_request(**{name: asked.get(name, default) for name, default in wish.items()})
     limits.check(asked.get("seed", 0), asked.get("timeout"), asked.get("memory"))
     if asked.get("verify", True) and importlib.util.find_spec("onnxruntime") is None:

@@ -9,7 +9,12 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from opshift.passes import notebook
+
+if TYPE_CHECKING:
+    import os
 
 NARROWINGS = ("nan", "finite-inputs", "whole-indices")
 """Kinds of inputs that a lowering may leave out; the second holds the first, and the third both for indices."""
@@ -40,7 +45,7 @@ class Code(enum.StrEnum):
     """How the model is to be converted was not found out in the time allowed."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Refusal:
     """Why one node cannot be converted: what, where, why, and what would help.
 
@@ -58,6 +63,10 @@ class Refusal:
         """One paragraph for people."""
         what = f"{self.operator} at {self.node}" if self.operator else self.node
         return f"{what}: {self.reason}" + (f" {self.hint}" if self.hint else "")
+
+    def __repr__(self) -> str:
+        """Name the code and the node."""
+        return f"<opshift.Refusal {notebook.refusal_line(self)}>"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,8 +153,8 @@ class Steps(Sequence[Step]):
         return hash(self._all)
 
     def __repr__(self) -> str:
-        """Show them all."""
-        return repr(self._all)
+        """Count them."""
+        return f"<{notebook.count(self._count, 'step')}>"
 
     def __reduce__(self) -> tuple[type[tuple[Step, ...]], tuple[tuple[Step, ...]]]:
         """Be a tuple in another process."""
@@ -217,7 +226,7 @@ class Kind:
     nodes: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Plan:
     """What `convert` would do to a model; `steps` leaves out the nodes that are kept as they are.
 
@@ -235,6 +244,10 @@ class Plan:
     """Nodes that the installed onnxruntime runs in the original only."""
     rewrites: Callable[[], tuple[Kind, ...]] = dataclasses.field(default=tuple, compare=False, repr=False)
     """Finds out `kinds`."""
+
+    def __repr__(self) -> str:
+        """Show opsets and numbers of nodes."""
+        return f"<opshift.Plan {notebook.plan_line(self)}>"
 
     @functools.cached_property
     def kinds(self) -> tuple[Kind, ...]:
@@ -303,7 +316,7 @@ class Counterexample:
     command: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Check:
     """One comparison: of a lowered node against its replacement, or of the whole models (`node` empty).
 
@@ -320,15 +333,43 @@ class Check:
     counterexample: Counterexample | None = None
     classes: dict[str, int] = dataclasses.field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Name the node and the verdict."""
+        return f"<opshift.Check {notebook.check_line(self)}>"
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class Report:
-    """What verification showed, node by node and as a whole, with the versions of what judged."""
+    """What verification showed, node by node and as a whole, with the versions of what was run.
+
+    `about` returns what is known of the models, for `save`.
+    """
 
     nodes: tuple[Check, ...]
     whole: Check
     seed: int
     versions: dict[str, str]
+    about: Callable[[], dict[str, Any]] = dataclasses.field(default=dict, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        """Show the verdict."""
+        return f"<opshift.Report {notebook.report_line(self)}>"
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks."""
+        return notebook.report_html(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to another process, where the models are not."""
+        return {**self.__dict__, "about": dict}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as a page (.html), Markdown (.md) or JSON (.json), as the end of the name says.
+
+        Raises:
+            UsageError: the name ends otherwise, it cannot be written there, or a page needs jinja2.
+        """
+        WRITERS[-1](self, path)
 
     @property
     def verdict(self) -> Verdict:
@@ -340,4 +381,18 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers."""
-        return {"verdict": self.verdict, **dataclasses.asdict(self)}
+        return {
+            "verdict": self.verdict,
+            "nodes": [dataclasses.asdict(check) for check in self.nodes],
+            "whole": dataclasses.asdict(self.whole),
+            "seed": self.seed,
+            "versions": self.versions,
+        }
+
+
+def _no_writer(_: Report, __: str | os.PathLike[str]) -> None:
+    raise RuntimeError("reports are written by the package opshift: use its public names")
+
+
+WRITERS: list[Callable[[Report, str | os.PathLike[str]], None]] = [_no_writer]
+"""The last one writes reports: the public package adds it, since formats are not the business of passes."""

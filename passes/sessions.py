@@ -32,6 +32,7 @@ from opshift.opsets.facts import Facts, freeze
 from opshift.opsets.operator import Lifted, Node, lift, operator_for
 from opshift.opsets.same_meaning import same_meaning
 from opshift.passes import external, load, pieces, processes
+from opshift.passes.arguments import Model, as_model
 from opshift.passes.child import Part
 from opshift.passes.errors import UsageError
 from opshift.passes.limits import Limits as Limits
@@ -82,7 +83,7 @@ class Source:
 
 
 def read(
-    model: str | os.PathLike[str] | onnx.ModelProto | Source,
+    model: Model | Source,
     directory: str | os.PathLike[str] | None = None,
     allow_paths: Iterable[str | os.PathLike[str]] = (),
 ) -> Source:
@@ -96,9 +97,10 @@ def read(
     folder = None if directory is None else Path(directory)
     if isinstance(model, Source):
         return model
-    if isinstance(model, onnx.ModelProto):
-        return Source(model, directory=folder)
-    loaded, named = load.load(model, allow_paths), os.fspath(model)
+    given = as_model(model)
+    if isinstance(given, onnx.ModelProto):
+        return Source(given, directory=folder)
+    loaded, named = load.load(given, allow_paths), os.fspath(given) if isinstance(given, str | os.PathLike) else ""
     if loaded.directory is not None:
         # onnxruntime 1.32.0 does not load a model whose inference needs elements that are in another file (Slice).
         proto = external.with_small(loaded.model, loaded.files)

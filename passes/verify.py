@@ -26,6 +26,7 @@ import onnx
 from opshift.opsets import onnx_process
 from opshift.opsets.operator import operator_for
 from opshift.passes import branches, external, given, inputs, repro, sessions
+from opshift.passes.arguments import Model, check_inputs
 from opshift.passes.classes import counted
 from opshift.passes.compare import Contest, Finding, Judge, Route, mismatch, sentence
 from opshift.passes.drift import Drift
@@ -52,8 +53,8 @@ _STEPS = 400  # attempts at a smaller input
 
 
 def verify(
-    original: str | os.PathLike[str] | onnx.ModelProto | Source,
-    rewritten: str | os.PathLike[str] | onnx.ModelProto | Source,
+    original: Model | Source,
+    rewritten: Model | Source,
     *,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
     inputs: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -74,7 +75,8 @@ def verify(
     """Compare two models node by node and as wholes, and return what was shown.
 
     Args:
-        original: a path (.onnx or ONNX text), a protobuf, or what `sessions.read` made of one.
+        original: a path (.onnx or ONNX text), bytes, a file opened in binary mode, a protobuf, an onnx_ir.Model, an
+            object with `.model_proto`, or what `sessions.read` made of one.
         rewritten: what should compute the same.
         input_shapes: shapes of inputs of the whole models, by name, instead of sizes tried.
         inputs: values of inputs of the whole models instead of drawn ones: an .npz file, a directory test_data_set_N
@@ -107,6 +109,7 @@ def verify(
     """
     if semantics not in ("runtime", "spec"):
         raise UsageError(f"There are the semantics runtime and spec, not {semantics}.")
+    check_inputs(input_shapes, inputs)
     check_limits(seed, timeout, memory)
     sessions.runtime()
     if save_repro is not None:
@@ -138,7 +141,13 @@ def verify(
     for source in (before, after):
         if source.origin is not None:
             check_unchanged(source.origin)
-    return Report(checks, check, seed, _versions())
+    return Report(checks, check, seed, _versions(), functools.partial(_about, before, after))
+
+
+def _about(before: Source, after: Source) -> dict[str, Any]:
+    """Return what a report tells of a comparison beside its verdict."""
+    sides = {"before": (before.proto, None), "after": (after.proto, None)}
+    return {"command": "verify", "model": before.named, "other": after.named, **sides}
 
 
 def _contested(model: onnx.ModelProto) -> frozenset[str]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import os
+
     from opshift.passes.convert import Result, convert, plan
     from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
+    from opshift.passes.inspect import Inspection, inspect
     from opshift.passes.many import Outcome, Status, Summary, convert_many
-    from opshift.passes.outcome import Plan, Refusal, Report, Step, Verdict
+    from opshift.passes.outcome import Check, Plan, Refusal, Report, Step, Verdict
     from opshift.passes.verify import verify
 
 __version__ = "0.1.0"
@@ -16,12 +19,15 @@ __version__ = "0.1.0"
 _HOME = {
     "convert": ("Result", "convert", "plan"),
     "errors": ("InvalidModelError", "OpshiftError", "UnsupportedError", "UsageError", "VerificationError"),
+    "inspect": ("Inspection", "inspect"),
     "many": ("Outcome", "Status", "Summary", "convert_many"),
-    "outcome": ("Plan", "Refusal", "Report", "Step", "Verdict"),
+    "outcome": ("Check", "Plan", "Refusal", "Report", "Step", "Verdict"),
     "verify": ("verify",),
 }
 
 __all__ = [
+    "Check",
+    "Inspection",
     "InvalidModelError",
     "OpshiftError",
     "Outcome",
@@ -38,6 +44,7 @@ __all__ = [
     "VerificationError",
     "convert",
     "convert_many",
+    "inspect",
     "plan",
     "verify",
 ]
@@ -49,5 +56,21 @@ def __getattr__(name: str) -> Any:
 
     for module, names in _HOME.items():
         if name in names:
-            return getattr(import_module(f"opshift.passes.{module}"), name)
+            found = getattr(import_module(f"opshift.passes.{module}"), name)
+            writers = import_module("opshift.passes.outcome").WRITERS
+            if _save not in writers:
+                writers.append(_save)
+            return globals().setdefault(name, found)
     raise AttributeError(f"module 'opshift' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names, also those not imported yet, for completion."""
+    return sorted([*__all__, "__version__", "__doc__", "__file__", "__name__", "__path__"])
+
+
+def _save(report: Report, path: str | os.PathLike[str]) -> None:
+    """Write a report: `Report.save` comes here, since formats belong to the command line."""
+    from opshift.cli.save import save
+
+    save(report, path)
