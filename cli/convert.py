@@ -14,7 +14,7 @@ import argparse
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from opshift.cli import many, output
+from opshift.cli import many, output, streams
 from opshift.cli import options as shared
 from opshift.cli.document import document
 from opshift.passes.errors import UsageError
@@ -30,10 +30,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "models",
         metavar="IN",
         nargs="+",
-        help="the model to convert (.onnx or .onnxtxt), and OUT behind it where -o does not say it; or, with -o, many: "
-        "paths, a folder, a quoted pattern",
+        help="the model to convert (.onnx or .onnxtxt, - for standard input), followed by OUT unless -o names it; "
+        "with -o FOLDER also several models, folders and patterns",
     )
-    parser.add_argument("-o", "--output", metavar="OUT", help="where to write the result; a folder, for many")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="where to write the result (- for standard output); a folder for several models",
+    )
     parser.add_argument("--in-place", action="store_true", help="write the result over IN")
     shared.add_request_options(parser)
     proving = shared.add_verify_options(parser)
@@ -63,9 +68,17 @@ def run(options: argparse.Namespace) -> int:
     if many.asked_for(options):
         check_proof_options(options)
         return many.run(options, proof(options))
+    if options.output == streams.STREAM:
+        with streams.results_on_stderr() as stream:
+            return one(options, stream)
+    return one(options)
+
+
+def one(options: argparse.Namespace, stream: Any = None) -> int:
+    """Convert one model, into a file or a binary stream."""
     destination = where(options)
     check_proof_options(options)
-    shared.check_report(options.report, (options.model, destination))
+    shared.check_report(options.report, {options.model, destination} - {streams.STREAM})
     request, weights = shared.request(options), shared.weights(options)
     from opshift.cli import words
     from opshift.cli.census import census
@@ -74,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
     with output.progress(options.quiet, options.verbose) as progress:
         result = convert(
-            options.model,
+            streams.read(options.model),
             **request,
             **proof(options),
             progress=options.watch.beside(progress),
@@ -97,7 +110,11 @@ def run(options: argparse.Namespace) -> int:
                 show(options, destination, result, before, after)
 
         batch.ready.append(tell)
-        result.save(destination, **weights, progress=progress, batch=batch)
+        if stream is not None:
+            batch.publish()
+            streams.send(result, stream, progress=progress)
+        else:
+            result.save(destination, **weights, progress=progress, batch=batch)
     return 0
 
 
@@ -119,11 +136,18 @@ def where(options: argparse.Namespace) -> str:
     """Return the path to write, or raise where that would surprise."""
     source, destination = str(options.model), options.output
     if destination is None:
-        if not options.in_place:
+        if not options.in_place or source == streams.STREAM:
             raise UsageError(
                 "it is not said where to write the result: name OUT behind IN, or say --in-place to write over IN."
             )
         return source
+    if destination == streams.STREAM:
+        if options.in_place or options.save_as_external_data or options.external_data in ("keep", "copy"):
+            raise UsageError("- is standard output, where the model is written with its weights: name a file for more.")
+        streams.check_stdout()
+        return streams.STREAM
+    if source == streams.STREAM and options.in_place:
+        raise UsageError("--in-place is for a file, and - is standard input: name OUT, or - for standard output.")
     onto_itself = shared.same_file(source, destination)
     if onto_itself and not options.in_place:
         raise UsageError(f"{destination} is the model itself: name another file, or say --in-place to replace it.")

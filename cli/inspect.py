@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from opshift.cli import each, output, streams
 from opshift.cli import options as shared
-from opshift.cli import output
 
 if TYPE_CHECKING:
     from opshift.passes.inspect import Inspection, Stop
@@ -16,19 +16,30 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `opshift inspect`."""
-    parser.add_argument("model", metavar="IN", help="the model to look into (.onnx or .onnxtxt)")
+    parser.add_argument(
+        "models",
+        metavar="IN",
+        nargs="+",
+        help="models (.onnx or .onnxtxt, - for standard input), folders or patterns",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="print every refusal, of every opset")
     shared.add_allow_path(parser)
     shared.add_output_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Inspect and print."""
+    """Inspect each model and print."""
+    return each.run(options, one)
+
+
+def one(options: argparse.Namespace) -> int:
+    """Inspect one model and print."""
     from opshift.passes.inspect import inspect
 
-    found = inspect(options.model, allow_paths=tuple(options.allow_path))
+    found = inspect(streams.read(options.model), allow_paths=tuple(options.allow_path))
     if options.json:
-        output.print_json({"status": 0, "command": "inspect", "model": options.model, **found.to_json()})
+        made = {"status": 0, "command": "inspect", "model": options.model, **found.to_json()}
+        output.print_json(made, line=getattr(options, "lines", False))
     else:
         show(options, found)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
@@ -94,7 +95,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         parser.error(f"there is no command {arguments[0]!r}{did_you_mean(arguments[0], COMMANDS)}")
     options, unknown = parser.parse_known_args(arguments)
-    if hasattr(options, "models") and not any(word.startswith("-") for word in unknown):
+    if hasattr(options, "models") and not any(word.startswith("-") and word != "-" for word in unknown):
         options.models += unknown  # before Python 3.13, argparse takes no more arguments behind an option
         unknown = []
     if unknown:
@@ -145,7 +146,9 @@ def fail(error: Exception, options: argparse.Namespace) -> int:
     answered = isinstance(error, UnprintableError) or getattr(options, "answered", False)
     try:
         if options.json and not answered:
-            print_json(made)
+            to_stderr = getattr(options, "output", None) == "-"  # stdout is for the model
+            with contextlib.redirect_stdout(sys.stderr if to_stderr else sys.stdout):
+                print_json(made, line=getattr(options, "lines", False))
         else:
             message(*lines(error, status, options))
         if status == NOT_POSSIBLE:

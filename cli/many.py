@@ -37,19 +37,27 @@ def asked_for(options: argparse.Namespace) -> bool:
     from opshift.passes.many import SUFFIXES, is_pattern
 
     if isinstance(options.model, list):
-        if folder := next((path for path in options.model if os.path.isdir(path) or is_pattern(path)), None):  # noqa: PTH112
-            raise UsageError(f"{folder} stands for many models: give it alone, or models only.")
+        if "-" in options.model:
+            raise UsageError("standard input (-) is one model: give it alone.")
         if not os.path.isdir(options.output) and Path(options.output).suffix in SUFFIXES:  # noqa: PTH112
             raise UsageError(
                 f"{options.output} is one model, and {len(options.model)} are given: name a folder with -o."
             )
         return True
-    if os.path.isdir(options.model) or is_pattern(options.model):  # noqa: PTH112 (Path.is_dir raises for some names)
+    if options.model == "-":
+        return False
+    # Path.is_dir raises for some names.
+    if os.path.isdir(options.model) or is_pattern(options.model) or into_folder(options.output):  # noqa: PTH112
         return True
     if options.jobs is not None or options.resume:
         name = "--resume" if options.resume else "--jobs"
         raise UsageError(f"{name} is for many models: paths, a folder, or a pattern in quotes. {options.model} is one.")
     return False
+
+
+def into_folder(path: str | None) -> bool:
+    """Whether -o names a folder: a pattern that a shell has replaced may have matched one model alone."""
+    return path is not None and (os.path.isdir(path) or path.endswith(("/", os.sep)))  # noqa: PTH112
 
 
 def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:

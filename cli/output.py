@@ -258,9 +258,9 @@ def report(path: Path, document: Any) -> str:
     return to_json(document)
 
 
-def print_json(document: Any) -> None:
-    """Print the one JSON object that --json promises."""
-    write_result(to_json(document))
+def print_json(document: Any, *, line: bool = False) -> None:
+    """Print the one JSON object that --json promises; of many, each is a line."""
+    write_result(to_json(document, indent=None if line else 2))
 
 
 @contextlib.contextmanager

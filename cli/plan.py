@@ -11,8 +11,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from opshift.cli import each, output, streams
 from opshift.cli import options as shared
-from opshift.cli import output
 from opshift.cli.document import document
 from opshift.passes.errors import UnsupportedError
 
@@ -23,14 +23,24 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `opshift plan`."""
-    parser.add_argument("model", metavar="IN", help="the model to plan for (.onnx or .onnxtxt)")
+    parser.add_argument(
+        "models",
+        metavar="IN",
+        nargs="+",
+        help="models (.onnx or .onnxtxt, - for standard input), folders or patterns",
+    )
     shared.add_request_options(parser)
     shared.add_run_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan and print."""
-    shared.check_report(options.report, (options.model,))
+    """Plan for each model and print."""
+    return each.run(options, one)
+
+
+def one(options: argparse.Namespace) -> int:
+    """Plan for one model and print."""
+    shared.check_report(options.report, {options.model} - {streams.STREAM})
     request = shared.request(options)
     from opshift.cli import words
     from opshift.cli.census import census, nothing_to_do, show_operators
@@ -38,7 +48,9 @@ def run(options: argparse.Namespace) -> int:
 
     with output.progress(options.quiet, options.verbose) as progress:
         try:
-            result = convert(options.model, **request, verify=False, progress=options.watch.beside(progress))
+            result = convert(
+                streams.read(options.model), **request, verify=False, progress=options.watch.beside(progress)
+            )
         except UnsupportedError as error:
             if error.plan is None or error.source is None:
                 raise
@@ -60,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         for warning in words.warnings(result.plan):
             output.message(warning)
         if options.json:
-            output.print_json(described)
+            output.print_json(described, line=getattr(options, "lines", False))
             return 0
         if not options.quiet:
             for note in result.repairs:
@@ -78,7 +90,7 @@ def refused(options: argparse.Namespace, made: Plan, before: Census) -> int:
     described = document(options, 1, before=before, plan=made, error=error)
     with output.staged(options.report, described):
         if options.json:
-            output.print_json(described)
+            output.print_json(described, line=getattr(options, "lines", False))
             return 1
         if not options.quiet:
             from opshift.cli.words import refusal

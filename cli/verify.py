@@ -6,11 +6,13 @@ The status is 0 only where they are shown to be equal.
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Any
 
+from opshift.cli import each, output, streams
 from opshift.cli import options as shared
-from opshift.cli import output
 from opshift.cli.document import document
+from opshift.passes.errors import UsageError
 
 if TYPE_CHECKING:
     from opshift.cli.census import Census
@@ -19,8 +21,12 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `opshift verify`."""
-    parser.add_argument("model", metavar="A", help="the original (.onnx or .onnxtxt)")
-    parser.add_argument("other", metavar="B", help="the model to compare with it")
+    parser.add_argument(
+        "model", metavar="A", help="the original (.onnx or .onnxtxt, - for standard input); or a folder of originals"
+    )
+    parser.add_argument(
+        "other", metavar="B", help="the model to compare with it; or a folder with models of the same names"
+    )
     comparing = shared.add_verify_options(parser)
     comparing.add_argument(
         "--exact",
@@ -38,8 +44,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare and print."""
-    shared.check_report(options.report, (options.model, options.other))
+    """Compare two models, or those of two folders, and print."""
+    if options.model == options.other == streams.STREAM:
+        raise UsageError("- is standard input, which holds one model: name a file for the other.")
+    folders = [os.path.isdir(path) for path in (options.model, options.other)]  # noqa: PTH112
+    if not any(folders):
+        return one(options)
+    if not all(folders):
+        raise UsageError("one of the two is a folder: name two models, or two folders with models of the same names.")
+    return each.of_each(options, pairs(options.model, options.other), one)
+
+
+def pairs(folder: str, other: str) -> list[dict[str, str]]:
+    """Return the models of a folder with those of the same path in another, which need not exist."""
+    found = [os.path.relpath(path, folder) for path in each.models([folder])]
+    return [{"model": os.path.join(folder, path), "other": os.path.join(other, path)} for path in found]  # noqa: PTH118
+
+
+def one(options: argparse.Namespace) -> int:
+    """Compare two models and print."""
+    shared.check_report(options.report, {options.model, options.other} - {streams.STREAM})
     from opshift.cli.census import census
     from opshift.passes import sessions
     from opshift.passes.outcome import Verdict
@@ -50,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         told = options.watch.beside(progress)
         told("load", 0, 0)
         sessions.runtime()
-        models = [sessions.read(path, None, allowed) for path in (options.model, options.other)]
+        models = [sessions.read(streams.read(path), None, allowed) for path in (options.model, options.other)]
         report = verify(
             *models,
             **shared.verification(options),
@@ -64,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     described = describe(options, report, status, before, after)
     with output.staged(options.report, described):
         if options.json:
-            output.print_json(described)
+            output.print_json(described, line=getattr(options, "lines", False))
         else:
             show(options, report)
     return status

@@ -114,20 +114,20 @@ def load(
         raise InvalidModelError(f"{name}: {error}") from None
 
 
-def from_bytes(data: bytes) -> onnx.ModelProto:
-    """Return the model that bytes hold, in the binary format.
+def from_bytes(data: bytes, named: str = "the bytes of the model") -> onnx.ModelProto:
+    """Return the model that bytes hold, in the binary format; `named` is where they are from.
 
     Raises:
         InvalidModelError: they hold none.
     """
     try:
         if not data:
-            raise InvalidModelError("there are none.")
+            raise InvalidModelError("there is nothing in it.")
         if len(data) > LIMIT:
             raise InvalidModelError(f"there are {len(data)}, and protobuf reads no more than 2 GiB.")
         return _parse_binary(data)
     except InvalidModelError as error:
-        raise InvalidModelError(f"the bytes of the model: {error}") from None
+        raise InvalidModelError(f"{named}: {error}") from None
 
 
 def check_unchanged(source: Source) -> None:

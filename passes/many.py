@@ -128,7 +128,8 @@ def convert_many(
     """Convert models into a folder, and yield what became of each as it is done.
 
     Args:
-        models: a folder, whose models (.onnx, .onnxtxt) are found recursively; a glob pattern; or paths. Paths relative
+        models: a folder, whose models (.onnx, .onnxtxt) are found recursively; a glob pattern; a path; or a list of
+            these. Paths relative
             to the folder, to the pattern's fixed part, or to the folder that all paths have in common, are kept.
         output: the folder to write to, which is made where it does not exist. It gets a journal.
         executor: runs the conversions. With processes on other machines all must see the same files. It is not shut
@@ -215,7 +216,7 @@ def found(models: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], out
     Raises:
         UsageError: there are none, or an output would replace one of them.
     """
-    base, paths = _listed(models)
+    base, paths = listed(models)
     top = os.path.realpath(base)
     results = os.path.realpath(output)
     if results != top and Path(results).is_relative_to(top):
@@ -232,12 +233,13 @@ def found(models: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], out
     return {Path(name).as_posix(): named[name] for name in sorted(named)}
 
 
-def _listed(models: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[Path, list[Path]]:
+def listed(models: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[Path, list[Path]]:
     """Return the folder that paths are relative to, and the models."""
     if not isinstance(models, str | os.PathLike):
-        paths = [Path(model) for model in models]
-        parents = [os.path.abspath(path.parent) for path in paths]  # noqa: PTH100 (links stay)
-        return Path(os.path.commonpath(parents) if parents else "."), paths
+        parts = [listed(model) for model in models]
+        bases = [os.path.abspath(base) for base, _ in parts]  # noqa: PTH100 (links stay)
+        several = dict.fromkeys(path for _, found in parts for path in found)
+        return Path(os.path.commonpath(bases) if bases else "."), list(several)
     if is_pattern(models):
         paths = [Path(path) for path in glob.glob(os.fspath(models), recursive=True)]  # noqa: PTH207 (absolute ones too)
         fixed = list(itertools.takewhile(lambda part: not glob.has_magic(part), Path(models).parts))

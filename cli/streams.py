@@ -1,0 +1,75 @@
+"""`-` on the command line: a model from standard input, and a result to standard output."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from opshift.cli import output
+from opshift.passes.errors import UsageError
+
+if TYPE_CHECKING:
+    import onnx
+
+    from opshift.passes.convert import Result
+
+STREAM = "-"
+"""What stands for standard input and output."""
+
+STDIN = "standard input"
+
+
+def read(model: str) -> str | onnx.ModelProto:
+    """Return a path as it is, and the model that standard input holds for `-`.
+
+    Raises:
+        InvalidModelError: there is no ONNX model in it.
+    """
+    if model != STREAM:
+        return model
+    if sys.stdin is None:
+        raise UsageError(f"{STDIN} is closed: name a file, or pipe a model in.")
+    from opshift.passes.load import from_bytes
+
+    return from_bytes(sys.stdin.buffer.read(), STDIN)
+
+
+def check_stdout() -> None:
+    """Raise where a model on standard output would end on a terminal."""
+    if sys.stdout is None:
+        raise UsageError("standard output is closed: name a file with -o.")
+    if output.is_terminal(sys.stdout):
+        raise UsageError("a model is binary and is not written to a terminal: redirect stdout, or name a file with -o.")
+
+
+@contextlib.contextmanager
+def results_on_stderr() -> Iterator[Any]:
+    """Print on stderr what goes to stdout otherwise; yield the binary stream of stdout, which is for the model."""
+    stdout = sys.stdout
+    stdout.flush()
+    with contextlib.redirect_stdout(sys.stderr):
+        yield stdout.buffer
+
+
+def send(result: Result, stream: Any, **how: Any) -> None:
+    """Write a converted model to a binary stream, with its weights in it; nothing is written where that fails.
+
+    Raises:
+        UsageError: the stream cannot be written, or the model is too large for one protobuf.
+    """
+    with tempfile.TemporaryDirectory(prefix="opshift-") as folder:
+        path = os.path.join(folder, "model.onnx")  # noqa: PTH118 (a string is wanted)
+        result.save(path, **{**how, "external_data": "embed" if result.source.files else None})
+        with open(path, "rb") as file:  # noqa: PTH123
+            try:
+                shutil.copyfileobj(file, stream, 2**20)
+                stream.flush()
+            except BrokenPipeError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            except OSError as error:
+                raise UsageError(f"standard output cannot be written: {error.strerror or error}.") from error
