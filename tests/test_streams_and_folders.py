@@ -168,6 +168,7 @@ def test_plan_of_several_models(models: list[str], zoo: Path, capsys: pytest.Cap
     found = capsys.readouterr()
     assert found.out.splitlines()[0] == f"{Path('zoo/a.onnx')}:"
     assert found.out.splitlines()[-1].startswith("1 of 3 models")
+    assert found.out.splitlines()[0] == str(Path("zoo/a.onnx")) + ":"
 
 
 def test_inspect_of_several_models(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
