@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from opshift.cli.layout import Edge, layout
-from opshift.cli.output import plain
+from opshift.cli.output import cells, plain
 from opshift.passes.outcome import Drawn, Subgraph, Value
 
 CHARACTER = 7.3
@@ -118,10 +117,10 @@ def _laid_out(
     contents: Sequence[tuple[str, tuple[str, ...]]], joined: Sequence[tuple[int, int, str]], said: tuple[str, ...]
 ) -> Drawing:
     sizes = [
-        (round(max(map(_cells, lines), default=1) * CHARACTER + 2 * PADDING, 1), LINE * len(lines) + 2 * PADDING - 4)
+        (round(max(map(cells, lines), default=1) * CHARACTER + 2 * PADDING, 1), LINE * len(lines) + 2 * PADDING - 4)
         for _, lines in contents
     ]
-    edges = [Edge(source, target, _cells(label) * CHARACTER) for source, target, label in joined]
+    edges = [Edge(source, target, cells(label) * CHARACTER) for source, target, label in joined]
     placed = layout(sizes, edges, MARGIN)
     boxes = tuple(Box(role, *box, lines) for (role, lines), box in zip(contents, placed.boxes, strict=True))
     arrows = tuple(
@@ -150,8 +149,3 @@ def text(subgraph: Subgraph) -> tuple[str, ...]:
 
 def _cut(line: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}\u2026"
-
-
-def _cells(line: str) -> int:
-    """Return how many columns a text takes; those of East Asia are two wide."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line)

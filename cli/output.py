@@ -85,6 +85,9 @@ def write_result(text: str) -> None:
 
 def say(text: str = "", style: str = "") -> None:
     """Print a line of the result, in colour where a terminal shows it."""
+    if not is_terminal(sys.stdout):  # rich takes a while to import
+        write(sys.stdout, plain(text).rstrip() + "\n")
+        return
     from rich.text import Text
 
     _print(Text(folded(plain(text), sys.stdout), style), soft_wrap=True)
@@ -125,6 +128,9 @@ def table(
 
     Where a terminal is narrow, columns of short words keep their width and the others fold.
     """
+    if not is_terminal(sys.stdout):
+        _plain_table(columns, [[plain(cell) for cell in row] for row in rows])
+        return
     from rich.table import Table
     from rich.text import Text
 
@@ -134,27 +140,44 @@ def table(
         grid.add_column(column, overflow="fold", no_wrap=short)
     for row in rows:
         grid.add_row(*(Text(plain(cell)) for cell in row), style="bold" if changed and changed(row) else "")
-    _print(grid, soft_wrap=not is_terminal(sys.stdout))
+    _print(grid, soft_wrap=False)
+
+
+def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table into a pipe or a file, where no line is folded and none ends in blanks."""
+    widths = [max(map(cells, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        line = "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True))
+        write(sys.stdout, line.rstrip() + "\n")
+
+
+def cells(text: str) -> int:
+    """Return how many columns a text takes; characters of East Asia take two, and marks above others none."""
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
 
 
 def _print(what: RenderableType, *, soft_wrap: bool) -> None:
-    """Render for stdout; in a pipe no line ends in blanks."""
-    terminal = is_terminal(sys.stdout)
+    """Render for a terminal."""
     rendered = io.StringIO()
-    _console(rendered, terminal=terminal).print(what, soft_wrap=soft_wrap)
-    text = rendered.getvalue()
-    write(sys.stdout, text if terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
+    _console(rendered).print(what, soft_wrap=soft_wrap)
+    write(sys.stdout, rendered.getvalue())
 
 
-def _console(stream: TextIO, *, terminal: bool) -> Console:
-    """Return a console that colours only on a terminal, and nowhere under NO_COLOR."""
+def _console(stream: TextIO) -> Console:
+    """Return a console for a terminal, without colours under NO_COLOR."""
     from rich.console import Console
 
     return Console(
         file=stream,
-        force_terminal=terminal,
+        force_terminal=True,
         color_system=None if os.environ.get("NO_COLOR") else "auto",
-        width=None if terminal else 100_000,
         legacy_windows=False,
         highlight=False,
         markup=False,
@@ -190,7 +213,7 @@ def _live_line() -> Iterator[ShowProgress]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=_console(sys.stderr, terminal=True), transient=True) as bars:
+    with Progress(*columns, console=_console(sys.stderr), transient=True) as bars:
         task = bars.add_task("start", total=None)
 
         def show(stage: str, done: int, total: int) -> None:
