@@ -153,7 +153,7 @@ def test_an_argument_of_a_wrong_type_is_a_usage_error_with_a_sentence(asked: dic
 def test_wrong_types_of_a_comparison() -> None:
     for asked in ({"inputs": 4}, {"input_shapes": 4}, {"seed": 1.5}):
         with pytest.raises(opshift.UsageError):
-            opshift.verify(MODEL, MODEL, **asked)  # type: ignore[arg-type]
+            opshift.verify(MODEL, MODEL, **asked)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -280,7 +280,8 @@ def test_the_report_of_a_difference_is_saved(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_saved(result: opshift.Result, place: Any, tmp_path: Path) -> None:
     assert result.report is not None
     with pytest.raises(opshift.UsageError):
-        result.report.save(place if isinstance(place, int) else tmp_path / place)
+        wrong: Any = place if isinstance(place, int) else tmp_path / place
+        result.report.save(wrong)
 
 
 def test_a_report_is_pickled_without_the_models(result: opshift.Result, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 def binary(name: str) -> bytes:
     model: onnx.ModelProto = onnx.parser.parse_model((FIXTURES / f"{name}.onnxtxt").read_text(encoding="utf-8"))
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 HARDMAX = binary("hardmax-opset12")
