@@ -279,8 +279,8 @@ def test_the_report_of_a_difference_is_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["report.txt", "missing/report.md", 3])
 def test_a_report_that_cannot_be_saved(result: opshift.Result, place: Any, tmp_path: Path) -> None:
     assert result.report is not None
+    wrong: Any = place if isinstance(place, int) else tmp_path / place
     with pytest.raises(opshift.UsageError):
-        wrong: Any = place if isinstance(place, int) else tmp_path / place
         result.report.save(wrong)
 
 
