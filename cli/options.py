@@ -345,12 +345,12 @@ def check_operators(asked: Iterable[str]) -> None:
 
 def check_target(asked: str) -> None:
     """Raise for what is neither a built-in profile nor a file."""
-    from opshift.opsets.profiles import builtin_targets
+    from opshift.opsets.profiles import builtin_targets, is_builtin, near_releases
 
-    built_in = builtin_targets()
-    if asked not in built_in and not os.path.exists(asked):  # noqa: PTH110 (Path.exists raises for an overlong name)
+    if not is_builtin(asked) and not os.path.exists(asked):  # noqa: PTH110 (Path.exists raises for an overlong name)
         raise UsageError(
-            f"{asked!r} is neither a built-in target nor a file{did_you_mean(asked, built_in)} "
+            f"{asked!r} is neither a built-in target nor a file"
+            f"{near_releases(asked) or did_you_mean(asked, builtin_targets())} "
             "`opshift targets` lists the built-in ones."
         )
 

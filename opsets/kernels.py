@@ -417,21 +417,21 @@ def _taken(schema: Schema, opset: int) -> tuple[Types, ...] | None:
             if not parameter.types <= served:
                 types[parameter.name] = served & parameter.types
         alternatives.append(types)
-    return tuple(_joined(alternatives)) if alternatives else None
+    return tuple(joined(alternatives)) if alternatives else None
 
 
-def _joined(alternatives: list[dict[str, frozenset[str]]]) -> list[dict[str, frozenset[str]]]:
+def joined(alternatives: list[dict[str, frozenset[str]]]) -> list[dict[str, frozenset[str]]]:
     """Join alternatives that differ in the types of one input."""
-    joined: list[dict[str, frozenset[str]]] = []
+    found: list[dict[str, frozenset[str]]] = []
     for one in alternatives:
-        for other in joined:
+        for other in found:
             differing = [name for name in other if other[name] != one.get(name)]
             if one.keys() == other.keys() and len(differing) <= 1:
                 other.update({name: other[name] | one[name] for name in differing})
                 break
         else:
-            joined.append(dict(one))
-    return joined if len(joined) == len(alternatives) else _joined(joined)
+            found.append(dict(one))
+    return found if len(found) == len(alternatives) else joined(found)
 
 
 def _limit(name: str, span: tuple[int, int], kernels: tuple[Types, ...] | None, *, whole: bool) -> list[str]:

@@ -18,18 +18,21 @@ from typing import Any, NoReturn
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from opshift.opsets import kernels
+from opshift.opsets import kernels, releases
 from opshift.opsets.facts import type_name
+from opshift.opsets.releases import Release
 from opshift.opsets.schema import NEWEST, OLDEST, Schema, schema_at
-from opshift.opsets.target import Limit, Target
+from opshift.opsets.target import NAMING, Limit, Target
 
 ASKED = "onnxruntime"
 """The profile that is no file: the installed onnxruntime is asked for it."""
 
 _KEYS: Mapping[str, type] = {
     "name": str,
+    "version": str,
     "opset": list,
     "ir_version": list,
+    "functions": bool,
     "operators": list,
     "without": list,
     "limits": list,
@@ -81,7 +84,32 @@ def builtin_targets() -> tuple[str, ...]:
     """Return the names of the profiles that come with opshift; onnxruntime's where it is installed."""
     folder = importlib.resources.files("opshift.opsets").joinpath("targets")
     names = {item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")}
-    return tuple(sorted(names | ({ASKED} if kernels.newest_opset() else set())))
+    names |= {one.name for one in releases.releases()} | ({ASKED} if kernels.newest_opset() else set())
+    return tuple(sorted(names, key=_numbered))
+
+
+def is_builtin(name: str) -> bool:
+    """Whether a name is that of a profile that comes with opshift; onnxruntime-1.12.1 is one of its minor release."""
+    return name in builtin_targets() or releases.release_of(name) is not None
+
+
+def near_releases(name: str) -> str:
+    """Name all releases of onnxruntime, after a name that is meant for one."""
+    return f"; there are {_released_names()}." if name.startswith(releases.PREFIX) else ""
+
+
+def _released_names() -> str:
+    return ", ".join(one.name for one in releases.releases())
+
+
+def _numbered(name: str) -> list[str | int]:
+    """Return a key by which 1.6 is before 1.10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+@functools.cache
+def _released(release: Release) -> Target:
+    return parse_target(releases.profile(release), release.name)
 
 
 @functools.cache
@@ -100,6 +128,8 @@ def load_target(name: str) -> Target:
                 'the profile onnxruntime is asked of onnxruntime, which is not installed: pip install "opshift[verify]"'
             )
         return _asked()
+    if release := releases.release_of(name):
+        return _released(release)
     if name in builtin_targets():
         file = importlib.resources.files("opshift.opsets").joinpath("targets", f"{name}.toml")
         return parse_target(file.read_text(encoding="utf-8"), f"built-in profile {name}")
@@ -107,9 +137,9 @@ def load_target(name: str) -> Target:
     try:
         return parse_target(_text_of(path), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(
-            f"{name} is neither a built-in profile ({', '.join(builtin_targets())}) nor a readable file ({error})"
-        ) from error
+        others = ", ".join(one for one in builtin_targets() if releases.release_of(one) is None)
+        known = f"{others}, {_released_names()}"
+        raise ProfileError(f"{name} is neither a built-in profile ({known}) nor a readable file ({error})") from error
 
 
 _LARGEST = 2**20
@@ -179,6 +209,8 @@ class _Reader:
             operators=None if operators is None else frozenset(operators),
             without=frozenset(without or ()),
             source=self.text,
+            version=table.get("version", ""),
+            functions=table.get("functions", True),
         )
         return Target(**{**vars(target), "limits": tuple(self._limits(table.get("limits", []), target))})
 
@@ -229,8 +261,9 @@ class _Reader:
                 self._wrong('each combination is a table, such as { data = "float" }', "combinations")
             for key, dtype in one.items():
                 self._input(key, schemas, "combinations")
-                self._dtype(dtype, "combinations", key)
-            combinations.append(one)
+                for each in dtype if isinstance(dtype, list) else [dtype]:
+                    self._dtype(each, "combinations", key)
+            combinations.append({key: tuple(each) if isinstance(each, list) else each for key, each in one.items()})
         if "combinations" in item and not combinations:
             self._wrong("combinations holds none", "combinations")
         attributes = {}
@@ -297,6 +330,8 @@ class _Reader:
 
     def _input(self, name: Any, schemas: Sequence[Schema], key: str) -> None:
         known = {parameter.name for schema in schemas for parameter in schema.inputs}
+        if key in ("dtypes", "combinations"):
+            known |= {f"@{name}" for schema in schemas for name in NAMING & schema.attributes.keys()}
         if name not in known:
             operator = schemas[-1].name
             near = _near(str(name), known)

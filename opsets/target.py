@@ -6,19 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
-from opshift.opsets.facts import Facts, type_name
+from opshift.opsets.facts import Facts, Tensor, type_name
 from opshift.opsets.kernels import has_kernel
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Node, Outputs
+from opshift.opsets.releases import Release, first_that_runs, release_of
 from opshift.opsets.schema import NEWEST, OLDEST, Schema, schema_at
 
 
 @dataclass(frozen=True)
 class Limit:
     """A runtime has the operator, but only so. `dtypes` is by the schema's input names, as are `constant_inputs`.
-    An attribute with no values at all must be left out.
+    An attribute with no values at all must be left out. `@to` in `dtypes` or `combinations` is the element type that
+    the attribute `to` names.
 
     With `never` it is as if the runtime did not have it: it loads the operator and computes it wrongly, say. `opset`
     says at which opsets the limit holds.
@@ -26,7 +28,7 @@ class Limit:
 
     operator: str
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    combinations: tuple[Mapping[str, str], ...] = ()
+    combinations: tuple[Mapping[str, str | tuple[str, ...]], ...] = ()
     attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     constant_inputs: tuple[str, ...] = ()
     static: bool = False
@@ -48,7 +50,7 @@ class Limit:
             for index, facts in enumerate(node.inputs)
             if (parameter := schema.input(index)) is not None and facts is not None
         ]
-        types = {name: None if facts.dtype is None else type_name(facts.dtype) for name, facts in inputs}
+        types = types_of(node, schema)
         note = f" ({self.reason})" if self.reason else ""
         for name, allowed in self.dtypes.items():
             if name in types and types[name] not in allowed:
@@ -56,10 +58,9 @@ class Limit:
                     f"it takes {name} as {', '.join(allowed)}, not {types[name] or 'unknown'}{note}",
                     types[name] is None,
                 )
-        if self.combinations and not any(
-            all(types.get(name, want) == want for name, want in one.items()) for one in self.combinations
-        ):
-            return Reason(f"it does not take {types}{note}", None in types.values())
+        if self.combinations and not any(_fits(types, one) for one in self.combinations):
+            given = ", ".join(f"{name} as {dtype or 'unknown'}" for name, dtype in types.items())
+            return Reason(f"it does not take {given}{note}", None in types.values())
         for name, values in self.attributes.items():
             if not values and name not in node.attributes:
                 continue
@@ -78,6 +79,43 @@ class Limit:
         return None
 
 
+def _fits(types: Mapping[str, str | None], combination: Mapping[str, str | tuple[str, ...]]) -> bool:
+    """Whether a node has the element types of a combination, as far as it has these inputs."""
+    return all(
+        name not in types or types[name] in ((wanted,) if isinstance(wanted, str) else wanted)
+        for name, wanted in combination.items()
+    )
+
+
+def types_of(node: Node, schema: Schema) -> dict[str, str | None]:
+    """Return the element types of a node by the names of its inputs, None where they are unknown.
+
+    By `@to` it has the one that the attribute `to` names, where the node has an attribute that names one.
+    """
+    inputs = [
+        (parameter, facts.dtype)
+        for index, facts in enumerate(node.inputs)
+        if (parameter := schema.input(index)) is not None and facts is not None
+    ]
+    bound = {parameter.type_variable: dtype for parameter, dtype in inputs if dtype and parameter.homogeneous}
+    found: dict[str, str | None] = {}
+    for parameter, own in inputs:
+        dtype = own or bound.get(parameter.type_variable)
+        if found.get(parameter.name) is None:
+            found[parameter.name] = type_name(dtype) if dtype else None
+    for name in NAMING & schema.attributes.keys():
+        value = node.attributes.get(name, schema.attributes[name][1])
+        if isinstance(value, Tensor):
+            value = helper.np_dtype_to_tensor_dtype(value.array.dtype)
+        if type(value) is int and value:
+            found[f"@{name}"] = type_name(value)
+    return found
+
+
+NAMING = frozenset({"dtype", "output_datatype", "output_dtype", "stash_type", "to", "value"})
+"""Attributes that name the element type of an output, or of what the operator computes in."""
+
+
 @dataclass(frozen=True)
 class Target:
     """A runtime's profile: opsets and ir_versions that it loads, operators that it has, limits on them."""
@@ -90,6 +128,15 @@ class Target:
     limits: tuple[Limit, ...] = ()
     source: str = ""
     """The TOML text that it was read from."""
+    version: str = ""
+    """The version of the runtime that was measured, or of the vendor's list."""
+    functions: bool = True
+    """Whether it loads models with functions, whatever is in them."""
+
+    @property
+    def release(self) -> Release | None:
+        """The release of onnxruntime that this is, if any."""
+        return release_of(self.name)
 
     def has(self, operator: str) -> bool:
         """Whether the runtime has an operator of the default domain, be it with limits."""
@@ -123,7 +170,7 @@ class Legality:
 
         OpenCV 4.14 and MNN 3.6.1 load Equal of uint8, and compute it wrongly. onnxruntime's profile knows its kernels.
         """
-        elsewhere = self.target is not None and self.target.name != "onnxruntime"
+        elsewhere = self.target is not None and self.target.name != "onnxruntime" and self.target.release is None
         return elsewhere and any(facts is not None and facts.dtype in _UNCOMMON for facts in node.inputs)
 
     def computed(self, node: Node) -> tuple[int, ...]:
@@ -211,10 +258,20 @@ def _returned(node: Node, schema: Schema) -> Reason | None:
 
 def _outside(target: Target, node: Node, schema: Schema, opset: int) -> Reason | None:
     if not target.has(node.name):
-        return Reason(f"{target.name} does not have {node.name}")
+        return Reason(f"{target.name} does not have {node.name}{_since(target, node, schema, opset)}")
     for limit in target.limits:
         if limit.operator != node.name or not limit.holds(opset):
             continue
         if reason := limit.why_not(node, schema):
-            return Reason(f"{target.name} has {node.name}, but {reason}", reason.missing)
+            what = f"{target.name} has {node.name}, but {reason}{_since(target, node, schema, opset)}"
+            return Reason(what, reason.missing)
     return None
+
+
+def _since(target: Target, node: Node, schema: Schema, opset: int) -> str:
+    """Name the first newer release of onnxruntime that takes a node which this one does not take."""
+    release, types = target.release, types_of(node, schema)
+    if release is None or None in types.values():
+        return ""
+    newer = first_that_runs(node.name, types, opset, release)
+    return f"; {newer.name} is the first that takes it" if newer else ""

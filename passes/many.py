@@ -188,12 +188,12 @@ def _check(asked: Mapping[str, Any], jobs: int) -> None:
 
 def _absolute(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request whose files are found from any working directory."""
-    from opshift.opsets.profiles import builtin_targets
+    from opshift.opsets.profiles import is_builtin
 
     found = dict(asked)
     for name in ("target", "inputs"):
         value = asked.get(name)
-        if isinstance(value, str | os.PathLike) and value not in builtin_targets():
+        if isinstance(value, str | os.PathLike) and not is_builtin(os.fspath(value)):
             found[name] = Path(value).absolute()
     permitted = asked.get("allow_paths", ())
     if permitted and not isinstance(permitted, str | os.PathLike):

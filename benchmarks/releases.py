@@ -1,0 +1,195 @@
+"""Measure what each release of onnxruntime loads, from 1.6 on: `python benchmarks/releases.py --write`.
+
+Each wheel is installed into a virtual environment of a Python that it is for (pyenv's, or the system's), below
+$OPSHIFT_RELEASES or ~/.cache/opshift-releases: 27 of them, about 6 GB. In each, sessions open models of one node, of
+every operator and version in every combination of element types, on the CPU provider; no release is asked about an opset
+that it does not load. With `--write` the table goes to opsets/releases.json, else it is compared with that file.
+
+    python benchmarks/releases.py --raw DIR          # keeps what was measured of each release, and goes on from there
+    python benchmarks/releases.py 1.12 1.13          # measures these, and compares them only
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import itertools
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+import onnx
+from release_probes import OUTPUT_TYPES, Probe, foreign, functions, of_graphs, plain, probes
+from releases import VERSIONS, Release, install
+
+from opshift.opsets.schema import NEWEST, OLDEST, schema_at
+
+TABLE = Path(__file__).resolve().parent.parent / "opsets" / "releases.json"
+NEWEST_IR_VERSION = int(onnx.IR_VERSION)
+
+Key = tuple[str, int]
+"""An operator and an opset."""
+
+Types = tuple[str, ...]
+"""The element types of a node by its type variables."""
+
+
+# --- one release ------------------------------------------------------------------------------------------------------
+
+
+def measure(minor: str) -> dict[str, Any]:
+    """Return what a release loads, as plain data."""
+    install(minor)
+    release = Release(minor)
+    opset = max(one for one in range(OLDEST, NEWEST + 1) if not release.load(plain(one)))
+    found = {
+        "version": VERSIONS[minor][0],
+        "opset": opset,
+        "ir_version": max(one for one in range(3, NEWEST_IR_VERSION + 1) if not release.load(plain(11, one))),
+        "ml": max(one for one in range(1, 9) if not release.load(plain(**{"ai.onnx.ml": one}))),
+        "functions": not any(map(release.load, functions())),
+        "microsoft": [name for name in _microsoft() if "not a registered" not in release.load(foreign(_DOMAIN, name))],
+        "opens": [
+            [probe.name, probe.opset, *(dtype for _, dtype in probe.types)]
+            for probe in (*probes(opset), *of_graphs(opset))
+            if not release.load(probe.model)
+        ],
+    }
+    release.close()
+    return found
+
+
+_DOMAIN = "com.microsoft"
+
+
+def _microsoft() -> list[str]:
+    """Return the operators of com.microsoft that the installed onnxruntime has for the CPU."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+    table = native.get_all_opkernel_def()
+    return sorted({one.op_name for one in table if one.domain == _DOMAIN and one.provider == "CPUExecutionProvider"})
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+def table(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the table that opshift ships: releases, and rows of what opens from one release to another."""
+    minors = list(measured)
+    fields = ("version", "opset", "ir_version", "ml", "functions")
+    opens = {minor: {(row[0], row[1], *row[2:]) for row in one["opens"]} for minor, one in measured.items()}
+    operators: dict[str, list[Any]] = {}
+    levels: dict[Key, list[Probe]] = {}
+    for probe in (*probes(), *of_graphs()):
+        levels.setdefault((probe.name, probe.opset), []).append(probe)
+    newest = {minor: one["opset"] for minor, one in measured.items()}
+    for (name, opset), tried in levels.items():
+        able = [minor for minor in minors if newest[minor] >= opset]
+        spans: dict[tuple[str, ...], list[Types]] = {}
+        for probe in tried:
+            types = tuple(dtype for _, dtype in probe.types)
+            held = tuple(minor for minor in able if (name, opset, *types) in opens[minor])
+            spans.setdefault(held, []).append(types)
+        rows = [
+            ["" if first == able[0] else first, "" if last == minors[-1] else last, product]
+            for held, combinations in spans.items()
+            for first, last in _runs(held, minors)
+            for product in _named(_products(combinations), tried[0])
+        ]
+        operators.setdefault(name, []).append([opset, sorted(rows, key=str)] if able else [opset, None])
+    return {
+        "measured": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "releases": {minor: {field: one[field] for field in fields} for minor, one in measured.items()},
+        "microsoft": _since(measured),
+        "operators": {name: _merged(one) for name, one in operators.items()},
+    }
+
+
+def _runs(held: Sequence[str], minors: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield first and last of the releases that follow each other."""
+    places = [minors.index(minor) for minor in held]
+    for _, run in itertools.groupby(enumerate(places), lambda item: item[1] - item[0]):
+        items = list(run)
+        yield minors[items[0][1]], minors[items[-1][1]]
+
+
+def _products(combinations: Iterable[Types]) -> list[tuple[frozenset[str], ...]]:
+    """Return combinations as few products of sets: those that differ in one place only are joined, place by place."""
+    found = [tuple(frozenset({dtype}) for dtype in one) for one in combinations]
+    for place in range(len(found[0]) if found else 0):
+        joined: dict[Any, set[str]] = {}
+        for one in found:
+            joined.setdefault((one[:place], one[place + 1 :]), set()).update(one[place])
+        found = [(*before, frozenset(types), *after) for (before, after), types in joined.items()]
+    return found
+
+
+def _named(products: Iterable[tuple[frozenset[str], ...]], probe: Probe) -> Iterator[dict[str, str]]:
+    """Yield products by the names of inputs; `@to` is the element type that the attribute `to` names."""
+    schema = schema_at("", probe.name, probe.opset)
+    assert schema is not None
+    names = {one.type_variable: one.name for one in reversed(schema.inputs)}
+    places = [names.get(variable, f"@{OUTPUT_TYPES.get(probe.name)}") for variable, _ in probe.types]
+    for product in products:
+        yield {name: " ".join(sorted(types)) for name, types in zip(places, product, strict=True)}
+
+
+def _merged(levels: Sequence[Sequence[Any]]) -> list[Any]:
+    """Join opsets that follow each other and have the same rows: `[lowest, rows]`."""
+    found: list[Any] = []
+    for opset, rows in levels:
+        if rows is not None and (not found or found[-1][1] != rows):
+            found.append([opset, rows])
+    return found
+
+
+def _since(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return by release the operators of com.microsoft that it has first."""
+    known: set[str] = set()
+    found = {}
+    for minor, one in measured.items():
+        new = set(one["microsoft"]) - known
+        known |= new
+        found[minor] = " ".join(sorted(new))
+    return found
+
+
+def written(found: Mapping[str, Any]) -> str:
+    """Return the table as JSON, one operator a line."""
+    head = {key: value for key, value in found.items() if key not in ("operators", "releases")}
+    lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
+    for key in ("releases", "operators"):
+        rows = [f"  {json.dumps(name)}: {json.dumps(one, separators=(',', ':'))}" for name, one in found[key].items()]
+        lines.append(f' "{key}": {{\n' + ",\n".join(rows) + "\n }" + "," * (key == "releases"))
+    return "{\n" + "\n".join(lines) + "\n}\n"
+
+
+def main() -> int:
+    """Measure, and write or compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("releases", nargs="*", default=list(VERSIONS), help="minor releases, such as 1.12")
+    parser.add_argument("--raw", type=Path, help="a folder for what was measured of each release")
+    parser.add_argument("--write", action="store_true", help="write opsets/releases.json")
+    options = parser.parse_args()
+    measured = {}
+    for minor in options.releases:
+        kept = options.raw / f"{minor}.json" if options.raw else None
+        if kept and kept.exists():
+            measured[minor] = json.loads(kept.read_text())
+            continue
+        measured[minor] = measure(minor)
+        print({key: value for key, value in measured[minor].items() if key not in ("opens", "microsoft")}, flush=True)
+        if kept:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(measured[minor]))
+    if options.write:
+        TABLE.write_text(written(table(measured)), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

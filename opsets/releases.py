@@ -1,0 +1,185 @@
+"""onnxruntime's releases as targets: what each one loads, as `benchmarks/releases.py` measured it in `releases.json`.
+
+The table has rows by operator and opset: from which release to which a node opens that has these element types.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opshift.opsets.kernels import joined
+from opshift.opsets.schema import OLDEST, Schema, schema_at
+
+PREFIX = "onnxruntime-"
+
+Types = Mapping[str, frozenset[str]]
+"""Element types by input; by `@to`, those that the attribute `to` names."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A minor release: the version that was measured, and the newest opsets and ir_version that it loads."""
+
+    place: int
+    """Among all releases, the oldest first."""
+    minor: str
+    version: str
+    opset: int
+    ir_version: int
+    ml: int
+    """The newest opset of ai.onnx.ml."""
+    functions: bool
+    """Whether it loads every model with functions; some releases load those only that call no others."""
+
+    @property
+    def name(self) -> str:
+        """The name of the target."""
+        return PREFIX + self.minor
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Element types with which nodes of an operator open, at the places of these releases."""
+
+    releases: range
+    types: Types
+
+    def takes(self, types: Mapping[str, str | None]) -> bool:
+        """Whether a node of these types opens; what the node leaves out counts for nothing."""
+        return all(name not in types or types[name] in allowed for name, allowed in self.types.items())
+
+
+@functools.cache
+def _table() -> Mapping[str, Any]:
+    file = importlib.resources.files("opshift.opsets").joinpath("releases.json")
+    found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+@functools.cache
+def releases() -> tuple[Release, ...]:
+    """Return all releases, the oldest first."""
+    return tuple(Release(place, minor, **one) for place, (minor, one) in enumerate(_table()["releases"].items()))
+
+
+def measured() -> str:
+    """Return the date of the measurement."""
+    return str(_table()["measured"])
+
+
+@functools.cache
+def release_of(name: str) -> Release | None:
+    """Return the release of a target's name: onnxruntime-1.12, or onnxruntime-1.12.1, which is of the same minor."""
+    match = re.fullmatch(re.escape(PREFIX) + r"(\d+\.\d+)(\.\d+)?", name)
+    return next((one for one in releases() if match and one.minor == match[1]), None)
+
+
+@functools.cache
+def _rows(name: str, opset: int) -> tuple[_Row, ...] | None:
+    """Return the rows of an operator at an opset; None if nothing was measured of it there."""
+    levels = [rows for lowest, rows in _table()["operators"].get(name, ()) if lowest <= opset]
+    if not levels:
+        return None
+    places = {one.minor: one.place for one in releases()}
+    return tuple(
+        _Row(
+            range(places.get(first, 0), places.get(last, len(places) - 1) + 1),
+            {key: frozenset(types.split()) for key, types in product.items()},
+        )
+        for first, last, product in levels[-1]
+    )
+
+
+def first_that_runs(name: str, types: Mapping[str, str | None], opset: int, after: Release) -> Release | None:
+    """Return the first newer release in which a node of these element types opens at an opset."""
+    rows = _rows(name, opset) or ()
+    newer = (one for one in releases()[after.place + 1 :] if one.opset >= opset)
+    return next((one for one in newer if any(one.place in row.releases and row.takes(types) for row in rows)), None)
+
+
+def first_that_loads(opset: int, ir_version: int) -> Release | None:
+    """Return the first release that loads models of an opset and ir_version."""
+    return next((one for one in releases() if one.opset >= opset and one.ir_version >= ir_version), None)
+
+
+# --- a release as a profile -------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def profile(release: Release) -> str:
+    """Return what a release loads as a profile in TOML."""
+    spans = {name: _spans(name, release) for name in _table()["operators"]}
+    without = [name for name, found in spans.items() if found and not any(rows for *_, rows in found)]
+    lines = [
+        f"# onnxruntime {release.version}, CPU: what its sessions open, measured {measured()} with models of one node.",
+        "# `@to` is the element type that the attribute `to` names.",
+        f'name = "{release.name}"',
+        f'version = "{release.version}"',
+        f"opset = [{OLDEST}, {release.opset}]",
+        f"ir_version = [3, {release.ir_version}]",
+        f"functions = {str(release.functions).lower()}",
+        f"without = [{_quoted(without)}]",
+    ]
+    for name, found in spans.items():
+        for low, high, rows in found if name not in without else ():
+            schemas = (schema_at("", name, opset) for opset in range(low, high + 1))
+            if not all(_takes_all(schema, rows) for schema in schemas if schema):
+                lines += _limit(name, (low, high), rows)
+    return "\n".join(lines) + "\n"
+
+
+def _spans(name: str, release: Release) -> list[tuple[int, int, Sequence[Types]]]:
+    """Return spans of opsets, with the alternatives of element types that the release takes there."""
+    found: list[tuple[int, int, Sequence[Types]]] = []
+    for opset in range(OLDEST, release.opset + 1):
+        rows = _rows(name, opset)
+        if rows is None:
+            continue
+        taken = joined([dict(row.types) for row in rows if release.place in row.releases])
+        if found and found[-1][2] == taken:
+            found[-1] = (found[-1][0], opset, taken)
+        else:
+            found.append((opset, opset, taken))
+    return found
+
+
+def _takes_all(schema: Schema, rows: Sequence[Types]) -> bool:
+    """Whether one alternative has every element type that the schema allows."""
+    allowed = {one.name: one.types for one in schema.inputs}
+    returned = schema.outputs[0].types
+    return any(
+        all(
+            {f"tensor({dtype})" for dtype in types} >= {one for one in allowed.get(name, returned) if "seq(" not in one}
+            for name, types in row.items()
+        )
+        for row in rows
+    )
+
+
+def _limit(name: str, span: tuple[int, int], rows: Sequence[Types]) -> Iterator[str]:
+    yield from ("", "[[limits]]", f'operator = "{name}"', f"opset = [{span[0]}, {span[1]}]")
+    if not rows:
+        yield from ("never = true", 'reason = "there is no kernel"')
+        return
+    written = [", ".join(f"{_key(key)} = [{_quoted(sorted(types))}]" for key, types in row.items()) for row in rows]
+    if len(written) == 1:
+        yield f"dtypes = {{ {written[0]} }}"
+    else:
+        yield "combinations = ["
+        yield from (f"    {{ {one} }}," for one in written)
+        yield "]"
+    yield 'reason = "there are kernels for no other types"'
+
+
+def _key(name: str) -> str:
+    return f'"{name}"' if name.startswith("@") else name
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
