@@ -244,3 +244,83 @@ def foreign(domain: str, name: str) -> bytes:
     graph = helper.make_graph([helper.make_node(name, [], ["y"], domain=domain)], "g", [], [onnx.ValueInfoProto(name="y")])
     imports = [helper.make_opsetid("", 13), helper.make_opsetid(domain, 1)]
     return bytes(helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION).SerializeToString())
+
+
+# --- values of attributes ---------------------------------------------------------------------------------------------
+
+_FLAGS = (
+    *("align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "exclude_outside"),
+    *("exclusive", "fmod", "input_forget", "inverse", "is_causal", "is_case_sensitive", "keepdims", "largest", "layout"),
+    *("linear_before_reset", "noop_with_empty_axes", "onesided", "periodic", "reverse", "select_last_index"),
+    *("sorted", "storage_order", "training_mode", "upper", "interleaved", "detect_negative", "detect_positive"),
+)
+_CHOICES: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(_FLAGS, (0, 1)),
+    "approximate": ("none", "tanh"),
+    "auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"),
+    "batch_dims": (0, 1),
+    "block_size": (0, 2),
+    "case_change_action": ("NONE", "LOWER", "UPPER"),
+    "coordinate_transformation_mode": (
+        *("align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "output_half_pixel", "pytorch_half_pixel"),
+        *("tf_crop_and_resize", "tf_half_pixel_for_nn"),
+    ),
+    "direction": ("LEFT", "RIGHT", "bidirectional", "forward", "reverse"),
+    "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
+    "mode": (
+        *("avg", "bicubic", "bilinear", "constant", "cubic", "edge", "linear", "max", "nearest", "reflect", "wrap"),
+        *("CRD", "DCR", "IDF", "TF", "TFIDF"),
+    ),
+    "nearest_mode": ("ceil", "floor", "round_prefer_ceil", "round_prefer_floor"),
+    "padding_mode": ("border", "reflection", "zeros"),
+    "qk_matmul_output_mode": (0, 1, 2, 3),
+    "reduction": ("add", "max", "mean", "min", "mul", "none", "sum"),
+}
+"""Values of attributes that a schema does not list. One that a version does not have opens nowhere, or does no harm."""
+
+
+_WITH: Mapping[tuple[str, str], tuple[tuple[str, Any], ...]] = {
+    ("Resize", "antialias"): (("mode", "linear"),),
+    ("Resize", "exclude_outside"): (("mode", "cubic"),),
+}
+"""What else a node needs, so that an attribute of it may have another value than the default."""
+
+
+class Choice(NamedTuple):
+    """A model in which one attribute has a value, and the same model without it."""
+
+    name: str
+    opset: int
+    attribute: str
+    value: Any
+    types: tuple[str, ...]
+    model: bytes
+    without: bytes
+
+
+def choices(newest: int = NEWEST) -> Iterator[Choice]:
+    """Yield a model for each value of an attribute that a kernel may refuse."""
+    for probe in _usual(newest):
+        schema = schema_at("", probe.name, probe.opset)
+        for attribute in sorted(_CHOICES.keys() & schema.attributes.keys()) if schema else ():
+            for value in _CHOICES[attribute]:
+                model = onnx.ModelProto.FromString(probe.model)
+                (node,) = model.graph.node
+                kept = [item for item in node.attribute if item.name != attribute]
+                del node.attribute[:]
+                node.attribute.extend([*kept, helper.make_attribute(attribute, value)])
+                node.attribute.extend(itertools.starmap(helper.make_attribute, _WITH.get((probe.name, attribute), ())))
+                if node.op_type in ("GRU", "LSTM", "RNN") and value == "bidirectional":
+                    names = {"GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"], "RNN": ["Tanh"]}
+                    node.attribute.append(helper.make_attribute("activations", names[node.op_type] * 2))
+                types, written = tuple(dtype for _, dtype in probe.types), model.SerializeToString()
+                yield Choice(probe.name, probe.opset, attribute, value, types, written, probe.model)
+
+
+_USUAL = ("float", "int64", "bool", "int32", "uint8", "string")
+
+
+def _usual(newest: int) -> Iterator[Probe]:
+    """Yield one model of each operator and opset: that of the most usual element types."""
+    for _, alike in itertools.groupby(probes(newest), lambda probe: probe[:2]):
+        yield min(alike, key=lambda probe: [_USUAL.index(one) if one in _USUAL else 9 for _, one in probe.types])

@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import onnx
-from release_probes import OUTPUT_TYPES, Probe, foreign, functions, of_graphs, plain, probes
+from release_probes import OUTPUT_TYPES, Choice, Probe, choices, foreign, functions, of_graphs, plain, probes
 from releases import VERSIONS, Release, install
 
 from opshift.opsets.schema import NEWEST, OLDEST, schema_at
@@ -58,9 +58,15 @@ def measure(minor: str) -> dict[str, Any]:
             for probe in (*probes(opset), *of_graphs(opset))
             if not release.load(probe.model)
         ],
+        "refuses": [[*choice[:4]] for choice in choices(opset) if not _opens(release, choice)],
     }
     release.close()
     return found
+
+
+def _opens(release: Release, choice: Choice) -> bool:
+    """Whether a node opens with the value of an attribute, or does not open without it either."""
+    return not release.load(choice.model) or bool(release.load(choice.without))
 
 
 _DOMAIN = "com.microsoft"
@@ -81,7 +87,7 @@ def table(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the table that opshift ships: releases, and rows of what opens from one release to another."""
     minors = list(measured)
     fields = ("version", "opset", "ir_version", "ml", "functions")
-    opens = {minor: {(row[0], row[1], *row[2:]) for row in one["opens"]} for minor, one in measured.items()}
+    opens = _opened(measured)
     operators: dict[str, list[Any]] = {}
     levels: dict[Key, list[Probe]] = {}
     for probe in (*probes(), *of_graphs()):
@@ -106,7 +112,40 @@ def table(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "releases": {minor: {field: one[field] for field in fields} for minor, one in measured.items()},
         "microsoft": _since(measured),
         "operators": {name: _merged(one) for name, one in operators.items()},
+        "attributes": _values(measured),
     }
+
+
+def _opened(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, set[tuple[Any, ...]]]:
+    """Return by release the operators, opsets and element types that open."""
+    return {minor: {tuple(row) for row in one["opens"]} for minor, one in measured.items()}
+
+
+def _values(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return values of attributes that some releases refuse: `[lowest opset, rows]`, each `[attribute, value, span]`.
+
+    What no release opens is no value of that operator, or needs what the model does not have; but for `layout`, which
+    no release knew for long.
+    """
+    minors = list(measured)
+    opens = _opened(measured)
+    refused = {minor: {tuple(one) for one in found["refuses"]} for minor, found in measured.items()}
+    levels: dict[Key, list[Any]] = {}
+    for choice in choices():
+        able = [minor for minor in minors if (*choice[:2], *choice.types) in opens[minor]]
+        held = [minor for minor in able if choice[:4] not in refused[minor]]
+        spans = [
+            ["" if first == able[0] else first, "" if last == minors[-1] else last] for first, last in _runs(held, minors)
+        ]
+        if able and (held or choice.attribute == "layout"):
+            rows = [[choice.attribute, choice.value, *span] for span in spans]
+            levels.setdefault(choice[:2], []).extend(rows)
+    found: dict[str, list[Any]] = {}
+    for (name, opset), rows in levels.items():
+        differing = {row[0] for row in rows if row[2] or row[3]} | ({"layout"} & {row[0] for row in rows})
+        found.setdefault(name, []).append([opset, [row for row in rows if row[0] in differing]])
+    merged = {name: _merged(one) for name, one in found.items()}
+    return {name: one for name, one in merged.items() if any(rows for _, rows in one)}
 
 
 def _runs(held: Sequence[str], minors: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -158,13 +197,17 @@ def _since(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return found
 
 
+_LONG = ("releases", "operators", "attributes")
+"""Parts of the table of which each line has one item."""
+
+
 def written(found: Mapping[str, Any]) -> str:
     """Return the table as JSON, one operator a line."""
-    head = {key: value for key, value in found.items() if key not in ("operators", "releases")}
+    head = {key: value for key, value in found.items() if key not in _LONG}
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
-    for key in ("releases", "operators"):
+    for key in _LONG:
         rows = [f"  {json.dumps(name)}: {json.dumps(one, separators=(',', ':'))}" for name, one in found[key].items()]
-        lines.append(f' "{key}": {{\n' + ",\n".join(rows) + "\n }" + "," * (key == "releases"))
+        lines.append(f' "{key}": {{\n' + ",\n".join(rows) + "\n }" + "," * (key != _LONG[-1]))
     return "{\n" + "\n".join(lines) + "\n}\n"
 
 

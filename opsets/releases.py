@@ -55,6 +55,15 @@ class _Row:
         return all(name not in types or types[name] in allowed for name, allowed in self.types.items())
 
 
+@dataclass(frozen=True)
+class _Value:
+    """A value of an attribute with which nodes open, at the places of these releases."""
+
+    releases: range
+    attribute: str
+    value: str | int
+
+
 @functools.cache
 def _table() -> Mapping[str, Any]:
     file = importlib.resources.files("opshift.opsets").joinpath("releases.json")
@@ -80,27 +89,58 @@ def release_of(name: str) -> Release | None:
     return next((one for one in releases() if match and one.minor == match[1]), None)
 
 
+def _at(part: str, name: str, opset: int) -> Sequence[Sequence[Any]] | None:
+    """Return the rows that a part of the table has for an operator at an opset; None if it has none for it."""
+    levels: list[Sequence[Sequence[Any]]] = [rows for lowest, rows in _table()[part].get(name, ()) if lowest <= opset]
+    return levels[-1] if levels else None
+
+
+def _span(first: str, last: str) -> range:
+    """Return the places of releases; those at the ends of the table have no name there."""
+    places = {one.minor: one.place for one in releases()}
+    return range(places[first] if first else 0, (places[last] if last else len(places) - 1) + 1)
+
+
 @functools.cache
 def _rows(name: str, opset: int) -> tuple[_Row, ...] | None:
     """Return the rows of an operator at an opset; None if nothing was measured of it there."""
-    levels = [rows for lowest, rows in _table()["operators"].get(name, ()) if lowest <= opset]
-    if not levels:
+    found = _at("operators", name, opset)
+    if found is None:
         return None
-    places = {one.minor: one.place for one in releases()}
-    return tuple(
-        _Row(
-            range(places.get(first, 0), places.get(last, len(places) - 1) + 1),
-            {key: frozenset(types.split()) for key, types in product.items()},
-        )
-        for first, last, product in levels[-1]
-    )
+    split = ((_span(*ends), product) for *ends, product in found)
+    return tuple(_Row(span, {key: frozenset(types.split()) for key, types in one.items()}) for span, one in split)
 
 
-def first_that_runs(name: str, types: Mapping[str, str | None], opset: int, after: Release) -> Release | None:
-    """Return the first newer release in which a node of these element types opens at an opset."""
+@functools.cache
+def _values(name: str, opset: int) -> tuple[_Value, ...]:
+    """Return the values of an operator's attributes of which some are refused by some releases."""
+    found = _at("attributes", name, opset) or ()
+    return tuple(_Value(_span(*ends), attribute, value) for attribute, value, *ends in found)
+
+
+def _allowed(name: str, opset: int, release: Release) -> dict[str, list[str | int]]:
+    """Return by attribute the values that a release takes, of attributes that it does not take as they are."""
+    values = _values(name, opset)
+    held: dict[str, list[str | int]] = {one.attribute: [] for one in values}
+    for one in values:
+        if release.place in one.releases:
+            held[one.attribute].append(one.value)
+    every = {one.attribute: {other.value for other in values if other.attribute == one.attribute} for one in values}
+    return {key: found for key, found in held.items() if key == "layout" or len(found) < len(every[key])}
+
+
+def first_that_runs(
+    name: str, types: Mapping[str, str | None], attributes: Mapping[str, Any], opset: int, after: Release
+) -> Release | None:
+    """Return the first newer release in which a node of these element types and attributes opens at an opset."""
     rows = _rows(name, opset) or ()
-    newer = (one for one in releases()[after.place + 1 :] if one.opset >= opset)
-    return next((one for one in newer if any(one.place in row.releases and row.takes(types) for row in rows)), None)
+    for one in releases()[after.place + 1 :]:
+        if one.opset < opset or not any(one.place in row.releases and row.takes(types) for row in rows):
+            continue
+        allowed = _allowed(name, opset, one)
+        if all(attributes.get(key, values[0]) in values for key, values in allowed.items() if values):
+            return one
+    return None
 
 
 def first_that_loads(opset: int, ir_version: int) -> Release | None:
@@ -115,7 +155,7 @@ def first_that_loads(opset: int, ir_version: int) -> Release | None:
 def profile(release: Release) -> str:
     """Return what a release loads as a profile in TOML."""
     spans = {name: _spans(name, release) for name in _table()["operators"]}
-    without = [name for name, found in spans.items() if found and not any(rows for *_, rows in found)]
+    without = [name for name, found in spans.items() if found and not any(rows for *_, rows, _ in found)]
     lines = [
         f"# onnxruntime {release.version}, CPU: what its sessions open, measured {measured()} with models of one node.",
         "# `@to` is the element type that the attribute `to` names.",
@@ -127,25 +167,28 @@ def profile(release: Release) -> str:
         f"without = [{_quoted(without)}]",
     ]
     for name, found in spans.items():
-        for low, high, rows in found if name not in without else ():
+        for low, high, rows, allowed in found if name not in without else ():
             schemas = (schema_at("", name, opset) for opset in range(low, high + 1))
             if not all(_takes_all(schema, rows) for schema in schemas if schema):
                 lines += _limit(name, (low, high), rows)
+            if allowed and rows:
+                lines += _limit_of_attributes(name, (low, high), allowed)
     return "\n".join(lines) + "\n"
 
 
-def _spans(name: str, release: Release) -> list[tuple[int, int, Sequence[Types]]]:
-    """Return spans of opsets, with the alternatives of element types that the release takes there."""
-    found: list[tuple[int, int, Sequence[Types]]] = []
+def _spans(name: str, release: Release) -> list[tuple[int, int, Sequence[Types], Mapping[str, Sequence[str | int]]]]:
+    """Return spans of opsets, with alternatives of element types, and values of attributes, that the release takes."""
+    found: list[tuple[int, int, Sequence[Types], Mapping[str, Sequence[str | int]]]] = []
     for opset in range(OLDEST, release.opset + 1):
         rows = _rows(name, opset)
         if rows is None:
             continue
         taken = joined([dict(row.types) for row in rows if release.place in row.releases])
-        if found and found[-1][2] == taken:
-            found[-1] = (found[-1][0], opset, taken)
+        allowed = _allowed(name, opset, release)
+        if found and found[-1][2:] == (taken, allowed):
+            found[-1] = (found[-1][0], opset, taken, allowed)
         else:
-            found.append((opset, opset, taken))
+            found.append((opset, opset, taken, allowed))
     return found
 
 
@@ -175,6 +218,14 @@ def _limit(name: str, span: tuple[int, int], rows: Sequence[Types]) -> Iterator[
         yield from (f"    {{ {one} }}," for one in written)
         yield "]"
     yield 'reason = "there are kernels for no other types"'
+
+
+def _limit_of_attributes(
+    name: str, span: tuple[int, int], allowed: Mapping[str, Sequence[str | int]]
+) -> Iterator[str]:
+    yield from ("", "[[limits]]", f'operator = "{name}"', f"opset = [{span[0]}, {span[1]}]")
+    yield f"attributes = {{ {', '.join(f'{key} = {json.dumps(values)}' for key, values in allowed.items())} }}"
+    yield 'reason = "its kernels take no other values"'
 
 
 def _key(name: str) -> str:

@@ -273,5 +273,5 @@ def _since(target: Target, node: Node, schema: Schema, opset: int) -> str:
     release, types = target.release, types_of(node, schema)
     if release is None or None in types.values():
         return ""
-    newer = first_that_runs(node.name, types, opset, release)
+    newer = first_that_runs(node.name, types, node.attributes, opset, release)
     return f"; {newer.name} is the first that takes it" if newer else ""

@@ -165,6 +165,13 @@ class _Request:
     runnable: bool
     optimize: bool
     keep_initializers_as_inputs: bool
+    others: tuple[int, ...] = ()
+    """Other opsets of the target, the nearest first, where no opset is asked for."""
+
+    @property
+    def loads_functions(self) -> bool:
+        """Whether the target loads models with functions."""
+        return self.legality.target is None or self.legality.target.functions
 
 
 def plan(
@@ -295,7 +302,7 @@ def convert(
             keep_initializers_as_inputs,
         )
         _tell(progress, "plan")
-        planned = _planned(request, progress, timeout)
+        request, planned = _planned_nearest(request, progress, timeout)
         # What the checks have found out has served, but for the names.
         bodies = request.source.bodies
         missed = tuple(_missed(request))
@@ -307,7 +314,8 @@ def convert(
         rewritten = source.model
         notes: tuple[str, ...] = ()
         wanted, highest = _wanted_ir_version(request, source.model)
-        if not planned.plan.nothing_to_do or wanted != rewritten.ir_version or source.repairs:
+        inlining = bool(rewritten.functions) and not request.loads_functions
+        if not planned.plan.nothing_to_do or wanted != rewritten.ir_version or source.repairs or inlining:
             _tell(progress, "lower")
             if source.path is None or is_small(source):
                 rewritten = onnx.ModelProto()
@@ -322,7 +330,7 @@ def convert(
             walked = tuple(walk(rewritten, columns(rewritten) if is_small(source) else None))
             if planned.initializers and request.ir_version is None:
                 wanted = max(wanted, 4)  # before, an initializer is an input that has a default
-            fit = fitted(rewritten, wanted, highest, walked)
+            fit = fitted(rewritten, wanted, highest, walked, functions=request.loads_functions)
             rewritten, walked, left_out = fit.model, tuple(fit.walked), fit.left_out
             _fits(request, planned.plan, fit, highest)
             notes = (*_kept(request, fit, wanted), *_defaults_removed(request, rewritten))
@@ -532,10 +540,12 @@ def _request(
     own = default_opset(source.model.opset_import)
     if own is None:
         raise InvalidModelError("The model imports no opset of the default domain.")
+    others: tuple[int, ...] = ()
     if profile is not None:
         low, high = profile.opset
         if opset is None:
-            opset = min(max(own, low), high)
+            opset = nearest = min(max(own, low), high)
+            others = tuple(sorted(range(low, high + 1), key=lambda one: (abs(one - nearest), one))[1:])
         elif not low <= opset <= high:
             raise UsageError(f"Opset {opset} is outside of what {profile.name} takes, {low} to {high}.")
         if (
@@ -548,7 +558,7 @@ def _request(
     legality = Legality(wanted, frozenset(decompose), profile)
     runnable = profile is None and kernels.installed()
     return _Request(
-        source, legality, semantics, frozenset(allow), ir_version, runnable, optimize, keep_initializers_as_inputs
+        source, legality, semantics, frozenset(allow), ir_version, runnable, optimize, keep_initializers_as_inputs, others
     )
 
 
@@ -594,6 +604,25 @@ def _profile(target: str | os.PathLike[str] | Target | None) -> Target | None:
         return load_target(os.fspath(target))
     except ProfileError as error:
         raise UsageError(str(error)) from None
+
+
+_ELSEWHERE = 10.0
+"""Seconds in which other opsets of a target are tried for a model that does not go to the nearest one."""
+
+
+def _planned_nearest(
+    request: _Request, progress: Progress | None, timeout: float | None
+) -> tuple[_Request, Planned]:
+    """Plan for the opset wanted; if a target leaves the opset open, for the nearest one that the model goes to."""
+    planned = _planned(request, progress, timeout)
+    if planned.plan.possible or not request.others:
+        return request, planned
+    left = limits.Deadline(_ELSEWHERE)
+    for opset in request.others:
+        again = dataclasses.replace(request, legality=dataclasses.replace(request.legality, opset=opset))
+        if left.left() and (other := _planned(again, None, left.left())).plan.possible:
+            return again, other
+    return request, planned
 
 
 def _planned(request: _Request, progress: Progress | None, timeout: float | None) -> Planned:

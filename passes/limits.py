@@ -62,6 +62,10 @@ class Deadline:
         if time.monotonic() > self._end:
             raise DeadlineError
 
+    def left(self) -> float:
+        """Return the seconds that are left, or 0."""
+        return max(0.0, self._end - time.monotonic())
+
 
 class Clock:
     """What is left of a verification's time, and of the part of it that may be lost on runs that do not end."""

@@ -31,15 +31,21 @@ class Fitted:
     needs: tuple[Need, ...]
 
 
-def fitted(model: onnx.ModelProto, wanted: int, highest: int | None, walked: Sequence[Walked]) -> Fitted:
+def fitted(
+    model: onnx.ModelProto, wanted: int, highest: int | None, walked: Sequence[Walked], *, functions: bool = True
+) -> Fitted:
     """Return a model at the ir_version wanted, or at the lowest above that can express all that it computes.
 
     Metadata of nodes, values, graphs and functions (10), and device configurations (11), are left out where they have
     no place; initializers (4) become inputs, or constants of the subgraph that they are in. Only if `highest` requires
-    it, functions are inlined and training information and quantization annotations left out as well. The model itself
-    may be changed; its ir_version may be above `highest` afterwards, for the needs that are returned.
+    it, functions are inlined and training information and quantization annotations left out as well; without
+    `functions`, the target loads none, and they are inlined too. The model itself may be changed; its ir_version may be
+    above `highest` afterwards, for the needs that are returned.
     """
     gone: list[str] = []
+    if not functions and model.functions:
+        model = _inlined(model, gone)
+        walked = tuple(walk(model))
     needed = needs(model, walked)
     if highest is not None and any(need.ir_version > highest for need in needed):
         model = _forced(model, highest, gone)
@@ -64,11 +70,7 @@ def _forced(model: onnx.ModelProto, ir_version: int, gone: list[str]) -> onnx.Mo
         gone.append("training information")
         del model.training_info[:]
     if model.functions and any(need.what in FUNCTIONS and need.ir_version > ir_version for need in needs(model, ())):
-        plain = _without_functions(model)
-        if plain is None:
-            return model
-        gone.append(f"{_count(len(model.functions), 'function')}, inlined at each call")
-        model = plain
+        model = _inlined(model, gone)
     if ir_version < 5:
         noted = [graph for graph in graphs(model) if isinstance(graph, onnx.GraphProto)]
         noted = [graph for graph in noted if graph.quantization_annotation]
@@ -76,6 +78,15 @@ def _forced(model: onnx.ModelProto, ir_version: int, gone: list[str]) -> onnx.Mo
         for graph in noted:
             del graph.quantization_annotation[:]
     return model
+
+
+def _inlined(model: onnx.ModelProto, gone: list[str]) -> onnx.ModelProto:
+    """Inline all functions, if that can be."""
+    plain = _without_functions(model)
+    if plain is None:
+        return model
+    gone.append(f"{_count(len(model.functions), 'function')}, inlined at each call")
+    return plain
 
 
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto | None:

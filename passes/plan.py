@@ -21,6 +21,7 @@ from opshift.opsets.lowering import Reason
 from opshift.opsets.no_conversion import why_absent
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, Outputs, operator_for
 from opshift.opsets.operators.constant import gives
+from opshift.opsets.releases import first_that_loads
 from opshift.opsets.same_meaning import same_meaning
 from opshift.opsets.schema import NEWEST, OLDEST, Parameter, Schema, default_domain, schema_at, schema_read_at
 from opshift.opsets.target import Legality
@@ -321,7 +322,9 @@ class Planner:
             if not refusal.hint and node.op_type in self.legality.decompose:
                 return f"Leave {node.op_type} where it is: it is not to be decomposed."
             return refusal.hint
-        take = f"ake opset {found} or {'newer' if down else 'older'}, if the runtime allows."
+        release = first_that_loads(found, 3) if self.legality.target and self.legality.target.release else None
+        where = f": {release.name} loads it first." if release and down else ", if the runtime allows."
+        take = f"ake opset {found} or {'newer' if down else 'older'}{where}"
         return f"{refusal.hint.removesuffix('.')}, or t{take}" if refusal.hint else f"T{take}"
 
     @functools.cached_property
