@@ -239,10 +239,10 @@ def plain(opset: int = 13, ir_version: int = IR_VERSION, **domains: int) -> byte
     return bytes(helper.make_model(graph, opset_imports=imports, ir_version=ir_version).SerializeToString())
 
 
-def foreign(domain: str, name: str) -> bytes:
+def foreign(domain: str, name: str, version: int) -> bytes:
     """Return a node of another domain without inputs: that it is no operator is told apart from all other faults."""
     graph = helper.make_graph([helper.make_node(name, [], ["y"], domain=domain)], "g", [], [onnx.ValueInfoProto(name="y")])
-    imports = [helper.make_opsetid("", 13), helper.make_opsetid(domain, 1)]
+    imports = [helper.make_opsetid("", 13), helper.make_opsetid(domain, version)]
     return bytes(helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION).SerializeToString())
 
 

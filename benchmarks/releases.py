@@ -52,7 +52,7 @@ def measure(minor: str) -> dict[str, Any]:
         "ir_version": max(one for one in range(3, NEWEST_IR_VERSION + 1) if not release.load(plain(11, one))),
         "ml": max(one for one in range(1, 9) if not release.load(plain(**{"ai.onnx.ml": one}))),
         "functions": not any(map(release.load, functions())),
-        "microsoft": [name for name in _microsoft() if "not a registered" not in release.load(foreign(_DOMAIN, name))],
+        "foreign": foreign_operators(release),
         "opens": [
             [probe.name, probe.opset, *(dtype for _, dtype in probe.types)]
             for probe in (*probes(opset), *of_graphs(opset))
@@ -69,15 +69,24 @@ def _opens(release: Release, choice: Choice) -> bool:
     return not release.load(choice.model) or bool(release.load(choice.without))
 
 
-_DOMAIN = "com.microsoft"
+def foreign_operators(release: Release) -> list[str]:
+    """Return the operators of com.microsoft, and of ONNX's other domains, that a release knows."""
+    found = []
+    for domain, name, version in _foreign():
+        error = release.load(foreign(domain, name, version))
+        if "not a registered" not in error and "under development" not in error:
+            found.append(f"{domain}::{name}")
+    return found
 
 
-def _microsoft() -> list[str]:
-    """Return the operators of com.microsoft that the installed onnxruntime has for the CPU."""
+def _foreign() -> list[tuple[str, str, int]]:
+    """Return what the installed onnxruntime has of com.microsoft for the CPU, and what onnx has of new domains."""
     from onnxruntime.capi import onnxruntime_pybind11_state as native
 
-    table = native.get_all_opkernel_def()
-    return sorted({one.op_name for one in table if one.domain == _DOMAIN and one.provider == "CPUExecutionProvider"})
+    own, cpu = "com.microsoft", "CPUExecutionProvider"
+    contributed = {one.op_name for one in native.get_all_opkernel_def() if one.domain == own and one.provider == cpu}
+    schemas = {(one.domain, one.name, one.since_version) for one in onnx.defs.get_all_schemas()}
+    return sorted({(own, name, 1) for name in contributed} | {one for one in schemas if one[0] not in ("", "ai.onnx.ml")})
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -110,7 +119,7 @@ def table(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "measured": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "releases": {minor: {field: one[field] for field in fields} for minor, one in measured.items()},
-        "microsoft": _since(measured),
+        "foreign": _since(measured),
         "operators": {name: _merged(one) for name, one in operators.items()},
         "attributes": _values(measured),
     }
@@ -187,17 +196,23 @@ def _merged(levels: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def _since(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return by release the operators of com.microsoft that it has first."""
+    """Return the operators of other domains, each domain's that a release has first: `com.microsoft 1.12`."""
     known: set[str] = set()
-    found = {}
+    found: dict[str, str] = {}
     for minor, one in measured.items():
-        new = set(one["microsoft"]) - known
-        known |= new
-        found[minor] = " ".join(sorted(new))
+        for name in sorted(set(one["foreign"]) - known):
+            domain, _, operator = name.partition("::")
+            key = f"{domain} {minor}"
+            found[key] = f"{found[key]} {operator}" if key in found else operator
+        known |= set(one["foreign"])
+    for domain, operator, _ in _foreign():
+        found.setdefault(f"{domain} ", "")
+        if f"{domain}::{operator}" not in known:
+            found[f"{domain} "] = f"{found[f'{domain} ']} {operator}".strip()
     return found
 
 
-_LONG = ("releases", "operators", "attributes")
+_LONG = ("releases", "foreign", "operators", "attributes")
 """Parts of the table of which each line has one item."""
 
 
@@ -225,7 +240,7 @@ def main() -> int:
             measured[minor] = json.loads(kept.read_text())
             continue
         measured[minor] = measure(minor)
-        print({key: value for key, value in measured[minor].items() if key not in ("opens", "microsoft")}, flush=True)
+        print({key: value for key, value in measured[minor].items() if key not in ("opens", "foreign", "refuses")}, flush=True)
         if kept:
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(measured[minor]))

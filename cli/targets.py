@@ -69,7 +69,7 @@ def probed(target: Target, *, as_json: bool) -> int:
 
 def describe(target: Target) -> dict[str, Any]:
     """Return a profile as JSON has it."""
-    fields = ("name", "opset", "ir_version", "operators", "without", "limits")
+    fields = ("name", "version", "opset", "ir_version", "functions", "domains", "operators", "without", "limits")
     return {field: getattr(target, field) for field in fields}
 
 
@@ -79,10 +79,11 @@ def show(targets: list[Target]) -> None:
         output.say("No profile is built in; --target takes a TOML file.")
         return
     output.table(
-        ("Target", "Opset", "ir_version", "Operators", "Without", "Limits"),
+        ("Target", "Version", "Opset", "ir_version", "Operators", "Without", "Limits"),
         [
             (
                 one.name,
+                one.version or "-",
                 span(one.opset),
                 span(one.ir_version),
                 "all" if one.operators is None else str(len(one.operators)),

@@ -374,6 +374,7 @@ def profile() -> str:
         f"# onnxruntime {onnxruntime.__version__}, CPU: what it loads, and its kernels, as the installed wheel tells.",
         "# An operator that ONNX says by a function of others needs no kernel. float16 goes through kernels for float.",
         'name = "onnxruntime"',
+        f'version = "{onnxruntime.__version__}"',
         f"opset = [{OLDEST}, {newest}]",
         f"ir_version = [3, {newest_ir_version()}]",
         f"without = [{_quoted(without)}]",

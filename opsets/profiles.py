@@ -33,6 +33,7 @@ _KEYS: Mapping[str, type] = {
     "opset": list,
     "ir_version": list,
     "functions": bool,
+    "domains": dict,
     "operators": list,
     "without": list,
     "limits": list,
@@ -211,6 +212,7 @@ class _Reader:
             source=self.text,
             version=table.get("version", ""),
             functions=table.get("functions", True),
+            domains=self._domains(table.get("domains", {})),
         )
         return Target(**{**vars(target), "limits": tuple(self._limits(table.get("limits", []), target))})
 
@@ -304,6 +306,14 @@ class _Reader:
         if value[0] > value[1]:
             self._wrong(f"{key} is a pair [lowest, highest], not {value}; did you mean [{value[1]}, {value[0]}]?", key)
         return value[0], value[1]
+
+    def _domains(self, table: Mapping[str, Any]) -> dict[str, int]:
+        for name, version in table.items():
+            if not name or name == "ai.onnx":
+                self._wrong("the default domain has its own key: opset", "domains")
+            if type(version) is not int or version < 1:
+                self._wrong(f"{name} has the newest opset that the runtime loads, not {version}", "domains", name)
+        return dict(table)
 
     def _operators(self, table: Mapping[str, Any], key: str) -> list[str] | None:
         if key not in table:

@@ -143,6 +143,27 @@ def first_that_runs(
     return None
 
 
+@functools.cache
+def _foreign() -> Mapping[str, Mapping[str, str]]:
+    """Return by domain and operator the first release that has it, empty where none has."""
+    found: dict[str, dict[str, str]] = {}
+    for key, names in _table()["foreign"].items():
+        domain, minor = key.split(" ")
+        found.setdefault(domain, {}).update(dict.fromkeys(names.split(), minor))
+    return found
+
+
+def why_foreign(domain: str, name: str, release: Release) -> str | None:
+    """Say why a release does not have an operator of another domain; None if it has it, or nobody knows of it."""
+    minor = _foreign().get(domain, {}).get(name)
+    if minor is None:
+        return None
+    if not minor:
+        return f"no release of onnxruntime up to {releases()[-1].minor} has it"
+    first = next(one for one in releases() if one.minor == minor)
+    return f"{first.name} is the first that has it" if first.place > release.place else None
+
+
 def first_that_loads(opset: int, ir_version: int) -> Release | None:
     """Return the first release that loads models of an opset and ir_version."""
     return next((one for one in releases() if one.opset >= opset and one.ir_version >= ir_version), None)
@@ -164,6 +185,7 @@ def profile(release: Release) -> str:
         f"opset = [{OLDEST}, {release.opset}]",
         f"ir_version = [3, {release.ir_version}]",
         f"functions = {str(release.functions).lower()}",
+        f'domains = {{ "ai.onnx.ml" = {release.ml} }}',
         f"without = [{_quoted(without)}]",
     ]
     for name, found in spans.items():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from opshift.opsets.facts import Facts, Tensor, type_name
 from opshift.opsets.kernels import has_kernel
 from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import SPELLING, Node, Outputs
-from opshift.opsets.releases import Release, first_that_runs, release_of
+from opshift.opsets.releases import Release, first_that_runs, release_of, why_foreign
 from opshift.opsets.schema import NEWEST, OLDEST, Schema, schema_at
 
 
@@ -37,12 +38,22 @@ class Limit:
     opset: tuple[int, int] | None = None
     reason: str = ""
 
+    @property
+    def only_types(self) -> bool:
+        """Whether it depends on the element types of the inputs alone whether a node is within it."""
+        named = any(name.startswith("@") for one in (self.dtypes, *self.combinations) for name in one)
+        others = self.attributes or self.constant_inputs or self.static or self.max_rank is not None or self.never
+        return not named and not others
+
     def holds(self, opset: int) -> bool:
         """Whether the limit is one at this opset."""
         return self.opset is None or self.opset[0] <= opset <= self.opset[1]
 
-    def why_not(self, node: Node, schema: Schema) -> Reason | None:
-        """Say why the runtime does not take this node, or that a fact is missing to tell."""
+    def why_not(self, node: Node, schema: Schema, possible: Set[int] | None = None) -> Reason | None:
+        """Say why the runtime does not take this node, or that a fact is missing to tell.
+
+        `possible` are the element types that a value of unknown type can have.
+        """
         if self.never:
             return Reason(self.reason or "not so that it can be used")
         inputs = [
@@ -50,17 +61,9 @@ class Limit:
             for index, facts in enumerate(node.inputs)
             if (parameter := schema.input(index)) is not None and facts is not None
         ]
-        types = types_of(node, schema)
         note = f" ({self.reason})" if self.reason else ""
-        for name, allowed in self.dtypes.items():
-            if name in types and types[name] not in allowed:
-                return Reason(
-                    f"it takes {name} as {', '.join(allowed)}, not {types[name] or 'unknown'}{note}",
-                    types[name] is None,
-                )
-        if self.combinations and not any(_fits(types, one) for one in self.combinations):
-            given = ", ".join(f"{name} as {dtype or 'unknown'}" for name, dtype in types.items())
-            return Reason(f"it does not take {given}{note}", None in types.values())
+        if (types := types_of(node, schema)) and (reason := self._of_types(types, schema, possible)):
+            return Reason(f"{reason}{note}", reason.missing)
         for name, values in self.attributes.items():
             if not values and name not in node.attributes:
                 continue
@@ -77,6 +80,32 @@ class Limit:
             if self.max_rank is not None and (facts.rank is None or facts.rank > self.max_rank):
                 return Reason(f"it takes rank {self.max_rank} at most{note}", facts.rank is None)
         return None
+
+    def _of_types(self, types: Mapping[str, str | None], schema: Schema, possible: Set[int] | None) -> Reason | None:
+        """Say why the runtime does not take the element types of a node."""
+        if None in types.values() and possible is not None:
+            every = (self._of_types(one, schema, None) for one in _bound(types, schema, possible))
+            refused = next((reason for reason in every if reason is not None), None)
+            return None if refused is None else Reason(refused, missing=True)
+        for name, allowed in self.dtypes.items():
+            if name in types and types[name] not in allowed:
+                what = f"it takes {name} as {', '.join(allowed)}, not {types[name] or 'unknown'}"
+                return Reason(what, types[name] is None)
+        if self.combinations and not any(_fits(types, one) for one in self.combinations):
+            given = ", ".join(f"{name} as {dtype or 'unknown'}" for name, dtype in types.items())
+            return Reason(f"it does not take {given}", None in types.values())
+        return None
+
+
+
+def _bound(types: Mapping[str, str | None], schema: Schema, possible: Set[int]) -> Iterator[dict[str, str | None]]:
+    """Yield the element types of a node with each that is possible in the place of those that are unknown."""
+    allowed = {parameter.name: parameter.types for parameter in schema.inputs}
+    names = [name for name, dtype in types.items() if dtype is None]
+    known = [type_name(dtype) for dtype in sorted(possible)]
+    choices = [[dtype for dtype in known if f"tensor({dtype})" in allowed.get(name, ())] for name in names]
+    for chosen in itertools.product(*choices):
+        yield {**types, **dict(zip(names, chosen, strict=True))}
 
 
 def _fits(types: Mapping[str, str | None], combination: Mapping[str, str | tuple[str, ...]]) -> bool:
@@ -133,6 +162,9 @@ class Target:
     functions: bool = True
     """Whether it loads models with functions, whatever is in them."""
 
+    domains: Mapping[str, int] = field(default_factory=dict)
+    """The newest opset that it loads of other domains, such as ai.onnx.ml."""
+
     @property
     def release(self) -> Release | None:
         """The release of onnxruntime that this is, if any."""
@@ -164,6 +196,20 @@ class Legality:
     decompose: frozenset[str] = frozenset()
     target: Target | None = None
     runnable: bool = False
+    types: Set[int] | None = None
+    """The element types that values of the model can have; None where nobody can tell."""
+
+    def why_not_foreign(self, domain: str, name: str, version: int) -> str | None:
+        """Say why an operator of another domain, as the model imports it, does not stand on the target."""
+        if self.target is None:
+            return None
+        if (release := self.target.release) and (reason := why_foreign(domain, name, release)):
+            return f"{self.target.name} does not have {domain}::{name}; {reason}"
+        highest = self.target.domains.get(domain, version)
+        before, after = schema_at(domain, name, version), schema_at(domain, name, min(version, highest))
+        if before == after or (before and after and before.since_version == after.since_version):
+            return None
+        return f"{self.target.name} has {domain} up to opset {highest}, which has another {name}"
 
     def doubtful(self, node: Node) -> bool:
         """Whether a runtime may well lack the node, though its profile does not say so: of element types that few have.
@@ -226,7 +272,7 @@ class Legality:
         unknown = next((name for name in node.attributes if name not in schema.attributes), None)
         if unknown:
             return Reason(f"{node.name}-{schema.since_version} has no attribute {unknown}")
-        if self.target and (reason := _outside(self.target, node, schema, self.opset)):
+        if self.target and (reason := _outside(self.target, node, schema, self.opset, self.types)):
             return reason
         # The profile of onnxruntime does not tell the types for which it has kernels for all nodes of a function body.
         asked = self.runnable or (self.target is not None and self.target.name == "onnxruntime")
@@ -256,13 +302,13 @@ def _returned(node: Node, schema: Schema) -> Reason | None:
     return None
 
 
-def _outside(target: Target, node: Node, schema: Schema, opset: int) -> Reason | None:
+def _outside(target: Target, node: Node, schema: Schema, opset: int, possible: Set[int] | None) -> Reason | None:
     if not target.has(node.name):
         return Reason(f"{target.name} does not have {node.name}{_since(target, node, schema, opset)}")
     for limit in target.limits:
         if limit.operator != node.name or not limit.holds(opset):
             continue
-        if reason := limit.why_not(node, schema):
+        if reason := limit.why_not(node, schema, possible):
             what = f"{target.name} has {node.name}, but {reason}{_since(target, node, schema, opset)}"
             return Reason(what, reason.missing)
     return None

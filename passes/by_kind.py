@@ -19,6 +19,7 @@ from opshift.opsets.lowering import Reason
 from opshift.opsets.operator import Node, operator_for
 from opshift.opsets.same_meaning import same_meaning
 from opshift.opsets.schema import Schema, default_domain, schema_at
+from opshift.opsets.target import Target
 from opshift.opsets.unfiled import has_body, schemas
 from opshift.passes.derive import RIVALLED, Deriver, Failure, Input, Output
 from opshift.passes.describe import dtypes
@@ -104,7 +105,25 @@ class ByKind:
         target = self._plain.legality.target
         if target and target.name == "onnxruntime" and has_body(name):
             return False  # it depends on the types whether there are kernels for the body
-        return self.has(name) and not (target and any(limit.operator == name for limit in target.limits))
+        return self.has(name) and (target is None or self._within(name, target))
+
+    def _within(self, name: str, target: Target) -> bool:
+        """Whether all nodes of an operator fit the target's limits, of whichever types of the model their inputs are.
+
+        So a value whose type onnx does not infer is none that the target does not take.
+        """
+        opset = self._plain.legality.opset
+        limits = [limit for limit in target.limits if limit.operator == name and limit.holds(opset)]
+        schema = schema_at("", name, opset)
+        if not limits or schema is None:
+            return not limits
+        if any(not limit.only_types for limit in limits):
+            return False
+        types = self._types()
+        if types is None or len(types) > TYPES:
+            return False
+        node = Node("", name, schema.since_version, {}, (Facts(),) * len(schema.inputs), (True,))
+        return not any(limit.why_not(node, schema, types) for limit in limits)
 
     def _reviewed(self, before: Schema, after: Schema) -> bool:
         """Whether the reviewed table lets every node pass."""

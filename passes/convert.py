@@ -173,6 +173,11 @@ class _Request:
         """Whether the target loads models with functions."""
         return self.legality.target is None or self.legality.target.functions
 
+    @property
+    def domains(self) -> Mapping[str, int]:
+        """The newest opsets that the target loads of other domains."""
+        return self.legality.target.domains if self.legality.target else {}
+
 
 def plan(
     model: Model,
@@ -314,8 +319,8 @@ def convert(
         rewritten = source.model
         notes: tuple[str, ...] = ()
         wanted, highest = _wanted_ir_version(request, source.model)
-        inlining = bool(rewritten.functions) and not request.loads_functions
-        if not planned.plan.nothing_to_do or wanted != rewritten.ir_version or source.repairs or inlining:
+        unplanned = source.repairs or _unloaded(request, rewritten)
+        if not planned.plan.nothing_to_do or wanted != rewritten.ir_version or unplanned:
             _tell(progress, "lower")
             if source.path is None or is_small(source):
                 rewritten = onnx.ModelProto()
@@ -326,7 +331,7 @@ def convert(
                 request = dataclasses.replace(request, source=source)
             lower(rewritten, planned, bodies, wanted)
             del bodies
-            restamp(rewritten, request.legality.opset)
+            restamp(rewritten, request.legality.opset, request.domains)
             walked = tuple(walk(rewritten, columns(rewritten) if is_small(source) else None))
             if planned.initializers and request.ir_version is None:
                 wanted = max(wanted, 4)  # before, an initializer is an input that has a default
@@ -378,6 +383,12 @@ def _without_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def _unloaded(request: _Request, model: onnx.ModelProto) -> bool:
+    """Whether the target does not load a model for its functions, or for newer opsets of other domains."""
+    newer = any(item.version > request.domains.get(item.domain, item.version) for item in model.opset_import)
+    return newer or (bool(model.functions) and not request.loads_functions)
 
 
 def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto, walked: Sequence[Walked]) -> None:

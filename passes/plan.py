@@ -83,6 +83,10 @@ class Planner:
         self.progress = progress
         self.model = model
         self.source = default_opset(model.opset_import) or 1
+        self._walked = walked
+        if legality.target is not None and legality.types is None:
+            types = self._occurring
+            legality = dataclasses.replace(legality, types=None if types is None else frozenset(types))
         self.legality = legality
         self.optimize = optimize
         self.plain = Deriver(legality, semantics, allow, optimize=optimize, deadline=deadline)
@@ -98,7 +102,6 @@ class Planner:
         self.kept = 0
         self._alike = alike
         self._outline = outline
-        self._walked = walked
         self._walked_by_graph = {id(one.graph): one for one in walked}
         self._static = static
         self._scope: Values | None = None
@@ -123,6 +126,10 @@ class Planner:
     @property
     def _target(self) -> str:
         return self.legality.target.name if self.legality.target else ""
+
+    @functools.cached_property
+    def _imported(self) -> Mapping[str, int]:
+        return {item.domain: item.version for item in self.model.opset_import}
 
     @functools.cached_property
     def _occurring(self) -> Set[int] | None:
@@ -374,6 +381,9 @@ class Planner:
         if self.functions.known and (key := (node.domain, node.op_type, node.overload)) in self.functions.known:
             return self.functions.call(key, node, opset, scope, bound)
         if domain and domain != SPELLING:
+            if reason := self.legality.why_not_foreign(domain, node.op_type, self._imported.get(domain, 1)):
+                self.refuse(Code.ABSENT_OPERATOR, where, f"{domain}::{node.op_type}", f"{reason}.", "")
+                return None
             self.kept += 1
             return None
         if not domain and self.kinds.stays(node.op_type, opset):

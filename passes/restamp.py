@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import onnx
@@ -36,13 +36,17 @@ _LATE_TYPES = frozenset({"optional_type", "sparse_tensor_type"})
 """The kinds of values that came with ir_version 8."""
 
 
-def restamp(model: onnx.ModelProto, opset: int) -> None:
-    """Set the opset of the default domain everywhere, and drop the domain `opshift`; the ir_version stays."""
+def restamp(model: onnx.ModelProto, opset: int, domains: Mapping[str, int] = {}) -> None:  # noqa: B006 (never changed)
+    """Set the opset of the default domain everywhere, and drop the domain `opshift`; the ir_version stays.
+
+    `domains` has the newest opsets of other domains: what is newer is set to them.
+    """
     for owner in (model, *model.functions):
         kept = [item for item in owner.opset_import if item.domain != SPELLING]
         for item in kept:
             if not default_domain(item.domain):
                 item.version = opset
+            item.version = min(item.version, domains.get(item.domain, item.version))
         if all(default_domain(item.domain) for item in kept) and any(
             not default_domain(node.domain) for graph in graphs(owner) for node in graph.node
         ):

@@ -12,8 +12,8 @@ import pickle
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
-import venv
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,9 +26,9 @@ SERVER = Path(__file__).with_name("release_server.py")
 VERSIONS = {
     version.rpartition(".")[0]: (version, python)
     for python, versions in {
-        "3.8": "1.6.0 1.7.0 1.8.1 1.9.0 1.10.0 1.11.1 1.12.1 1.13.1 1.14.1 1.15.1 1.16.3 1.17.3 1.18.1 1.19.2",
-        "3.10": "1.20.1 1.21.1 1.22.1 1.23.2",
-        "3.11": "1.24.4 1.25.1 1.26.0 1.27.0 1.28.0 1.29.0 1.30.0 1.31.1 1.32.0",
+        "3.8": "1.6.0 1.7.0 1.8.1 1.9.0 1.10.0 1.11.1 1.12.1 1.13.1 1.14.1",
+        "3.11": "1.15.1 1.16.3 1.17.3 1.18.1 1.19.2 1.20.1 1.21.1 1.22.1 1.23.2 "
+        "1.24.4 1.25.1 1.26.0 1.27.0 1.28.0 1.29.0 1.30.0 1.31.1 1.32.0",
     }.items()
     for version in versions.split()
 }
@@ -42,6 +42,8 @@ def folder() -> Path:
 
 def interpreter(python: str) -> str | None:
     """Return the path of a Python, such as 3.8, of pyenv or of the system."""
+    if python == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return sys.executable
     found = sorted(Path.home().glob(f".pyenv/versions/{python}.*/bin/python"))
     return str(found[-1]) if found else shutil.which(f"python{python}")
 
@@ -64,7 +66,7 @@ def install(minor: str) -> Path:
     subprocess.run([base, "-m", "venv", "--clear", place], check=True)
     made = place / ("Scripts" if os.name == "nt" else "bin") / "python"
     pip = [made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, f"onnxruntime=={version}", "numpy<2" if python == "3.8" else "numpy"], check=True)
+    subprocess.run([*pip, f"onnxruntime=={version}", "numpy<2"], check=True)
     (place / ".done").touch()
     return made
 

@@ -968,9 +968,9 @@ def test_targets_in_a_table(
     monkeypatch.setattr("opshift.opsets.profiles.load_target", lambda path: parse_target(Path(path).read_text(), path))
     assert main(["targets"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "Target  Opset    ir_version  Operators  Without  Limits",
-        "mine    9 to 13  3 to 8      2          1        0",
-        "all     7 to 28  any         all        0        0",
+        "Target  Version  Opset    ir_version  Operators  Without  Limits",
+        "mine    -        9 to 13  3 to 8      2          1        0",
+        "all     -        7 to 28  any         all        0        0",
     ]
 
 

@@ -21,6 +21,7 @@ from opshift.opsets import kernels
 from opshift.opsets.facts import Facts, type_name
 from opshift.opsets.operator import Node
 from opshift.opsets.profiles import ProfileError, builtin_targets, load_target, parse_target
+from opshift.opsets.releases import releases
 from opshift.opsets.schema import NEWEST, OLDEST, schema_at
 from opshift.opsets.target import Legality, Limit, Target
 from opshift.passes.errors import UnsupportedError
@@ -223,7 +224,8 @@ def test_built_in_profiles_are_right(name: str, capsys: pytest.CaptureFixture[st
 
 def test_all_runtimes_of_the_documents_are_there() -> None:
     measured = {"onnxruntime", "opencv-4", "mnn", "openvino", "ncnn"}
-    assert set(builtin_targets()) == measured | {"tensorrt-8", "coreml", "webnn", "webgpu", "qnn", "rknn"}
+    listed = {"tensorrt-8", "coreml", "webnn", "webgpu", "qnn", "rknn"}
+    assert set(builtin_targets()) == measured | listed | {one.name for one in releases()}
 
 
 def test_the_profile_of_onnxruntime_is_its_kernel_table() -> None:
