@@ -119,7 +119,9 @@ def _model(schema: Schema, opset: int, bound: Mapping[str, str], extra: Mapping[
     attributes |= {key: value for key, value in _ATTRIBUTES.get(schema.name, {}).items() if key in schema.attributes}
     for key, dtype in extra.items():
         number = elem_type(dtype)
-        attributes[key] = onnx.TensorProto(data_type=number, dims=[1], raw_data=_zero(number)) if key == "value" else number
+        attributes[key] = (
+            onnx.TensorProto(data_type=number, dims=[1], raw_data=_zero(number)) if key == "value" else number
+        )
         if key == "value" and dtype == "string":
             attributes[key] = helper.make_tensor("value", number, [1], [b""])
     if schema.name == "TfIdfVectorizer":
@@ -241,7 +243,9 @@ def plain(opset: int = 13, ir_version: int = IR_VERSION, **domains: int) -> byte
 
 def foreign(domain: str, name: str, version: int) -> bytes:
     """Return a node of another domain without inputs: that it is no operator is told apart from all other faults."""
-    graph = helper.make_graph([helper.make_node(name, [], ["y"], domain=domain)], "g", [], [onnx.ValueInfoProto(name="y")])
+    graph = helper.make_graph(
+        [helper.make_node(name, [], ["y"], domain=domain)], "g", [], [onnx.ValueInfoProto(name="y")]
+    )
     imports = [helper.make_opsetid("", 13), helper.make_opsetid(domain, version)]
     return bytes(helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION).SerializeToString())
 
@@ -249,8 +253,26 @@ def foreign(domain: str, name: str, version: int) -> bytes:
 # --- values of attributes ---------------------------------------------------------------------------------------------
 
 _FLAGS = (
-    *("align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "exclude_outside"),
-    *("exclusive", "fmod", "input_forget", "inverse", "is_causal", "is_case_sensitive", "keepdims", "largest", "layout"),
+    *(
+        "align_corners",
+        "allowzero",
+        "antialias",
+        "ceil_mode",
+        "center_point_box",
+        "count_include_pad",
+        "exclude_outside",
+    ),
+    *(
+        "exclusive",
+        "fmod",
+        "input_forget",
+        "inverse",
+        "is_causal",
+        "is_case_sensitive",
+        "keepdims",
+        "largest",
+        "layout",
+    ),
     *("linear_before_reset", "noop_with_empty_axes", "onesided", "periodic", "reverse", "select_last_index"),
     *("sorted", "storage_order", "training_mode", "upper", "interleaved", "detect_negative", "detect_positive"),
 )
@@ -262,7 +284,14 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "block_size": (0, 2),
     "case_change_action": ("NONE", "LOWER", "UPPER"),
     "coordinate_transformation_mode": (
-        *("align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "output_half_pixel", "pytorch_half_pixel"),
+        *(
+            "align_corners",
+            "asymmetric",
+            "half_pixel",
+            "half_pixel_symmetric",
+            "output_half_pixel",
+            "pytorch_half_pixel",
+        ),
         *("tf_crop_and_resize", "tf_half_pixel_for_nn"),
     ),
     "direction": ("LEFT", "RIGHT", "bidirectional", "forward", "reverse"),

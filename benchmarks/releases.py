@@ -1,12 +1,12 @@
 """Measure what each release of onnxruntime loads, from 1.6 on: `python benchmarks/releases.py --write`.
 
 Each wheel is installed into a virtual environment of a Python that it is for (pyenv's, or the system's), below
-$OPSHIFT_RELEASES or ~/.cache/opshift-releases: 27 of them, about 6 GB. In each, sessions open models of one node, of
-every operator and version in every combination of element types, on the CPU provider; no release is asked about an opset
-that it does not load. With `--write` the table goes to opsets/releases.json, else it is compared with that file.
+$OPSHIFT_RELEASES or ~/.cache/opshift-releases. In each, sessions open models of one node on the CPU provider: every
+operator and version in every combination of element types, at the opsets that the release loads, and with values of
+attributes. With `--write` the table goes to opsets/releases.json.
 
-    python benchmarks/releases.py --raw DIR          # keeps what was measured of each release, and goes on from there
-    python benchmarks/releases.py 1.12 1.13          # measures these, and compares them only
+    python benchmarks/releases.py --raw DIR --write   # keeps what was measured of each release, and goes on from there
+    python benchmarks/releases.py 1.12 1.13           # measures these, and prints what they load
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def _foreign() -> list[tuple[str, str, int]]:
     own, cpu = "com.microsoft", "CPUExecutionProvider"
     contributed = {one.op_name for one in native.get_all_opkernel_def() if one.domain == own and one.provider == cpu}
     schemas = {(one.domain, one.name, one.since_version) for one in onnx.defs.get_all_schemas()}
-    return sorted({(own, name, 1) for name in contributed} | {one for one in schemas if one[0] not in ("", "ai.onnx.ml")})
+    return sorted(
+        {(own, name, 1) for name in contributed} | {one for one in schemas if one[0] not in ("", "ai.onnx.ml")}
+    )
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -144,7 +146,8 @@ def _values(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:
         able = [minor for minor in minors if (*choice[:2], *choice.types) in opens[minor]]
         held = [minor for minor in able if choice[:4] not in refused[minor]]
         spans = [
-            ["" if first == able[0] else first, "" if last == minors[-1] else last] for first, last in _runs(held, minors)
+            ["" if first == able[0] else first, "" if last == minors[-1] else last]
+            for first, last in _runs(held, minors)
         ]
         if able and (held or choice.attribute == "layout"):
             rows = [[choice.attribute, choice.value, *span] for span in spans]
@@ -240,7 +243,10 @@ def main() -> int:
             measured[minor] = json.loads(kept.read_text())
             continue
         measured[minor] = measure(minor)
-        print({key: value for key, value in measured[minor].items() if key not in ("opens", "foreign", "refuses")}, flush=True)
+        print(
+            {key: value for key, value in measured[minor].items() if key not in ("opens", "foreign", "refuses")},
+            flush=True,
+        )
         if kept:
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(measured[minor]))

@@ -75,6 +75,13 @@ def installed() -> bool:
     return importlib.util.find_spec("onnxruntime") is not None
 
 
+def version() -> str:
+    """Return the version of the installed onnxruntime."""
+    import onnxruntime
+
+    return str(onnxruntime.__version__)
+
+
 @functools.cache
 def runs_by_body(name: str, opset: int) -> bool:
     """Return whether the installed onnxruntime runs an operator of the default domain by the body that ONNX defines.
@@ -363,18 +370,16 @@ Types = Mapping[str, frozenset[str]]
 
 def profile() -> str:
     """Return what the installed onnxruntime runs on the CPU, as a profile in TOML: its kernel table, by opset."""
-    import onnxruntime
-
     newest = newest_opset() or OLDEST
     names = sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain})
     spans = {name: _spans(name, newest) for name in names}
     has = {name: found for name, found in spans.items() if any(kernels is not None for _, kernels in found)}
     without = [name for name, found in spans.items() if found and name not in has]
     lines = [
-        f"# onnxruntime {onnxruntime.__version__}, CPU: what it loads, and its kernels, as the installed wheel tells.",
+        f"# onnxruntime {version()}, CPU: what it loads, and its kernels, as the installed wheel tells.",
         "# An operator that ONNX says by a function of others needs no kernel. float16 goes through kernels for float.",
         'name = "onnxruntime"',
-        f'version = "{onnxruntime.__version__}"',
+        f'version = "{version()}"',
         f"opset = [{OLDEST}, {newest}]",
         f"ir_version = [3, {newest_ir_version()}]",
         f"without = [{_quoted(without)}]",

@@ -115,7 +115,8 @@ def _released(release: Release) -> Target:
 
 @functools.cache
 def _asked() -> Target:
-    return parse_target(kernels.profile(), "the installed onnxruntime")
+    limits = releases.limits_of_attributes(kernels.version())
+    return parse_target(kernels.profile() + limits, "the installed onnxruntime")
 
 
 def load_target(name: str) -> Target:

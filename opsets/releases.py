@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -193,9 +194,17 @@ def profile(release: Release) -> str:
             schemas = (schema_at("", name, opset) for opset in range(low, high + 1))
             if not all(_takes_all(schema, rows) for schema in schemas if schema):
                 lines += _limit(name, (low, high), rows)
-            if allowed and rows:
+            if rows:
                 lines += _limit_of_attributes(name, (low, high), allowed)
     return "\n".join(lines) + "\n"
+
+
+def limits_of_attributes(version: str) -> str:
+    """Return the limits on attributes of an installed version in TOML; the newest release's if that has no rows."""
+    release = release_of(PREFIX + version) or releases()[-1]
+    spans = ((name, span) for name in _table()["attributes"] for span in _spans(name, release))
+    limits = (_limit_of_attributes(name, (low, high), allowed) for name, (low, high, _, allowed) in spans)
+    return "\n".join(itertools.chain.from_iterable(limits)) + "\n"
 
 
 def _spans(name: str, release: Release) -> list[tuple[int, int, Sequence[Types], Mapping[str, Sequence[str | int]]]]:
@@ -242,9 +251,9 @@ def _limit(name: str, span: tuple[int, int], rows: Sequence[Types]) -> Iterator[
     yield 'reason = "there are kernels for no other types"'
 
 
-def _limit_of_attributes(
-    name: str, span: tuple[int, int], allowed: Mapping[str, Sequence[str | int]]
-) -> Iterator[str]:
+def _limit_of_attributes(name: str, span: tuple[int, int], allowed: Mapping[str, Sequence[str | int]]) -> Iterator[str]:
+    if not allowed:
+        return
     yield from ("", "[[limits]]", f'operator = "{name}"', f"opset = [{span[0]}, {span[1]}]")
     yield f"attributes = {{ {', '.join(f'{key} = {json.dumps(values)}' for key, values in allowed.items())} }}"
     yield 'reason = "its kernels take no other values"'

@@ -97,7 +97,6 @@ class Limit:
         return None
 
 
-
 def _bound(types: Mapping[str, str | None], schema: Schema, possible: Set[int]) -> Iterator[dict[str, str | None]]:
     """Yield the element types of a node with each that is possible in the place of those that are unknown."""
     allowed = {parameter.name: parameter.types for parameter in schema.inputs}

@@ -569,7 +569,15 @@ def _request(
     legality = Legality(wanted, frozenset(decompose), profile)
     runnable = profile is None and kernels.installed()
     return _Request(
-        source, legality, semantics, frozenset(allow), ir_version, runnable, optimize, keep_initializers_as_inputs, others
+        source,
+        legality,
+        semantics,
+        frozenset(allow),
+        ir_version,
+        runnable,
+        optimize,
+        keep_initializers_as_inputs,
+        others,
     )
 
 
@@ -621,9 +629,7 @@ _ELSEWHERE = 10.0
 """Seconds in which other opsets of a target are tried for a model that does not go to the nearest one."""
 
 
-def _planned_nearest(
-    request: _Request, progress: Progress | None, timeout: float | None
-) -> tuple[_Request, Planned]:
+def _planned_nearest(request: _Request, progress: Progress | None, timeout: float | None) -> tuple[_Request, Planned]:
     """Plan for the opset wanted; if a target leaves the opset open, for the nearest one that the model goes to."""
     planned = _planned(request, progress, timeout)
     if planned.plan.possible or not request.others:

@@ -21,10 +21,11 @@ from opshift.opsets.lowering import Reason
 from opshift.opsets.no_conversion import why_absent
 from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, Outputs, operator_for
 from opshift.opsets.operators.constant import gives
+from opshift.opsets.profiles import load_target
 from opshift.opsets.releases import first_that_loads
 from opshift.opsets.same_meaning import same_meaning
 from opshift.opsets.schema import NEWEST, OLDEST, Parameter, Schema, default_domain, schema_at, schema_read_at
-from opshift.opsets.target import Legality
+from opshift.opsets.target import Legality, Target
 from opshift.opsets.unfiled import has_body, operator_of
 from opshift.passes.by_kind import ByKind, holds_graphs, occurring
 from opshift.passes.changes import Carry, Change, Decision, Drop, GraphPlan, Known, Nest, Planned, Relabel, Replace
@@ -343,7 +344,7 @@ class Planner:
     ) -> bool:
         """Whether one node can be said at another opset."""
         if other not in self._others:
-            legality = dataclasses.replace(self.legality, opset=other)
+            legality = dataclasses.replace(self.legality, opset=other, target=_loading(other, self.legality.target))
             plain = self.plain
             self._others[other] = Planner(
                 self.model,
@@ -761,6 +762,15 @@ class Planner:
     def refuse(self, code: Code, where: str, operator: str, reason: str, hint: str) -> None:
         """Note that a node, or a function, cannot be converted."""
         self.refusals.append(Refusal(code, where, operator, reason, hint))
+
+
+def _loading(opset: int, target: Target | None) -> Target | None:
+    """Return a target that loads an opset: the first release of onnxruntime for one that is older."""
+    release = target.release if target else None
+    if release is None or opset <= release.opset:
+        return target
+    newer = first_that_loads(opset, 3)
+    return load_target(newer.name) if newer else target
 
 
 def _between(steps: Sequence[Step], renewed: Renewed, firsts: Mapping[int, int]) -> tuple[Step, ...]:

@@ -36,7 +36,7 @@ _LATE_TYPES = frozenset({"optional_type", "sparse_tensor_type"})
 """The kinds of values that came with ir_version 8."""
 
 
-def restamp(model: onnx.ModelProto, opset: int, domains: Mapping[str, int] = {}) -> None:  # noqa: B006 (never changed)
+def restamp(model: onnx.ModelProto, opset: int, domains: Mapping[str, int] | None = None) -> None:
     """Set the opset of the default domain everywhere, and drop the domain `opshift`; the ir_version stays.
 
     `domains` has the newest opsets of other domains: what is newer is set to them.
@@ -46,7 +46,7 @@ def restamp(model: onnx.ModelProto, opset: int, domains: Mapping[str, int] = {})
         for item in kept:
             if not default_domain(item.domain):
                 item.version = opset
-            item.version = min(item.version, domains.get(item.domain, item.version))
+            item.version = min(item.version, (domains or {}).get(item.domain, item.version))
         if all(default_domain(item.domain) for item in kept) and any(
             not default_domain(node.domain) for graph in graphs(owner) for node in graph.node
         ):

@@ -103,7 +103,11 @@ class Release:
         if self._process is None:
             command = [install(self.minor), SERVER]
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tempfile.gettempdir()
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd=tempfile.gettempdir(),
             )
         requests, replies = self._process.stdin, self._process.stdout
         assert requests is not None
