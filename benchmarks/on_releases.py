@@ -28,7 +28,7 @@ import onnx.numpy_helper
 import onnx.parser
 from converters import table
 from node_tests import _close, cases
-from releases import VERSIONS, Release
+from onnxruntimes import VERSIONS, Release
 from running import run
 from runtimes import Array, RefusedError
 

@@ -123,7 +123,7 @@ def _model(schema: Schema, opset: int, bound: Mapping[str, str], extra: Mapping[
             onnx.TensorProto(data_type=number, dims=[1], raw_data=_zero(number)) if key == "value" else number
         )
         if key == "value" and dtype == "string":
-            attributes[key] = helper.make_tensor("value", number, [1], [b""])
+            attributes[key] = onnx.TensorProto(data_type=number, dims=[1], string_data=[b""])
     if schema.name == "TfIdfVectorizer":
         attributes |= {"pool_strings": ["a"]} if bound["T"] == "string" else {"pool_int64s": [1]}
     names, values = _inputs(schema, bound)
@@ -156,7 +156,7 @@ def _inputs(schema: Schema, bound: Mapping[str, str]) -> tuple[list[str], list[o
     return names, values
 
 
-# --- operators of sequences, optionals and graphs, and what models are made of besides nodes ---------------------------
+# --- operators of sequences, optionals and graphs; models of functions, opsets and ir_versions ------------------------
 
 _GRAPHS: Mapping[str, str] = {
     "If": "g (bool c, float[2] x) => (float[2] y) {y = If (c) <then_branch = a () => (float[2] s) {s = Abs (x)}, "

@@ -23,8 +23,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import onnx
+from onnxruntimes import VERSIONS, Release, install
 from release_probes import OUTPUT_TYPES, Choice, Probe, choices, foreign, functions, of_graphs, plain, probes
-from releases import VERSIONS, Release, install
 
 from opshift.opsets.schema import NEWEST, OLDEST, schema_at
 

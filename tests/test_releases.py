@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx.parser import parse_model
-from releases import VERSIONS, Release, install, installed, interpreter
+from onnxruntimes import VERSIONS, Release, install, installed, interpreter
 from running import run
 
 import opshift
@@ -43,7 +43,7 @@ def converted(source: onnx.ModelProto, target: str) -> onnx.ModelProto:
 
 
 def opset_of(made: onnx.ModelProto, domain: str = "") -> int:
-    return next(item.version for item in made.opset_import if item.domain == domain)
+    return next(int(item.version) for item in made.opset_import if item.domain == domain)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

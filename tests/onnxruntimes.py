@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 from runtimes import Array, Arrays, RefusedError
 
-SERVER = Path(__file__).with_name("release_server.py")
+SERVER = Path(__file__).with_name("onnxruntime_server.py")
 
 VERSIONS = {
     version.rpartition(".")[0]: (version, python)
@@ -65,7 +65,7 @@ def install(minor: str) -> Path:
     place = folder() / f"ort-{minor}"
     subprocess.run([base, "-m", "venv", "--clear", place], check=True)
     made = place / ("Scripts" if os.name == "nt" else "bin") / "python"
-    pip = [made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, f"onnxruntime=={version}", "numpy<2"], check=True)
     (place / ".done").touch()
     return made
@@ -101,7 +101,7 @@ class Release:
 
     def _ask(self, model: bytes, feeds: Mapping[str, bytes] | None) -> tuple[str, list[bytes]]:
         if self._process is None:
-            command = [install(self.minor), SERVER]
+            command = [str(install(self.minor)), str(SERVER)]
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

@@ -1,6 +1,6 @@
-"""Load and run models in the onnxruntime of another Python: the process that `tests/releases.py` starts there.
+"""Load and run models in the onnxruntime of another Python: the process that `tests/onnxruntimes.py` starts there.
 
-It needs Python 3.7, onnxruntime and numpy only. Each message is its length in eight bytes and a pickle of plain
+It needs Python 3.8, onnxruntime and numpy only. Each message is its length in eight bytes and a pickle of plain
 objects: a request is `(model, feeds)`, where `feeds` is None if the model is to be loaded only, and a reply is
 `(error, outputs)`. Arrays travel as the bytes of an .npy file, since the pickles of numpy 2 cannot be read by numpy 1.
 """
@@ -12,12 +12,14 @@ import os
 import pickle
 import struct
 import sys
+from collections.abc import Mapping
+from typing import Any, BinaryIO
 
 import numpy as np
 import onnxruntime
 
 
-def packed(array):
+def packed(array: Any) -> bytes:
     """Return an array as the bytes of a file; strings as numpy's own strings."""
     array = np.asarray(array)
     if array.dtype == object:
@@ -27,13 +29,13 @@ def packed(array):
     return file.getvalue()
 
 
-def unpacked(data):
+def unpacked(data: bytes) -> Any:
     """Return the array of the bytes of a file."""
     array = np.load(io.BytesIO(data), allow_pickle=False)
     return array.astype(object) if array.dtype.kind == "U" else array
 
 
-def answer(model, feeds):
+def answer(model: bytes, feeds: Mapping[str, bytes] | None) -> tuple[str, list[bytes]]:
     """Load a model, and run it if there are feeds."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -50,7 +52,7 @@ def answer(model, feeds):
         return str(error) or type(error).__name__, []
 
 
-def serve(requests, replies):
+def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     """Answer until the other side ends."""
     while len(head := requests.read(8)) == 8:
         request = pickle.loads(requests.read(struct.unpack("<q", head)[0]))
