@@ -74,11 +74,19 @@ CRASHING: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 
 
+NUMBERS = itertools.count(1)
+
+
+def fresh() -> bytes:
+    """Return a model whose answer is not remembered."""
+    return parse_model(MODEL.replace("k]", f"{next(NUMBERS)}]")).SerializeToString()
+
+
 @pytest.fixture(autouse=True)
 def lives() -> Iterator[None]:
     """After each test the next call works."""
     yield
-    onnx_process.check_model(parse_model(MODEL).SerializeToString())
+    onnx_process.check_model(fresh())
 
 
 # --- both ways ------------------------------------------------------------------------------------------------------
@@ -194,20 +202,20 @@ def test_after_an_interruption_no_older_answer_is_taken(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("opshift.opsets.onnx_process.read", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        onnx_process.parse_model(MODEL)
+        onnx_process.parse_model(MODEL + " ")
     monkeypatch.undo()
     assert onnx_process.to_text(parse_model(MODEL)).startswith("<")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_process_has_a_child_of_its_own() -> None:
-    onnx_process.start()
+    onnx_process.check_model(fresh())
     here = {child.process.pid for child in onnx_process._idle}
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
-            onnx_process.check_model(parse_model(MODEL).SerializeToString())
+            onnx_process.check_model(fresh())
             os.write(writing, str([one.process.pid for one in onnx_process._idle]).encode())
             onnx_process.stop()
         finally:
@@ -267,6 +275,7 @@ def test_without_processes_there_is_a_message(monkeypatch: pytest.MonkeyPatch) -
         raise OSError(11, "no more processes")
 
     monkeypatch.setattr(subprocess, "Popen", fail)
+    onnx_process._remembered.cache_clear()
     with pytest.raises(opshift.UsageError, match=r"No child process can be started to check models in: .*no more"):
         opshift.plan(parse_model(MODEL), opset=11)
     monkeypatch.undo()
