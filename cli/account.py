@@ -100,6 +100,8 @@ class Account:
     lines: tuple[Line, ...]
     report: Report | None
     classes: Mapping[str, int]
+    coverage: tuple[str, ...]
+    """What was compared, in sentences."""
     models: tuple[Mapping[str, Any], ...]
     timings: tuple[Mapping[str, Any], ...]
     versions: Mapping[str, str]
@@ -139,6 +141,7 @@ def account(document: Mapping[str, Any]) -> Account:
         lines=tuple(_lines(rewrites, plan, report)) if plan else (),
         report=report,
         classes=words.classes_of(report) if report else {},
+        coverage=tuple(words.coverage(report)) if report else (),
         models=tuple(document.get("models", ())),
         timings=tuple(
             {**timing, "does": STAGES.get(timing["stage"], timing["stage"])} for timing in document["timings"]

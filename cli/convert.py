@@ -222,7 +222,7 @@ def show(options: argparse.Namespace, destination: str, result: Result, before: 
             output.say(f"Nothing to do: the model is on the target already. {destination} is a copy.")
         else:
             output.say(f"{destination}: written.")
-    show_verdict(result, quiet=options.quiet)
+    show_verdict(result, quiet=options.quiet, verbose=options.verbose)
 
 
 def show_nodes(result: Result) -> None:
@@ -232,7 +232,7 @@ def show_nodes(result: Result) -> None:
     each_step(result.plan.steps, {check.node: check for check in result.report.nodes} if result.report else {})
 
 
-def show_verdict(result: Result, *, quiet: bool) -> None:
+def show_verdict(result: Result, *, quiet: bool, verbose: bool) -> None:
     """Print what narrows the result, and as the last line what was shown."""
     from opshift.cli import words
     from opshift.passes.outcome import Verdict
@@ -244,7 +244,8 @@ def show_verdict(result: Result, *, quiet: bool) -> None:
         output.say("NOT PROVEN: verification was switched off with --no-verify.", words.STYLE[Verdict.UNCHECKED])
         return
     if report.verdict is Verdict.EQUAL and not quiet:
-        for line in words.untried(report):
+        compared = words.coverage(report) if verbose else words.departure(report)
+        for line in (*compared, *words.untried(report)):
             output.say(line)
     if report.verdict is Verdict.UNCHECKED and report.nodes and not quiet:
         output.say(words.nodes_line(report))

@@ -26,6 +26,7 @@ def markdown(document: Mapping[str, Any]) -> str:
     parts = [
         f"### opshift {it.command}: {text(it.headline.title)}",
         " ".join((text(it.headline.sentence), *map(text, it.notes))),
+        " ".join(map(text, it.coverage)),
         f"{code(it.model)}" + "".join(f" \u2192 {code(path)}" for path in (it.other, it.output) if path),
         *_listed("What stands in the way", it.refusals, _refusal),
         *_listed("What differs", it.differences, _difference),

@@ -111,11 +111,13 @@ def show(options: argparse.Namespace, report: Report) -> None:
     if options.verbose:
         for line in words.classes(report):
             output.say(line)
+        for line in words.coverage(report):
+            output.say(line)
         for check in (*report.nodes, report.whole):
             output.say(words.describe(check))
         output.say(f"seed {report.seed}; " + ", ".join(f"{name} {is_}" for name, is_ in report.versions.items()))
     if report.verdict is Verdict.EQUAL and not options.quiet:
-        for line in words.untried(report):
+        for line in (*(() if options.verbose else words.departure(report)), *words.untried(report)):
             output.say(line)
     if report.verdict is Verdict.DIFFERENT and not options.quiet:
         for line in words.differences(report):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from opshift.cli.output import COMMAND, one_line, plain
-from opshift.passes.outcome import Action, Check, Plan, Refusal, Report, Step, Verdict
+from opshift.passes.outcome import Action, Check, Coverage, Plan, Refusal, Report, Step, Verdict
 
 if TYPE_CHECKING:
     from opshift.passes.inspect import Obstacle
@@ -142,6 +143,37 @@ def classes(report: Report) -> Iterator[str]:
     """Yield how many inputs were of which class, on one line."""
     if counts := classes_of(report):
         yield "Inputs: " + ", ".join(f"{number} with {name}" for name, number in counts.items())
+
+
+def coverage(report: Report) -> Iterator[str]:
+    """Yield what was compared: elements, how many bit for bit, the farthest, and the largest sizes."""
+    found = report.coverage
+    if not found.elements:
+        return
+    if found.identical == found.elements:
+        yield f"Compared: {_elements(found)}, all equal bit for bit."
+    yield from departure(report)
+    if found.sizes:
+        yield "Largest sizes: " + ", ".join(f"{plain(name)}={size}" for name, size in found.sizes.items()) + "."
+
+
+def departure(report: Report) -> Iterator[str]:
+    """Yield how many output elements are equal only within rounding, and the farthest; nothing if there are none."""
+    found = report.coverage
+    if found.identical == found.elements:
+        return
+    share = math.floor(10_000 * found.identical / found.elements) / 100
+    line = f"Compared: {_elements(found)}, {share:g} % equal bit for bit"
+    if (far := found.departure) is not None:
+        place = f"{plain(far.output)}{list(far.index)}"
+        units = count(far.units, "unit")
+        line += f"; farthest: {place} is {far.actual:.9g} for {far.expected:.9g}, {units} in the last place"
+    yield f"{line}."
+
+
+def _elements(found: Coverage) -> str:
+    undefined = f" ({found.undefined} more have no defined value)" if found.undefined else ""
+    return count(found.elements, "output element") + undefined
 
 
 def untried(report: Report) -> Iterator[str]:

@@ -34,7 +34,8 @@ RARE = frozenset(TensorProto.DataType.values()) - COMMON - {TensorProto.UNDEFINE
 
 def type_name(dtype: int) -> str:
     """Return the element type as people write it: `float`, `int64`, `bfloat16`."""
-    return str(TensorProto.DataType.Name(dtype)).lower()
+    known = dtype in TensorProto.DataType.values()
+    return str(TensorProto.DataType.Name(dtype)).lower() if known else f"element type {dtype}"
 
 
 class Tensor:

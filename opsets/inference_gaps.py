@@ -28,7 +28,17 @@ def _split(attributes: Mapping[str, Any], outputs: int) -> str | None:
     return None
 
 
-_FATAL: Mapping[str, Callable[[Mapping[str, Any], int], str | None]] = {"GatherND": _gather_nd, "Split": _split}
+def _scan(attributes: Mapping[str, Any], outputs: int) -> str | None:
+    """Scan-9: "the number of scan_inputs M"; onnx's inference takes a negative one for a size."""
+    count = attributes.get("num_scan_inputs")
+    return f"its num_scan_inputs is {count}" if isinstance(count, int) and count < 1 else None
+
+
+_FATAL: Mapping[str, Callable[[Mapping[str, Any], int], str | None]] = {
+    "GatherND": _gather_nd,
+    "Scan": _scan,
+    "Split": _split,
+}
 
 FATAL = frozenset(_FATAL)
 """Operators with attributes that end the process."""

@@ -140,13 +140,16 @@ class Lowering:
 
     def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
         """Return the body as it is for one node, or why it does not apply."""
-        if self.given and (reason := self.given(meaning, operands)):
-            return Reason(f"{self.name}: {reason}", reason.missing)
         try:
+            if self.given and (reason := self.given(meaning, operands)):
+                return Reason(f"{self.name}: {reason}", reason.missing)
             bound = dict(self.bind(meaning, operands)) if self.bind else {}
+            narrows = self.narrows(meaning, operands) if self.narrows else frozenset[str]()
         except TooManyError as error:
             return Reason(f"{self.name}: {error}")
-        narrows = self.narrows(meaning, operands) if self.narrows else frozenset[str]()
+        except (ArithmeticError, IndexError, ValueError) as error:
+            # Constants that the operator does not accept: two axes where there is one, numbers beyond 64 bits.
+            return Reason(f"{self.name}: the constants are none that it accepts ({error})")
         rounds = self.rounds and any(facts is not None and facts.dtype not in INTEGERS for facts in operands)
         inputs = tuple(range(len(operands)))
         return Body(self.name, self.opset, self.read, bound, inputs, self.cost, narrows, rounds, self.carries)

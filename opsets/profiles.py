@@ -174,6 +174,12 @@ def _depth(text: str) -> int:
     return max(itertools.accumulate(steps), default=0)
 
 
+def _has_long_key(text: str) -> bool:
+    """Whether a key has many parts: tomllib makes a table for each, and goes through all of them at each."""
+    without_strings = re.sub(r"""[ \t]+|"[^"\n]*"|'[^'\n]*'""", lambda found: "" if found[0].isspace() else "a", text)
+    return re.search(r"(?<![\w.-])(?:[\w-]+\.){%d}" % _DEEPEST, without_strings) is not None  # noqa: UP031 (braces)
+
+
 class _Reader:
     """One text being read; `limit` is the number of the limit that is looked at, from 1 on."""
 
@@ -184,6 +190,8 @@ class _Reader:
     def target(self) -> Target:
         if _depth(self.text) > _DEEPEST:
             raise ProfileError(f"{self.where}: brackets stand more than {_DEEPEST} deep in each other.")
+        if _has_long_key(self.text):
+            raise ProfileError(f"{self.where}: a key has more than {_DEEPEST} parts.")
         try:
             table = tomllib.loads(self.text)
         except RecursionError as error:
@@ -193,6 +201,8 @@ class _Reader:
             line = int(place[1]) if place else len(self.text.splitlines()) or 1
             what = re.sub(r" \(at [^)]*\)$", "", str(error))
             raise ProfileError(f"{self.where}:{line}: not valid TOML: {what}") from error
+        except ValueError as error:  # int() and date() refuse what TOML's grammar permits
+            raise ProfileError(f"{self.where}: not valid TOML: {error}") from error
         self._keys(table, _KEYS)
         if not table.get("name", "").strip():
             self._wrong("a profile needs a name", *(["name"] if "name" in table else []))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from opshift.passes.coverage import Covered, unequal
 from opshift.passes.outcome import Counterexample
 from opshift.passes.rounding import EXACT, FACTOR, Bound, Enough, half_the_digits
 from opshift.passes.sessions import Array, Feeds, RejectedError, Why
@@ -141,7 +141,8 @@ class Contest:
     rewritten model exceeds a limit, or the two differ by more than the estimate of a rounding that could not be
     measured, and in less than half of the digits. `unoptimised` collects the errors with which, with graph
     optimisations on, neither of the two runs: onnxruntime 1.32.0 dies while it optimises a LayerNormalization of
-    float16 whose third input is "". `undefined` collects the inputs on which no output counts.
+    float16 whose third input is "". `undefined` collects the inputs on which no output counts. `covered` adds up
+    what is compared.
     """
 
     judge: Judge
@@ -151,6 +152,7 @@ class Contest:
     beyond: list[tuple[Feeds, RejectedError]] = field(default_factory=list)
     unoptimised: list[RejectedError] = field(default_factory=list)
     undefined: list[Feeds] = field(default_factory=list)
+    covered: Covered = field(default_factory=Covered)
 
     @property
     def note(self) -> str:
@@ -183,6 +185,8 @@ class Contest:
                     if optimised and self._shared(rest[0][0], error):
                         break
                     raise
+                if not optimised:
+                    self.covered.add(rest, results, self.judge.outputs)
                 for _ in results:
                     progress()
                 if self.judge.lean:
@@ -247,6 +251,7 @@ class Contest:
         pardoned = self.pardoned(feeds)
         if not pardoned:
             return found
+        self.covered.leave_out(feeds, pardoned)
         if pardoned == frozenset(self.judge.outputs):
             self.undefined.append(feeds)
         if isinstance(result, RejectedError):
@@ -373,7 +378,7 @@ def _array_mismatch(expected: Array, actual: Array, bound: Bound) -> tuple[str, 
         if unstable is not None and unstable.size and unstable.all():
             return None
         return f"shape {list(actual.shape)} instead of {list(expected.shape)}", None
-    wrong = _unequal(expected, actual)
+    wrong = unequal(expected, actual)
     if unstable is not None and unstable.shape == wrong.shape and wrong.any():
         wrong &= ~unstable
     if (bound.slack or bound.huge or bound.wild or bound.unsigned) and wrong.any() and is_float(expected.dtype):
@@ -389,18 +394,6 @@ def _array_mismatch(expected: Array, actual: Array, bound: Bound) -> tuple[str, 
         return None
     index = tuple(int(at) for at in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     return f"{actual[index]} instead of {expected[index]} at {list(index)}", index
-
-
-def _unequal(one: Array, other: Array) -> npt.NDArray[np.bool_]:
-    """Return which elements of two arrays of the same type and shape differ in their bits; no two NaN do."""
-    if one.dtype.kind == "c":
-        return _unequal(one.real, other.real) | _unequal(one.imag, other.imag)
-    if not is_float(one.dtype):
-        return np.asarray(one != other, dtype=np.bool_)
-    bits = np.dtype(f"u{one.dtype.itemsize}")
-    first, second = (np.ascontiguousarray(array).reshape(-1).view(bits) for array in (one, other))
-    wrong = np.asarray(first != second, dtype=np.bool_).reshape(one.shape)
-    return wrong & ~(np.isnan(one) & np.isnan(other)) if wrong.any() else wrong
 
 
 def readable(value: Any, index: tuple[int, ...] | None = None) -> Any:

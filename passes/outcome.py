@@ -316,6 +316,52 @@ class Counterexample:
     command: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class Departure:
+    """The element of an output that is farthest from what was expected, of those that count as equal.
+
+    `units` is the distance in units in the last place: how many steps from one float to the next lie between the two.
+    """
+
+    units: int
+    output: str
+    index: tuple[int, ...]
+    expected: float
+    actual: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """What was compared of the outputs, with graph optimisations off.
+
+    Attributes:
+        elements: how many elements, over all inputs.
+        identical: how many of these are equal bit for bit (NaN to NaN).
+        undefined: how many more were left out, since the original's result is undefined.
+        sizes: the largest size of each dimension of the inputs that is not fixed, by its name.
+        departure: the largest one; None where all are equal bit for bit, or no floats.
+    """
+
+    elements: int = 0
+    identical: int = 0
+    undefined: int = 0
+    sizes: dict[str, int] = dataclasses.field(default_factory=dict)
+    departure: Departure | None = None
+
+    def __add__(self, other: Coverage) -> Coverage:
+        """Return both as one."""
+        names = {**self.sizes, **other.sizes}
+        sizes = {name: max(self.sizes.get(name, 0), other.sizes.get(name, 0)) for name in names}
+        departures = [one for one in (self.departure, other.departure) if one is not None]
+        return Coverage(
+            self.elements + other.elements,
+            self.identical + other.identical,
+            self.undefined + other.undefined,
+            sizes,
+            max(departures, key=lambda one: one.units, default=None),
+        )
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class Check:
     """One comparison: of a lowered node against its replacement, or of the whole models (`node` empty).
@@ -332,6 +378,12 @@ class Check:
     inputs: int
     counterexample: Counterexample | None = None
     classes: dict[str, int] = dataclasses.field(default_factory=dict)
+    coverage: Coverage = dataclasses.field(default_factory=Coverage)
+
+    @property
+    def untried(self) -> tuple[str, ...]:
+        """The classes that were possible and that no input belongs to."""
+        return tuple(name for name, number in self.classes.items() if not number)
 
     def __repr__(self) -> str:
         """Name the node and the verdict."""
@@ -378,6 +430,12 @@ class Report:
         if Verdict.DIFFERENT in verdicts:
             return Verdict.DIFFERENT
         return Verdict.UNCHECKED if Verdict.UNCHECKED in verdicts else Verdict.EQUAL
+
+    @property
+    def coverage(self) -> Coverage:
+        """What was compared of the nodes and of the whole model; `sizes` are those of the whole model's inputs."""
+        nodes = (dataclasses.replace(check.coverage, sizes={}) for check in self.nodes)
+        return sum(nodes, self.whole.coverage)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers."""

@@ -18,11 +18,12 @@ from opshift.opsets import kernels
 from opshift.passes import inputs, sessions
 from opshift.passes.classes import counted, summed
 from opshift.passes.compare import Contest, Finding, Judge, Outputs, Route, sentence
+from opshift.passes.coverage import Covered
 from opshift.passes.drift import Drift
 from opshift.passes.inputs import Budget, Draft, Rng, Shape, UntestableError, Values
 from opshift.passes.interface import contradiction, interface_difference
 from opshift.passes.interpret import Interpreter
-from opshift.passes.outcome import Check, Counterexample, Verdict
+from opshift.passes.outcome import Check, Counterexample, Coverage, Verdict
 from opshift.passes.outline import outline
 from opshift.passes.overflow import overflows
 from opshift.passes.rounding import Bounds
@@ -152,6 +153,7 @@ class Proof:
             sum(check.inputs for check in equal),
             None,
             summed(check.classes for check in equal),
+            sum((check.coverage for check in equal), Coverage()),
         )
 
     def _typed(self, pair: Pair, again: bool) -> Check:
@@ -169,9 +171,12 @@ class Proof:
             classes: Mapping[str, int] | None = None,
         ) -> Check:
             judged = judge.route.name if judge and count else ""
-            return Check(pair.node, pair.operator, verdict, reason, judged, count, shown, dict(classes or {}))
+            return Check(
+                pair.node, pair.operator, verdict, reason, judged, count, shown, dict(classes or {}), covered.total()
+            )
 
         judge: Judge | None = None
+        covered = Covered()
         mismatch = interface_difference(pair.original, pair.rewritten)
         if mismatch:
             return check(Verdict.DIFFERENT, mismatch)
@@ -203,7 +208,7 @@ class Proof:
             # What ran in onnxruntime must run there still.
             trusted = isinstance(judge.route, _Trusted)
             rewritten, relabelled = route(Source(pair.rewritten), self.limits, kernels=trusted)
-            contest = Contest(judge, rewritten, functools.partial(_undefined, pair))
+            contest = Contest(judge, rewritten, functools.partial(_undefined, pair), covered=covered)
             finding = contest.run(trials.accepted)
         except RejectedError as error:
             if error.why in (Why.LIMIT, Why.TOO_NEW):

@@ -29,6 +29,7 @@ from opshift.passes import branches, external, given, inputs, repro, sessions
 from opshift.passes.arguments import Model, check_inputs
 from opshift.passes.classes import counted
 from opshift.passes.compare import Contest, Finding, Judge, Route, mismatch, sentence
+from opshift.passes.coverage import Covered
 from opshift.passes.drift import Drift
 from opshift.passes.errors import UsageError
 from opshift.passes.inputs import Draft, UntestableError
@@ -38,7 +39,7 @@ from opshift.passes.limits import check as check_limits
 from opshift.passes.limits import limits as within
 from opshift.passes.load import check_unchanged
 from opshift.passes.localise import Cut, Side, partings, unoptimised_agree
-from opshift.passes.outcome import Check, Counterexample, Report, Verdict
+from opshift.passes.outcome import Check, Counterexample, Coverage, Report, Verdict
 from opshift.passes.outline import Outline, outline
 from opshift.passes.pairs import Pair, Progress, prove, route
 from opshift.passes.pardon import Pardon
@@ -309,8 +310,10 @@ class _Whole:
         if not count:
             reason = f"the original ran on none of {trials.tried} inputs: {trials.rejection}"
             return self._told(Verdict.UNCHECKED, reason)
+        covered = Covered(specs)
         told = functools.partial(
             self._told,
+            covered=covered,
             judge=judge.route.name,
             count=count,
             classes=counted([feeds for feeds, _ in trials.accepted], specs),
@@ -321,7 +324,7 @@ class _Whole:
         pardoned = Pardon(self.before, self.pairs, self.limits, judge.route)
         try:
             rewritten, note = self._rival(self.after, judge)
-            contest = Contest(judge, rewritten, pardoned)
+            contest = Contest(judge, rewritten, pardoned, covered=covered)
             finding = contest.run(trials.accepted, lambda: self.progress("whole", next(done), 2 * count))
         except RejectedError as error:
             if error.why in (Why.MISSING_KERNEL, Why.TOO_NEW, Why.LIMIT):
@@ -390,8 +393,10 @@ class _Whole:
         count: int = 0,
         shown: Counterexample | None = None,
         classes: Mapping[str, int] | None = None,
+        covered: Covered | None = None,
     ) -> Check:
-        return Check("", "", verdict, reason, judge, count, shown, dict(classes or {}))
+        compared = covered.total() if covered else Coverage()
+        return Check("", "", verdict, reason, judge, count, shown, dict(classes or {}), compared)
 
     # --- inputs ---
 

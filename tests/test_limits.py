@@ -9,6 +9,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,30 @@ def test_a_profile_is_a_file(tmp_path: Path) -> None:
 def test_a_profile_is_no_larger_than_profiles_are(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text("#" * 2**21)
     with pytest.raises(ProfileError, match="at most 1048576 bytes"):
+        load_target(str(tmp_path / "p.toml"))
+
+
+@pytest.mark.parametrize("text", [".".join(["a"] * 66) + " = 1", "x = {" + ' "a" .' * 66 + "b = 1}", "a.b" * 30_000])
+def test_a_key_of_a_profile_has_few_parts(tmp_path: Path, text: str) -> None:
+    (tmp_path / "p.toml").write_text(text)
+    with pytest.raises(ProfileError, match="a key has more than 64 parts"):
+        load_target(str(tmp_path / "p.toml"))
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 10**6, " " * 10**6, '"' * 999_999, "." * 10**6, "'\"" * 500_000, "a-" * 500_000]
+)
+def test_what_is_no_key_takes_no_time(tmp_path: Path, text: str) -> None:
+    (tmp_path / "p.toml").write_text(text)
+    began = time.process_time()
+    with pytest.raises(ProfileError):
+        load_target(str(tmp_path / "p.toml"))
+    assert time.process_time() - began < 10
+
+
+def test_a_number_that_python_does_not_read_is_no_profile(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text("opset = [7, " + "9" * 5000 + "]")
+    with pytest.raises(ProfileError, match="not valid TOML"):
         load_target(str(tmp_path / "p.toml"))
 
 

@@ -79,7 +79,8 @@ NUMBERS = itertools.count(1)
 
 def fresh() -> bytes:
     """Return a model whose answer is not remembered."""
-    return parse_model(MODEL.replace("k]", f"{next(NUMBERS)}]")).SerializeToString()
+    data: bytes = parse_model(MODEL.replace("k]", f"{next(NUMBERS)}]")).SerializeToString()
+    return data
 
 
 @pytest.fixture(autouse=True)

@@ -24,6 +24,12 @@ def _array(meaning: ConstantOfShape) -> np.ndarray[Any, Any]:
     return np.zeros(1, dtype=np.float32) if meaning.value is None else meaning.value.array.reshape(1)
 
 
+def _fault(meaning: ConstantOfShape, operands: Operands) -> str | None:
+    """ConstantOfShape-9: "Should be a one-element tensor"."""
+    size = 1 if meaning.value is None else meaning.value.array.size
+    return f"its value has {size} elements, and must have one" if size != 1 else None
+
+
 def oracle(meaning: ConstantOfShape, shape: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """ConstantOfShape-9: "Generate a tensor with given value and shape"; an empty shape gives a scalar."""
     return np.broadcast_to(_array(meaning).reshape(()), tuple(shape.tolist()))
@@ -53,5 +59,6 @@ OPERATOR = Operator(
     operands=("input",),
     oracle=oracle,
     shape=shape,
+    fault=_fault,
     lowerings=(expanded,),
 )

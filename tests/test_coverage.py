@@ -1,0 +1,172 @@
+"""What a report says that EQUAL covers: elements, how many bit for bit, the farthest, and the largest sizes."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx.parser import parse_model
+
+import opshift
+from opshift.cli import words
+from opshift.cli.main import main
+from opshift.passes.coverage import Covered, unequal, units_apart
+from opshift.passes.outcome import Check, Coverage, Departure, Report, Verdict
+from opshift.passes.sessions import RejectedError
+
+ROOT = Path(__file__).parents[1]
+EXACT = '<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }'
+ROUNDED = '<ir_version: 8, opset_import: ["": 20]> g (float[n,3] x) => (float[n,3] y) { y = Gelu(x) }'
+
+
+def array(*values: float, dtype: Any = np.float32) -> Any:
+    return np.array(values, dtype)
+
+
+# --- units ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float16, np.float32, np.float64, np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e5m2)],
+    ids=str,
+)
+def test_neighbouring_floats_are_one_unit_apart(dtype: Any) -> None:
+    bits = np.dtype(f"u{np.dtype(dtype).itemsize}")
+    one = np.arange(40, dtype=bits).view(dtype)
+    assert units_apart(one, np.roll(one, -1))[:-1].tolist() == [1.0] * 39
+    assert units_apart(-one, one).tolist() == [2.0 * place for place in range(40)]
+    assert units_apart(one[5:6], -one[7:8]).tolist() == [12.0]
+
+
+def test_large_floats_are_told_apart_to_the_unit() -> None:
+    one = array(1e300, dtype=np.float64)
+    assert units_apart(one, np.nextafter(one, np.inf)).tolist() == [1.0]
+
+
+def test_nan_is_equal_to_nan_and_zeros_differ_in_their_sign() -> None:
+    one, other = array(np.nan, 0.0, 1.0, np.inf), array(-np.nan, -0.0, 1.0, np.nan)
+    assert unequal(one, other).tolist() == [False, True, False, True]
+
+
+# --- what is added up -----------------------------------------------------------------------------------------------
+
+
+def test_elements_are_counted_and_the_farthest_is_named() -> None:
+    covered = Covered()
+    first, second = {"x": array(1)}, {"x": array(2)}
+    near = np.nextafter(array(2.0), array(3.0))
+    expected = (array(1, 2), np.array([3, 4]))
+    covered.add(
+        [(first, expected), (second, expected)], [expected, (array(1.0, near[0]), np.array([3, 5]))], ["a", "b"]
+    )
+    assert covered.total() == Coverage(8, 6, 0, {}, Departure(1, "a", (1,), 2.0, float(near[0])))
+
+
+def test_outputs_that_are_undefined_are_left_out() -> None:
+    covered = Covered()
+    first, second = {"x": array(1)}, {"x": array(2)}
+    for feeds in (first, second):
+        covered.add([(feeds, (array(1, 2), array(3)))], [(array(1, 5), array(4))], ["a", "b"])
+    covered.leave_out(first, {"a"})
+    covered.leave_out(first, {"a"})
+    total = covered.total()
+    assert (total.elements, total.identical, total.undefined) == (4, 1, 2)
+    assert total.departure is not None
+
+
+def test_what_does_not_run_or_is_infinite_is_no_departure() -> None:
+    covered = Covered()
+    feeds = {"x": array(1)}
+    covered.add([(feeds, (array(np.inf, np.nan),))], [RejectedError("no")], ["a"])
+    assert covered.total() == Coverage()
+    covered.add([(feeds, (array(np.inf, np.nan),))], [(array(1, 2),)], ["a"])
+    assert covered.total() == Coverage(2, 0)
+
+
+def test_sequences_count_by_their_elements() -> None:
+    covered = Covered()
+    covered.add([({"x": array(1)}, ([array(1), array(2, 3)],))], [([array(1), array(2, 4)],)], ["s"])
+    assert (covered.total().elements, covered.total().identical) == (3, 2)
+
+
+def test_coverages_add_up() -> None:
+    one = Coverage(5, 4, 1, {"n": 3, "k": 1}, Departure(2, "a", (0,), 1.0, 1.5))
+    other = Coverage(7, 7, 0, {"n": 2, "m": 9})
+    assert one + other == Coverage(12, 11, 1, {"n": 3, "k": 1, "m": 9}, one.departure)
+    checks = tuple(Check(name, "", Verdict.EQUAL, "", "", 1, coverage=one) for name in ("a", "b"))
+    report = Report(checks, Check("", "", Verdict.EQUAL, "", "", 1, coverage=other), 0, {})
+    assert report.coverage == Coverage(17, 15, 2, {"n": 2, "m": 9}, one.departure)
+
+
+# --- reports --------------------------------------------------------------------------------------------------------
+
+
+def report(text: str, opset: int) -> Report:
+    found = opshift.convert(parse_model(text), opset=opset).report
+    assert found is not None
+    return found
+
+
+def test_an_exact_rewrite_is_equal_bit_for_bit_up_to_the_largest_sizes() -> None:
+    found = report(EXACT, 11)
+    assert found.coverage.elements == found.coverage.identical > 0
+    assert found.coverage.departure is None
+    assert set(found.whole.coverage.sizes) == {"n", "k"}
+    assert min(found.whole.coverage.sizes.values()) > 1
+    assert [line.split(":")[0] for line in words.coverage(found)] == ["Compared", "Largest sizes"]
+    assert not list(words.departure(found))
+
+
+def test_a_rounded_rewrite_names_the_farthest_element() -> None:
+    found = report(ROUNDED, 17).coverage
+    assert 0 < found.identical < found.elements
+    assert found.departure is not None
+    assert found.departure.units >= 1
+    apart = units_apart(array(found.departure.expected), array(found.departure.actual))
+    assert apart.tolist() == [found.departure.units]
+
+
+def test_classes_that_were_not_tried_are_named() -> None:
+    check = Check("", "", Verdict.EQUAL, "", "", 1, None, {"ties": 3, "NaN": 0, "empty": 0})
+    assert check.untried == ("NaN", "empty")
+
+
+@pytest.mark.parametrize("form", ["html", "md", "json"])
+def test_every_report_says_what_was_compared(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.onnxtxt").write_text(ROUNDED)
+    arguments = ["convert", str(tmp_path / "m.onnxtxt"), "-o", str(tmp_path / "o.onnx"), "--opset", "17"]
+    assert main([*arguments, "--report", str(tmp_path / f"r.{form}")]) == 0
+    printed = capsys.readouterr().out
+    (line,) = [line for line in printed.splitlines() if line.startswith("Compared: ")]
+    assert "% equal bit for bit; farthest: " in line
+    assert "in the last place." in line
+    text = (tmp_path / f"r.{form}").read_text(encoding="utf-8")
+    if form == "json":
+        made = json.loads(text)
+        jsonschema.validate(made, json.loads((ROOT / "docs" / "report.schema.json").read_text()))
+        found = made["report"]["whole"]["coverage"]
+        assert 0 < found["identical"] <= found["elements"]
+        assert found["sizes"].keys() == {"n"}
+        assert math.isfinite(made["report"]["nodes"][0]["coverage"]["departure"]["actual"])
+    else:
+        assert "% equal bit for bit" in text
+        assert "in the last place" in text
+        assert "Largest sizes" in text
+
+
+def test_verbose_output_has_the_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.onnxtxt").write_text(EXACT)
+    arguments = ["convert", str(tmp_path / "m.onnxtxt"), "-o", str(tmp_path / "o.onnx"), "--opset", "11"]
+    assert main([*arguments, "-v"]) == 0
+    printed = capsys.readouterr().out
+    assert "all equal bit for bit." in printed
+    assert "Largest sizes: n=" in printed
+    assert main(["verify", str(tmp_path / "m.onnxtxt"), str(tmp_path / "o.onnx"), "-v"]) == 0
+    assert "Largest sizes: n=" in capsys.readouterr().out
