@@ -18,10 +18,10 @@ GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 STAGES = {
     "load": "load and check",
     "plan": "plan",
-    "lower": "lower and restamp",
-    "verify": "prepare the proof",
-    "nodes": "prove the rewritten nodes",
-    "whole": "prove the whole model",
+    "lower": "rewrite",
+    "verify": "prepare the verification",
+    "nodes": "verify the rewritten nodes",
+    "whole": "verify the whole model",
 }
 
 
@@ -94,6 +94,10 @@ class Account:
     rows: tuple[Row, ...]
     facts: tuple[Row, ...]
     notes: tuple[str, ...]
+    request: str
+    """Where the model goes: `opset 18 -> 11`."""
+    about: tuple[tuple[str, str], ...]
+    """The command, the date and the models' hashes."""
     refusals: tuple[Refusal, ...]
     differences: tuple[Check, ...]
     rewrites: tuple[Rewrite, ...]
@@ -105,6 +109,11 @@ class Account:
     models: tuple[Mapping[str, Any], ...]
     timings: tuple[Mapping[str, Any], ...]
     versions: Mapping[str, str]
+
+    @property
+    def grouped(self) -> list[words.Group]:
+        """The refusals by cause."""
+        return words.grouped(self.refusals)
 
     @property
     def changed(self) -> tuple[Row, ...]:
@@ -135,6 +144,8 @@ def account(document: Mapping[str, Any]) -> Account:
             *(remarks(after.ir_version, document.get("left_out", ()), document.get("notes", ())) if after else ()),
             *_notes(plan, report),
         ),
+        request=_request(document, plan, before, after),
+        about=tuple(_about(document)),
         refusals=tuple(error.get("refusals", ())),
         differences=_differences(report),
         rewrites=rewrites,
@@ -148,6 +159,27 @@ def account(document: Mapping[str, Any]) -> Account:
         ),
         versions=document["versions"],
     )
+
+
+def _request(document: Mapping[str, Any], plan: Plan | None, before: Census | None, after: Census | None) -> str:
+    if plan is None or before is None:
+        return ""
+    if after is not None:
+        return words.request(plan, before, after)
+    to = words.moved("opset", plan.source_opset, plan.target_opset)
+    rest = [f"target {one_line(plan.target)}"] if plan.target else []
+    return ", ".join([to, *rest, *([f"decompose {', '.join(plan.decompose)}"] if plan.decompose else [])])
+
+
+def _about(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield how a report came about, as far as it is known."""
+    if line := document.get("command_line"):
+        yield "Command", line
+    if date := document.get("date"):
+        yield "Date", date
+    for name, key in (("SHA-256 of the model", "model_sha256"), ("SHA-256 of the other model", "other_sha256")):
+        if digest := document.get(key):
+            yield name, digest
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------------
@@ -164,8 +196,8 @@ def _headline(document: Mapping[str, Any], plan: Plan | None, report: Report | N
     if document["command"] == "plan" and plan:
         return _planned(plan, nothing=document["nothing_to_do"])
     if document.get("nothing_to_do"):
-        return Headline(GOOD, "Nothing to do", "The model is on the target already, and the result is a copy of it.")
-    return Headline(DOUBTFUL, "Not proven", "Verification was switched off with --no-verify. The result was written.")
+        return Headline(GOOD, "Nothing to do", "The model meets the request already, and the result is a copy of it.")
+    return Headline(DOUBTFUL, "Not verified", "Verification was switched off with --no-verify. The result was written.")
 
 
 def _many(models: Sequence[Mapping[str, Any]]) -> Headline:
@@ -180,7 +212,7 @@ def _refused(refusals: Sequence[Refusal], plan: Plan | None, command: str) -> He
     to = f" to opset {plan.target_opset}" if plan else ""
     to += f" of {plan.target}" if plan and plan.target else ""
     nothing = " Nothing was written." if command == "convert" else ""
-    sentence = f"The model cannot be taken{to}: {words.count(len(refusals), 'refusal')}.{nothing}"
+    sentence = f"The model cannot be converted{to}: {words.count(len(refusals), 'refusal')}.{nothing}"
     return Headline(BAD, "Cannot be converted", sentence)
 
 
@@ -192,12 +224,12 @@ def _proven(document: Mapping[str, Any], report: Report, *, written: bool) -> He
         sentence += " Nothing was written."
     match report.verdict:
         case Verdict.EQUAL if document.get("nothing_to_do"):
-            return Headline(GOOD, "Nothing to do", f"The model is on the target already. {sentence}")
+            return Headline(GOOD, "Nothing to do", f"The model meets the request already. {sentence}")
         case Verdict.EQUAL:
-            return Headline(GOOD, "Equal", sentence)
+            return Headline(GOOD, "Verified", sentence)
         case Verdict.DIFFERENT:
             return Headline(BAD, "Different", sentence)
-    return Headline(DOUBTFUL, "Not proven", sentence)
+    return Headline(DOUBTFUL, "Not verified", sentence)
 
 
 def _differing(report: Report) -> str:
@@ -206,14 +238,15 @@ def _differing(report: Report) -> str:
     whole = ["the whole model"] if report.whole.verdict is Verdict.DIFFERENT else []
     parts = ([words.count(nodes, "rewritten node")] if nodes else []) + whole
     verb = "computes" if len(parts) == 1 and nodes < 2 else "compute"
-    return f"{' and '.join(parts)} {verb} something else on one of the inputs tried"
+    return f"{' and '.join(parts)} {verb} different outputs on one of the inputs"
 
 
 def _planned(plan: Plan, *, nothing: bool) -> Headline:
     if nothing:
-        return Headline(GOOD, "Nothing to do", f"The model is on the target already (opset {plan.source_opset}).")
+        return Headline(GOOD, "Nothing to do", f"The model meets the request already (opset {plan.source_opset}).")
     lowered = sum(step.action is Action.LOWER for step in plan.steps)
-    told = f"{words.count(lowered, 'node')} lowered, {len(plan.steps) - lowered} restamped, {plan.kept} kept"
+    bumped = words.count(len(plan.steps) - lowered, "version bump")
+    told = f"{words.count(lowered, 'node')} rewritten, {bumped}, {plan.kept} unchanged"
     return Headline(GOOD, "Possible", f"From opset {plan.source_opset} to {plan.target_opset}: {told}.")
 
 
@@ -245,7 +278,7 @@ def _notes(plan: Plan | None, report: Report | None) -> Iterator[str]:
         yield from words.narrowings(plan)
         yield from words.warnings(plan)
     if report and (none := [name for name, number in report.whole.classes.items() if not number]):
-        yield f"The whole model was tried on no input with {', '.join(none)}."
+        yield f"Not tested: inputs with {', '.join(none)}."
 
 
 def _differences(report: Report | None) -> tuple[Check, ...]:
@@ -294,9 +327,9 @@ _UNCHOSEN = {
 
 def _choice(kind: Kind, applicable: Sequence[Way]) -> str:
     if kind.action is Action.RESTAMP:
-        return "means the same"
+        return "same meaning"
     if not kind.lowerings:
-        return "the operator itself, written as the target has it"
+        return "the operator itself, as the target defines it"
     if not applicable:
         return _UNCHOSEN.get(kind.lowerings[0], "the only one that applies")
     if len(applicable) == 1:

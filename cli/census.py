@@ -10,7 +10,6 @@ import onnx
 import onnx.defs
 
 from opshift.cli import output
-from opshift.cli.words import count
 from opshift.passes.columns import SMALL, columns
 from opshift.passes.graphs import walk
 from opshift.passes.outcome import Plan
@@ -19,7 +18,7 @@ from opshift.passes.pieces import length, pieces
 
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """How often an operator stands in a model, and the version that it has there (None where ONNX does not have it)."""
+    """How often an operator occurs in a model, and the version that it has there (None where ONNX does not have it)."""
 
     count: int
     since_version: int | None
@@ -71,22 +70,14 @@ def nothing_to_do(plan: Plan, before: Census, after: Census) -> bool:
     return plan.nothing_to_do and before == after
 
 
-def show_operators(
-    before: Census, after: Census, left_out: Sequence[str], notes: Sequence[str], *, all_rows: bool
-) -> None:
-    """Print operators, opset and ir_version, before and after, and what that ir_version has no place for."""
-    changed = rows(before, after, all_rows=False)
+def show_operators(before: Census, after: Census) -> None:
+    """Print all operators, opset and ir_version, before and after."""
     table = [
-        *(rows(before, after, all_rows=True) if all_rows else changed),
+        *rows(before, after),
         ("opset", str(before.opset), str(after.opset)),
         ("ir_version", str(before.ir_version), str(after.ir_version)),
     ]
     output.table(("Operator", "Before", "After"), table, changed=lambda row: row[1] != row[2])
-    same = len({*before.operators, *after.operators}) - len(changed)
-    if same and not all_rows:
-        output.say(f"{count(same, 'other operator')} as before.")
-    for line in remarks(after.ir_version, left_out, notes):
-        output.say(line)
 
 
 def remarks(ir_version: int, left_out: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
@@ -96,11 +87,10 @@ def remarks(ir_version: int, left_out: Sequence[str], notes: Sequence[str]) -> I
     yield from notes
 
 
-def rows(before: Census, after: Census, *, all_rows: bool) -> list[tuple[str, str, str]]:
-    """Return the table of operators: those whose number or version changed, or all."""
+def rows(before: Census, after: Census) -> list[tuple[str, str, str]]:
+    """Return the table of operators."""
     names = sorted({*before.operators, *after.operators})
-    pairs = [(name, before.operators.get(name), after.operators.get(name)) for name in names]
-    return [(name, cell(old), cell(new)) for name, old, new in pairs if all_rows or old != new]
+    return [(name, cell(before.operators.get(name)), cell(after.operators.get(name))) for name in names]
 
 
 def cell(count: Count | None) -> str:

@@ -211,37 +211,26 @@ def describe(
 def show(options: argparse.Namespace, destination: str, result: Result, before: Census, after: Census) -> None:
     """Print the tables, and the verdict last."""
     if not options.quiet:
-        from opshift.cli.census import nothing_to_do, show_operators
+        from opshift.cli.census import nothing_to_do
+        from opshift.cli.plan import show as show_plan
 
-        if options.verbose:
-            show_nodes(result)
-        for note in result.repairs:
-            output.say(note)
-        show_operators(before, after, result.left_out, result.notes, all_rows=options.verbose)
-        if nothing_to_do(result.plan, before, after) and not result.repairs:
-            output.say(f"Nothing to do: the model is on the target already. {destination} is a copy.")
+        nothing = nothing_to_do(result.plan, before, after) and not result.repairs
+        show_plan(options, result, before, after, nothing=nothing)
+        if nothing:
+            output.say(f"Nothing to do: the model meets the request already. {destination} is a copy.")
         else:
-            output.say(f"{destination}: written.")
+            output.say(f"{destination}: written")
     show_verdict(result, quiet=options.quiet, verbose=options.verbose)
 
 
-def show_nodes(result: Result) -> None:
-    """Print each rewritten node with what it became and what was shown of it."""
-    from opshift.cli.plan import each_step
-
-    each_step(result.plan.steps, {check.node: check for check in result.report.nodes} if result.report else {})
-
-
 def show_verdict(result: Result, *, quiet: bool, verbose: bool) -> None:
-    """Print what narrows the result, and as the last line what was shown."""
+    """Print what was not tested, and as the last line what was shown."""
     from opshift.cli import words
     from opshift.passes.outcome import Verdict
 
-    for line in words.narrowings(result.plan):
-        output.say(line, "yellow")
     report = result.report
     if report is None:
-        output.say("NOT PROVEN: verification was switched off with --no-verify.", words.STYLE[Verdict.UNCHECKED])
+        output.say(words.SWITCHED_OFF, words.STYLE[Verdict.UNCHECKED])
         return
     if report.verdict is Verdict.EQUAL and not quiet:
         compared = words.coverage(report) if verbose else words.departure(report)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from typing import Any
 
-from opshift.cli.output import ShowProgress
+from opshift.cli.output import ShowProgress, plain
 
 SCHEMA = 1
 """The version of docs/report.schema.json. It is raised where a key changes its meaning, or goes (docs/stability.md)."""
@@ -49,20 +50,46 @@ class Stopwatch:
 
 def document(options: argparse.Namespace, status: int, **found: Any) -> dict[str, Any]:
     """Return a document: what every one has, and what was found."""
+    import shlex
+
     own = {
         name: vars(options)[name]
         for name in ("command", "model", "other", "output")
         if isinstance(vars(options).get(name), str)
     }
+    asked: list[str] = vars(options).get("command_line") or []
+    about: dict[str, Any] = {"command_line": plain(shlex.join(["opshift", *asked]))} if asked else {}
+    about["date"] = date()
+    for name in ("model", "other"):
+        if digest := sha256(own.get(name)):
+            about[f"{name}_sha256"] = digest
     watch: Stopwatch | None = vars(options).get("watch")
     return {
         "schema": SCHEMA,
         "status": status,
         **own,
+        **about,
         **found,
         "timings": watch.stages() if watch else [],
         "versions": versions(),
     }
+
+
+def date() -> str:
+    """Return the time in UTC as `2025-01-31T23:59:59Z`: now, or what SOURCE_DATE_EPOCH says, for equal bytes."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    seconds = int(epoch) if epoch.isascii() and epoch.isdigit() else time.time()
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def sha256(path: str | None) -> str:
+    """Return the digest of a model's file, without weights that are in other files; nothing for what is no file."""
+    if path is None or not os.path.isfile(path):  # noqa: PTH113 (Path.is_file raises for some names)
+        return ""
+    import hashlib
+
+    with open(path, "rb") as file:  # noqa: PTH123
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def versions() -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from opshift.cli import each, output, streams
 from opshift.cli import options as shared
+from opshift.cli.document import document
 
 if TYPE_CHECKING:
     from opshift.passes.inspect import Inspection, Stop
@@ -38,7 +39,7 @@ def one(options: argparse.Namespace) -> int:
 
     found = inspect(streams.read(options.model), allow_paths=tuple(options.allow_path))
     if options.json:
-        made = {"status": 0, "command": "inspect", "model": options.model, **found.to_json()}
+        made = document(options, 0, inspection=found)
         output.print_json(made, line=getattr(options, "lines", False))
     else:
         show(options, found)
@@ -58,25 +59,25 @@ def show(options: argparse.Namespace, found: Inspection) -> None:
     if others:
         output.say(f"Other domains: {', '.join(others)}")
     output.table(("Operator", "Since", "Nodes"), operators)
-    output.say(f"Can go to opset {ranges(found.reachable) or '(none)'}.")
+    output.say(f"Convertible to opset {ranges(found.reachable) or '(none)'}.")
     for stop in (found.down, found.up):
         if stop is not None:
-            show_stop(stop)
+            show_stop(stop, verbose=options.verbose)
     show_blocked(found, verbose=options.verbose)
 
 
-def show_stop(stop: Stop) -> None:
-    """Print what stands in the way of the nearest opset, one line for each operator and reason."""
+def show_stop(stop: Stop, *, verbose: bool) -> None:
+    """Print what blocks the nearest opset, one line for each operator and cause."""
     from opshift.cli.words import obstacle
 
-    output.say(f"In the way of opset {stop.opset}:")
+    output.say(f"Blockers of opset {stop.opset}:")
     for one in stop.obstacles:
-        output.say(obstacle(one))
+        output.say(obstacle(one, verbose=verbose))
 
 
 def show_blocked(found: Inspection, *, verbose: bool) -> None:
-    """Print which operators stand in the way of opsets further off; or every refusal, of every opset."""
-    from opshift.cli.words import refusal
+    """Print which operators block opsets further off; or every refusal, of every opset."""
+    from opshift.cli import words
 
     nearest = {stop.opset for stop in (found.down, found.up) if stop is not None}
     alike: dict[tuple[Refusal, ...] | str, list[int]] = {}
@@ -87,11 +88,11 @@ def show_blocked(found: Inspection, *, verbose: bool) -> None:
             alike.setdefault(operators_of(refusals), []).append(opset)
     for what, opsets in alike.items():
         if isinstance(what, str):
-            output.say(f"Nor to opset {ranges(opsets)}: {what}.")
+            output.say(f"Blockers of opset {ranges(opsets)}: {what}.")
             continue
-        output.say(f"Cannot go to opset {ranges(opsets)}:")
-        for one in what:
-            output.say(refusal(one))
+        output.say(f"Not convertible to opset {ranges(opsets)}:")
+        for line in words.refusals(what, verbose=True):
+            output.say(line)
 
 
 def operators_of(refusals: Sequence[Refusal]) -> str:

@@ -43,12 +43,12 @@ DONE, NOT_POSSIBLE, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 
 EPILOG = """\
 exit status:
-  0  done, or nothing was to do
-  1  the model is valid and cannot be converted, or the two are not shown to be equal
-  2  the request makes no sense, or a file is missing, unreadable, invalid or unsafe
-  3  a fault of opshift's own
-Unless the status is 0, no output is written, and what was there before stays.
-Many models end with the highest status of any; those that are well are written all the same.
+  0  done, or nothing to do
+  1  the model is valid but cannot be converted, or the models are not shown to be equal
+  2  invalid request, or a file is missing, unreadable, invalid or unsafe
+  3  internal error (please report it)
+Unless the status is 0, no output is written, and existing files stay as they are.
+With several models, the exit status is the highest one; models without errors are still written.
 """
 
 
@@ -69,6 +69,7 @@ def run(argv: Sequence[str] | None) -> int:
     options = argparse.Namespace(json="--json" in arguments, debug="--debug" in arguments, report=None)
     try:
         options = parse(arguments)
+        options.command_line = arguments
         with warnings.catch_warnings():
             if options.debug:
                 warnings.showwarning = show_warning
@@ -107,7 +108,7 @@ def build(complete: Collection[str] = tuple(COMMANDS)) -> Parser:
     """Assemble the parser of all commands, with the options of those that are to be `complete`."""
     parser = Parser(
         prog="opshift",
-        description="Take an ONNX model to the opset and the operators that a runtime has; prove that nothing changed.",
+        description="Convert ONNX models to any opset, replace unsupported operators, and verify the outputs.",
         epilog=EPILOG,
     )
     parser.add_argument("--version", action="version", version=f"opshift {opshift.__version__}")
@@ -222,12 +223,13 @@ def text(error: Exception, status: int) -> str:
 def lines(error: Exception, status: int, options: argparse.Namespace) -> list[str]:
     """Return what people read: one paragraph, then the nodes it is about."""
     if isinstance(error, UnsupportedError):
-        from opshift.cli.words import count, refusal
+        from opshift.cli.words import count, refusals
 
-        refusals = count(len(error.refusals), "refusal")
+        to = f" to opset {error.plan.target_opset}" if error.plan else ""
+        refused = count(len(error.refusals), "refusal")
         return [
-            f"error: {options.model} cannot be converted, and nothing was written; {refusals}:",
-            *map(refusal, error.refusals),
+            f"error: {options.model} cannot be converted{to} ({refused}); nothing was written.",
+            *refusals(error.refusals, verbose=getattr(options, "verbose", False)),
         ]
     if isinstance(error, VerificationError):
         from opshift.cli.words import differences, unequal

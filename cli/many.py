@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opshift.cli import options as shared
 from opshift.cli import output
-from opshift.cli.document import document
+from opshift.cli.document import SCHEMA, document
 from opshift.passes.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
             for outcome in found:
                 outcomes.append(outcome)
                 if options.json:
-                    output.write_result(output.to_json(describe(outcome), indent=None))
+                    made = {"schema": SCHEMA, "command": options.command, **describe(outcome)}
+                    output.print_json(made, line=True)
                 elif options.verbose and progress is None:
                     output.message(line(outcome))
         except KeyboardInterrupt:
@@ -120,7 +121,7 @@ def describe(outcome: Outcome) -> dict[str, Any]:
         "verdict": outcome.verdict,
         "seconds": outcome.seconds,
         "resumed": outcome.resumed,
-        "plan": outcome.plan,
+        "summary": outcome.plan,
     }
 
 
@@ -151,7 +152,7 @@ def show(outcomes: Sequence[Outcome], folder: str, *, quiet: bool, proven: bool)
         if earlier := sum(outcome.resumed for outcome in outcomes):
             output.say(f"{count(earlier, 'model')} done by an earlier run.")
         if unproven := sum(not EXIT[outcome.status] and outcome.verdict != "equal" for outcome in outcomes):
-            output.say(f"{count(unproven, 'result')} not proven.", "yellow")
+            output.say(f"{count(unproven, 'result')} not verified.", "yellow")
     well = counts["converted"] + counts["unchanged"]
     style = "green" if well == len(outcomes) else "bold red"
     output.say(f"{well} of {count(len(outcomes), 'model')} written to {Path(folder)}.", style)

@@ -11,7 +11,7 @@ from typing import Any
 from opshift.cli import words
 from opshift.cli.account import Account, Rewrite, Row, account
 from opshift.cli.output import jsonable, plain
-from opshift.passes.outcome import Check, Refusal
+from opshift.passes.outcome import Check
 
 MOST = 20
 """How many refusals, differences or models are listed; the other kinds of reports have them all."""
@@ -27,8 +27,9 @@ def markdown(document: Mapping[str, Any]) -> str:
         f"### opshift {it.command}: {text(it.headline.title)}",
         " ".join((text(it.headline.sentence), *map(text, it.notes))),
         " ".join(map(text, it.coverage)),
+        text(it.request),
         f"{code(it.model)}" + "".join(f" \u2192 {code(path)}" for path in (it.other, it.output) if path),
-        *_listed("What stands in the way", it.refusals, _refusal),
+        *_listed("Blockers", it.grouped, _refusal),
         *_listed("What differs", it.differences, _difference),
         *_listed("Models", [model for model in it.models if model["status"]], _model),
         *_table(("", *it.sides), (_row(row) for row in (*it.facts, *it.changed))),
@@ -47,9 +48,12 @@ def _listed(title: str, items: Sequence[Any], line: Any) -> Iterator[str]:
         yield "\n".join((f"**{title}**", "", *map(line, items[:MOST]), *more))
 
 
-def _refusal(refusal: Refusal) -> str:
-    operator = f" ({code(refusal.operator)})" if refusal.operator else ""
-    return f"- {code(refusal.node)}{operator}: {text(refusal.reason)} {text(refusal.hint)} {code(refusal.code)}"
+def _refusal(group: words.Group) -> str:
+    names = ", ".join(map(code, group.nodes[: words.NAMED]))
+    names += ", ..." if len(group.nodes) > words.NAMED else ""
+    where = f"{len(group.nodes)} \u00d7 {code(group.operator)} ({names})" if group.operator else names
+    told = text(f"{words.without_names(group.reason)} {group.hint}".rstrip())
+    return f"- {where}: {told} {code(group.code)} ({words.page(group.code)})"
 
 
 def _difference(check: Check) -> str:

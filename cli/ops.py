@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opshift.cli import options as shared
 from opshift.cli import output
+from opshift.cli.document import document
 from opshift.passes.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
 
     chosen = choose(known_operators(), options.operators)
     if options.json:
-        output.print_json({"status": 0, "command": "ops", "operators": [describe(operator) for operator in chosen]})
+        output.print_json(document(options, 0, known_operators=[describe(operator) for operator in chosen]))
     elif options.operators:
         for operator in chosen:
             show_one(operator)

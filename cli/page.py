@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from opshift.cli.account import Rewrite, account
 from opshift.cli.drawing import Drawing, boxes, drawing
 from opshift.cli.many import EXIT
 from opshift.cli.output import jsonable, plain
-from opshift.passes.outcome import Subgraph
+from opshift.passes.outcome import Action, Subgraph
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -28,13 +28,15 @@ MOST = 10_000
 def page(document: Mapping[str, Any]) -> str:
     """Return a document as HTML. Whatever stands in it comes out escaped, names of the model above all."""
     it = account(document)
+    drawn = dict(_drawn(it.rewrites))
     style, script = _text("drawing.css", "page.css"), _text("page.js")
     return (
         _environment()
         .get_template("page.html")
         .render(
             it=it,
-            drawn=dict(_drawn(it.rewrites)),
+            drawn=drawn,
+            opened=_opened(it.rewrites, drawn),
             verdicts=list(dict.fromkeys(line.verdict for line in it.lines)),
             origins=sorted({rewrite.origin for rewrite in it.rewrites}),
             style=style,
@@ -54,6 +56,13 @@ def _drawn(rewrites: Sequence[Rewrite]) -> Iterator[tuple[int, tuple[Drawing, Dr
         if room < 0:
             return
         yield rewrite.number, (drawing(before), drawing(after))
+
+
+def _opened(rewrites: Sequence[Rewrite], drawn: Collection[int]) -> int | None:
+    """Return the kind that is open at first: the first that other nodes replace, else the first that is drawn."""
+    numbers = [rewrite.number for rewrite in rewrites if rewrite.number in drawn]
+    replaced = {rewrite.number for rewrite in rewrites if rewrite.kind.action is Action.LOWER}
+    return next((number for number in numbers if number in replaced), numbers[0] if numbers else None)
 
 
 def svg(subgraph: Subgraph, label: str) -> str:
@@ -76,7 +85,9 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(newline=Markup("\n"), count=words.count, literal=_literal, outcome=_outcome)
+    environment.globals.update(
+        newline=Markup("\n"), count=words.count, page=words.page, literal=_literal, outcome=_outcome
+    )
     return environment
 
 

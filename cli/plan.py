@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from opshift.cli import each, output, streams
@@ -18,6 +19,7 @@ from opshift.passes.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from opshift.cli.census import Census
+    from opshift.passes.convert import Result
     from opshift.passes.outcome import Check, Plan, Step
 
 
@@ -43,7 +45,7 @@ def one(options: argparse.Namespace) -> int:
     shared.check_report(options.report, {options.model} - {streams.STREAM})
     request = shared.request(options)
     from opshift.cli import words
-    from opshift.cli.census import census, nothing_to_do, show_operators
+    from opshift.cli.census import census, nothing_to_do
     from opshift.passes.convert import convert
 
     with output.progress(options.quiet, options.verbose) as progress:
@@ -75,11 +77,7 @@ def one(options: argparse.Namespace) -> int:
             output.print_json(described, line=getattr(options, "lines", False))
             return 0
         if not options.quiet:
-            for note in result.repairs:
-                output.say(note)
-            show_steps(result.plan, verbose=options.verbose)
-            if not nothing:
-                show_operators(before, after, result.left_out, result.notes, all_rows=options.verbose)
+            show(options, result, before, after, nothing=nothing)
         output.say(possible(result.plan, nothing=nothing), "green")
     return 0
 
@@ -93,11 +91,15 @@ def refused(options: argparse.Namespace, made: Plan, before: Census) -> int:
             output.print_json(described, line=getattr(options, "lines", False))
             return 1
         if not options.quiet:
-            from opshift.cli.words import refusal
+            from opshift.cli.words import changes, refusals
 
-            show_steps(made, verbose=options.verbose)
-            for each in made.refusals:
-                output.say(refusal(each))
+            if options.verbose:
+                show_steps(made)
+            else:
+                for line in changes(made):
+                    output.say(line)
+            for line in refusals(made.refusals, verbose=options.verbose):
+                output.say(line)
         output.say(not_possible(made), "bold red")
     return 1
 
@@ -116,33 +118,42 @@ def possible(made: Plan, *, nothing: bool) -> str:
     if nothing:
         return f"Nothing to do: the model is on the target already (opset {made.source_opset})."
     lowered = len(made.lowered)
-    restamped = len(made.steps) - lowered
+    bumped = count(len(made.steps) - lowered, "version bump")
     return (
-        f"Possible: opset {made.source_opset} -> {made.target_opset}, {count(lowered, 'node')} lowered, "
-        f"{restamped} restamped, {made.kept} kept."
+        f"Possible: opset {made.source_opset} -> {made.target_opset}, "
+        f"{count(lowered, 'node')} rewritten, {bumped}, {made.kept} unchanged."
     )
 
 
-def show_steps(made: Plan, *, verbose: bool) -> None:
-    """Print what happens to the nodes, and for which inputs it does not hold."""
-    from opshift.cli.words import narrowings
+def show(options: argparse.Namespace, result: Result, before: Census, after: Census, *, nothing: bool) -> None:
+    """Print the request, what is rewritten, and all notes; under --verbose each node and the operators."""
+    from opshift.cli.census import remarks, show_operators
+    from opshift.cli.words import changes, narrowings, request
 
-    if verbose:
-        each_step(made.steps, {})
-    else:
-        grouped_steps(made.steps)
-    for line in narrowings(made):
+    for note in result.repairs:
+        output.say(note)
+    if not nothing:
+        output.say(request(result.plan, before, after))
+    if options.verbose:
+        checks = {check.node: check for check in result.report.nodes} if result.report else {}
+        show_steps(result.plan, checks)
+        show_operators(before, after)
+    elif not nothing:
+        for line in changes(result.plan):
+            output.say(line)
+    for line in remarks(after.ir_version, result.left_out, result.notes):
+        output.say(line)
+    for line in narrowings(result.plan):
         output.say(line, "yellow")
 
 
-def grouped_steps(steps: Sequence[Step]) -> None:
-    """Print how many nodes of an operator go the same way."""
-    from collections import Counter
+def show_steps(made: Plan, checks: Mapping[str, Check] = MappingProxyType({})) -> None:
+    """Print what happens to each node that changes, and what was shown of it."""
+    each_step(made.steps, checks)
+    if made.kept:
+        from opshift.cli.words import count
 
-    from opshift.cli import words
-
-    for line, nodes in Counter(words.step(step) for step in steps).items():
-        output.say(f"  {nodes} x {line}")
+        output.say(f"  {count(made.kept, 'node')} unchanged")
 
 
 def each_step(steps: Sequence[Step], checks: Mapping[str, Check]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from opshift.cli import options as shared
 from opshift.cli import output
+from opshift.cli.document import document
 from opshift.passes.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ def run(options: argparse.Namespace) -> int:
     except ProfileError as error:
         raise UsageError(f"{error}" + "." * (not str(error).endswith("?"))) from error
     if options.probe:
-        return probed(chosen[0], as_json=options.json)
+        return probed(options, chosen[0])
     if options.json:
-        output.print_json({"status": 0, "command": "targets", "targets": [describe(target) for target in chosen]})
+        output.print_json(document(options, 0, targets=[describe(target) for target in chosen]))
     elif options.target is not None:
         output.write_result(chosen[0].to_toml())
     else:
@@ -49,14 +50,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def probed(target: Target, *, as_json: bool) -> int:
+def probed(options: argparse.Namespace, target: Target) -> int:
     """Print where onnxruntime opens what the profile does not list, or does not open what it does."""
     from opshift.passes.probe import probe
 
     found = probe(target)
-    if as_json:
+    if options.json:
         facts = {"confirmed": found.confirmed, "denied": found.denied, "untold": found.untold}
-        output.print_json({"status": 0, "command": "targets", "target": target.name, "probe": facts})
+        output.print_json(document(options, 0, probe={"target": target.name, **facts}))
         return 0
     for line in found.denied:
         output.say(line)

@@ -321,7 +321,7 @@ def _unproven(report: Report | None) -> str:
     if report is None or report.verdict is Verdict.EQUAL:
         return ""
     check = next(check for check in (report.whole, *report.nodes) if check.verdict is report.verdict)
-    return f"NOT PROVEN: {check.reason}"
+    return f"not verified: {check.reason}"
 
 
 # --- what is done ---

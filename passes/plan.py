@@ -328,7 +328,7 @@ class Planner:
             found = None
         if found is None:
             if not refusal.hint and node.op_type in self.legality.decompose:
-                return f"Leave {node.op_type} where it is: it is not to be decomposed."
+                return f"Remove {node.op_type} from --decompose."
             return refusal.hint
         release = first_that_loads(found, 3) if self.legality.target and self.legality.target.release else None
         where = f": {release.name} loads it first." if release and down else ", if the runtime allows."
@@ -499,7 +499,7 @@ class Planner:
             return Refusal(Code.UNKNOWN_OPERATOR, where, seen.name, f"opset {opset} has no {seen.name}.", "")
         if after is None:
             known = why_absent(seen.name)
-            known = f"there is no other way to say it: {known}" if known else "no lowering of it is known"
+            known = f"opshift cannot replace it exactly: {known}" if known else "opshift has no replacement for it"
             reason = f"opset {self.legality.opset} has no {seen.name}, and {known}."
             return Refusal(Code.ABSENT_OPERATOR, where, label, reason, "")
         row = same_meaning(seen.name, before.since_version, after.since_version)
@@ -530,8 +530,10 @@ class Planner:
         if carry:
             renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))
         if illegal := self.legality.why_not(renewed) or _output_type(renewed, after):
-            code = Code.ABSENT_OPERATOR if seen.name in self.legality.decompose else Code.TYPE
-            return Refusal(code, where, label, f"{illegal}, and no lowering of it is known.", "")
+            if seen.name in self.legality.decompose:
+                reason = f"opshift has no decomposition for {seen.name}."
+                return Refusal(Code.ABSENT_OPERATOR, where, label, reason, "")
+            return Refusal(Code.TYPE, where, label, f"{illegal}, and opshift has no replacement for it.", "")
         return Carry() if carry else Relabel(drop) if drop else None
 
     def _nested(self, node: onnx.NodeProto, seen: Node, where: str, bound: Mapping[str, Any] | None) -> Nest | None:

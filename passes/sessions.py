@@ -122,8 +122,8 @@ def runtime() -> Any:
         import onnxruntime
     except ImportError as error:
         raise UsageError(
-            'Verification runs the models in onnxruntime, which is not installed: pip install "opshift[verify]", '
-            "or switch verification off."
+            "Verification runs the models in onnxruntime, which is not installed. Install it with "
+            "`pip install 'onnxruntime>=1.32'`, or switch verification off (--no-verify, verify=False)."
         ) from error
     return onnxruntime
 

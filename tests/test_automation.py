@@ -205,7 +205,7 @@ def test_the_action_converts_and_reports(tmp_path: Path, github: dict[str, str])
     status, said = step(1, tmp_path, github, given)
     assert status == 0, said
     assert (tmp_path / "out here.onnx").exists()
-    assert read(github, "GITHUB_OUTPUT") == "verdict=EQUAL\n"
+    assert read(github, "GITHUB_OUTPUT") == "verdict=verified\n"
     assert "OneHot" in read(github, "GITHUB_STEP_SUMMARY")
     assert "Equal" in read(github, "GITHUB_STEP_SUMMARY").splitlines()[0]
 
@@ -226,8 +226,8 @@ def test_the_action_passes_all_that_says_where_to_go(tmp_path: Path, github: dic
     assert re.search(r"OneHot +1 \(since 11\) +-", said)
     assert re.search(r"ArgMax +1 \(since 13\) +-", said)
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert read(github, "GITHUB_OUTPUT") == "verdict=NOT PROVEN\n"
-    assert "NOT PROVEN" in read(github, "GITHUB_STEP_SUMMARY")
+    assert read(github, "GITHUB_OUTPUT") == "verdict=not verified\n"
+    assert "not verified" in read(github, "GITHUB_STEP_SUMMARY")
 
 
 @posix
@@ -276,7 +276,7 @@ def test_the_action_on_names_that_are_commands(tmp_path: Path, github: dict[str,
             assert all(not line or line.startswith("    ") for line in summary.splitlines()), summary
         else:
             assert not re.search(r"^ {0,3}(```|# )", summary, re.MULTILINE), summary
-        assert read(github, "GITHUB_OUTPUT") == ("" if status else "verdict=NOT PROVEN\n")
+        assert read(github, "GITHUB_OUTPUT") == ("" if status else "verdict=not verified\n")
 
 
 def pins() -> dict[str, str]:

@@ -793,7 +793,7 @@ def test_a_json_line_a_model_and_a_report(zoo: Path, capsys: pytest.CaptureFixtu
     assert {name: line["outcome"] for name, line in printed.items()} == {
         f"zoo/{name}": str(status) for name, status in WANTED.items()
     }
-    assert printed["zoo/a.onnx"]["plan"]["lowered"] == 1
+    assert printed["zoo/a.onnx"]["summary"]["lowered"] == 1
     assert printed["zoo/a.onnx"]["verdict"] == "unchecked"
     assert printed["zoo/a.onnx"]["status"] == 0
     assert printed["zoo/broken.onnx"]["status"] == 2
@@ -811,7 +811,7 @@ def test_what_is_not_proven_is_listed(zoo: Path, capsys: pytest.CaptureFixture[s
     )
     assert main(["convert", "zoo", "-o", "out", "--opset", "12"]) == 0
     out = capsys.readouterr().out
-    assert "zoo/own.onnx  converted  NOT PROVEN: " in out
+    assert "zoo/own.onnx  converted  not verified: " in out
     assert "1 result not proven.\n1 of 1 model written to out.\n" in out
 
 

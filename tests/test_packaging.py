@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import opshift
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -196,3 +199,42 @@ def test_installed_package_works_from_another_folder(installed: Path, tmp_path: 
     request = ["convert", str(model), "-o", "out.onnx", "--opset", "8", "--quiet"]
     assert python(["-m", "opshift", *request], tmp_path, **path).startswith("EQUAL")
     assert (tmp_path / "out.onnx").stat().st_size > 0
+
+
+# --- what documents and messages tell to install ---
+
+INSTALLS = re.compile(r"(?:pip3?|pipx|uv pip|uv tool) install[^\n`&]*|uvx [^\n`]*|pipx run [^\n`]*")
+WHERE = re.compile(
+    r"(?:\./opshift|\"?\.|\$SOURCE)(?:\[[\w,]+\])?|opshift(?:\[[\w,]+\])? @ git\+https://github\.com/<owner>/opshift"
+)
+"""A checkout, or Git with a placeholder for the account: opshift is on no index."""
+
+
+def texts() -> list[Path]:
+    listed = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "action.yml", *(ROOT / "docs").rglob("*.md")]
+    return listed + [path for name in ("cli", "passes", "src") for path in (ROOT / name).rglob("*.py")]
+
+
+def test_nothing_tells_to_install_opshift_from_an_index() -> None:
+    found = [(path, line) for path in texts() for line in INSTALLS.findall(path.read_text(encoding="utf-8"))]
+    assert len(found) > 8
+    for path, line in found:
+        rest = WHERE.sub(" ", line).replace("./opshift-cosh", " ")
+        of_itself = rest.split(" opshift ")[0] if line.startswith("uvx") else rest
+        assert "opshift" not in of_itself, f"{path}: {line}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/howto/ci.md"])
+def test_a_placeholder_of_the_repository_is_explained(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert "github.com/<owner>/opshift" in text
+    assert re.search(r"account\s+(on\s+GitHub\s+there\s+)?that\s+has\s+the\s+repository", text)
+
+
+def test_the_message_without_onnxruntime_installs_what_verification_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from opshift.passes import sessions
+
+    (needed,) = PROJECT["project"]["optional-dependencies"]["verify"]
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(opshift.UsageError, match=re.escape(f"`pip install '{needed}'`")):
+        sessions.runtime.__wrapped__()

@@ -70,7 +70,7 @@ def test_first_command_installs_converts_and_proves(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     shown = commands("console")[0].split("\n", 1)[1]
     assert generator().normal(done.stdout) == generator().normal(shown)
-    assert done.stdout.splitlines()[-1].startswith("EQUAL: ")
+    assert done.stdout.splitlines()[-1].startswith("verified: ")
     assert (checkout / "plain.onnx").exists()
 
 

@@ -113,9 +113,8 @@ def test_lines_of_many_models_fit_their_part_of_it(tmp_path: Path, capsys: pytes
         assert main([*CASES["many"].arguments, "--json"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == MODELS
-    outcome = {**closed(SCHEMA["$defs"]["outcome"]), "$defs": SCHEMA["$defs"]}
     for line in lines:
-        jsonschema.Draft202012Validator(outcome).validate(json.loads(line))
+        jsonschema.Draft202012Validator(closed(SCHEMA)).validate(json.loads(line))
 
 
 def test_the_schema_has_every_word_of_closed_sets() -> None:
@@ -125,7 +124,7 @@ def test_the_schema_has_every_word_of_closed_sets() -> None:
     assert set(SCHEMA["$defs"]["outcome"]["properties"]["outcome"]["enum"]) == set(opshift.Status)
 
 
-def test_every_key_of_the_schema_is_written_by_some_case(read: Any) -> None:
+def test_every_key_of_the_schema_is_written_by_some_case(read: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """A key that nobody writes any more must not stay in the schema unnoticed."""
     written: set[str] = set()
 
@@ -140,6 +139,12 @@ def test_every_key_of_the_schema_is_written_by_some_case(read: Any) -> None:
 
     for name in CASES:
         walk(json.loads(read(name, ".json")))
+    capsys.readouterr()
+    for arguments in (["inspect", fixture("onehot-bfloat16-opset28")], ["ops"], ["targets"]):
+        main([*arguments, "--json"])
+        walk(json.loads(capsys.readouterr().out))
+    main(["targets", "onnxruntime", "--probe", "--json"])
+    walk(json.loads(capsys.readouterr().out))
     objects = [SCHEMA, *SCHEMA["$defs"].values()]
     assert {key for one in objects for key in one.get("properties", ())} <= written
 
@@ -389,7 +394,7 @@ TAGS = frozenset(
 )
 ATTRIBUTES = re.compile(
     "lang|charset|http-equiv|content|name|class|id|role|tabindex|scope|type|autocomplete|spellcheck|placeholder|value|"
-    "for|href|data-kind|aria-(label|labelledby|hidden)|width|height|viewbox|x|y|d|rx|points"
+    "for|href|open|data-kind|aria-(label|labelledby|hidden)|width|height|viewbox|x|y|d|rx|points"
 )
 
 
@@ -430,23 +435,35 @@ def test_hostile_names_are_text(name: str, suffix: str, read: Any) -> None:
 
 
 VERDICTS = {
-    "equal": ("good", "Equal", "3 rewritten nodes and the whole model, on "),
-    "lowered": ("good", "Equal", "1 rewritten node and the whole model, on "),
-    "nothing": ("good", "Nothing to do", "The model is on the target already. The two models are the same"),
-    "unchecked": ("doubtful", "Not proven", "Verification was switched off with --no-verify. The result was written."),
-    "nodes-only": ("doubtful", "Not proven", "The whole model: only the rewritten nodes were compared"),
-    "different": ("bad", "Different", "1 rewritten node and the whole model compute something else"),
-    "refused": ("bad", "Cannot be converted", "The model cannot be taken to opset 11: 1 refusal. Nothing was written."),
-    "ancient": ("bad", "Cannot be converted", "The model cannot be taken to opset 5: 1 refusal. Nothing was written."),
-    "plan": ("good", "Possible", "From opset 13 to 8: 1 node lowered, 2 restamped, 0 kept."),
-    "plan-refused": ("bad", "Cannot be converted", "The model cannot be taken to opset 11: 1 refusal."),
-    "plan-nothing": ("good", "Nothing to do", "The model is on the target already (opset 13)."),
-    "verify-equal": ("good", "Equal", "The whole model, on "),
-    "verify-different": ("bad", "Different", "The whole model computes something else"),
+    "equal": ("good", "Verified", "Outputs equal on "),
+    "lowered": ("good", "Verified", "Outputs equal on "),
+    "nothing": ("good", "Nothing to do", "The model meets the request already. The two models are the same"),
+    "unchecked": (
+        "doubtful",
+        "Not verified",
+        "Verification was switched off with --no-verify. The result was written.",
+    ),
+    "nodes-only": ("doubtful", "Not verified", "The whole model: only the rewritten nodes were compared"),
+    "different": ("bad", "Different", "1 rewritten node and the whole model compute different outputs"),
+    "refused": (
+        "bad",
+        "Cannot be converted",
+        "The model cannot be converted to opset 11: 1 refusal. Nothing was written.",
+    ),
+    "ancient": (
+        "bad",
+        "Cannot be converted",
+        "The model cannot be converted to opset 5: 1 refusal. Nothing was written.",
+    ),
+    "plan": ("good", "Possible", "From opset 13 to 8: 1 node rewritten, 2 version bumps, 0 unchanged."),
+    "plan-refused": ("bad", "Cannot be converted", "The model cannot be converted to opset 11: 1 refusal."),
+    "plan-nothing": ("good", "Nothing to do", "The model meets the request already (opset 13)."),
+    "verify-equal": ("good", "Verified", "Outputs equal on "),
+    "verify-different": ("bad", "Different", "The whole model computes different outputs"),
     "many": ("good", f"{MODELS} of {MODELS} models written", ""),
-    "hostile": ("doubtful", "Not proven", "The whole model: "),
-    "hostile-refused": ("bad", "Cannot be converted", "The model cannot be taken to opset 11: 1 refusal."),
-    "hostile-plan": ("good", "Possible", "From opset 13 to 13: 8 nodes lowered, 0 restamped, 1 kept."),
+    "hostile": ("doubtful", "Not verified", "The whole model: "),
+    "hostile-refused": ("bad", "Cannot be converted", "The model cannot be converted to opset 11: 1 refusal."),
+    "hostile-plan": ("good", "Possible", "From opset 13 to 13: 8 nodes rewritten, 0 version bumps, 1 unchanged."),
 }
 
 
@@ -487,8 +504,8 @@ def test_a_row_for_every_rewritten_node(read: Any) -> None:
     kind = opshift.plan(fixture("segmenter-opset13"), opset=8).kinds[-1]
     number = sum(way.cost is not None for way in kind.ways)
     assert [row[:5] for row in cells] == [
-        ["main/Conv_0", "Conv-11", "Conv-1", "restamp", "means the same"],
-        ["main/ArgMax_1", "ArgMax-13", "ArgMax-1", "restamp", "means the same"],
+        ["main/Conv_0", "Conv-11", "Conv-1", "restamp", "same meaning"],
+        ["main/ArgMax_1", "ArgMax-13", "ArgMax-1", "restamp", "same meaning"],
         ["main/OneHot_2", "OneHot-11", ", ".join(kind.becomes), kind.lowerings[0], f"cheapest of {number}"],
     ]
     assert [row[-1] for row in cells] == ["reviewed", "reviewed", "equal"]
@@ -554,7 +571,7 @@ def test_markdown_of_a_conversion(read: Any) -> None:
     lines = read("lowered", ".md").splitlines()
     assert "| opset | 13 | **8** |" in lines
     assert "| `OneHot` | 1 (since 11) | **-** |" in lines
-    assert "| 1 | `Conv-11` | `Conv-1` | restamp | means the same | 1 reviewed |" in lines
+    assert "| 1 | `Conv-11` | `Conv-1` | restamp | same meaning | 1 reviewed |" in lines
     assert lines[-1].startswith("opshift 0.1.0 \u00b7 onnx ")
 
 
@@ -566,7 +583,7 @@ def test_markdown_of_a_plan_and_a_comparison(read: Any) -> None:
 
 def test_markdown_of_a_refusal_and_a_difference(read: Any) -> None:
     refused = read("refused", ".md")
-    assert "- `main/OneHot_0` (`OneHot-28`): its input is bfloat16" in refused
+    assert "- 1 \u00d7 `OneHot-28` (`main/OneHot_0`): its input is bfloat16" in refused
     assert "|  | Before |\n| --- | --- |\n| opset | 28 |" in refused
     different = read("different", ".md")
     assert "- the whole model: " in different
@@ -592,17 +609,87 @@ def test_names_mean_nothing_to_markdown(name: str) -> None:
 
 
 def test_a_long_list_of_refusals_is_cut_off_in_markdown_alone() -> None:
-    refusal = opshift.Refusal(Code.TYPE, "main/n", "Abs-13", "no.", "")
+    refusals = tuple(opshift.Refusal(Code.TYPE, "main/n", f"Abs-{number}", "no.", "") for number in range(25))
     document = {
         "command": "plan",
         "model": "m",
-        "error": {"kind": "unsupported", "refusals": (refusal,) * 25},
+        "error": {"kind": "unsupported", "refusals": refusals},
         "timings": [],
         "versions": {},
     }
-    assert markdown.markdown(document).count("- `main/n`") == 20
+    assert markdown.markdown(document).count("(`main/n`)") == 20
     assert "- and 5 more" in markdown.markdown(document)
     assert page.page(document).count('<code class="name">main/n</code>') == 25
+
+
+def test_refusals_of_one_cause_are_one_entry_with_the_next_step() -> None:
+    refusals = tuple(
+        opshift.Refusal(Code.TYPE, f"main/n{number}", "Abs-13", "no.", "Cast it.") for number in range(200)
+    )
+    error = {"kind": "unsupported", "refusals": refusals}
+    document = {"command": "plan", "model": "m", "error": error, "timings": [], "versions": {}}
+    text = page.page(document)
+    assert text.count("Next step: Cast it.") == 1
+    assert text.count('<code class="name">main/n') == 200
+    assert "docs/limits.md#type" in text
+    assert "- 200 \u00d7 `Abs-13` (`main/n0`, `main/n1`, `main/n2`, ...): no. Cast it. `type`" in markdown.markdown(
+        document
+    )
+
+
+# --- the header -------------------------------------------------------------------------------------------------------
+
+
+def test_the_header_has_the_request_the_command_the_date_and_the_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    case = Case(("convert", fixture("hardmax-opset12"), "-o", "a b.onnx", "--opset", "13", "--no-verify"), 0)
+    text = report(case, tmp_path, ".html").read_text(encoding="utf-8")
+    header = "".join(Seen(text.partition("<header")[2].partition("</header>")[0]).texts)
+    digest = hashlib.sha256(Path(fixture("hardmax-opset12")).read_bytes()).hexdigest()
+    for words in (
+        "opset 12 -> 13",
+        "2023-11-14T22:13:20Z",
+        digest,
+        "'a b.onnx' --opset 13",
+        "opshift 0.1.0",
+        "onnx 1.",
+    ):
+        assert words in header, words
+
+
+def test_the_first_rewrite_by_other_nodes_is_open(read: Any) -> None:
+    opened = re.findall(r'<details class="kind" open>.*?id="kind-(\d+)"', read("lowered", ".html"), re.DOTALL)
+    assert opened == ["3"], "two are version bumps"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", fixture("classifier-opset18")],
+        ["inspect", fixture("onehot-bfloat16-opset28")],
+        ["inspect", fixture("classifier-opset18"), fixture("hardmax-opset12")],
+        ["plan", fixture("classifier-opset18"), fixture("onehot-bfloat16-opset28"), "--opset", "11"],
+        ["ops"],
+        ["ops", "Hardmax"],
+        ["ops", "Hardmx"],
+        ["targets"],
+        ["targets", "opencv-4"],
+        ["targets", "onnxruntime", "--probe"],
+        ["inspect", "none.onnx"],
+    ],
+    ids=" ".join,
+)
+def test_the_json_of_every_command_fits_the_one_schema(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([*arguments, "--json"])
+    out = capsys.readouterr().out
+    for text in [out] if out.startswith("{\n") else out.splitlines():
+        document = json.loads(text)
+        jsonschema.Draft202012Validator(closed(SCHEMA)).validate(document)
+        assert document["schema"] == 1
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -628,7 +715,7 @@ def test_amounts(size: int, words: str) -> None:
 @pytest.mark.parametrize(
     ("model", "request_", "choice"),
     [
-        ("segmenter-opset13", {"opset": 8}, "means the same"),
+        ("segmenter-opset13", {"opset": 8}, "same meaning"),
         ("hardmax-opset13", {"decompose": ["Hardmax"]}, "cheapest of"),
         ("hardmax-opset12", {"opset": 13}, "cheapest of"),
         ("in-scan-opset13", {"opset": 8}, "its value is known"),

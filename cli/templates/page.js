@@ -19,6 +19,11 @@ for (const list of document.querySelectorAll(".rows")) {
   }, true);
 }
 
+// The first row that was rewritten is open: it shows what a drawing tells.
+const opened = document.querySelector(".kind[open] > .explained");
+const first = opened && document.querySelector(`.rows [data-kind="${opened.id.slice(5)}"]`);
+if (first) first.open = true;
+
 const filters = document.querySelector(".filters");
 if (filters) {
   const search = document.getElementById("search");

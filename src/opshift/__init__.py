@@ -1,4 +1,4 @@
-"""Take an ONNX model to the opset and the operators that a runtime has, up or down, and prove that nothing changed."""
+"""Convert ONNX models to any opset, replace operators a runtime does not support, and verify the outputs."""
 
 from __future__ import annotations
 
