@@ -19,9 +19,9 @@ import numpy as np
 
 from opshift.opsets.facts import Facts
 from opshift.passes.classes import counted, summed
-from opshift.passes.moods import STYLES, Allowed, Mood, Rng, bounded, draw, indices, moods, ones
+from opshift.passes.moods import STYLES, Allowed, Mood, Rng, bounded, draw, indices, limits, moods, ones
 from opshift.passes.sessions import Feeds, RejectedError, Why
-from opshift.passes.shapes import Repair, Shapes, fits, long_sizes, sizes, with_shapes
+from opshift.passes.shapes import Repair, Shapes, beyond, fits, long_sizes, sizes, with_shapes
 from opshift.passes.specs import (
     Array,
     Shape,
@@ -41,6 +41,7 @@ __all__ = [
     "Budget",
     "Draft",
     "Outputs",
+    "Result",
     "Rng",
     "Shape",
     "Spec",
@@ -48,6 +49,7 @@ __all__ = [
     "UntestableError",
     "Value",
     "Values",
+    "beyond",
     "counted",
     "divides",
     "fills",
@@ -108,7 +110,7 @@ class Draft:
             for position, spec in enumerate(self.specs)
         ]
         styles = ["inside" if turn < 0 else STYLES[pick(position, len(STYLES))] for position in range(len(self.specs))]
-        drawn = self._drawn(rng, shapes, values, styles)
+        drawn = self._drawn(rng, shapes, values, styles, number if self.allowed.whole else None)
         inferred = turn >= 0 and turn % 4 == 3
         for fill in self.fills:
             if not inferred or rng.integers(2):
@@ -119,7 +121,7 @@ class Draft:
 
     def peaks(self, rng: Rng, shapes: Shapes, manner: str) -> dict[str, Any]:
         """Return values of which one in each row of the longest axis is a peak, or with 'dip' is the least."""
-        values = [None if self._indexes(spec) else replace(self._moods(spec)[0], manner=manner) for spec in self.specs]
+        values = [None if self._indexes(spec) else replace(self._several(spec), manner=manner) for spec in self.specs]
         return self._drawn(rng, shapes, values, ["inside"] * len(values))
 
     def turns(self) -> int:
@@ -144,7 +146,19 @@ class Draft:
         small = spec.name in self.steer or use.counts or use.places
         return moods(np_dtype(spec.element_type), small, self.allowed, use.intervals, use.numbers)
 
-    def _drawn(self, rng: Rng, shapes: Shapes, values: Sequence[Mood | None], styles: Sequence[str]) -> dict[str, Any]:
+    def _several(self, spec: Spec) -> Mood:
+        """Return the first mood of an input that has more than one value, if there is one."""
+        found = self._moods(spec)
+        return next((mood for mood in found if len(mood.palette) > 1), found[0])
+
+    def _drawn(
+        self,
+        rng: Rng,
+        shapes: Shapes,
+        values: Sequence[Mood | None],
+        styles: Sequence[str],
+        turn: int | None = None,
+    ) -> dict[str, Any]:
         """Return values in these moods; those without are indices, drawn after what their lengths may come from."""
         known: dict[str, Any] = {}
         for spec, mood in zip(self.specs, values, strict=True):
@@ -155,7 +169,8 @@ class Draft:
                 )
         for spec, mood, style in zip(self.specs, values, styles, strict=True):
             if mood is None:
-                known[spec.name] = _value(rng, spec, shapes[spec.name], self._index(rng, spec, style, shapes, known))
+                make = self._index(rng, spec, style, shapes, known, turn)
+                known[spec.name] = _value(rng, spec, shapes[spec.name], make)
         return {spec.name: known[spec.name] for spec in self.specs}
 
     def _small(self, make: Callable[[Shape], Array]) -> Callable[[Shape], Array]:
@@ -164,22 +179,40 @@ class Draft:
         return lambda shape: bounded(make(shape), max(_ROOM ** (1 / counting), 4))
 
     def _index(
-        self, rng: Rng, spec: Spec, style: str, shapes: Shapes, known: Mapping[str, Any]
+        self,
+        rng: Rng,
+        spec: Spec,
+        style: str,
+        shapes: Shapes,
+        known: Mapping[str, Any],
+        turn: int | None,
     ) -> Callable[[Shape], Array]:
         """Return what makes indices; where they are looked up in many ways, within the least of all lengths."""
-        use = self._use(spec)
+        use, dtype = self._use(spec), np_dtype(spec.element_type)
         lookups = [one for one in use.lookups if not one.beyond] or list(use.lookups)
         tables = [tuple(_resolved(length, shapes, known) for length in one.lengths) for one in lookups]
-        return functools.partial(
+        offsets = {one.offset for one in lookups}
+        offset = offsets.pop() if len(offsets) == 1 else 0
+        make = functools.partial(
             indices,
             rng,
-            np_dtype(spec.element_type),
+            dtype,
             style,
             tables[0] if len(tables) == 1 else (_least(itertools.chain(*tables)),),
             negative=all(one.negative for one in lookups),
             beyond=all(one.beyond for one in lookups),
             among=use.numbers,
+            ignored=tuple(dict.fromkeys(item for one in lookups for item in one.ignored)),
+            turn=turn // len(STYLES) // 2 if turn is not None and turn // len(STYLES) % 2 else None,
         )
+        return (lambda shape: _moved_by(make(shape), -offset)) if offset else make
+
+
+def _moved_by(values: Array, offset: int) -> Array:
+    """Return integers with a constant added; as they are where the type does not hold that."""
+    moved = values.astype(np.int64) + offset
+    low, high = limits(values.dtype) or (-(2**53), 2**53)
+    return moved.astype(values.dtype) if bool(((moved >= low) & (moved <= high)).all()) else values
 
 
 def _resolved(length: Length, shapes: Shapes, known: Mapping[str, Any]) -> int | None:
@@ -254,6 +287,7 @@ def _value(rng: Rng, spec: Spec, shape: Shape, make: Callable[[Shape], Array]) -
 # --- the trials -----------------------------------------------------------------------------------------------------
 
 Outputs = tuple[Any, ...]
+Result = Outputs | RejectedError
 Values = Callable[[Shapes, int | str], Feeds]
 """Makes inputs of a turn, see `Draft.feeds`, or with 'peak' or 'dip' of one such value in each row."""
 
@@ -265,12 +299,16 @@ def overridden(values: Values, given: Feeds) -> Values:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is tried: shapes, inputs, elements of all inputs and outputs together, and inputs that are rejected."""
+    """How much is tried: shapes, inputs, elements of all inputs and outputs together, and inputs that are rejected.
+
+    `long`: shapes with a long axis, besides.
+    """
 
     shapes: int
     inputs: int
     elements: int
     rejections: int
+    long: int = 100
 
 
 @dataclass(frozen=True)
@@ -312,14 +350,15 @@ def _elements(value: Any) -> int:
 def trials(
     draft: Draft,
     values: Values,
-    plain: Callable[[Sequence[Feeds]], Sequence[Outputs | RejectedError]],
+    plain: Callable[[Sequence[Feeds]], Sequence[Result]],
     shapes: Iterable[Shapes],
-    long: Iterable[Shapes],
+    long: Callable[[Shapes], Iterable[Shapes]],
     budget: Budget,
     repair: Repair | None = None,
 ) -> Trials:
-    """Return inputs that the original accepts: one of each shape, then each shape in ever other moods, then `long`.
+    """Return inputs that the original accepts: one of each shape, then each shape in ever other moods, then long ones.
 
+    `long` yields shapes with long axes, given shapes that are accepted; `budget.long` says how many are tried.
     Where few shapes are accepted `repair` looks for others. A rejected index is followed by one that is not negative.
     Three inputs are found even where the first is larger than the budget.
     """
@@ -375,9 +414,10 @@ def trials(
                 break
         if repair:
             yield from repair(lambda shape: not spent() and attempt((shape, len(fitting))), tuple(fitting))
-        if repair and not fitting:
-            # It may be the values that are rejected, and not the shapes.
-            turns = itertools.product(range(2, 8 * draft.turns()), first)
+        if repair and all(any(0 in dims for dims in shape.values()) for shape in fitting):
+            # It may be the values that are rejected, and not the shapes; nothing is wrong with those of empty inputs.
+            full = [shape for shape in first if not any(0 in dims for dims in shape.values())] or first
+            turns = itertools.product(range(2, 8 * draft.turns()), full)
             yield from itertools.islice((shape for turn, shape in turns if not spent() and attempt((shape, turn))), 1)
 
     for shape in fitted() if not spent() else ():
@@ -394,9 +434,10 @@ def trials(
         if not batch:
             break
         attempt(*batch)
-    for shape in long if fitting else ():
-        if len(rejections) < budget.rejections and fits(draft.specs, shape):
-            attempt((shape, "peak"), (shape, "dip"))
+    full = [shape for shape in fitting if not any(0 in dims for dims in shape.values())]
+    for shape in itertools.islice(long((full or fitting)[0]), budget.long) if fitting else ():
+        if len(rejections) < budget.rejections + budget.long and fits(draft.specs, shape) and len(fatal) < _FATAL:
+            attempt((shape, "peak"), (shape, "dip" if not draft.allowed.whole else len(found)))
     rejection = fatal[0] if fatal else (rejections or ["no shape was found"])[-1]
     return Trials(tuple(found), len(found) + len(rejections), rejection, tuple(fatal))
 
@@ -406,4 +447,5 @@ def whole_budget(weights: int, specs: Sequence[Spec], nodes: int) -> Budget:
     static = sum(math.prod(dim if isinstance(dim, int) else 2 for dim in spec.dims or ()) for spec in specs)
     cost = 1 + weights + 64 * static + 100_000 * nodes
     count = min(160, max(3, 1_000_000_000 // cost))
-    return Budget(shapes=min(10, count), inputs=count, elements=2**24, rejections=max(200, 4 * count))
+    long = count // 8
+    return Budget(shapes=min(10, count), inputs=count, elements=2**24, rejections=max(200, 4 * count), long=long)

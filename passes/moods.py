@@ -97,6 +97,8 @@ def moods(
         return tuple(_complex(mood, dtype) for mood in moods(real, small, allowed))
     common = _common(dtype, small, allowed)
     own = (*_compared(dtype, small, allowed, numbers), *(() if small else _inside(dtype, allowed, intervals)))
+    if dtype == np.object_:
+        return (*own, *common)
     # Of the many moods of a whole model these come twice: they are what takes its other branches.
     return (*common[:3], *own, *common[3:9], *(own if allowed.whole else ()), *common[9:])
 
@@ -111,11 +113,9 @@ def _compared(dtype: np.dtype[Any], small: bool, allowed: Allowed, numbers: Sequ
     """Return moods of what the model compares with: itself all over, beside its neighbours, as a sum."""
     if dtype == np.object_:
         words = [one.value for one in numbers if isinstance(one.value, str)]
-        return (
-            [Mood(palette(dtype, (*words, "", "a"), allowed)), Mood(palette(dtype, words, allowed), "one")]
-            if words
-            else []
-        )
+        made = palette(dtype, words, allowed)
+        more = palette(dtype, (*words, "", "a", "Zz"), allowed)
+        return [Mood(made), Mood(more), Mood(made, "one")] if words else []
     if dtype == np.bool_:
         return []
     found = []
@@ -173,7 +173,7 @@ def _common(dtype: np.dtype[Any], small: bool, allowed: Allowed) -> tuple[Mood, 
         return Mood(palette(dtype, values, allowed), manner)
 
     if dtype == np.object_:
-        words = ("", "a", "b", "0", "A", "é", "ab" * 20)
+        words = ("", "a", "b", "0", "A", "é", "ab" * 20, "Zz")
         return (mood(words), mood(("a", "b")), mood(words, "one"))
     if dtype == np.bool_:
         return (mood((False, True)), mood((True,)), mood((False,)), mood((False, True), "peak"))
@@ -276,7 +276,8 @@ def draw(rng: Rng, mood: Mood, shape: Shape) -> Array:
         if drawn.size and drawn.ndim:
             rows = np.moveaxis(drawn, int(np.argmax(shape)), -1)
             length = rows.shape[-1]  # in a long row the end counts, where a narrow counter has overflowed
-            at = rng.integers(max(0, length - 1000), length, size=(*rows.shape[:-1], 1))
+            begin = length - 1 - min(1000, length // 40) if length > 100 else 0
+            at = rng.integers(begin, length, size=(*rows.shape[:-1], 1))
             np.put_along_axis(rows, at, peak, -1)
         return drawn
     drawn = colours.take(rng.integers(len(colours), size=math.prod(shape))).reshape(shape)
@@ -347,23 +348,32 @@ def indices(
     negative: bool,
     beyond: bool,
     among: Sequence[Number],
+    ignored: Sequence[int] = (),
+    turn: int | None = None,
 ) -> Array:
     """Return indices into axes of these lengths: with more than one length, each for one element of the last axis.
 
-    `among` are numbers that the model compares the indices with, which are drawn where they are inside.
+    `among` are numbers that the model compares the indices with, which are drawn where they are inside, and `ignored`
+    some that are outside and defined. With a `turn`, indices that are not negative are all those that there are, one
+    after the other, and go on in the next turn.
     """
     if len(lengths) > 1 and shape and shape[-1] <= len(lengths):
         columns = [
-            indices(rng, dtype, style, (length,), shape[:-1], negative=negative, beyond=beyond, among=among)
+            indices(rng, dtype, style, (length,), shape[:-1], negative=negative, beyond=beyond, among=among, turn=turn)
             for length in lengths[: shape[-1]]
         ]
         return np.stack(columns, -1) if columns else np.zeros(shape, dtype)
     known = [length for length in lengths if length is not None]
     length = min(known) if known else None
-    values = _index_values(style, length, beyond=beyond)
+    if turn is not None and style == "inside" and length and not ignored:
+        count = math.prod(shape)
+        return ((turn * count + np.arange(count)) % length).astype(dtype).reshape(shape)
+    values = [*_index_values(style, length, beyond=beyond), *ignored]
     low, high = (0, 3) if length is None else (-length if style != "inside" else 0, length)
     extra = [one.value for one in among if isinstance(one.value, int) and low <= one.value < high]
-    kept: list[float] = [value for value in (*values, *extra) if value >= 0 or (negative and dtype.kind not in "u")]
+    kept: list[float] = [
+        value for value in (*values, *extra) if value >= 0 or value in ignored or (negative and dtype.kind not in "u")
+    ]
     if style == "outside" and beyond and dtype.kind == "f":
         kept += [value + part for value in (0, 1) for part in (0.25, 0.5, 0.75)]
     return draw(rng, Mood(palette(dtype, kept or [0], Allowed())), shape)

@@ -409,13 +409,13 @@ def _trials(
 ) -> inputs.Trials:
     """Return inputs that the original accepts; where patterns of sizes find none, sizes are searched."""
     shapes, budget = inputs.sizes(draft.specs, whole=False), Budget(100, count, elements=400_000, rejections=2000)
-    trials = inputs.trials(draft, values, judge.plain_all, shapes, long, budget)
+    trials = inputs.trials(draft, values, judge.plain_all, shapes, lambda base: long, budget)
     if trials.accepted or trials.fatal:
         return trials
     # Patterns of sizes alone find no depth of one element beside two values.
     known = hints(outline(pair.original))
     search = Budget(shapes=20, inputs=50, elements=400_000, rejections=500)
-    found = inputs.trials(draft, values, judge.plain_all, (), (), search, repairer(draft.specs, known))
+    found = inputs.trials(draft, values, judge.plain_all, (), lambda base: (), search, repairer(draft.specs, known))
     return found if found.accepted else trials
 
 

@@ -90,6 +90,10 @@ class Pardon:
         return Interpreter(self._original, self._limits, self._known | self._by_body)
 
     @functools.cached_property
+    def _kernels(self) -> Interpreter:
+        return Interpreter(self._original, self._limits)
+
+    @functools.cached_property
     def _side(self) -> Side:
         return Side(sessions.fit(self._original)[0], self._limits)
 
@@ -124,7 +128,7 @@ class Pardon:
             right = self._oracles.run(feeds)
         except RejectedError as error:
             # What an oracle or onnx rejects has no meaning, whatever onnxruntime makes of it.
-            return error.why is Why.REJECTED
+            return error.why is Why.REJECTED and self._runs(feeds)
         outputs = [value.name for value in self._original.proto.graph.output]
         return any(mismatch(one, values[name]) for name, one in zip(outputs, right, strict=True) if name in values)
 
@@ -134,8 +138,16 @@ class Pardon:
         try:
             self._every_oracle.run(feeds)
         except RejectedError as error:
-            return error.why is Why.REJECTED
+            return error.why is Why.REJECTED and self._runs(feeds)
         return False
+
+    def _runs(self, feeds: Feeds) -> bool:
+        """Return whether the original runs node by node without oracles, so that it was one of them that rejected."""
+        try:
+            self._kernels.run(feeds)
+        except RejectedError:
+            return False
+        return True
 
     def _undefined(self, values: Mapping[str, Any]) -> frozenset[str]:
         """Return the outputs that depend on something undefined."""

@@ -33,7 +33,7 @@ from opshift.passes.describe import inlined
 from opshift.passes.interpret import Interpreter, bodies, outer_names, within
 from opshift.passes.sessions import Array, Feeds, Limits, RejectedError, Source, Why
 from opshift.passes.specs import schema, versions
-from opshift.passes.widening import GIVEN, WIDE, in_double, is_float, narrowed, widened, wider
+from opshift.passes.widening import GIVEN, NARROW, WIDE, in_double, is_float, narrowed, widened, wider
 
 FACTOR = 8
 """What the bound multiplies the distance by; the least significant bits of two right results differ by less."""
@@ -323,7 +323,7 @@ class Rounding:
                 not narrow
                 and not in_float
                 and Trait.WEIGHS not in kinds
-                and all(_easy(plain[name]) for name in read)
+                and _easy([plain[name] for name in read])
                 and all(_shown(plain[name]) for name in names)
             )
             easy = easy and not any(name in inexact for name in names)
@@ -376,7 +376,7 @@ class Rounding:
         names = [name for name in node.output if name]
         if not node.input or node.op_type in GIVEN:
             return {name: wider(plain[name]) for name in names}, False
-        if id(node) not in self._narrow_only:
+        if id(node) not in self._narrow_only and node.op_type not in NARROW:
             try:
                 return self._wide.node(wide_node, given), False
             except RejectedError as error:
@@ -716,18 +716,31 @@ def _whole(value: Any, like: Any) -> Any:
         return value.astype(like.dtype)
 
 
-def _easy(value: Any) -> bool:
-    """Return whether floats are whole numbers so small that thousands of products of two add up exactly."""
-    if not isinstance(value, np.ndarray) or not is_float(value.dtype):
+def _easy(values: Sequence[Any]) -> bool:
+    """Return whether all floats are small multiples of one power of two, so that arithmetic on them is exact.
+
+    Thousands of products of two such numbers add up exactly, in any order. Halves and quarters are such numbers as
+    whole ones are.
+    """
+    arrays = [value for value in values if isinstance(value, np.ndarray) and is_float(value.dtype) and value.size]
+    if not arrays:
         return True
-    bits = -math.log2(float(ml_dtypes.finfo(value.dtype).eps))  # type: ignore[no-untyped-call]
-    wide = value.astype(np.float64)
-    return bool(((np.abs(wide) <= 2 ** (bits / 4)) & (wide == np.round(wide))).all())
+    bits = min(-math.log2(float(ml_dtypes.finfo(one.dtype).eps)) for one in arrays)  # type: ignore[no-untyped-call]
+    wide = [one.astype(np.float64) for one in arrays]
+    if not all(np.isfinite(one).all() for one in wide):
+        return False
+    largest = max(float(np.abs(one).max()) for one in wide)
+    unit = min(1.0, 2.0 ** (math.ceil(math.log2(largest)) - bits // 4)) if largest else 1.0
+    return largest <= 2 ** (bits / 4) and unit >= _LEAST_UNIT and all(bool((one % unit == 0).all()) for one in wide)
+
+
+_LEAST_UNIT = 2.0**-8
+"""The least power of two that counts: of products of a few such numbers nothing underflows, in float16 neither."""
 
 
 def _shown(value: Any) -> bool:
     """Return whether a wide run shows that nothing was rounded; of doubles, which have none, whole numbers do."""
-    return not (isinstance(value, np.ndarray) and value.dtype == np.float64) or bool((value == np.round(value)).all())
+    return not (isinstance(value, np.ndarray) and value.dtype == np.float64) or bool((value * 4 % 1 == 0).all())
 
 
 def _same(wide: Mapping[str, Any], plain: Mapping[str, Any], names: Sequence[str]) -> bool:

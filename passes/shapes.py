@@ -25,6 +25,11 @@ Repair = Callable[[Accepts, Sequence[Shapes]], Iterator[Shapes]]
 
 _RANKS = (2, 1, 3, 0, 4, 5, 6)
 _LARGEST = 4096  # a size beyond is a vocabulary, which no dim of an input is likely to be
+_ORDINARY = 8  # sizes up to this are tried anyway
+_LONG = 2048  # what grows with the square of a size still fits
+_ENDS = 8
+_COUNTED = (300, 130)
+"""Sizes that no byte counts, and no signed one."""
 
 
 def free(found: Sequence[Spec]) -> bool:
@@ -110,6 +115,21 @@ def long_sizes(found: Sequence[Spec]) -> Iterator[dict[str, Shape]]:
             yield _bound(ranked, dict(zip(names, pattern, strict=True)))
 
 
+def beyond(found: Sequence[Spec], known: Hints, base: Shapes) -> Iterator[dict[str, Shape]]:
+    """Yield shapes with one symbol, or those that are equal to it, at and beyond each end that the model has.
+
+    The others are as in `base`, which is accepted.
+    """
+    ranked = tuple(
+        replace(spec, dims=spec.dims or tuple(f":{at}" for at in range(len(base[spec.name])))) for spec in found
+    )
+    chosen = sizes_of(ranked, base)
+    lengths = dict.fromkeys((*_COUNTED[:1], *(end + more for end in known.ends for more in (1, 0)), *_COUNTED[1:]))
+    groups = _groups(symbols(ranked), Hints(known.equal, known.pinned)).free
+    for length, group in itertools.product(lengths, groups):
+        yield _bound(ranked, {**chosen, **dict.fromkeys(group, length)})
+
+
 def _bound(ranked: Sequence[Spec], size: Mapping[str, int]) -> dict[str, Shape]:
     """Return the shapes of all inputs for a size of each symbol."""
     return {spec.name: tuple(size[dim] if isinstance(dim, str) else dim for dim in spec.dims or ()) for spec in ranked}
@@ -185,11 +205,13 @@ class Hints:
         equal: symbols that meet in one dim.
         pinned: symbols that meet a number, and that number.
         lengths: numbers that stand in the model as sizes, the likeliest first.
+        ends: numbers that a long axis may be compared with, or cut at: integer constants, and lengths of tables.
     """
 
     equal: tuple[tuple[str, str], ...] = ()
     pinned: tuple[tuple[str, int], ...] = ()
     lengths: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
 
 
 def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
@@ -218,7 +240,11 @@ def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
         dim for dims in (*view.weights, *view.shapes.values()) for dim in dims if isinstance(dim, int)
     )
     kept = [size for size in (*reshaped, *pinned.values(), *sorted(declared)) if 1 < size <= _LARGEST]
-    return Hints(tuple(equal), tuple(pinned.items()), tuple(dict.fromkeys(kept))[:48])
+    integers = (array for array in view.constants.values() if array.dtype.kind in "iu")
+    values = [abs(int(value)) for array in integers for value in array.reshape(-1).tolist()]
+    tables = [size for dims in view.weights for size in dims]
+    ends = sorted({value for value in (*values, *tables) if _ORDINARY < value <= _LONG}, reverse=True)
+    return Hints(tuple(equal), tuple(pinned.items()), tuple(dict.fromkeys(kept))[:48], tuple(ends[:_ENDS]))
 
 
 def _attribute_of(node: onnx.NodeProto, name: str) -> Any:
@@ -260,14 +286,61 @@ def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
         groups = next((item.i for item in node.attribute if item.name == "group"), 1)
         channels = second[0] if operator == "ConvTranspose" else second[1]
         yield first[1], channels * groups if operator == "Conv" and isinstance(channels, int) else channels
-    elif operator in ("GRU", "LSTM", "RNN") and len(first) == len(second) == 3:
-        yield first[2], second[2]
+    elif operator in _GATES:
+        yield from _recurrent(node, shapes)
+    elif operator in ("MaxUnpool", "Scatter", "ScatterElements") and len(shapes) > 1:
+        pair = shapes[:2] if operator == "MaxUnpool" else shapes[1:3]
+        if len(pair) == 2 and pair[0] and pair[1]:
+            yield from zip(*pair, strict=False)
+    elif operator == "GridSample":
+        yield first[0], second[0]
+    elif operator == "NonMaxSuppression" and len(first) == len(second) == 3:
+        yield from ((first[0], second[0]), (first[1], second[2]), (first[2], 4))
+    elif operator == "RotaryEmbedding" and len(shapes) > 2 and shapes[2] is not None:
+        yield from zip(second, shapes[2], strict=False)
     elif operator == "GroupNormalization" and view.versions.get("", 0) < 21:
         yield second[0], _groups_of(node)  # a scale for each group, and not for each channel
     elif operator in ("BatchNormalization", "InstanceNormalization", "GroupNormalization") and len(first) > 1:
         yield first[1], second[0]
     elif operator == "LayerNormalization":
         yield from zip(reversed(first), reversed(second), strict=False)
+
+
+_GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
+
+
+def _recurrent(node: onnx.NodeProto, shapes: Sequence[tuple[Dim, ...] | None]) -> Iterator[tuple[Dim, Dim]]:
+    """Yield the dims of the inputs of a recurrent node that must be equal."""
+    gates, attributes = _GATES[node.op_type], {one.name: one for one in node.attribute}
+    both = "direction" in attributes and attributes["direction"].s == b"bidirectional"
+    directions: Dim = 2 if both else 1
+    hidden: Dim = attributes["hidden_size"].i if "hidden_size" in attributes else None
+    batch, length, features = "", "", ""
+    first = shapes[0]
+    if first is not None and len(first) == 3:
+        turned = "layout" in attributes and attributes["layout"].i
+        length, batch, features = (first[1], first[0], first[2]) if turned else first  # type: ignore[assignment]
+
+    def times(count: int) -> Dim:
+        return count * hidden if isinstance(hidden, int) else None
+
+    wanted: tuple[tuple[Dim, ...], ...] = (
+        (length, batch, features),
+        (directions, times(gates), features),
+        (directions, times(gates), hidden),
+        (directions, times(2 * gates)),
+        (batch,),
+        (directions, batch, hidden),
+        (directions, batch, hidden),
+        (directions, times(3)),
+    )
+    turned_states = "layout" in attributes and attributes["layout"].i
+    for at, (dims, meant) in enumerate(zip(shapes, wanted, strict=False)):
+        if dims is None or len(dims) != len(meant) or not at:
+            continue
+        if at in (5, 6) and turned_states:
+            meant = (meant[1], meant[0], meant[2])
+        yield from ((one, other) for one, other in zip(dims, meant, strict=True) if other)
 
 
 @dataclass(frozen=True)

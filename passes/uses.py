@@ -6,9 +6,12 @@ only move or cast elements everything is passed on, through arithmetic with a co
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import itertools
 import math
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +21,7 @@ import onnx
 
 from opshift.opsets.operator import operator_for
 from opshift.opsets.schema import default_domain
+from opshift.passes import texts
 from opshift.passes.graphs import graphs, subgraphs
 from opshift.passes.outline import Outline, outline
 from opshift.passes.specs import Array, schema
@@ -45,13 +49,19 @@ Length = int | Axis | Drawn | None
 class Lookup:
     """Values that are indices.
 
-    `lengths` are those of the axes that they index: one, or one for each element of an index' last axis. `beyond`:
-    indices outside mean something too. `negative`: so do negative ones, counted from the end.
+    Attributes:
+        lengths: those of the axes that they index: one, or one for each element of an index' last axis.
+        beyond: indices outside are defined too.
+        negative: negative indices are defined, and count from the end.
+        offset: a constant that is added to the values first.
+        ignored: values outside that are defined, such as labels that a loss ignores.
     """
 
     lengths: tuple[Length, ...]
     beyond: bool = False
     negative: bool = True
+    offset: int = 0
+    ignored: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,13 +114,17 @@ class Use:
         )
 
 
-_KEPT = 24
+_KEPT = 24  # constants of one node
+_MOST = 64  # of all nodes that an input reaches
 
 
 def _joined(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
     if not other or one == other:
         return one
-    return tuple(dict.fromkeys((*one, *other)))[:_KEPT] if one else other
+    if not one:
+        return other
+    taken = itertools.chain.from_iterable(itertools.zip_longest(one, other))
+    return tuple(dict.fromkeys(item for item in taken if item is not None))[:_MOST]
 
 
 NOTHING = Use()
@@ -208,7 +222,9 @@ def _one_hot(node: onnx.NodeProto, view: Outline) -> Lookup:
 
 
 def _classes(node: onnx.NodeProto, view: Outline) -> Lookup:
-    return Lookup((_length(view, node.input[0], 1),), negative=False)
+    ignored = _attribute(node, "ignore_index", None)
+    kept = (int(ignored),) if isinstance(ignored, int) else ()
+    return Lookup((_length(view, node.input[0], 1),), negative=False, ignored=kept)
 
 
 _Indexed = Callable[[onnx.NodeProto, Outline], Lookup]
@@ -253,7 +269,7 @@ def _own(node: onnx.NodeProto, view: Outline, index: int) -> Use:
         use = Use(intervals=(_PERMITTED[operator][1],))
     if operator in _COMPARES or operator in _BOUNDS:
         use |= Use(numbers=_compared(node, view, index))
-    if node.domain == "ai.onnx.ml" or operator == "StringNormalizer":
+    if node.domain == "ai.onnx.ml" or operator in _READS_STRINGS:
         use |= Use(numbers=_listed(node))
     domain = default_domain(node.domain)
     if index in _positions(domain, operator, view.versions.get(domain, 1), len(node.input)):
@@ -262,12 +278,27 @@ def _own(node: onnx.NodeProto, view: Outline, index: int) -> Use:
 
 
 def _listed(node: onnx.NodeProto) -> tuple[Number, ...]:
-    """Return the keys and categories that a node has as attributes: strings and integers."""
+    """Return the keys and categories that a node has as attributes, and strings made for its pattern or delimiter."""
     listed = (attribute for attribute in node.attribute if attribute.name.split("_")[0] in _KEYS)
-    return _numbers(item for attribute in listed for item in _some_values(attribute))
+    found = [item for attribute in listed for item in _some_values(attribute)]
+    if node.op_type == "StringNormalizer":
+        found += [made for word in found for made in (word.swapcase(), word.upper(), word.lower(), word.title())]
+    if node.op_type == "RegexFullMatch":
+        found += texts.around_pattern(_text(node, "pattern"))
+    if node.op_type == "StringSplit":
+        found += texts.around_delimiter(_text(node, "delimiter"), int(_attribute(node, "maxsplit", 0)))
+    if node.op_type == "Cast":
+        found += texts.NUMERALS
+    return _numbers(found)
 
 
+_READS_STRINGS = frozenset({"Cast", "RegexFullMatch", "StringNormalizer", "StringSplit", "TfIdfVectorizer"})
 _KEYS = frozenset({"cats", "classlabels", "keys", "pool", "stopwords"})
+
+
+def _text(node: onnx.NodeProto, name: str) -> str:
+    held = _attribute(node, name, b"")
+    return held.decode("utf-8", "replace") if isinstance(held, bytes) else ""
 
 
 def _some_values(attribute: onnx.AttributeProto) -> Sequence[Any]:
@@ -317,9 +348,16 @@ def _passed(node: onnx.NodeProto, view: Outline, index: int, wanted: Use) -> Use
     if operator in _BOUNDED:
         return Use(wanted.counts)
     indirect = Use(wanted.counts, wanted.places or bool(wanted.lookups))
+    if shifted := _shifted(node, view, index, wanted):
+        numbers = (*_bounds_of(node, view, index), *wanted.numbers)
+        return Use(wanted.counts, wanted.places, shifted, numbers=numbers)
     if operator in _SUMS:
         numbers = tuple(Number(one.value, summed=True) for one in wanted.numbers)
         return dataclasses.replace(indirect, numbers=numbers)
+    if operator in _INVERSES:
+        return dataclasses.replace(indirect, numbers=_inverted(_INVERSES[operator], wanted.numbers))
+    if operator == "Mul" and len(node.input) == 2 and node.input[0] == node.input[1]:
+        return dataclasses.replace(indirect, numbers=_inverted(_roots, wanted.numbers))
     if operator not in _POINTWISE and operator != "Neg":
         return indirect
     solved = _solved(node, view, index)
@@ -332,6 +370,60 @@ def _passed(node: onnx.NodeProto, view: Outline, index: int, wanted: Use) -> Use
         ),
         intervals=tuple(_image(solved, one) for one in wanted.intervals),
     )
+
+
+def _roots(value: float) -> list[float]:
+    return [math.sqrt(value), -math.sqrt(value)]
+
+
+_INVERSES: dict[str, Callable[[float], list[float]]] = {
+    "Abs": lambda value: [value, -value],
+    "Atan": lambda value: [math.tan(value)],
+    "Cos": lambda value: [math.acos(value)],
+    "Erf": lambda value: [statistics.NormalDist().inv_cdf((value + 1) / 2) / math.sqrt(2)],
+    "Exp": lambda value: [math.log(value)],
+    "Log": lambda value: [math.exp(value)],
+    "Reciprocal": lambda value: [1 / value],
+    "Sigmoid": lambda value: [math.log(value / (1 - value))],
+    "Sin": lambda value: [math.asin(value)],
+    "Softplus": lambda value: [math.log(math.expm1(value))],
+    "Softsign": lambda value: [value / (1 - abs(value))],
+    "Sqrt": lambda value: [value * value],
+    "Tanh": lambda value: [math.atanh(value)],
+}
+"""Functions of one number, and the numbers that they return one for."""
+
+
+def _inverted(inverse: Callable[[float], list[float]], numbers: Iterable[Number]) -> tuple[Number, ...]:
+    """Return the numbers of which a function returns these."""
+    found = []
+    for one in numbers:
+        with contextlib.suppress(ArithmeticError, ValueError):
+            found += [Number(value, one.summed) for value in inverse(float(one.value))]
+    return tuple(found)
+
+
+_CLAMPS = frozenset({"Clip", "Max", "Min"})
+
+
+def _shifted(node: onnx.NodeProto, view: Outline, index: int, wanted: Use) -> tuple[Lookup, ...]:
+    """Return the lookups of an index that a constant is added to, or that is clamped, as those of its input."""
+    if not wanted.lookups or wanted.counts:
+        return ()
+    if node.op_type in _CLAMPS and (node.op_type != "Clip" or index == 0):
+        # What is clamped is defined wherever it is; which side is clamped the numbers tell.
+        return tuple(dataclasses.replace(one, beyond=True, negative=True) for one in wanted.lookups)
+    if node.op_type not in ("Add", "Sub") or len(node.input) != 2 or (node.op_type == "Sub" and index == 1):
+        return ()
+    other = view.constant(node.input[1 - index])
+    if other is None or other.size != 1 or other.dtype.kind not in "iu":
+        return ()
+    offset = int(other.item()) if node.op_type == "Add" else -int(other.item())
+    return tuple(dataclasses.replace(one, offset=one.offset + offset) for one in wanted.lookups)
+
+
+def _bounds_of(node: onnx.NodeProto, view: Outline, index: int) -> tuple[Number, ...]:
+    return _compared(node, view, index) if node.op_type in _CLAMPS else ()
 
 
 def _solved(node: onnx.NodeProto, view: Outline, index: int) -> Callable[[float], float] | None:

@@ -410,6 +410,18 @@ class _Whole:
         return functools.reduce(inputs.Trials.__add__, (self._round(specs, judge, one) for one in sets or ({},)))
 
     def _round(self, specs: Sequence[Spec], judge: Judge, fixed: given.Given) -> inputs.Trials:
+        """Return inputs whose outputs have the ranks that the original declares, or any where there are none such.
+
+        A conversion relies on declared ranks.
+        """
+        declared = {value.name: value.type.tensor_type for value in self.before.proto.graph.output}
+        ranks = [len(one.shape.dim) if one.HasField("shape") else None for one in declared.values()]
+        found = self._drawn(specs, judge, fixed, functools.partial(_of_ranks, ranks))
+        return found if found.accepted or found.fatal else self._drawn(specs, judge, fixed, lambda one: one)
+
+    def _drawn(
+        self, specs: Sequence[Spec], judge: Judge, fixed: given.Given, fitting: Callable[[inputs.Result], inputs.Result]
+    ) -> inputs.Trials:
         size = sum(1 for _ in sessions.nodes(self.before.proto))
         budget = inputs.whole_budget(_weights(self.before), specs, size)
         shapes = {**self.shapes, **given.shapes(fixed)}
@@ -423,10 +435,16 @@ class _Whole:
             return draft.peaks(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
 
         if len(fixed) == len(specs):
-            budget = dataclasses.replace(budget, shapes=1, inputs=1, rejections=1)
+            budget = dataclasses.replace(budget, shapes=1, inputs=1, rejections=1, long=0)
             candidates = [given.shapes(fixed)]
         drawn = inputs.overridden(values, fixed)
-        return inputs.trials(draft, drawn, judge.plain_all, candidates, (), budget, repairer(draft.specs, known))
+        long = functools.partial(inputs.beyond, draft.specs, known)
+        repair = repairer(draft.specs, known)
+
+        def plain(batch: Sequence[Feeds]) -> list[inputs.Result]:
+            return [fitting(one) for one in judge.plain_all(batch)]
+
+        return inputs.trials(draft, drawn, plain, candidates, long, budget, repair)
 
     def _draft(self, specs: Sequence[Spec]) -> Draft:
         wanted, found = inputs.uses(self._outline), inputs.uses(self.after.proto)
@@ -582,6 +600,16 @@ def _without(source: Source, names: Collection[str]) -> Source:
     del proto.graph.initializer[:]
     proto.graph.initializer.extend(kept)
     return dataclasses.replace(source, proto=proto, path=None)
+
+
+def _of_ranks(ranks: Sequence[int | None], result: inputs.Result) -> inputs.Result:
+    """Return outputs, or an error where one is a tensor of another rank; None is any."""
+    if isinstance(result, RejectedError):
+        return result
+    for rank, output in zip(ranks, result, strict=False):
+        if rank is not None and isinstance(output, np.ndarray) and output.ndim != rank:
+            return RejectedError(f"an output has {output.ndim} dimensions, and is declared with {rank}")
+    return result
 
 
 def _repeats(judge: Judge, feeds: Feeds) -> bool:

@@ -30,6 +30,8 @@ WIDE: Mapping[np.dtype[Any], np.dtype[Any]] = {
 }
 # Without inputs they give what they are told to, in the type that they are told.
 GIVEN = frozenset({"Constant", "ConstantOfShape", "EyeLike"})
+NARROW = frozenset({"BitCast"})
+"""Operators that read the bits of floats, which a wider type has others of."""
 
 
 def widened(node: onnx.NodeProto) -> onnx.NodeProto:

@@ -1,0 +1,1 @@
+"""Wrong rewrites by the thousand, and whether verification finds each of them."""
