@@ -19,7 +19,7 @@ import numpy as np
 
 from opshift.opsets.facts import Facts
 from opshift.passes.classes import counted, summed
-from opshift.passes.moods import STYLES, Allowed, Mood, Rng, bounded, draw, indices, limits, moods, ones
+from opshift.passes.moods import STYLES, Allowed, Mood, Rng, bounded, boxes, draw, indices, limits, moods, ones
 from opshift.passes.sessions import Feeds, RejectedError, Why
 from opshift.passes.shapes import Repair, Shapes, beyond, fits, long_sizes, sizes, with_shapes
 from opshift.passes.specs import (
@@ -167,6 +167,10 @@ class Draft:
                 known[spec.name] = _value(
                     rng, spec, shapes[spec.name], self._small(make) if self._use(spec).counts else make
                 )
+            boxed = self._use(spec).boxes and turn is not None and turn % 2 == 0
+            drawn = known.get(spec.name)
+            if boxed and isinstance(drawn, np.ndarray) and drawn.shape[-1:] > (3,) and drawn.dtype.kind == "f":
+                known[spec.name] = boxes(rng, drawn, self._use(spec).boxes)
         for spec, mood, style in zip(self.specs, values, styles, strict=True):
             if mood is None:
                 make = self._index(rng, spec, style, shapes, known, turn)

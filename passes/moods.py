@@ -288,6 +288,18 @@ def draw(rng: Rng, mood: Mood, shape: Shape) -> Array:
     return drawn
 
 
+def boxes(rng: Rng, like: Array, unit: float) -> Array:
+    """Return boxes that overlap, and have up to 16 elements of an image on each side, in place of an array's last four.
+
+    Columns before the last four are as in the array.
+    """
+    starts = rng.integers(0, 9, size=(*like.shape[:-1], 2)) / 2
+    ends = starts + np.array([0.5, 1, 1.25, 3, 7, 16])[rng.integers(0, 6, size=starts.shape)]
+    drawn = like.copy()
+    drawn[..., -4:] = (np.concatenate([starts, ends], -1) * unit).astype(like.dtype)
+    return drawn
+
+
 def ones(dtype: np.dtype[Any], allowed: Allowed) -> Mood:
     """Return the mood of ones: of sizes the gentlest."""
     words: tuple[Any, ...] = ("a",) if dtype == np.object_ else (1,)
@@ -365,9 +377,6 @@ def indices(
         return np.stack(columns, -1) if columns else np.zeros(shape, dtype)
     known = [length for length in lengths if length is not None]
     length = min(known) if known else None
-    if turn is not None and style == "inside" and length and not ignored:
-        count = math.prod(shape)
-        return ((turn * count + np.arange(count)) % length).astype(dtype).reshape(shape)
     values = [*_index_values(style, length, beyond=beyond), *ignored]
     low, high = (0, 3) if length is None else (-length if style != "inside" else 0, length)
     extra = [one.value for one in among if isinstance(one.value, int) and low <= one.value < high]
@@ -376,7 +385,10 @@ def indices(
     ]
     if style == "outside" and beyond and dtype.kind == "f":
         kept += [value + part for value in (0, 1) for part in (0.25, 0.5, 0.75)]
-    return draw(rng, Mood(palette(dtype, kept or [0], Allowed())), shape)
+    drawn = draw(rng, Mood(palette(dtype, kept or [0], Allowed())), shape)
+    if turn is None or style != "inside" or not length or length < 0 or ignored:
+        return drawn
+    return ((turn * drawn.size + np.arange(drawn.size)) % length).astype(dtype).reshape(shape)
 
 
 def _index_values(style: str, length: int | None, *, beyond: bool) -> list[int]:

@@ -779,33 +779,41 @@ def _bound(plain: Any, runs: Sequence[Any]) -> Bound:
     finite = functools.reduce(np.logical_and, [np.isfinite(other) for other in (wide, *others)])
     alike = functools.reduce(np.logical_and, [(other == wide) | (np.isnan(other) & np.isnan(wide)) for other in others])
     with np.errstate(invalid="ignore", over="ignore"):
-        distance = max(float(np.abs(other - wide)[finite].max(initial=0.0)) for other in others)
-    unstable = ~finite & ~alike
-    with np.errstate(invalid="ignore", over="ignore"):
-        # No digit is right: the narrow type overflowed, or all is cancelled, on the way.
-        largest = float(np.abs(wide[finite]).max(initial=0.0))
-        unstable |= finite & functools.reduce(np.logical_or, [np.abs(other - wide) > largest / 2 for other in others])
-        apart = functools.reduce(np.maximum, [np.abs(other - wide) for other in others])
-        graded = _graded(plain, np.where(finite, apart, 0.0), np.where(finite, np.abs(wide), 0.0))
-    return Bound(FACTOR * distance, unstable if unstable.any() else None, graded=graded)
+        apart = functools.reduce(np.maximum, [np.where(finite, np.abs(other - wide), 0.0) for other in others])
+        size = np.where(finite, np.abs(wide), 0.0)
+    largest = float(size.max(initial=0.0))
+    # No digit is right: the narrow type overflowed, or all is cancelled, on the way.
+    unstable = (~finite & ~alike) | (finite & (apart > largest / 2))
+    apart = np.where(unstable, 0.0, apart)
+    graded = _graded(plain, apart, size)
+    return Bound(FACTOR * float(apart.max(initial=0.0)), unstable if unstable.any() else None, graded=graded)
 
 
 def _graded(
     plain: Array, distance: npt.NDArray[np.float64], size: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64] | None:
-    """Return the bound of each element by those that are not much larger; None where none is.
+    """Return the bound of each element by those that are not much larger; None where it is the same for all.
 
-    A zero has no size of its own: it may be what is left of large numbers, and where products are added without being
-    rounded first (FMA), their last digits are left.
+    What moves by more than half of its digits decides for others of that kind alone: it lies where a function jumps, or
+    is what is left of large numbers. A zero has no size of its own: it may be what is left of large numbers, and where
+    products are added without being rounded first (FMA), their last digits are left.
     """
     largest = float(size.max(initial=0.0))
-    if not is_float(plain.dtype) or bool((size * _REACH >= largest).all()):
+    if not is_float(plain.dtype):
         return None
+    jumps = distance > math.sqrt(float(ml_dtypes.finfo(plain.dtype).eps)) * largest  # type: ignore[no-untyped-call]
+    if not jumps.any() and bool((size * _REACH >= largest).all()):
+        return None
+    all_of_them, calm = (_farthest(one, size) for one in (distance, np.where(jumps, 0.0, distance)))
+    graded = np.maximum(np.where(jumps, all_of_them, calm), _unit(plain, size) / 2)
+    return np.asarray(FACTOR * np.where(size == 0, np.maximum(graded, distance.max(initial=0.0)), graded))
+
+
+def _farthest(distance: npt.NDArray[np.float64], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return for each element the largest distance of those that are not much larger than it."""
     order = np.argsort(size, axis=None)
     ends = np.searchsorted(size.ravel()[order], size.ravel() * _REACH, side="right") - 1
-    farthest = np.maximum.accumulate(distance.ravel()[order])[ends].reshape(size.shape)
-    graded = np.maximum(farthest, _unit(plain, size) / 2)
-    return np.asarray(FACTOR * np.where(size == 0, np.maximum(graded, distance.max(initial=0.0)), graded))
+    return np.asarray(np.maximum.accumulate(distance.ravel()[order])[ends].reshape(size.shape))
 
 
 def _unit(plain: Array, size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

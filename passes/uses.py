@@ -91,6 +91,7 @@ class Use:
         lookups: it is an index as it is.
         intervals: what it should lie in.
         numbers: what it is compared with.
+        boxes: how long an element of an image is, in the units of corners of boxes; 0 where it is none.
     """
 
     counts: bool = False
@@ -98,6 +99,7 @@ class Use:
     lookups: tuple[Lookup, ...] = ()
     intervals: tuple[Interval, ...] = ()
     numbers: tuple[Number, ...] = ()
+    boxes: float = 0.0
 
     def __or__(self, other: Use) -> Use:
         """Return what becomes of a value that is used in both ways; of many numbers the first are kept."""
@@ -111,6 +113,7 @@ class Use:
             _joined(self.lookups, other.lookups),
             _joined(self.intervals, other.intervals),
             _joined(self.numbers, other.numbers),
+            max(self.boxes, other.boxes),
         )
 
 
@@ -172,6 +175,9 @@ _PERMITTED: dict[str, tuple[int, Interval]] = {
     "Reciprocal": (0, Interval(zero=False)),
     "Sqrt": (0, Interval(0)),
 }
+
+_BOXES = {"MaxRoiPool": 1, "NonMaxSuppression": 0, "RoiAlign": 1}
+"""Inputs that are corners of boxes, by index."""
 
 _COMPARES = frozenset({
     "Clip", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Mod", "Where",
@@ -269,6 +275,8 @@ def _own(node: onnx.NodeProto, view: Outline, index: int) -> Use:
         use = Use(intervals=(_PERMITTED[operator][1],))
     if operator in _COMPARES or operator in _BOUNDS:
         use |= Use(numbers=_compared(node, view, index))
+    if _BOXES.get(operator) == index:
+        use |= Use(boxes=1 / (float(_attribute(node, "spatial_scale", 1.0)) or 1.0))
     if node.domain == "ai.onnx.ml" or operator in _READS_STRINGS:
         use |= Use(numbers=_listed(node))
     domain = default_domain(node.domain)

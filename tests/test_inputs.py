@@ -193,7 +193,9 @@ def test_a_rejected_negative_index_is_followed_by_one_that_is_not() -> None:
     def values(shape: shapes.Shapes, turn: int | str) -> Mapping[str, Any]:
         return draft.peaks(rng, shape, turn) if isinstance(turn, str) else draft.feeds(rng, shape, turn)
 
-    tried = inputs.trials(draft, values, plain, inputs.sizes(draft.specs, whole=True), (), Budget(6, 24, 10**6, 200))
+    tried = inputs.trials(
+        draft, values, plain, inputs.sizes(draft.specs, whole=True), lambda base: (), Budget(6, 24, 10**6, 200)
+    )
     assert len(tried.accepted) >= draft.turns() * 3
 
 
@@ -466,7 +468,7 @@ def test_trials_go_on_to_what_repair_finds() -> None:
         lambda shape, turn: draft.feeds(rng, shape, int(turn)),
         plain,
         inputs.sizes(specs, whole=True),
-        (),
+        lambda base: (),
         Budget(6, 48, 2**24, 200),
         shapes.repairer(specs, known),
     )
