@@ -43,6 +43,9 @@ class Trait(enum.Enum):
     WEIGHS = "weighs"
     """It takes quotients, roots or powers on the way, so that whole numbers that it returns for whole numbers do not
     show that nothing was rounded: three weights of a third, which add up to 1, make 2.0 or 1.9999999 of three 2."""
+    SAMPLES = "samples"
+    """It samples between elements: one whose weight is 0 is multiplied by it in one kernel and left out in another,
+    which tells only where it is infinite."""
     STEPS = "steps"
     """It returns what it reads, or a number that is the same between two places where it jumps: nothing is rounded."""
     ONCE = "once"
@@ -97,6 +100,7 @@ _BY_TRAIT: dict[Trait, frozenset[str]] = {
         "NegativeLogLikelihoodLoss", "RMSNormalization", "RNN", "ReduceLogSumExp", "ReduceMean", "Resize", "RoiAlign",
         "RotaryEmbedding", "Softmax", "SoftmaxCrossEntropyLoss", "SwiGLU", "Upsample",
     }),
+    Trait.SAMPLES: frozenset({"DeformConv", "GridSample", "Resize", "RoiAlign", "Upsample"}),
     Trait.STEPS: frozenset({"Ceil", "Floor", "Round", "ThresholdedRelu"}),
     Trait.ONCE: frozenset({"Add", "Cast", "CastLike", "Div", "Mul", "Shrink", "Sub"}),
     Trait.CONVERTS: frozenset({"Cast", "CastLike"}),
@@ -121,9 +125,9 @@ def traits_of(node: onnx.NodeProto) -> frozenset[Trait]:
     if node.op_type in ("ScatterElements", "ScatterND") and given.get("reduction", b"none") != b"none":
         return frozenset({Trait.SELECTS if given["reduction"] in (b"max", b"min") else Trait.SUMS})
     if node.op_type == "Upsample" and given.get("mode", b"nearest") != b"nearest":
-        return frozenset({Trait.SUMS, Trait.WEIGHS})
+        return frozenset({Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES})
     if node.op_type in ("Resize", "Upsample") and given.get("mode", b"nearest") == b"nearest":
-        return traits(node.op_type) - {Trait.WEIGHS}
+        return traits(node.op_type) - {Trait.WEIGHS, Trait.SAMPLES}
     if node.op_type == "Shrink" and not any(one.f or one.ref_attr_name for one in node.attribute if one.name == "bias"):
         return traits(node.op_type) - {Trait.ONCE} | {Trait.STEPS}
     return traits(node.op_type)

@@ -173,8 +173,8 @@ class Draft:
                 known[spec.name] = boxes(rng, drawn, self._use(spec).boxes)
         for spec, mood, style in zip(self.specs, values, styles, strict=True):
             if mood is None:
-                make = self._index(rng, spec, style, shapes, known, turn)
-                known[spec.name] = _value(rng, spec, shapes[spec.name], make)
+                index = self._index(rng, spec, style, shapes, known, turn)
+                known[spec.name] = _value(rng, spec, shapes[spec.name], index)
         return {spec.name: known[spec.name] for spec in self.specs}
 
     def _small(self, make: Callable[[Shape], Array]) -> Callable[[Shape], Array]:
@@ -418,7 +418,7 @@ def trials(
                 break
         if repair:
             yield from repair(lambda shape: not spent() and attempt((shape, len(fitting))), tuple(fitting))
-        if repair and all(any(0 in dims for dims in shape.values()) for shape in fitting):
+        if (repair or draft.allowed.whole) and all(any(0 in dims for dims in shape.values()) for shape in fitting):
             # It may be the values that are rejected, and not the shapes; nothing is wrong with those of empty inputs.
             full = [shape for shape in first if not any(0 in dims for dims in shape.values())] or first
             turns = itertools.product(range(2, 8 * draft.turns()), full)

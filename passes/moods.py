@@ -223,7 +223,11 @@ def _common(dtype: np.dtype[Any], small: bool, allowed: Allowed) -> tuple[Mood, 
     if not allowed.infinite:
         # A whole model turns the extremes into infinities, and those into NaN, as soon as it adds or multiplies.
         hostile = [one for one in hostile if not allowed.whole or np.abs(one.palette.astype(np.float64)).max() < 100]
-    plain = [mood((0,), "normal"), mood(np.linspace(-3, 3, 25)), mood(np.linspace(0, 1, 17))]
+    # Products and quotients of powers of two are exact, so that ties behind them are ties in every kernel.
+    powers = mood((0.5, 1, 2, 0.25, -1, -0.5, 4))
+    # Functions that saturate do so at different sizes, and a small number that is added shows beside smaller ones.
+    sizes = mood([sign * part * 10.0**size for size in range(-6, 4) for part in (1.3717, 2.7339) for sign in (1, -1)])
+    plain = [mood((0,), "normal"), mood(np.linspace(-3, 3, 25)), mood(np.linspace(0, 1, 17)), powers, sizes]
     return tuple(plain + hostile if allowed.whole else hostile)
 
 
@@ -291,11 +295,11 @@ def draw(rng: Rng, mood: Mood, shape: Shape) -> Array:
 def boxes(rng: Rng, like: Array, unit: float) -> Array:
     """Return boxes that overlap, and have up to 16 elements of an image on each side, in place of an array's last four.
 
-    Columns before the last four are as in the array.
+    A column before those is the number of an image, of which the first is taken.
     """
     starts = rng.integers(0, 9, size=(*like.shape[:-1], 2)) / 2
     ends = starts + np.array([0.5, 1, 1.25, 3, 7, 16])[rng.integers(0, 6, size=starts.shape)]
-    drawn = like.copy()
+    drawn: Array = np.zeros_like(like)
     drawn[..., -4:] = (np.concatenate([starts, ends], -1) * unit).astype(like.dtype)
     return drawn
 

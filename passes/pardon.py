@@ -28,8 +28,9 @@ from opshift.passes.widening import is_float
 # What these make of a NaN is not defined; what comes after them differs with the order of comparisons.
 _NAN_UNDEFINED = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "TopK", "Unique"})
 
-_UNWRITTEN = frozenset({"CausalConvWithState", "ConvInteger", "MatMulInteger", "QLinearMatMul"})
-"""Operators of which onnxruntime 1.32.0 leaves sums of no products, or the state after no elements, as memory is."""
+_UNWRITTEN = {"CausalConvWithState": (0, 1), "ConvInteger": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3)}
+"""Operators of which onnxruntime 1.32.0 leaves sums of no products, or the state after no elements, as memory is, and
+the inputs that have none then."""
 
 _UNCHECKED = frozenset({"Concat", "Einsum"})
 """Operators whose kernels in onnxruntime 1.32.0 take inputs that do not fit, and leave results as memory is."""
@@ -166,7 +167,7 @@ class Pardon:
             or (node.op_type in self._finite and any(_has(np.isinf, value) for value in read))
             or (node.op_type in self._whole and _has(_has_fraction, read[0]))
             or (node.op_type == "Cast" and _beyond(read[0], values.get(node.output[0])))
-            or (node.op_type in _UNWRITTEN and any(isinstance(one, np.ndarray) and not one.size for one in read))
+            or (node.op_type in _UNWRITTEN and any(_empty(read[place]) for place in _UNWRITTEN[node.op_type]))
             or overflows(node.op_type, read)
             # The kernel of onnxruntime 1.32.0 for 24 makes 0 of a NaN in a row of which some keys are padding.
             or (node.op_type == "Attention" and len(read) > 6 and any(_has(_nowhere, value) for value in read[:3]))
@@ -219,6 +220,10 @@ def _scaled(scales: Sequence[Any]) -> bool:
         inputs = functools.reduce(np.multiply, [one.max(initial=0) for one in floats[:-1]], np.float32(1))
         floats.append(np.asarray(inputs / floats[-1] if floats else inputs))
     return all(bool((np.isfinite(one) & (one != 0)).all()) for one in floats)
+
+
+def _empty(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and not value.size
 
 
 def _has(what: Callable[[Any], Any], value: Any) -> bool:

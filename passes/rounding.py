@@ -37,6 +37,8 @@ from opshift.passes.widening import GIVEN, NARROW, WIDE, in_double, is_float, na
 
 FACTOR = 8
 """What the bound multiplies the distance by; the least significant bits of two right results differ by less."""
+_LOST = 8 * FACTOR
+"""The same for what no digit is right of: a quotient of two such numbers may be far from all that were seen."""
 _RUNS = 4  # disturbed ones
 _MORE_RUNS = 16
 _REACH = 1024.0
@@ -58,6 +60,7 @@ class Bound:
         lost: no element counts.
         estimated: the distance was not measured, since the model cannot be run node by node on this input.
         graded: the distance of each element, where it is smaller for small ones; None where it is the same for all.
+        reshaped: rounding decides the very shape, so that no element counts.
     """
 
     slack: float = 0.0
@@ -69,10 +72,11 @@ class Bound:
     lost: bool = False
     estimated: bool = False
     graded: npt.NDArray[np.float64] | None = None
+    reshaped: bool = False
 
     def within(self, other: Bound) -> Bound:
         """Return the marks of this bound with the distance and the elements of another."""
-        return replace(self, slack=other.slack, unstable=other.unstable, estimated=other.estimated, graded=other.graded)
+        return replace(other, huge=self.huge, wild=self.wild, unsigned=self.unsigned, lost=self.lost)
 
     def spread(self) -> Bound:
         """Return a bound with every element unstable if one is: rounding decides the whole row that it is in."""
@@ -110,8 +114,8 @@ class _Run:
         values: the values, by name.
         exact: which of them no rounding changes, nor what they are computed from.
         firm: which of them every kernel computes alike, in whatever order, since one operation of IEEE 754 on exact
-            values led there, and nothing overflowed. Those are as in the narrow run, and are never disturbed: what
-            compares them decides.
+            values led there, and nothing overflowed. What compares or rounds those decides, and is as in the narrow
+            run; arithmetic reads them disturbed, since it may be done in another order.
     """
 
     values: Mapping[str, Any]
@@ -215,7 +219,8 @@ class Rounding:
                     or (marks[name].undecided and plain[name] is None)  # what follows of infinities is not known
                     for name in read
                 )
-                or (Trait.NORMALIZES in kinds and _without_spread(plain, read, node.output)),
+                or (Trait.NORMALIZES in kinds and _without_spread(plain, read, node.output))
+                or (Trait.SAMPLES in kinds and any(_has(plain[name], _infinite) for name in read)),
                 wild=any(marks[name].wild or (sums and _has(plain[name], _infinite)) for name in read) or divided,
                 undecided=any(marks[name].undecided for name in read)
                 or (sums and Trait.NORMALIZES not in kinds and any(_has(plain[name], _infinity) for name in read)),
@@ -237,8 +242,8 @@ class Rounding:
     ) -> _Run:
         """Run the model in wide types.
 
-        With the `first` run, what was exact or firm there is taken from it, and what every other node reads is
-        disturbed, in another way each `turn` and for each `seed`. By their `marks` other elements are not finite.
+        With the `first` run, what was exact there is taken from it, and what every other node reads is disturbed, in
+        another way each `turn` and for each `seed`. By their `marks` other elements are not finite.
         """
         rng = np.random.default_rng([turn, seed] if seed else turn)
         values = {name: wider(value) for name, value in (*self._plain.constants.items(), *feeds.items())}
@@ -251,7 +256,7 @@ class Rounding:
             in_float = Trait.IN_FLOAT in kinds and (
                 Trait.SUMS not in kinds or any(_is_widest(plain[name]) for name in names)
             )
-            if first and all(first.exact[name] or first.firm[name] for name in names):
+            if first and all(first.exact[name] for name in names):
                 values.update({name: first.values[name] for name in names})
                 continue
             read = [name for name in (*node.input, *outer_names(node)) if name]
@@ -318,7 +323,12 @@ class Rounding:
                 and not any(name in inexact or _has(plain[name], _infinite) for name in names)
             )
             firm.update(dict.fromkeys(names, same_everywhere))
-            values.update({name: wider(plain[name]) for name in names} if same_everywhere else results)
+            values.update(results)
+            if same_everywhere:
+                # Sums that read it may be added in another order; what it decides is decided.
+                flows = not any(bodies(node)) and kinds.isdisjoint({Trait.STEPS, Trait.PIECEWISE})
+                decided = (name for name in names if not (flows and _is_wide(wider(plain[name]))))
+                values.update({name: wider(plain[name]) for name in decided})
             easy = all(is_exact(inner) or Trait.CONVERTS in traits_of(inner) for inner in inside) or (
                 not narrow
                 and not in_float
@@ -771,7 +781,7 @@ def _bound(plain: Any, runs: Sequence[Any]) -> Bound:
     wide = runs[0]
     others = [wider(plain), *runs[1:]]
     if any(not isinstance(other, np.ndarray) or other.shape != wide.shape for other in others):
-        return Bound(0.0, np.ones(plain.shape, np.bool_))  # rounding decides the very shape
+        return Bound(0.0, np.ones(plain.shape, np.bool_), reshaped=True)
     if wide.dtype.kind != "f":
         unstable = functools.reduce(np.logical_or, [other != wide for other in others])
         return Bound(0.0, unstable if unstable.any() else None)
@@ -782,31 +792,38 @@ def _bound(plain: Any, runs: Sequence[Any]) -> Bound:
         apart = functools.reduce(np.maximum, [np.where(finite, np.abs(other - wide), 0.0) for other in others])
         size = np.where(finite, np.abs(wide), 0.0)
     largest = float(size.max(initial=0.0))
-    # No digit is right: the narrow type overflowed, or all is cancelled, on the way.
-    unstable = (~finite & ~alike) | (finite & (apart > largest / 2))
-    apart = np.where(unstable, 0.0, apart)
-    graded = _graded(plain, apart, size)
-    return Bound(FACTOR * float(apart.max(initial=0.0)), unstable if unstable.any() else None, graded=graded)
+    unstable = ~finite & ~alike
+    lost = apart > largest / 2  # no digit is right: all is cancelled on the way, or it lies where a function jumps
+    if lost.any() and bool((lost | (size == 0)).all()):
+        return Bound(_LOST * float(apart.max()), unstable if unstable.any() else None)
+    kept = np.where(lost, 0.0, apart)
+    graded = _graded(plain, kept, size, np.where(lost, apart, 0.0))
+    return Bound(FACTOR * float(kept.max(initial=0.0)), unstable if unstable.any() else None, graded=graded)
 
 
 def _graded(
-    plain: Array, distance: npt.NDArray[np.float64], size: npt.NDArray[np.float64]
+    plain: Array,
+    distance: npt.NDArray[np.float64],
+    size: npt.NDArray[np.float64],
+    lost: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64] | None:
     """Return the bound of each element by those that are not much larger; None where it is the same for all.
 
     What moves by more than half of its digits decides for others of that kind alone: it lies where a function jumps, or
-    is what is left of large numbers. A zero has no size of its own: it may be what is left of large numbers, and where
-    products are added without being rounded first (FMA), their last digits are left.
+    is what is left of large numbers. `lost` are the distances of those of which no digit is right. A zero has no size
+    of its own: it may be what is left of large numbers, and where products are added without being rounded first
+    (FMA), their last digits are left.
     """
     largest = float(size.max(initial=0.0))
     if not is_float(plain.dtype):
         return None
     jumps = distance > math.sqrt(float(ml_dtypes.finfo(plain.dtype).eps)) * largest  # type: ignore[no-untyped-call]
-    if not jumps.any() and bool((size * _REACH >= largest).all()):
+    if not jumps.any() and not lost.any() and bool((size * _REACH >= largest).all()):
         return None
     all_of_them, calm = (_farthest(one, size) for one in (distance, np.where(jumps, 0.0, distance)))
     graded = np.maximum(np.where(jumps, all_of_them, calm), _unit(plain, size) / 2)
-    return np.asarray(FACTOR * np.where(size == 0, np.maximum(graded, distance.max(initial=0.0)), graded))
+    graded = np.where((size == 0) & (lost == 0), np.maximum(graded, distance.max(initial=0.0)), graded)
+    return np.asarray(np.where(lost > 0, _LOST * lost, FACTOR * graded))
 
 
 def _farthest(distance: npt.NDArray[np.float64], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -282,10 +282,10 @@ def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
     elif operator == "Gemm" and len(first) == len(second) == 2:
         turned = {item.name: item.i for item in node.attribute}
         yield first[0 if turned.get("transA") else 1], second[1 if turned.get("transB") else 0]
-    elif operator in ("Conv", "ConvTranspose") and len(first) > 1 and len(second) > 1:
+    elif operator in ("Conv", "ConvInteger", "ConvTranspose") and len(first) > 1 and len(second) > 1:
         groups = next((item.i for item in node.attribute if item.name == "group"), 1)
         channels = second[0] if operator == "ConvTranspose" else second[1]
-        yield first[1], channels * groups if operator == "Conv" and isinstance(channels, int) else channels
+        yield first[1], channels * groups if operator != "ConvTranspose" and isinstance(channels, int) else channels
     elif operator in _GATES:
         yield from _recurrent(node, shapes)
     elif operator in ("MaxUnpool", "Scatter", "ScatterElements") and len(shapes) > 1:
@@ -294,6 +294,8 @@ def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
             yield from zip(*pair, strict=False)
     elif operator == "GridSample":
         yield first[0], second[0]
+    elif operator == "RoiAlign" and len(shapes) > 2 and shapes[2]:
+        yield second[0], shapes[2][0]
     elif operator == "NonMaxSuppression" and len(first) == len(second) == 3:
         yield from ((first[0], second[0]), (first[1], second[2]), (first[2], 4))
     elif operator == "RotaryEmbedding" and len(shapes) > 2 and shapes[2] is not None:

@@ -244,6 +244,7 @@ _LOOKUPS: dict[str, tuple[tuple[int, _Indexed], ...]] = {
         (1, lambda node, view: Lookup((_length(view, node.input[4], 0),), negative=False)),
     ),
     "OneHot": ((0, _one_hot),),
+    "RoiAlign": ((2, lambda node, view: Lookup((_length(view, node.input[0], 0),), negative=False)),),
     "RotaryEmbedding": ((3, lambda node, view: Lookup((_length(view, node.input[1], 0),), negative=False)),),
 }
 

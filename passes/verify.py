@@ -43,6 +43,7 @@ from opshift.passes.outcome import Check, Counterexample, Coverage, Report, Verd
 from opshift.passes.outline import Outline, outline
 from opshift.passes.pairs import Pair, Progress, prove, route
 from opshift.passes.pardon import Pardon
+from opshift.passes.repairs import repair
 from opshift.passes.rounding import Bounds
 from opshift.passes.sessions import Feeds, Limits, RejectedError, Runner, Source, Why
 from opshift.passes.shapes import hints, repairer, sizes_of
@@ -116,8 +117,8 @@ def verify(
     if save_repro is not None:
         repro.refuse_used(Path(save_repro))
     with onnx_process.limited(timeout, memory):
-        before = sessions.read(original, original_dir, allow_paths)
-        after = sessions.read(rewritten, rewritten_dir, allow_paths)
+        before = _named(sessions.read(original, original_dir, allow_paths))
+        after = _named(sessions.read(rewritten, rewritten_dir, allow_paths))
     limits = within(timeout, memory, (before.proto, after.proto))
     report = progress or (lambda stage, done, total: None)
     options = _options(exact, semantics, timeout, memory, allow_paths)
@@ -582,6 +583,17 @@ def _same(before: Source, after: Source) -> bool:
     with contextlib.suppress(OSError):
         return filecmp.cmp(before.path, after.path, shallow=False)
     return False
+
+
+def _named(source: Source) -> Source:
+    """Return a model whose nodes have names of their own: onnxruntime refuses others, which ONNX allows."""
+    names = [node.name for node in source.proto.graph.node if node.name]
+    if len(set(names)) == len(names):
+        return source
+    proto = onnx.ModelProto()
+    proto.CopyFrom(source.proto)
+    repair(proto)
+    return dataclasses.replace(source, proto=proto, path=None)
 
 
 def _optional(model: onnx.ModelProto) -> frozenset[str]:

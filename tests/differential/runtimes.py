@@ -67,8 +67,8 @@ def _options() -> onnxruntime.SessionOptions:
 _OPTIONS = _options()
 
 
-def run(model: ModelProto, feeds: Sequence[Feed]) -> Outputs:
-    """Run a model in onnxruntime without graph optimizations.
+def run(model: ModelProto, feeds: Sequence[Feed], options: onnxruntime.RunOptions | None = None) -> Outputs:
+    """Run a model in onnxruntime without graph optimizations; `options` can end a run that takes too long.
 
     Raises:
         NoKernelError: an operator has no kernel.
@@ -87,7 +87,7 @@ def run(model: ModelProto, feeds: Sequence[Feed]) -> Outputs:
         raise LoadError(str(error)) from error
     types = {each.name: each.type for each in (*model.graph.input, *model.graph.output)}
     try:
-        return [_run_once(session, feed, types) for feed in feeds]
+        return [_run_once(session, feed, types, options) for feed in feeds]
     except (errors.NotImplemented, NoKernelError) as error:
         raise NoKernelError(str(error)) from error
     except Exception as error:
@@ -120,13 +120,18 @@ def _ends_idly(node: NodeProto) -> bool:
     return bool(node.op_type != "Loop" and node.input and not node.input[-1])
 
 
-def _run_once(session: onnxruntime.InferenceSession, feed: Feed, types: dict[str, TypeProto]) -> list[Any]:
+def _run_once(
+    session: onnxruntime.InferenceSession,
+    feed: Feed,
+    types: dict[str, TypeProto],
+    options: onnxruntime.RunOptions | None = None,
+) -> list[Any]:
     names = [each.name for each in session.get_outputs()]
     known = {name: feed[name] for name in (each.name for each in session.get_inputs()) if name in feed}
     if all(_has_numpy_type(types[name]) for name in (*known, *names)):
-        return list(session.run(names, known))
+        return list(session.run(names, known, options))
     inputs = {name: _ort_value(value, types[name]) for name, value in known.items()}
-    found = session._sess.run_with_ort_values({name: each._ortvalue for name, each in inputs.items()}, names, None)
+    found = session._sess.run_with_ort_values({name: each._ortvalue for name, each in inputs.items()}, names, options)
     return [_array(onnxruntime.OrtValue(value)) for value in found]
 
 

@@ -100,10 +100,10 @@ def _readers(model: ModelProto) -> dict[str, str]:
 
 def _constant_name(model: ModelProto, tensor: TensorProto) -> str:
     if tensor.name:
-        return tensor.name
+        return str(tensor.name)
     for node in messages(model, NodeProto):
         if any(one.HasField("t") and one.t is tensor for one in node.attribute):
-            return node.output[0]
+            return str(node.output[0])
     return ""
 
 
@@ -114,11 +114,11 @@ def _on_node(at: int, place: int, change: Callable[[NodeProto], None]) -> Edit:
 def _on_tensor(number: int, array: Any) -> Edit:
     def edit(mutant: ModelProto) -> None:
         tensor = messages(mutant, TensorProto)[number]
-        tensor.CopyFrom(
-            helper.make_tensor(tensor.name, TensorProto.STRING, array.shape, [str(one).encode() for one in array.flat])
-            if array.dtype == np.object_
-            else numpy_helper.from_array(array, tensor.name)
-        )
+        if array.dtype == np.object_:
+            strings: Any = [str(one).encode() for one in array.flat]
+            tensor.CopyFrom(helper.make_tensor(tensor.name, TensorProto.STRING, array.shape, strings))
+        else:
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
     return edit
 
@@ -307,10 +307,8 @@ def _values(name: str, held: Any, rng: Rng) -> list[Any]:
     if isinstance(held[0], bytes):
         decoded = [one.decode() for one in held]
         return [[*decoded[:place], word, *decoded[place + 1 :]] for word in words(name, decoded[place])]
-    if isinstance(held[0], int):
-        found = [with_one(value) for value in _integers(name, held[place])]
-    else:
-        found = [with_one(value) for value in _floats(held[place])]
+    others: list[Any] = _integers(name, held[place]) if isinstance(held[0], int) else _floats(held[place])
+    found = [with_one(value) for value in others]
     if held[::-1] != held:
         found.append(held[::-1])
     if len(held) > 1 and name in ("pads", "axes", "perm", "split"):

@@ -3,54 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
+import itertools
 import json
 import multiprocessing
+import resource
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from differential.runtimes import LoadError, NoKernelError, RunError, run
+import onnx
+from differential.runtimes import LoadError, NoKernelError, RunError
+from onnx import ModelProto
 
-from mutation import shown
+from mutation import report, shown
 from mutation.faults import Fault, faults
+from mutation.report import Mutant
 from mutation.subjects import Subject, draw_subject
 
 _ATTEMPTS = 12
 """Faults that are tried on a subject until one is shown to differ."""
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """What verification says of a mutant that is shown to differ, or of a right rewrite.
-
-    Attributes:
-        seed, index: draw it again.
-        operator: that the model was drawn for.
-        place: where its node is.
-        kind: the class of the fault; "right" for a right rewrite.
-        what: the fault.
-        verdict: of verification.
-        reason: of the verdict.
-        seconds: that verification took.
-    """
-
-    seed: int
-    index: int
-    operator: str
-    place: str
-    kind: str
-    what: str
-    verdict: str
-    reason: str
-    seconds: float
-
-
-def draw_mutant(seed: int, index: int, operators: Sequence[str] = ()) -> tuple[Subject, Fault, object] | None:
+def draw_mutant(seed: int, index: int, operators: Sequence[str] = ()) -> tuple[Subject, Fault, ModelProto] | None:
     """Return a subject, a fault and the mutant; None if no fault that is tried is shown to differ."""
     subject = draw_subject(seed, index, operators)
     if subject is None:
@@ -103,7 +82,7 @@ def judge(seed: int, index: int, operators: Sequence[str] = (), *, right: bool =
         if drawn is None:
             return None
         subject, fault, made = drawn
-        kind, what, model = fault.kind, f"{fault.operator}: {fault.what}", made  # type: ignore[assignment]
+        kind, what, model = fault.kind, f"{fault.operator}: {fault.what}", made
     begun = time.process_time()
     try:
         check = opshift.verify(subject.original, model).whole
@@ -112,6 +91,15 @@ def judge(seed: int, index: int, operators: Sequence[str] = (), *, right: bool =
         verdict, reason = "raised", repr(error)
     seconds = time.process_time() - begun
     return Mutant(seed, index, subject.operator, subject.place, kind, what, verdict, reason, round(seconds, 2))
+
+
+def _limit() -> None:
+    """Limit the memory of this process: a mutant may ask for any size."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+    warnings.simplefilter("ignore")
+
+
+_MEMORY = 5 << 29
 
 
 def _worker(task: tuple[int, int, tuple[str, ...], bool]) -> Mutant | None:
@@ -128,10 +116,11 @@ def judged(
     """Yield so many mutants with their verdicts, or fewer if a time of the monotonic clock comes first."""
     indices = ((seed, index, operators, right) for index in range(20 * count))
     if jobs == 1:
+        _limit()
         results: Iterator[Mutant | None] = map(_worker, indices)
         yield from _limited(results, count, until)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=200) as pool:
+    with multiprocessing.get_context("spawn").Pool(jobs, _limit, maxtasksperchild=200) as pool:
         yield from _limited(pool.imap_unordered(_worker, indices), count, until)
         pool.terminate()
 
@@ -146,59 +135,54 @@ def _limited(results: Iterator[Mutant | None], count: int, until: float) -> Iter
             return
 
 
-def summary(found: Sequence[Mutant]) -> str:
-    """Return the score, by class and by operator, and the survivors."""
-    verdicts = collections.Counter(one.verdict for one in found)
-    lines = [f"{len(found)} of {len({one.operator for one in found})} operators: {dict(verdicts)}"]
-    for kind in sorted({one.kind for one in found}):
-        own = [one for one in found if one.kind == kind]
-        lines.append(f"  {kind}: {sum(one.verdict == 'different' for one in own)} of {len(own)} different")
-    return "\n".join(lines)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the mutation score, or with --right the share of right rewrites that are refused."""
+    """Measure the mutation score, and the share of right rewrites that are refused."""
     parser = argparse.ArgumentParser(prog="mutation", description=__doc__)
-    parser.add_argument("--count", type=int, default=200, help="mutants")
+    parser.add_argument("--count", type=int, default=200, help="mutants (%(default)s)")
+    parser.add_argument("--rights", type=int, default=0, help="right rewrites (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1e9, help="end after so many seconds")
     parser.add_argument("--operators", default="", help="names, separated by commas; all if not given")
-    parser.add_argument("--right", action="store_true", help="verify right rewrites")
     parser.add_argument("--case", help="judge SEED:INDEX alone and print both models")
-    parser.add_argument("--results", type=Path, help="append each result to this file, as a line of JSON")
+    parser.add_argument("--right", action="store_true", help="with --case: the right rewrite")
+    parser.add_argument("--results", type=Path, help="add each result to this file, as a line of JSON, and sum up all")
+    parser.add_argument("--write", action="store_true", help="write the summary into docs/verification.md")
     options = parser.parse_args(arguments)
     names = tuple(filter(None, options.operators.split(",")))
     if options.case:
         return _single(options.case, names, options.right)
-    wanted = "different"
-    found = []
+    before = options.results.read_text(encoding="utf-8") if options.results and options.results.exists() else ""
+    found = [Mutant(**json.loads(line)) for line in before.splitlines()]
     until = time.monotonic() + options.seconds
-    for one in judged(options.seed, options.count, names, right=options.right, jobs=options.jobs, until=until):
+    asked = ((options.count, False), (options.rights, True))
+    runs = (
+        judged(options.seed, count, names, right=right, jobs=options.jobs, until=until)
+        for count, right in asked
+        if count
+    )
+    for one in itertools.chain.from_iterable(runs):
         found.append(one)
         if options.results:
             with options.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(one)) + "\n")
-        if (one.verdict != wanted) != options.right:
-            print(
-                f"{one.verdict} {one.seed}:{one.index} {one.operator} ({one.place}) {one.what}: {one.reason[:300]}",
-                flush=True,
-            )
-    print(summary(found))
+        if not one.passes:
+            print(f"{one.verdict} {one.name} {one.operator} ({one.place}) {one.what}: {one.reason[:300]}", flush=True)
+    print(report.summary(found))
+    if options.write:
+        report.write(found)
     return 0
 
 
 def _single(case: str, operators: tuple[str, ...], right: bool) -> int:
-    import onnx
-
     seed, index = map(int, case.split(":"))
     if right:
         subject = draw_subject(seed, index, operators)
-        mutant: object = subject.rewritten if subject else None
+        mutant = subject.rewritten if subject else None
     else:
         drawn = draw_mutant(seed, index, operators)
         subject, mutant = (drawn[0], drawn[2]) if drawn else (None, None)
-    if subject is None:
+    if subject is None or mutant is None:
         print("onnxruntime does not run it, or no fault is shown to differ")
         return 1
     print(onnx.printer.to_text(subject.original))
@@ -206,12 +190,12 @@ def _single(case: str, operators: tuple[str, ...], right: bool) -> int:
     if not right:
         rng = np.random.default_rng([seed, index, 11])
         trials = shown.accepted(subject.original, shown.feeds_of(subject.feeds, rng))
-        number = shown.difference(subject.original, mutant, trials, rng)  # type: ignore[arg-type]
+        number = shown.difference(subject.original, mutant, trials, rng)
         if number is not None:
             print("\n".join(shown.readable(trials[number][0])))
             print(trials[number][1])
             with contextlib.suppress(RunError):
-                print(run(mutant, [trials[number][0]])[0])  # type: ignore[arg-type]
+                print(shown.run(mutant, [trials[number][0]])[0])
     print(judge(seed, index, operators, right=right))
     return 0
 

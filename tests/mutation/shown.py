@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnxruntime
+from differential import runtimes
 from differential.embed import messages
 from differential.judge import IGNORES_NAN
-from differential.runtimes import LoadError, NoKernelError, RunError, run
+from differential.runtimes import LoadError, NoKernelError, RunError
 from onnx import ModelProto, NodeProto
 
 Feed = Mapping[str, Any]
@@ -20,6 +23,21 @@ _PARTS = {np.dtype(np.float64): 2.0**-26, np.dtype(np.float32): 2.0**-11, np.dty
 _NOISE = 32.0
 """How many times the effect of a few units in the inputs two results must lie apart."""
 _SCALES = (1.0, 1e-3, 30.0)
+
+
+_SECONDS = 5.0
+"""How long a mutant may run: the condition of a Loop may be wrong."""
+
+
+def run(model: ModelProto, feeds: Sequence[Feed]) -> runtimes.Outputs:
+    """Run a model as `runtimes.run` does, and end it after some seconds."""
+    options = onnxruntime.RunOptions()
+    timer = threading.Timer(_SECONDS, setattr, (options, "terminate", True))
+    timer.start()
+    try:
+        return runtimes.run(model, [dict(feed) for feed in feeds], options)
+    finally:
+        timer.cancel()
 
 
 def feeds_of(given: Sequence[Feed], rng: np.random.Generator) -> list[Feed]:
@@ -33,7 +51,7 @@ def feeds_of(given: Sequence[Feed], rng: np.random.Generator) -> list[Feed]:
 def _redrawn(value: Any, scale: float, rng: np.random.Generator) -> Any:
     if not isinstance(value, np.ndarray) or value.dtype not in _PARTS:
         return value
-    drawn = rng.normal(size=value.shape) * scale
+    drawn = np.asarray(rng.normal(size=value.shape)) * scale
     if value.size and bool((value >= 0).all()):
         drawn = np.abs(drawn)
     return drawn.astype(value.dtype)
@@ -41,7 +59,7 @@ def _redrawn(value: Any, scale: float, rng: np.random.Generator) -> Any:
 
 def accepted(model: ModelProto, feeds: Sequence[Feed]) -> list[tuple[Feed, Outputs]]:
     """Return the inputs on which a model runs, with its outputs; none if it gives other outputs each time."""
-    found = []
+    found: list[tuple[Feed, Outputs]] = []
     for feed in feeds:
         try:
             first, second = run(model, [feed, feed])
@@ -49,7 +67,7 @@ def accepted(model: ModelProto, feeds: Sequence[Feed]) -> list[tuple[Feed, Outpu
             return []
         except RunError:
             continue
-        if any(_apart(one, other, 0.0) for one, other in zip(first, second, strict=True)):
+        if any(apart(one, other, 0.0) for one, other in zip(first, second, strict=True)):
             return []
         found.append((feed, first))
     return found
@@ -71,10 +89,10 @@ def difference(
             (found,) = run(mutant, [feed])
         except RunError:
             return number
-        if not any(_apart(one, other, 0.0) for one, other in zip(expected, found, strict=True)):
+        if not any(apart(one, other, 0.0) for one, other in zip(expected, found, strict=True)):
             continue
         noise = _noise(original, feed, expected, rng)
-        if any(_apart(one, other, each) for one, other, each in zip(expected, found, noise, strict=True)):
+        if any(apart(one, other, each) for one, other, each in zip(expected, found, noise, strict=True)):
             return number
     return None
 
@@ -120,10 +138,10 @@ def _has_nan(value: Any) -> bool:
     return _is_float(value) and bool(np.isnan(value).any())
 
 
-def _apart(one: Any, other: Any, noise: float) -> bool:
+def apart(one: Any, other: Any, noise: float) -> bool:
     """Return whether two outputs differ by more than rounding; an infinity or a NaN differs from finite numbers."""
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) != len(other) or any(_apart(a, b, noise) for a, b in zip(one, other, strict=True))
+        return len(one) != len(other) or any(apart(a, b, noise) for a, b in zip(one, other, strict=True))
     if not (isinstance(one, np.ndarray) and isinstance(other, np.ndarray)):
         return one is not other and not (np.ndim(one) == 0 and bool(one == other))
     if one.shape != other.shape or one.dtype != other.dtype:

@@ -11,10 +11,11 @@ import numpy as np
 import onnx
 from differential import examine
 from differential.generate import Case, draw_case
-from differential.runtimes import LoadError, NoKernelError, RunError, run
+from differential.runtimes import LoadError, NoKernelError, RunError
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import opshift
+from mutation.shown import run
 
 RANDOM = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -45,7 +46,8 @@ def draw_subject(seed: int, index: int, operators: Sequence[str] = ()) -> Subjec
     case = draw_case(seed, index, operators)
     if case.random or case.embedded.files or case.operator in RANDOM:
         return None
-    model, feeds = case.embedded.model, case.embedded.feeds
+    model = case.embedded.model
+    feeds: Sequence[dict[str, Any]] = case.embedded.feeds
     try:
         expected = run(model, feeds)
     except (LoadError, NoKernelError, RunError):
@@ -83,7 +85,8 @@ def _declared(
                 continue
             dim.dim_value = size
     same = [feed for feed in feeds if all(np.array_equal(feed[name], feeds[0][name]) for name in frozen)]
-    fits = [feed for feed in same if all(np.shape(feed[name]) == np.shape(feeds[0][name]) for name in feed)]
+    tensors = [name for name, value in feeds[0].items() if isinstance(value, np.ndarray)]
+    fits = [feed for feed in same if all(feed[name].shape == feeds[0][name].shape for name in tensors)]
     return made, [{name: value for name, value in feed.items() if name not in frozen} for feed in fits]
 
 
@@ -157,8 +160,8 @@ def _before(model: ModelProto, rng: np.random.Generator) -> str:
 def _after(model: ModelProto, output: Any, opset: int, rng: np.random.Generator) -> str:
     """Put a node after the first output, and name it."""
     kind = model.graph.output[0].type.tensor_type.elem_type
-    if kind != TensorProto.FLOAT or not isinstance(output, np.ndarray):
-        return ""
+    if kind != TensorProto.FLOAT or not isinstance(output, np.ndarray) or bool(np.isnan(output).any()):
+        return ""  # what a selection makes of NaN is not defined
     rank, name = output.ndim, model.graph.output[0].name
     choices: list[tuple[str, dict[str, Any], int]] = [
         ("Cast", {"to": TensorProto.INT32}, TensorProto.INT32),
