@@ -276,7 +276,7 @@ class Rounding:
                         _SIGNS[turn] * (-1) ** place,
                         power,
                         1.0 if place else units,  # what two factors drift by in opposite directions cancels out
-                        alike=bool(seed),
+                        alike=seed % 4 == 0 and seed > 0,  # every second of those that are drawn at random
                     )
                     for place, name in enumerate(disturbed)  # the condition of an If has no place
                 }

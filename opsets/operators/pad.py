@@ -34,6 +34,8 @@ def oracle(
 ) -> np.ndarray[Any, Any]:
     """Pad-18: "pads should be a 1D tensor of shape [2 * num_axes]", all begins, then all ends."""
     places = range(data.ndim) if axes is None else [int(axis) % data.ndim for axis in axes]
+    if len(set(places)) < len(places):
+        raise ValueError("Pad-18: an axis is repeated")
     width = [(0, 0)] * data.ndim
     for index, axis in enumerate(places):
         width[axis] = int(pads[index]), int(pads[index + len(places)])
