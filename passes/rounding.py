@@ -211,6 +211,9 @@ class Rounding:
             multiplies, composed = Trait.MULTIPLIES in kinds, Trait.COMPOSED in kinds
             square = _bare_square if _bare(node) else _square
             large = _huge if sums or multiplies else _near_the_end if adds or composed else None
+            # What is decided by an infinity is not defined where another order gives none.
+            made = [plain[name] for name in node.output if name and _is_array(plain[name])]
+            decides = node.op_type not in _OF_SHAPES and not any(is_float(value.dtype) for value in made)
             divided = Trait.DIVIDES in kinds and any(marks[name].unsigned and _has(plain[name], _zero) for name in read)
             found = Bound(
                 huge=any(
@@ -225,7 +228,8 @@ class Rounding:
                 undecided=any(marks[name].undecided for name in read)
                 or (sums and Trait.NORMALIZES not in kinds and any(_has(plain[name], _infinity) for name in read)),
                 unsigned=loses_signs(node) or any(marks[name].unsigned for name in read),
-                lost=any(marks[name].lost or (Trait.SQUARES in kinds and _has(plain[name], square)) for name in read),
+                lost=any(marks[name].lost or (Trait.SQUARES in kinds and _has(plain[name], square)) for name in read)
+                or (decides and any(marks[name].huge and _has(plain[name], _infinite) for name in read)),
             )
             marks.update(dict.fromkeys(node.output, found))
         return marks
@@ -470,6 +474,13 @@ def _without_spread(plain: Mapping[str, Any], read: Sequence[str], made: Sequenc
     """Return whether a node returns NaN or an infinity for finite floats: the spread of a row is 0, or underflows."""
     finite = not any(_has(plain[name], _infinite) for name in read)
     return finite and any(_has(plain[name], _infinite) for name in made if name)
+
+
+_OF_SHAPES = frozenset({"Shape", "Size"})
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
 
 
 def _is_widest(value: Any) -> bool:
