@@ -154,14 +154,17 @@ class Rounding:
         first = self._of(outputs, [wide], exact, marks)
         if all(exact[value.name] for value in self._graph.output) or enough(first):
             return first
-        runs = [self._run(feeds, plain, inexact, run, turn, marks=marks).values for turn in range(_RUNS)]
+        overflowing = self._overflowing(plain, marks, run.firm)
+        runs = [self._run(feeds, plain, inexact, run, turn, 0, marks, overflowing).values for turn in range(_RUNS)]
         found = self._of(outputs, [wide, *runs], exact, marks)
         if not enough(found):
             # What rounds the few elements of one size may have been small by chance, and numbers that cancel each
             # other may have been moved alike.
             turns = itertools.cycle((0, 2))
             more = zip(turns, range(1, _MORE_RUNS), strict=False)
-            runs += [self._run(feeds, plain, inexact, run, turn, seed, marks).values for turn, seed in more]
+            runs += [
+                self._run(feeds, plain, inexact, run, turn, seed, marks, overflowing).values for turn, seed in more
+            ]
             found = self._of(outputs, [wide, *runs], exact, marks)
         return found
 
@@ -211,9 +214,6 @@ class Rounding:
             multiplies, composed = Trait.MULTIPLIES in kinds, Trait.COMPOSED in kinds
             square = _bare_square if _bare(node) else _square
             large = _huge if sums or multiplies else _near_the_end if adds or composed else None
-            # What is decided by an infinity is not defined where another order gives none.
-            made = [plain[name] for name in node.output if name and _is_array(plain[name])]
-            decides = node.op_type not in _OF_SHAPES and not any(is_float(value.dtype) for value in made)
             divided = Trait.DIVIDES in kinds and any(marks[name].unsigned and _has(plain[name], _zero) for name in read)
             found = Bound(
                 huge=any(
@@ -228,8 +228,7 @@ class Rounding:
                 undecided=any(marks[name].undecided for name in read)
                 or (sums and Trait.NORMALIZES not in kinds and any(_has(plain[name], _infinity) for name in read)),
                 unsigned=loses_signs(node) or any(marks[name].unsigned for name in read),
-                lost=any(marks[name].lost or (Trait.SQUARES in kinds and _has(plain[name], square)) for name in read)
-                or (decides and any(marks[name].huge and _has(plain[name], _infinite) for name in read)),
+                lost=any(marks[name].lost or (Trait.SQUARES in kinds and _has(plain[name], square)) for name in read),
             )
             marks.update(dict.fromkeys(node.output, found))
         return marks
@@ -243,6 +242,7 @@ class Rounding:
         turn: int = 0,
         seed: int = 0,
         marks: Mapping[str, Bound] | None = None,
+        overflowing: Mapping[str, npt.NDArray[np.bool_]] | None = None,
     ) -> _Run:
         """Run the model in wide types.
 
@@ -317,7 +317,9 @@ class Rounding:
                     }
             results = {name: _whole(value, plain[name]) for name, value in results.items()}
             if first and marks:
-                results = self._overflown(node, wide_node, given, results, plain, marks, (turn, seed))
+                results = self._overflown(
+                    node, wide_node, given, results, plain, marks, overflowing or {}, (turn, seed)
+                )
             inside = list(_computing(node))
             same_everywhere = (
                 all(map(is_firm, inside))
@@ -345,6 +347,32 @@ class Rounding:
             exact.update(dict.fromkeys(names, same))
         return _Run(values, exact, firm)
 
+    def _overflowing(
+        self, plain: Mapping[str, Any], marks: Mapping[str, Bound], firm: Mapping[str, bool]
+    ) -> Mapping[str, npt.NDArray[np.bool_]]:
+        """Return which elements of values may overflow where arithmetic is done in another order.
+
+        Those that elementwise arithmetic makes of large numbers, and all that a sum makes where one of them is. What
+        every kernel computes alike is as large as it is: a mask of the least float takes nothing from its neighbours.
+        """
+        found: dict[str, npt.NDArray[np.bool_]] = {}
+        for node, _ in self._nodes:
+            read = [name for name in (*node.input, *outer_names(node)) if name and _is_float_array(plain[name])]
+            kinds = frozenset[Trait]().union(*map(traits_of, _computing(node)))
+            for name in node.output:
+                if not name or not _is_float_array(plain[name]) or not marks[name].huge:
+                    continue
+                own = _is_large(plain[name], Trait.ADDS)
+                if firm.get(name, False):
+                    found[name] = own
+                elif Trait.SUMS in kinds or any(bodies(node)):
+                    found[name] = np.ones_like(own)
+                else:
+                    trait = Trait.MULTIPLIES if Trait.MULTIPLIES in kinds else Trait.ADDS
+                    masks = [found.get(one, False) | _is_large(plain[one], trait) for one in read]
+                    found[name] = own | _spread(masks, own.shape)
+        return found
+
     def _overflown(
         self,
         node: onnx.NodeProto,
@@ -353,19 +381,20 @@ class Rounding:
         results: Mapping[str, Any],
         plain: Mapping[str, Any],
         marks: Mapping[str, Bound],
+        overflowing: Mapping[str, npt.NDArray[np.bool_]],
         drawn: tuple[int, int],
     ) -> Mapping[str, Any]:
         """Return the outputs of a node with what it makes numbers of where what it reads need not be finite: Clip, say.
 
-        So are all elements where one may have overflowed, and those that are not finite where a sum of infinities was.
+        So are the elements that may have overflowed, and those that are not finite where a sum of infinities was.
         """
         turn, seed = drawn
         rng = np.random.default_rng(drawn)
         share = 1.0 if turn < _RUNS - 1 and not seed else 0.5
         overflown = {
             name: np.where(
-                (rng.random(value.shape) < share) & (marks[name].huge | ~np.isfinite(wider(plain[name]))),
-                value.dtype.type(_NOT_FINITE[turn]),
+                (rng.random(value.shape) < share) & (overflowing.get(name, False) | ~np.isfinite(wider(plain[name]))),
+                _not_finite(value, plain[name], turn),
                 value,
             )
             for name, value in given.items()
@@ -452,6 +481,29 @@ def _infinite(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
     return np.asarray(~np.isfinite(wide))
 
 
+def _is_float_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and is_float(value.dtype)
+
+
+def _is_large(value: Array, trait: Trait) -> npt.NDArray[np.bool_]:
+    """Return which elements are not finite, or may overflow when they are multiplied, or added."""
+    largest = float(ml_dtypes.finfo(value.dtype).max)  # type: ignore[no-untyped-call]
+    wide = value.astype(np.float64)
+    end = largest**0.5 if trait is Trait.MULTIPLIES else largest / 8
+    return np.asarray(~np.isfinite(wide) | (np.abs(wide) > end))
+
+
+def _spread(masks: Sequence[npt.NDArray[np.bool_]], shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    """Return which elements of a result come from marked ones: all of them, where its shape does not tell."""
+    marked = np.zeros(shape, np.bool_)
+    for mask in masks:
+        try:
+            marked |= np.broadcast_to(mask, shape)
+        except ValueError:
+            marked |= bool(mask.any())
+    return marked
+
+
 def _where_finite(found: Any, value: Any, plain: Any) -> Any:
     """Return the elements of one value that are finite, or no floats, and else those of another."""
     arrays = isinstance(found, np.ndarray) and isinstance(value, np.ndarray) and found.shape == value.shape
@@ -476,19 +528,18 @@ def _without_spread(plain: Mapping[str, Any], read: Sequence[str], made: Sequenc
     return finite and any(_has(plain[name], _infinite) for name in made if name)
 
 
-_OF_SHAPES = frozenset({"Shape", "Size"})
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray)
-
-
 def _is_widest(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.float64
 
 
 def _is_wide(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype in WIDE.values()
+
+
+def _not_finite(value: Array, plain: Array, turn: int) -> Array:
+    """Return what elements are in a disturbed run that may overflow: a large one the infinity that it is near."""
+    large = _is_large(plain, Trait.ADDS) & np.isfinite(value)
+    return np.where(large, np.copysign(np.inf, value), value.dtype.type(_NOT_FINITE[turn])).astype(value.dtype)
 
 
 _NOT_FINITE = (np.nan, np.inf, -np.inf, np.nan)
