@@ -58,8 +58,8 @@ def _kind(kind: onnx.TypeProto) -> str:
 def contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any], *, strict: bool = False) -> str:
     """Return how the shape of a value contradicts what onnx infers from these inputs; empty if none does.
 
-    So does one that the body of a Loop or a Scan declares otherwise, by which onnxruntime plans memory, and an output
-    of another rank than the model declares, which onnxruntime only warns of, and a rewrite relies on. onnx is asked
+    So does one that the body of a Loop or a Scan declares otherwise, by which onnxruntime plans memory, and with
+    `strict` an output of another rank than the model declares, which onnxruntime only warns of. onnx is asked
     where something is empty only, since that is where onnxruntime's kernels were seen to be wrong.
 
     Raises:
@@ -71,7 +71,7 @@ def contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any
         for name, declared in declared_by_bodies(node, versions(model).get("", 0), sizes):
             if any(isinstance(dim, int) and dim != size for dim, size in zip(declared, sizes[name], strict=True)):
                 return f"{name} has the shape {list(sizes[name])}, and the body of {node.op_type} declares another"
-    for value in model.graph.output:
+    for value in model.graph.output if strict else ():
         rank = len(value.type.tensor_type.shape.dim) if value.type.tensor_type.HasField("shape") else None
         if rank is not None and value.name in arrays and arrays[value.name].ndim != rank:
             return f"{value.name} has {arrays[value.name].ndim} dimensions, and the model declares {rank}"

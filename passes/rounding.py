@@ -272,7 +272,7 @@ class Rounding:
                 )  # a difference of squares loses half the digits
                 units = _drift(node, read, plain) if _SIGNS[turn] else 1.0
                 disturbed = [name for name in given if name in data and _is_wide(given[name])]
-                given |= {
+                moved = {
                     name: _disturbed(
                         given[name],
                         plain[name],
@@ -284,6 +284,12 @@ class Rounding:
                     )
                     for place, name in enumerate(disturbed)  # the condition of an If has no place
                 }
+                if _decides(node, plain):
+                    moved = {
+                        name: _but_stuck(value, given[name], first.values[name], plain[name])
+                        for name, value in moved.items()
+                    }
+                given |= moved
             results, narrow = self._node(node, wide_node, given, plain)
             if first:
                 # A result that was not computed in a wider type does not show how it rounds itself.
@@ -341,6 +347,7 @@ class Rounding:
                 and Trait.WEIGHS not in kinds
                 and _easy([plain[name] for name in read])
                 and all(_shown(plain[name]) for name in names)
+                and (all(map(_computes_exactly, inside)) or not any(_is_widest(plain[name]) for name in names))
             )
             easy = easy and not any(name in inexact for name in names)
             same = easy and all(exact.get(name, False) for name in read) and _same(results, plain, names)
@@ -579,6 +586,23 @@ def _disturbed(
         return np.asarray(np.where(np.isfinite(value), value + signs * unit, value), value.dtype)
 
 
+def _decides(node: onnx.NodeProto, plain: Mapping[str, Any]) -> bool:
+    """Return whether a node makes no floats of what it reads, or jumps."""
+    jumps = not traits_of(node).isdisjoint({Trait.STEPS, Trait.PIECEWISE})
+    return jumps or not any(_is_float_array(plain[name]) for name in node.output if name)
+
+
+def _but_stuck(moved: Array, given: Any, first: Any, plain: Any) -> Array:
+    """Return disturbed floats, with those as they were that do not move when what they are made of does.
+
+    A function that saturates, such as Clip or Sigmoid, returns the same there in every kernel.
+    """
+    if not isinstance(first, np.ndarray) or first.shape != moved.shape:
+        return moved
+    stuck = (given == first) & (first == wider(plain))
+    return np.asarray(np.where(stuck, given, moved), moved.dtype)
+
+
 def _units(node: onnx.NodeProto, read: Sequence[str], plain: Mapping[str, Any]) -> float:
     """Return how many units of rounding a result may be off by that is computed in its own type alone.
 
@@ -808,6 +832,14 @@ def _easy(values: Sequence[Any]) -> bool:
 
 _LEAST_UNIT = 2.0**-8
 """The least power of two that counts: of products of a few such numbers nothing underflows, in float16 neither."""
+
+
+_ELEMENTARY = frozenset({Trait.MOVES, Trait.SELECTS, Trait.SUMS, Trait.ADDS, Trait.MULTIPLIES, Trait.ONCE})
+
+
+def _computes_exactly(node: onnx.NodeProto) -> bool:
+    """Return whether a node adds and multiplies, and no more: Tanh of 19 is 1 in double, and rounded."""
+    return not traits_of(node).isdisjoint(_ELEMENTARY)
 
 
 def _shown(value: Any) -> bool:
