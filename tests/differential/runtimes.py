@@ -32,6 +32,7 @@ _NO_KERNEL = (
     "Non per-tensor quantization is not supported now",  # zero points of ConvInteger
     "Dilation not supported for AutoPadType",
     "B zero point is not valid",  # of MatMulInteger: more than two dimensions
+    "indices tensor must have rank >= 1",  # of OneHot
     "pre-allocated output OrtValues",  # in a Scan, where onnx infers that Attention of unknown width has none
 )
 """What onnxruntime says where it has no kernel. Some bodies of operators that are functions (Attention, CenterCropPad,
