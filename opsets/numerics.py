@@ -88,7 +88,7 @@ _BY_TRAIT: dict[Trait, frozenset[str]] = {
     Trait.PIECEWISE: frozenset({"HardSigmoid", "LeakyRelu", "PRelu", "Shrink", "ThresholdedRelu"}),
     Trait.DIVIDES: frozenset({"Div", "Pow", "Reciprocal"}),
     Trait.NORMALIZES: frozenset({"LpNormalization", "MeanVarianceNormalization"}),
-    Trait.ADDS_ONE: frozenset({"Celu", "Elu", "Mish", "Selu", "Softplus", "Swish"}),
+    Trait.ADDS_ONE: frozenset({"Celu", "Elu", "GRU", "LSTM", "Mish", "RNN", "Selu", "Softplus", "Swish"}),
     Trait.SQUARES: frozenset({
         "GroupNormalization", "InstanceNormalization", "LayerNormalization", "LpNormalization",
         "MeanVarianceNormalization", "RMSNormalization",

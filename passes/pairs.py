@@ -378,11 +378,22 @@ def _undefined(pair: Pair, feeds: Feeds) -> frozenset[str]:
     """Return the outputs that do not count on an input.
 
     All do not where the node cannot compute with its integers, or where its oracle says that the text excludes them:
-    Einsum of onnxruntime 1.32.0 repeats an axis of size 1 for a letter of another size.
+    Einsum of onnxruntime 1.32.0 repeats an axis of size 1 for a letter of another size. Nor where onnxruntime 1.32.0
+    ends the process: on recurrent operators of no batch, which a form that it does not run may be rewritten to.
     """
     node, values = pair.original.graph.node[0], {**_constants(pair.original), **feeds}
-    undefined = overflows(node.op_type, [values.get(name) for name in node.input]) or _excluded(pair, feeds)
+    read = [values.get(name) for name in node.input]
+    undefined = (
+        overflows(node.op_type, read) or _excluded(pair, feeds) or (node.op_type in _ABORTS and _any_empty(read))
+    )
     return frozenset(value.name for value in pair.original.graph.output) if undefined else frozenset()
+
+
+_ABORTS = frozenset({"GRU", "LSTM", "RNN"})
+
+
+def _any_empty(read: Sequence[object]) -> bool:
+    return any(isinstance(one, np.ndarray) and not one.size for one in read)
 
 
 def _excluded(pair: Pair, feeds: Feeds) -> bool:

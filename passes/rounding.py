@@ -784,7 +784,8 @@ def _cancelled(node: onnx.NodeProto, value: Any) -> float:
     The kernels of onnxruntime 1.32.0 lose them in Elu, Celu and Selu, which then multiply by alpha and gamma. Softplus
     and Mish lose them in double only: in float log(1 + e) is exact to 2 units of its own. Mish multiplies half a unit
     by x, which is above -37 where e still counts. Swish multiplies by x what Sigmoid, whose kernel is exact to little
-    more than a unit of 1, makes of alpha * x, which counts above -37 as well.
+    more than a unit of 1, makes of alpha * x, which counts above -37 as well. Tanh and Sigmoid in RNN, GRU and LSTM are
+    exact to a unit of 1.
     """
     nodes = list(_computing(node))
     if not _is_widest(value) and all(

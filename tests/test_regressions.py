@@ -112,6 +112,14 @@ def test_is_converted_and_equal(case: str) -> None:
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], type[opshift.OpshiftError], str]] = {
+    # onnxruntime 1.32.0 pads dilated windows by less than the text asks for, so that nothing is folded by the text.
+    "a constant under dilated windows that are padded automatically": (
+        '<ir_version: 8, opset_import: ["":12]> g () => (uint8[1,1,B] y) <uint8[1,1,6] c = {7, 0, 3, 10, 6, 1}> '
+        '{ y = MaxPool<dilations = [2], auto_pad = "SAME_LOWER", kernel_shape = [2]>(c) }',
+        {"target": "tensorrt-8"},
+        opshift.UnsupportedError,
+        "not uint8",
+    ),
     # onnxruntime takes a flag of 2 for one that is off; the texts say 0 or 1.
     "a flag that is neither 0 nor 1": (
         '<ir_version: 7, opset_import: ["":10]> g (float[1,2,5,5] x) => (float[1,2,n,m] y) '

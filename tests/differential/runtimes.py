@@ -191,7 +191,7 @@ def reference(model: ModelProto, feeds: Sequence[Feed]) -> Outputs:
     try:
         with np.errstate(all="ignore"):
             # The evaluator passes no attributes on to functions in subgraphs.
-            inlined = onnx.inliner.inline_local_functions(model) if model.functions else model
+            inlined = onnx.inliner.inline_local_functions(_with_defaults(model)) if model.functions else model
             evaluator = ReferenceEvaluator(_without_nameless_outputs(inlined), new_ops=EVALUATED)
             return [[_with_strings(value) for value in evaluator.run(None, dict(feed))] for feed in feeds]
     except Exception as error:
@@ -200,6 +200,21 @@ def reference(model: ModelProto, feeds: Sequence[Feed]) -> Outputs:
 
 def _with_strings(value: Any) -> Any:
     return value.astype(object) if isinstance(value, np.ndarray) and value.dtype.kind == "U" else value
+
+
+def _with_defaults(model: ModelProto) -> ModelProto:
+    """Return the model with what calls leave out of a function's attributes: the inliner of onnx 1.23.2 loses that."""
+    copied = ModelProto()
+    copied.CopyFrom(model)
+    defaults = {(one.domain, one.name): list(one.attribute_proto) for one in copied.functions}
+    for node in messages(copied, NodeProto):
+        given = {one.name for one in node.attribute}
+        missing = [one for one in defaults.get((node.domain, node.op_type), ()) if one.name not in given]
+        node.attribute.extend(missing)
+    for function in copied.functions:
+        function.attribute.extend(one.name for one in function.attribute_proto)
+        del function.attribute_proto[:]
+    return copied
 
 
 def _without_nameless_outputs(model: ModelProto) -> ModelProto:
