@@ -34,9 +34,9 @@ def read(model: str) -> str | onnx.ModelProto:
         return model
     if sys.stdin is None:
         raise UsageError(f"{STDIN} is closed: name a file, or pipe a model in.")
-    from opshift.passes.load import from_bytes
+    from opshift.passes.load import from_bytes, read_stream
 
-    return from_bytes(sys.stdin.buffer.read(), STDIN)
+    return from_bytes(read_stream(sys.stdin.buffer, STDIN), STDIN)
 
 
 def check_stdout() -> None:

@@ -138,7 +138,9 @@ def load_target(name: str) -> Target:
     path = Path(name)
     try:
         return parse_target(_text_of(path), str(path))
-    except (OSError, UnicodeDecodeError) as error:
+    except ProfileError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a name that no file has
         others = ", ".join(one for one in builtin_targets() if releases.release_of(one) is None)
         known = f"{others}, {_released_names()}"
         raise ProfileError(f"{name} is neither a built-in profile ({known}) nor a readable file ({error})") from error

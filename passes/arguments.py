@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 import sys
 from collections.abc import Collection, Mapping
@@ -56,8 +57,10 @@ def as_model(model: Any) -> str | os.PathLike[str] | onnx.ModelProto | onnx_ir.M
 
 
 def _contents(file: Any) -> bytes:
+    from opshift.passes.load import read_stream
+
     try:
-        data = file.read()
+        data = read_stream(file, "the file of the model")
     except (OSError, ValueError) as error:  # ValueError: it is closed, or not open for reading
         raise UsageError(f"The file of the model cannot be read: {error}.") from error
     if not isinstance(data, bytes | bytearray | memoryview):
@@ -75,11 +78,26 @@ def check_types(asked: Mapping[str, Any]) -> None:
     for name in ("optimize", "keep_initializers_as_inputs", "require_proof"):
         if not isinstance(asked.get(name, False), bool):
             raise UsageError(f"{name} is True or False, not {_shown(asked[name])}.")
-    if asked.get("verify", True) not in (True, False, "nodes"):
+    if not isinstance(asked.get("verify", True), bool) and not _is_one_of(asked["verify"], ("nodes",)):
         raise UsageError(f"verify is True, False or 'nodes', not {_shown(asked['verify'])}.")
     if asked.get("save_repro") is not None and not isinstance(asked["save_repro"], str | os.PathLike):
         raise UsageError(f"save_repro is the path of a folder, not {_shown(asked['save_repro'])}.")
+    semantics = asked.get("semantics", "runtime")
+    if not _is_one_of(semantics, ("runtime", "spec")):
+        raise UsageError(f"There are the semantics runtime and spec, not {_shown(semantics)}.")
+    check_progress(asked.get("progress"))
     check_inputs(asked.get("input_shapes"), asked.get("inputs"))
+
+
+def check_progress(progress: Any) -> None:
+    """Raise UsageError for what cannot be called with a stage, the steps done and all steps."""
+    if progress is not None and not callable(progress):
+        raise UsageError(f"progress is a function of a stage, the steps done and all steps, not {_shown(progress)}.")
+
+
+def _is_one_of(value: Any, words: Collection[str]) -> bool:
+    """Whether a value, which may be an array, is one of some words."""
+    return isinstance(value, str) and value in words
 
 
 def check_inputs(shapes: Any, inputs: Any) -> None:
@@ -87,7 +105,7 @@ def check_inputs(shapes: Any, inputs: Any) -> None:
     if shapes is not None and not isinstance(shapes, Mapping):
         raise UsageError(f"input_shapes is a mapping from names to shapes, not {_shown(shapes)}.")
     for name, shape in (shapes or {}).items():
-        if isinstance(shape, str | bytes) or not _is_sequence(shape):
+        if isinstance(shape, str | bytes) or not _is_sequence(shape) or not all(map(_is_size, shape)):
             raise UsageError(
                 f"input_shapes gives {printable(str(name))} the shape {_shown(shape)}; give a tuple of sizes."
             )
@@ -105,7 +123,7 @@ def _names(name: str, value: Any) -> None:
     what = "directories" if name == "allow_paths" else "operators" if name == "decompose" else "names"
     if isinstance(value, str | bytes | os.PathLike):
         raise UsageError(f"{name} is a list of {what}, not {_shown(value)} alone.")
-    if not isinstance(value, Collection):
+    if not isinstance(value, Collection) or getattr(value, "ndim", 1) != 1:
         raise UsageError(f"{name} is a list of {what}, not {_shown(value)}.")
     for item in value:
         if not isinstance(item, str | os.PathLike if name == "allow_paths" else str):
@@ -113,7 +131,13 @@ def _names(name: str, value: Any) -> None:
 
 
 def _is_sequence(value: Any) -> bool:
-    return hasattr(value, "__len__") and hasattr(value, "__iter__")
+    return hasattr(value, "__len__") and hasattr(value, "__iter__") and getattr(value, "ndim", 1) == 1
+
+
+def _is_size(value: Any) -> bool:
+    """Whether a value is a whole number, which is not negative and fits in 64 bits."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return whole and 0 <= int(value) < 2**63
 
 
 def _shown_type(value: Any) -> str:

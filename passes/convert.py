@@ -23,7 +23,7 @@ from opshift.opsets.schema import NEWEST, OLDEST, default_domain, schema_at
 from opshift.opsets.target import Legality, Target
 from opshift.opsets.unfiled import Worded
 from opshift.passes import external, limits, notebook
-from opshift.passes.arguments import Model, check_path, check_types
+from opshift.passes.arguments import Model, check_path, check_progress, check_types
 from opshift.passes.changes import Planned, Replace
 from opshift.passes.columns import columns
 from opshift.passes.describe import default_opset
@@ -135,8 +135,11 @@ class Result:
         from opshift.passes import save, writer
 
         check_path(path, "path", "a string or a path")
-        if external_data not in (None, *save.WEIGHTS):
+        check_progress(progress)
+        if external_data is not None and not (isinstance(external_data, str) and external_data in save.WEIGHTS):
             raise UsageError(f"external_data is one of {', '.join(save.WEIGHTS)}, not {external_data!r}.")
+        if type(size_threshold) is not int or size_threshold < 0:
+            raise UsageError(f"size_threshold is a number of bytes, not {size_threshold!r}.")
         how: dict[str, Any] = {
             "external_data": external_data,
             "size_threshold": size_threshold,
@@ -290,6 +293,8 @@ def convert(
             "save_repro": save_repro,
             "input_shapes": input_shapes,
             "inputs": inputs,
+            "semantics": semantics,
+            "progress": progress,
         }
     )
     with _without_collection(), onnx_process.limited(timeout, memory):
@@ -593,8 +598,6 @@ def check_request(
     """Return the target of a request that makes sense, whatever the model; UsageError where it does not."""
     if opset is None and not decompose and target is None and not optimize and ir_version is None:
         raise UsageError("Nothing is asked for: give an opset, operators to decompose, a target, or an ir_version.")
-    if semantics not in ("runtime", "spec"):
-        raise UsageError(f"There are the semantics runtime and spec, not {semantics!r}.")
     if unknown := sorted(set(allow) - {*NARROWINGS}):
         raise UsageError(f"There is no narrowing {unknown[0]!r}; there are {', '.join(sorted(NARROWINGS))}.")
     if opset is not None and (type(opset) is not int or not 1 <= opset <= NEWEST):

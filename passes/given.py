@@ -74,6 +74,8 @@ def of(source: str | os.PathLike[str] | Mapping[str, Any], specs: Sequence[Spec]
                 f"A value is given for {name}, and the model has no such input: it has {', '.join(known)}."
             )
         spec = known[name]
+        if value is None and not spec.kind.startswith("optional"):
+            raise UsageError(f"The value given for {name} is None, and the input is no optional.")
         try:
             if value is None or spec.kind.endswith("sequence"):
                 given[name] = (
@@ -83,7 +85,7 @@ def of(source: str | os.PathLike[str] | Mapping[str, Any], specs: Sequence[Spec]
                 )
             else:
                 given[name] = _of_type(np.asarray(value), spec)
-        except _WrongError as error:
+        except (_WrongError, TypeError, ValueError) as error:  # numpy makes no array of lists of several lengths
             raise UsageError(f"The value given for {name} does not fit the model: {error}.") from error
     return (_fitted(Path("the caller"), specs, given),)
 

@@ -162,6 +162,12 @@ class Interpreter:
         Raises:
             RejectedError: as for `run`.
         """
+        try:
+            return self._computed(node, values)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise RejectedError(f"{node.op_type} does not accept what reaches it: {error}") from error
+
+    def _computed(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> Mapping[str, Any]:
         inputs = [values[name] if name else None for name in node.input]
         outer = {name: values[name] for name in outer_names(node)}
         key = (id(node), *(_key(value) for value in (*inputs, *outer.values())))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import math
 import os
 import re
@@ -128,6 +129,29 @@ def from_bytes(data: bytes, named: str = "the bytes of the model") -> onnx.Model
         return _parse_binary(data)
     except InvalidModelError as error:
         raise InvalidModelError(f"{named}: {error}") from None
+
+
+def read_stream(file: Any, named: str) -> Any:
+    """Return what a stream holds, as its `read` gives it; a stream without end is read no further than any model is.
+
+    `named` is what errors call it.
+
+    Raises:
+        InvalidModelError: it holds more than protobuf reads, or begins with what no model begins with.
+    """
+    whole = io.BytesIO()
+    while data := file.read(_CHUNK):
+        if not isinstance(data, bytes | bytearray | memoryview):
+            return data
+        if not whole.tell() and not bytes(data[:1]).strip(b"\0"):
+            raise InvalidModelError(f"{named}: this is not an ONNX model: it begins with a zero byte.")
+        whole.write(data)
+        if whole.tell() > LIMIT:
+            raise InvalidModelError(f"{named}: there is more than 2 GiB in it, and protobuf reads no more.")
+    return whole.getvalue()
+
+
+_CHUNK = 2**24
 
 
 def check_unchanged(source: Source) -> None:

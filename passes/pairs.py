@@ -20,6 +20,7 @@ from opshift.passes.classes import counted, summed
 from opshift.passes.compare import Contest, Finding, Judge, Outputs, Route, sentence
 from opshift.passes.coverage import Covered
 from opshift.passes.drift import Drift
+from opshift.passes.errors import OpshiftError, printable
 from opshift.passes.inputs import Budget, Draft, Rng, Shape, UntestableError, Values
 from opshift.passes.interface import contradiction, interface_difference
 from opshift.passes.interpret import Interpreter
@@ -142,6 +143,10 @@ class Proof:
             failure = str(error)
         except MemoryError as error:
             failure = f"opshift ran out of memory while it compared the node ({error})"
+        except OpshiftError:
+            raise
+        except Exception as error:
+            failure = failed(error)
         if not equal:
             return Check(pair.node, pair.operator, Verdict.UNCHECKED, "; ".join(unserved) or failure, "", 0)
         return Check(
@@ -372,6 +377,13 @@ class _Trusted:
         # Of sums of no products onnxruntime 1.32.0 leaves what memory holds (MatMulInteger); integers are exact.
         exact = all(one.dtype.kind in "iu" for one in judged)
         return judged if wrong or exact else outputs
+
+
+def failed(error: Exception) -> str:
+    """Return the reason for a comparison that opshift could not make: a model must not end the program."""
+    return (
+        f"opshift failed while it compared, please report this ({type(error).__name__}: {printable(str(error), 200)})"
+    )
 
 
 def _undefined(pair: Pair, feeds: Feeds) -> frozenset[str]:

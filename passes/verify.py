@@ -26,12 +26,12 @@ import onnx
 from opshift.opsets import onnx_process
 from opshift.opsets.operator import operator_for
 from opshift.passes import branches, external, given, inputs, repro, sessions
-from opshift.passes.arguments import Model, check_inputs
+from opshift.passes.arguments import Model, check_types
 from opshift.passes.classes import counted
 from opshift.passes.compare import Contest, Finding, Judge, Route, mismatch, sentence
 from opshift.passes.coverage import Covered
 from opshift.passes.drift import Drift
-from opshift.passes.errors import UsageError
+from opshift.passes.errors import OpshiftError, UsageError
 from opshift.passes.inputs import Draft, UntestableError
 from opshift.passes.interface import interface_difference
 from opshift.passes.interpret import Interpreter
@@ -41,7 +41,7 @@ from opshift.passes.load import check_unchanged
 from opshift.passes.localise import Cut, Side, partings, unoptimised_agree
 from opshift.passes.outcome import Check, Counterexample, Coverage, Report, Verdict
 from opshift.passes.outline import Outline, outline
-from opshift.passes.pairs import Pair, Progress, prove, route
+from opshift.passes.pairs import Pair, Progress, failed, prove, route
 from opshift.passes.pardon import Pardon
 from opshift.passes.repairs import repair
 from opshift.passes.rounding import Bounds
@@ -109,9 +109,16 @@ def verify(
             `memory` does not fit.
         InvalidModelError: a path holds no ONNX model, or another one by the time the comparison ends.
     """
-    if semantics not in ("runtime", "spec"):
-        raise UsageError(f"There are the semantics runtime and spec, not {semantics}.")
-    check_inputs(input_shapes, inputs)
+    check_types(
+        {
+            "semantics": semantics,
+            "input_shapes": input_shapes,
+            "inputs": inputs,
+            "allow_paths": allow_paths,
+            "save_repro": save_repro,
+            "progress": progress,
+        }
+    )
     check_limits(seed, timeout, memory)
     sessions.runtime()
     if save_repro is not None:
@@ -140,6 +147,10 @@ def verify(
         except MemoryError as error:
             reason = f"opshift ran out of memory while it compared the two models ({error})"
             check = Check("", "", Verdict.UNCHECKED, reason, "", 0)
+        except OpshiftError:
+            raise
+        except Exception as error:
+            check = Check("", "", Verdict.UNCHECKED, failed(error), "", 0)
     for source in (before, after):
         if source.origin is not None:
             check_unchanged(source.origin)
