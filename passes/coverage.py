@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from opshift.passes.outcome import Coverage, Departure
 from opshift.passes.sessions import Array, Feeds, RejectedError
 from opshift.passes.shapes import sizes_of
-from opshift.passes.specs import Spec, arrays
+from opshift.passes.specs import Spec
 from opshift.passes.widening import is_float
 
 
@@ -60,7 +60,7 @@ class Covered:
 def _compared(name: str, expected: Any, actual: Any) -> Coverage:
     """Return how two values compare; sequences and maps element by element."""
     total = Coverage()
-    for one, other in zip(arrays(expected), arrays(actual), strict=False):
+    for one, other in zip(_flat(expected), _flat(actual), strict=False):
         if one.dtype != other.dtype or one.shape != other.shape:
             total += Coverage(one.size)
             continue
@@ -68,6 +68,16 @@ def _compared(name: str, expected: Any, actual: Any) -> Coverage:
         identical = one.size - int(np.count_nonzero(apart))
         total += Coverage(one.size, identical, departure=_farthest(name, one, other, apart))
     return total
+
+
+def _flat(value: Any) -> Iterator[Array]:
+    """Yield the arrays in an output: strings as objects, the values of a map, nothing for an absent optional."""
+    if isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _flat(item)
+    elif value is not None:
+        array = np.asarray(value)
+        yield array.astype(object) if array.dtype.kind in "SU" else array
 
 
 def _farthest(name: str, expected: Array, actual: Array, apart: npt.NDArray[np.bool_]) -> Departure | None:

@@ -140,15 +140,17 @@ def read_stream(file: Any, named: str) -> Any:
         InvalidModelError: it holds more than protobuf reads, or begins with what no model begins with.
     """
     whole = io.BytesIO()
-    while data := file.read(_CHUNK):
+    while True:
+        data = file.read(_CHUNK)
         if not isinstance(data, bytes | bytearray | memoryview):
             return data
+        if not data:
+            return whole.getvalue()
         if not whole.tell() and not bytes(data[:1]).strip(b"\0"):
             raise InvalidModelError(f"{named}: this is not an ONNX model: it begins with a zero byte.")
         whole.write(data)
         if whole.tell() > LIMIT:
             raise InvalidModelError(f"{named}: there is more than 2 GiB in it, and protobuf reads no more.")
-    return whole.getvalue()
 
 
 _CHUNK = 2**24

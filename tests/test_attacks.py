@@ -44,11 +44,6 @@ TAKEN: dict[str, set[Any]] = {
     "seed": {10**30},
     "memory": {10**30},
 }
-    "save_repro": {"x", "\0", "\ud800"},
-    "inputs": {"x"},
-    "seed": {10**30},
-    "memory": {10**30},
-}
 """Values that these may have, or that are refused where the file is opened."""
 
 

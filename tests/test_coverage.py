@@ -96,6 +96,14 @@ def test_sequences_count_by_their_elements() -> None:
     assert (covered.total().elements, covered.total().identical) == (3, 2)
 
 
+def test_maps_strings_and_absent_optionals_count_too() -> None:
+    covered = Covered()
+    maps = [{1: 0.5, 2: 1.5}, {1: 2.5, 2: 3.5}]
+    expected = (maps, None, np.array(["a", "b"]), "c")
+    covered.add([({}, expected)], [(maps, None, np.array(["a", "x"], object), "c")], ["m", "o", "s", "t"])
+    assert (covered.total().elements, covered.total().identical) == (7, 6)
+
+
 def test_coverages_add_up() -> None:
     one = Coverage(5, 4, 1, {"n": 3, "k": 1}, Departure(2, "a", (0,), 1.0, 1.5))
     other = Coverage(7, 7, 0, {"n": 2, "m": 9})
