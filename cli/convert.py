@@ -43,22 +43,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     shared.add_request_options(parser)
     proving = shared.add_verify_options(parser)
     proof = proving.add_mutually_exclusive_group()
-    proof.add_argument("--no-verify", action="store_true", help="write the result without proof")
+    proof.add_argument("--no-verify", action="store_true", help="write the result without verification")
     proof.add_argument(
         "--verify",
         choices=("all", "nodes"),
         default="all",
-        help="what is proven: all, or the rewritten nodes alone, for which no weights are read",
+        help="verify all, or only the rewritten nodes, which reads no weights (default: all)",
     )
-    proving.add_argument(
-        "--require-proof", action="store_true", help="write nothing unless everything is shown to be equal"
-    )
+    proving.add_argument("--require-proof", action="store_true", help="write nothing unless all outputs are verified")
     shared.add_weights_options(parser)
-    several = parser.add_argument_group("many models")
+    several = parser.add_argument_group("several models")
     several.add_argument(
-        "-j", "--jobs", metavar="N", type=shared.whole_number, help="models to convert at a time (default 1)"
+        "-j", "--jobs", metavar="N", type=shared.whole_number, help="how many models to convert at a time (default: 1)"
     )
-    several.add_argument("--resume", action="store_true", help="leave out the models that are done and unchanged")
+    several.add_argument(
+        "--resume", action="store_true", help="skip models that an earlier run converted and that did not change"
+    )
     shared.add_run_options(parser)
 
 
@@ -128,7 +128,7 @@ def named(options: argparse.Namespace) -> tuple[str | list[str], str | None]:
     if options.in_place:
         raise UsageError(f"--in-place is for one model, and {len(models)} paths are given.")
     if len(models) > 2:
-        raise UsageError(f"it is not said where to write the results of {len(models)} models: give -o FOLDER.")
+        raise UsageError(f"no output is named for {len(models)} models: give -o FOLDER.")
     return models[0], models[1]
 
 
@@ -137,9 +137,7 @@ def where(options: argparse.Namespace) -> str:
     source, destination = str(options.model), options.output
     if destination is None:
         if not options.in_place or source == streams.STREAM:
-            raise UsageError(
-                "it is not said where to write the result: name OUT behind IN, or say --in-place to write over IN."
-            )
+            raise UsageError("no output is named: name OUT behind IN, or say --in-place to write over IN.")
         return source
     if destination == streams.STREAM:
         if options.in_place or options.save_as_external_data or options.external_data in ("keep", "copy"):

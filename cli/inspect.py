@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="models (.onnx or .onnxtxt, - for standard input), folders or patterns",
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="print every refusal, of every opset")
+    parser.add_argument("-v", "--verbose", action="store_true", help="list every refusal, for every opset")
     shared.add_allow_path(parser)
     shared.add_output_options(parser)
 

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
     if options.in_place:
         raise UsageError("--in-place is for one model: name a folder with -o for the results of many.")
     if options.output is None:
-        raise UsageError("it is not said where to write the results: give -o FOLDER.")
+        raise UsageError("no output is named: give -o FOLDER.")
     if os.path.lexists(options.output) and not os.path.isdir(options.output):  # noqa: PTH112
         given = (
             f"{len(options.model)} models are given"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `opshift ops`."""
-    parser.add_argument("operators", metavar="OPERATOR", nargs="*", help="print the lowerings of these in full")
+    parser.add_argument("operators", metavar="OPERATOR", nargs="*", help="print the decompositions of these in full")
     shared.add_output_options(parser)
 
 

@@ -126,8 +126,8 @@ def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def add_output_options(parser: argparse._ActionsContainer) -> None:
     """Add what every command has."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    parser.add_argument("--debug", action="store_true", help="print a traceback where something fails")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument("--debug", action="store_true", help="print a traceback on errors")
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -139,8 +139,10 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         help="write a report to this file: a page (.html), Markdown (.md), or what --json prints (.json)",
     )
     amount = group.add_mutually_exclusive_group()
-    amount.add_argument("-v", "--verbose", action="store_true", help="name every node, and the stages as they come")
-    amount.add_argument("-q", "--quiet", action="store_true", help="print the last line of the result only")
+    amount.add_argument(
+        "-v", "--verbose", action="store_true", help="list every node with its lowerings, all operators, and the stages"
+    )
+    amount.add_argument("-q", "--quiet", action="store_true", help="print only the last line of the result")
     add_output_options(group)
 
 
@@ -152,7 +154,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         "--target-opset",
         metavar="N",
         type=opset,
-        help="the opset to convert to, or `latest`, the newest known (default: that of the model)",
+        help="the opset to convert to, or `latest` (default: the model's own)",
     )
     group.add_argument(
         "--decompose",
@@ -160,15 +162,15 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         type=names,
         action="extend",
         default=[],
-        help="operators to express by others, such as Hardmax,ArgMax,OneHot",
+        help="operators to replace by others, such as Hardmax,ArgMax,OneHot (default: none)",
     )
     group.add_argument(
-        "--target", metavar="NAME|FILE", help="a runtime profile that `opshift targets` lists, or a TOML file"
+        "--target", metavar="NAME|FILE", help="a runtime profile, from `opshift targets` or a TOML file (default: none)"
     )
     group.add_argument(
         "--optimize",
         action="store_true",
-        help="replace Hardmax, ArgMax and OneHot also where the target has them, if that is faster in onnxruntime",
+        help="replace Hardmax, ArgMax and OneHot also if the target supports them, if that is faster in onnxruntime",
     )
     group.add_argument(
         "--ir-version",
@@ -179,7 +181,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--keep-initializers-as-inputs",
         action="store_true",
-        help="leave inputs that have an initializer as they are; by default they become constants",
+        help="keep graph inputs that have an initializer (default: they become constants)",
     )
     add_allow_path(group)
     group.add_argument(
@@ -195,7 +197,8 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         "--semantics",
         choices=("runtime", "spec"),
         default="runtime",
-        help="where onnxruntime departs from the text of ONNX, keep what it computes (runtime) or the text (spec)",
+        help="if onnxruntime departs from the ONNX specification, keep what it computes (runtime) or follow the text "
+        "(spec) (default: runtime)",
     )
 
 
@@ -206,7 +209,7 @@ def add_allow_path(parser: argparse._ActionsContainer) -> None:
         metavar="DIR",
         action="append",
         default=[],
-        help="a folder in which links of external data may end, besides the model's own; repeatable",
+        help="a folder that symbolic links of external data may lead to, besides the model's own; repeatable",
     )
 
 
@@ -219,30 +222,31 @@ def add_verify_options(parser: argparse.ArgumentParser) -> argparse._ActionsCont
         type=input_shape,
         action="append",
         default=[],
-        help="the shape of an input where the model leaves it open; repeatable",
+        help="the shape of an input with dynamic dimensions; repeatable (default: several sizes are tried)",
     )
     group.add_argument(
         "--inputs",
         metavar="FILE|DIR",
-        help="values of inputs in place of drawn ones: an .npz, a test_data_set_N, or a folder of several",
+        help="your own input values: an .npz file, a test_data_set_N, or a folder of several (default: adversarial "
+        "inputs are generated)",
     )
-    group.add_argument("--seed", metavar="N", type=whole_number, help="the seed of the inputs (default 0)")
+    group.add_argument("--seed", metavar="N", type=whole_number, help="the seed of the generated inputs (default: 0)")
     group.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=seconds,
-        help="how long planning, and then verification, may take (default 600 each, and longer for large models)",
+        help="the time limit of planning, and of verification (default: 600 each, more for large models)",
     )
     group.add_argument(
         "--memory",
         metavar="SIZE",
         type=size,
-        help="how much memory onnxruntime may use, such as 500M or 8G (Linux; default 1G, more for large models)",
+        help="the memory limit of onnxruntime, such as 500M or 8G (Linux; default: 1G, more for large models)",
     )
     group.add_argument(
         "--save-repro",
         metavar="DIR",
-        help="where the models differ, write the part of each that differs, and an input, to this folder",
+        help="if the models differ, write the part of each that differs, and an input, to this folder",
     )
     return group
 
@@ -254,17 +258,17 @@ def add_weights_options(parser: argparse.ArgumentParser) -> None:
     weights.add_argument(
         "--external-data",
         choices=("keep", "copy", "embed"),
-        help="weights in files stay there (keep), which needs the folder of IN, come along (copy), or go into OUT "
-        "(embed); by default they stay where they can, and come along where not",
+        help="external weights: keep the files where they are, copy them next to OUT, or embed them in OUT (default: keep "
+        "if OUT is in the folder of IN, else copy)",
     )
     weights.add_argument(
-        "--save-as-external-data", action="store_true", help="write all weights to one file beside OUT, OUT.data"
+        "--save-as-external-data", action="store_true", help="write all weights to one file next to OUT, OUT.data"
     )
     group.add_argument(
         "--size-threshold",
         metavar="BYTES",
         type=whole_number,
-        help="with --save-as-external-data: what is smaller stays in OUT (default 1024)",
+        help="with --save-as-external-data: smaller weights stay in OUT (default: 1024)",
     )
 
 
@@ -297,8 +301,8 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
     if all(wish is None for wish in asked):
         model = options.model if isinstance(options.model, str) else options.model[0]
         raise UsageError(
-            "nothing was asked for: give --opset N, --decompose OPERATOR, --target NAME, --ir-version N or --optimize; "
-            f"`opshift inspect {model}` shows the opsets that the model can go to."
+            "nothing was requested: give --opset N, --decompose OPERATOR, --target NAME, --ir-version N or --optimize; "
+            f"`opshift inspect {model}` shows the opsets it can be converted to."
         )
     check_operators(options.decompose)
     if options.target is not None:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `opshift targets`."""
     parser.add_argument(
-        "target", metavar="NAME|FILE", nargs="?", help="print this profile as TOML, to start an own one from"
+        "target", metavar="NAME|FILE", nargs="?", help="print this profile as TOML, to start your own from"
     )
     parser.add_argument(
         "--probe",
         action="store_true",
-        help="open one-node models in the installed onnxruntime, and tell where its profile is mistaken",
+        help="open one-node models in the installed onnxruntime, and list where its profile is wrong",
     )
     shared.add_output_options(parser)
 

@@ -1,6 +1,6 @@
 """Run two models on the same adversarial inputs and compare their outputs.
 
-The status is 0 only where they are shown to be equal.
+The exit status is 0 only if they are shown to be equal.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     comparing.add_argument(
         "--exact",
         action="store_true",
-        help="allow no other rounding: floats are equal bit for bit with graph optimisations off",
+        help="allow no rounding differences: floats must be equal bit for bit with graph optimizations off",
     )
     comparing.add_argument(
         "--semantics",
         choices=("runtime", "spec"),
         default="runtime",
-        help="who judges where onnxruntime departs from the text of ONNX: it (runtime), or numpy oracles (spec)",
+        help="if onnxruntime departs from the ONNX specification, compare with it (runtime) or with numpy oracles (spec) "
+        "(default: runtime)",
     )
     shared.add_allow_path(parser)
     shared.add_run_options(parser)

@@ -842,7 +842,7 @@ USAGE = [
     (["convert", "zoo", "-o", "zoo/a.onnx", "--opset", "12"], "is no folder"),
     (["convert", "zoo", "-o", "out", "--opset", "12", "--jobs", "0"], "at least one model"),
     (["convert", "zoo", "-o", "out", "--opset", "12", "--jobs", "-1"], "a whole number"),
-    (["convert", "zoo", "-o", "out"], "nothing was asked for"),
+    (["convert", "zoo", "-o", "out"], "nothing was requested"),
     (["convert", "zoo", "-o", "out", "--opset", "99"], "99"),
     (["convert", "zoo", "-o", "zoo", "--opset", "12"], "is one of the models"),
     (["convert", "zoo", "-o", "out", "--opset", "12", "--report", "x.txt"], "ends in .html, .json or .md"),
