@@ -258,8 +258,8 @@ def add_weights_options(parser: argparse.ArgumentParser) -> None:
     weights.add_argument(
         "--external-data",
         choices=("keep", "copy", "embed"),
-        help="external weights: keep the files where they are, copy them next to OUT, or embed them in OUT (default: keep "
-        "if OUT is in the folder of IN, else copy)",
+        help="external weights: keep the files where they are, copy them next to OUT, or embed them in OUT (default: "
+        "keep if OUT is in the folder of IN, else copy)",
     )
     weights.add_argument(
         "--save-as-external-data", action="store_true", help="write all weights to one file next to OUT, OUT.data"
