@@ -222,7 +222,7 @@ class Rounding:
                     or (marks[name].undecided and plain[name] is None)  # what follows of infinities is not known
                     for name in read
                 )
-                or (Trait.NORMALIZES in kinds and _without_spread(plain, read, node.output))
+                or ((Trait.NORMALIZES in kinds or _bare(node)) and _without_spread(plain, read, node.output))
                 or (Trait.SAMPLES in kinds and any(_has(plain[name], _infinite) for name in read)),
                 wild=any(marks[name].wild or (sums and _has(plain[name], _infinite)) for name in read) or divided,
                 undecided=any(marks[name].undecided for name in read)
@@ -284,7 +284,7 @@ class Rounding:
                     )
                     for place, name in enumerate(disturbed)  # the condition of an If has no place
                 }
-                if _decides(node, plain):
+                if selects(node) or _decides(node, plain):
                     moved = {
                         name: _but_stuck(value, given[name], first.values[name], plain[name])
                         for name, value in moved.items()
