@@ -227,8 +227,8 @@ def _common(dtype: np.dtype[Any], small: bool, allowed: Allowed) -> tuple[Mood, 
     powers = mood((0.5, 1, 2, 0.25, -1, -0.5, 4))
     # Functions that saturate do so at different sizes, and a small number that is added shows beside smaller ones.
     sizes = mood([sign * part * 10.0**size for size in range(-6, 4) for part in (1.3717, 2.7339) for sign in (1, -1)])
-    small = mood(np.linspace(-3, 3, 25) * 1e-3)
-    plain = [mood((0,), "normal"), mood(np.linspace(-3, 3, 25)), mood(np.linspace(0, 1, 17)), powers, sizes, small]
+    tiny_ones = mood(np.linspace(-3, 3, 25) * 1e-3)
+    plain = [mood((0,), "normal"), mood(np.linspace(-3, 3, 25)), mood(np.linspace(0, 1, 17)), powers, sizes, tiny_ones]
     return tuple(plain + hostile if allowed.whole else hostile)
 
 
