@@ -505,8 +505,8 @@ def _spread(masks: Sequence[npt.NDArray[np.bool_]], shape: tuple[int, ...]) -> n
     marked = np.zeros(shape, np.bool_)
     for mask in masks:
         try:
-            marked |= np.broadcast_to(mask, shape)
-        except ValueError:
+            marked |= mask if mask.shape == shape else np.broadcast_to(mask, shape)
+        except (ValueError, RuntimeError):  # another shape, or more axes than numpy spreads
             marked |= bool(mask.any())
     return marked
 
