@@ -32,7 +32,6 @@ SATURATES = {
     **dict.fromkeys(("Relu(z)", "Tanh(z)", "Sigmoid(z)", "HardSigmoid(z)", "Sign(z)", "Clip(z, k, l)"), "float"),
     "IsNaN(z)": "bool",
     "Cast<to = 7>(z)": "int64",
-    "Less(z, x)": "bool",
 }
 """Calls that make numbers of infinities and NaN, by the element type of these."""
 
