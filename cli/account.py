@@ -275,10 +275,10 @@ def amount(size: int) -> str:
 
 def _notes(plan: Plan | None, report: Report | None) -> Iterator[str]:
     if plan:
-        yield from words.narrowings(plan)
+        yield from words.assumptions(plan)
         yield from words.warnings(plan)
     if report and (none := [name for name, number in report.whole.classes.items() if not number]):
-        yield f"Not tested: inputs with {', '.join(none)}."
+        yield f"Not tested: {', '.join(none)} inputs."
 
 
 def _differences(report: Report | None) -> tuple[Check, ...]:

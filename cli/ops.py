@@ -55,7 +55,7 @@ def qualified(operator: Operator) -> str:
 def describe(operator: Operator) -> dict[str, Any]:
     """Return an operator as JSON has it."""
     lowerings = [
-        {"name": one.name, "opset": one.opset, "may_narrow": one.narrows is not None, "summary": one.summary}
+        {"name": one.name, "opset": one.opset, "may_assume": one.assumes is not None, "summary": one.summary}
         for one in operator.lowerings
     ]
     return {
@@ -85,6 +85,6 @@ def show_one(operator: Operator) -> None:
     """Print an operator in full."""
 
     output.say(f"{qualified(operator)}: versions {versions(operator)}", "bold")
-    rows = [(one.name, str(one.opset), "yes" if one.narrows else "no", one.summary) for one in operator.lowerings]
+    rows = [(one.name, str(one.opset), "yes" if one.assumes else "no", one.summary) for one in operator.lowerings]
     if rows:
-        output.table(("Lowering", "Written at opset", "May narrow", "What it does"), rows)
+        output.table(("Lowering", "Written at opset", "Assumes", "What it does"), rows)

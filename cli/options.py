@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn, TextIO
 
-from opshift.cli.output import write
+from opshift.cli.output import message, write
 from opshift.passes.bounds import LEAST_ASKED
 from opshift.passes.errors import UsageError
 
@@ -103,16 +103,23 @@ def names(text: str) -> list[str]:
     return found
 
 
-def narrowings(text: str) -> list[str]:
-    """Read narrowings between commas."""
-    from opshift.passes.outcome import NARROWINGS
+def assumptions(text: str) -> list[str]:
+    """Read assumptions between commas."""
+    from opshift.passes.outcome import ASSUMPTIONS
 
     found = names(text)
     for name in found:
-        if name not in NARROWINGS:
-            meant = did_you_mean(name, NARROWINGS)
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(NARROWINGS)}{meant}")
+        if name not in ASSUMPTIONS:
+            meant = did_you_mean(name, ASSUMPTIONS)
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(ASSUMPTIONS)}{meant}")
     return found
+
+
+def formerly_allowed(text: str) -> list[str]:
+    """Read what `--allow` took: assumptions, and `nan`, which nothing needs any more."""
+    message("--allow is now called --assume" + ", and nan is no longer needed" * ("nan" in names(text)) + ".")
+    kept = [name for name in names(text) if name != "nan"]
+    return assumptions(",".join(kept)) if kept else []
 
 
 def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -185,13 +192,16 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     )
     add_allow_path(group)
     group.add_argument(
-        "--allow",
-        metavar="NARROWING",
-        type=narrowings,
+        "--assume",
+        metavar="A,B",
+        type=assumptions,
         action="extend",
         default=[],
-        help="accept a result for fewer inputs: nan (none with NaN), finite-inputs (no infinities either), "
-        "whole-indices (floating-point indices of OneHot are finite, without a fraction)",
+        help="accept a result that is valid only if an assumption holds: no-nan (no input holds NaN), finite-inputs "
+        "(no infinities either), whole-indices (floating-point indices of OneHot are finite whole numbers)",
+    )
+    group.add_argument(
+        "--allow", dest="assume", metavar="A,B", type=formerly_allowed, action="extend", help=argparse.SUPPRESS
     )
     group.add_argument(
         "--semantics",
@@ -312,7 +322,7 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
         "decompose": tuple(dict.fromkeys(options.decompose)),
         "target": options.target,
         "semantics": options.semantics,
-        "allow": tuple(dict.fromkeys(options.allow)),
+        "assume": tuple(dict.fromkeys(options.assume)),
         "ir_version": options.ir_version,
         "optimize": options.optimize,
         "keep_initializers_as_inputs": options.keep_initializers_as_inputs,

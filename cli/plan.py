@@ -128,7 +128,7 @@ def possible(made: Plan, *, nothing: bool) -> str:
 def show(options: argparse.Namespace, result: Result, before: Census, after: Census, *, nothing: bool) -> None:
     """Print the request, what is rewritten, and all notes; under --verbose each node and the operators."""
     from opshift.cli.census import remarks, show_operators
-    from opshift.cli.words import changes, narrowings, request
+    from opshift.cli.words import assumptions, changes, request
 
     for note in result.repairs:
         output.say(note)
@@ -143,7 +143,7 @@ def show(options: argparse.Namespace, result: Result, before: Census, after: Cen
             output.say(line)
     for line in remarks(after.ir_version, result.left_out, result.notes):
         output.say(line)
-    for line in narrowings(result.plan):
+    for line in assumptions(result.plan):
         output.say(line, "yellow")
 
 

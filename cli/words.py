@@ -166,12 +166,20 @@ KINDS = 20
 """How many kinds of rewrites are printed without --verbose."""
 
 
-def narrowings(plan: Plan) -> Iterator[str]:
-    """Yield for which inputs the plan does not hold, one line a narrowing."""
-    for narrowing in sorted({narrowing for step in plan.lowered for narrowing in step.narrows}):
-        nodes = [step.node for step in plan.lowered if narrowing in step.narrows]
+ASSUMED = {
+    "no-nan": "no input holds NaN",
+    "finite-inputs": "all inputs are finite",
+    "whole-indices": "all indices of OneHot are finite whole numbers",
+}
+"""When a result is valid that rests on an assumption."""
+
+
+def assumptions(plan: Plan) -> Iterator[str]:
+    """Yield the assumptions on which the plan rests, one line each."""
+    for assumption in sorted({assumption for step in plan.lowered for assumption in step.assumes}):
+        nodes = [step.node for step in plan.lowered if assumption in step.assumes]
         more = f" and {count(len(nodes) - SHOWN, 'more node')}" if len(nodes) > SHOWN else ""
-        yield f"Narrowed, as --allow {narrowing} accepts: {', '.join(nodes[:SHOWN])}{more}"
+        yield f"Valid only if {ASSUMED[assumption]} (--assume {assumption}): {', '.join(nodes[:SHOWN])}{more}"
 
 
 def verdict(report: Report) -> str:
@@ -291,7 +299,7 @@ def untried(report: Report) -> Iterator[str]:
     """Yield of which classes no input was tried, that could have been."""
     found = report.whole.classes or (report.nodes[0].classes if report.nodes else {})
     if none := [name for name, number in found.items() if not number]:
-        yield f"Not tested: inputs with {', '.join(none)}."
+        yield f"Not tested: {', '.join(none)} inputs."
 
 
 def literal(value: Any) -> str:

@@ -31,6 +31,8 @@ from typing import Any
 import onnx.defs
 
 from opshift.opsets import compiled
+from opshift.opsets.faster import LOWERINGS as FASTER
+from opshift.opsets.faster import every
 from opshift.opsets.lowering import Lowering
 from opshift.opsets.no_conversion import NoConversion, no_conversions, why_absent
 from opshift.opsets.operator import Operator, Version, known_operators, steps
@@ -62,8 +64,8 @@ of the reviewed table `opsets/same_meaning.toml`. Whatever is in neither is kept
 refused by name where it does not.
 
 "Not where" gives the reasons for which a version cannot hold a meaning, or a lowering does not apply, in the words of
-the tool. That is a refusal only if no other version or lowering applies. A lowering marked *narrows* can give another
-result on some inputs (those with NaN), and then it is used only with `--allow`.
+the tool. That is a refusal only if no other version or lowering applies. A lowering marked *assumption* is valid only
+if an assumption holds, and then it is used only with `--assume`; one marked *speed* is used only with `--optimize`.
 """
 
 REVIEWED = """\
@@ -148,14 +150,17 @@ def section(operator: Operator) -> str:
         lines.append("")
     if operator.lowerings:
         lines += ["| Lowering | What it does | Not where |", "|---|---|---|"]
-        lines += [lowering_line(lowering) for lowering in operator.lowerings]
+        lines += [lowering_line(lowering) for lowering in every(operator)]
         lines.append("")
     return "\n".join(lines)
 
 
 def lowering_line(lowering: Lowering) -> str:
     """Return a lowering as a row."""
-    name = f"`{lowering.name}`" + (" (*narrows*)" if lowering.narrows else "")
+    marks = ["assumption"] * (lowering.assumes is not None) + ["speed"] * any(
+        lowering in some for some in FASTER.values()
+    )
+    name = f"`{lowering.name}`" + (f" (*{', '.join(marks)}*)" if marks else "")
     return f"| {name} | {lowering.summary} | {cell(list(reasons(lowering.given)) if lowering.given else [])} |"
 
 
@@ -363,9 +368,7 @@ def normal(text: str) -> str:
 
 def bodies_file() -> str:
     """Return the bodies of all lowerings, as onnxscript compiles them now."""
-    lowerings = {
-        (one.body, one.opset): one for operator in (*known_operators(), *steps()) for one in operator.lowerings
-    }
+    lowerings = {(one.body, one.opset): one for operator in (*known_operators(), *steps()) for one in every(operator)}
     return compiled.written((body, opset, one.compile()) for (body, opset), one in lowerings.items())
 
 

@@ -24,6 +24,7 @@ import onnx
 
 from opshift.cli.main import COMMANDS, EPILOG, build
 from opshift.cli.page import svg
+from opshift.opsets.faster import every
 from opshift.opsets.lowering import Lowering, Reason
 from opshift.opsets.no_conversion import no_conversions
 from opshift.opsets.operator import SPELLING, Node, Operator, known_operators, lift
@@ -94,7 +95,7 @@ def operator_page(operator: Operator) -> str:
     parts = [f"# {title}\n", *meaning(operator), *versions(operator)]
     if operator.lowerings and operator.means is None:
         parts.append(LOWERINGS)
-        parts += [part for lowering in operator.lowerings for part in lowering_section(operator, lowering)]
+        parts += [part for lowering in every(operator) for part in lowering_section(operator, lowering)]
     else:
         parts.append(f"## Lowerings\n\n{_no_lowering(operator)}\n")
     return "\n".join([*parts, *impossible(operator)])
@@ -211,7 +212,7 @@ class Example:
 FEW = 12
 """Nodes: drawings of more are folded up until somebody wants to see them."""
 
-ALLOWED = frozenset({"nan", "finite-inputs", "whole-indices"})
+ASSUMED = frozenset({"no-nan", "finite-inputs", "whole-indices"})
 
 
 def lowering_section(operator: Operator, lowering: Lowering) -> Iterator[str]:
@@ -221,10 +222,8 @@ def lowering_section(operator: Operator, lowering: Lowering) -> Iterator[str]:
     facts = [f"Written at opset {lowering.opset}."]
     if lowering.rounds:
         facts.append("Floats are computed in another order, so that the result is the same but for rounding.")
-    if lowering.narrows:
-        facts.append(
-            "It may *narrow*: give another result for some inputs (those with NaN), and then it takes `--allow`."
-        )
+    if lowering.assumes:
+        facts.append("It may be valid only under an assumption, and then it needs `--assume`.")
     if limits := list(reasons(lowering.given)) if lowering.given else []:
         facts.append(f"Not where: {cell(limits)}.")
     yield " ".join(facts) + "\n"
@@ -294,7 +293,7 @@ def _example(operator: Operator, lowering: Lowering, spelled: Node, opset: int, 
     if isinstance(whole, Reason):
         return None
     gone = frozenset[str]() if keep else frozenset({operator.name})
-    fragment = Deriver(Legality(opset, gone, runnable=True), allow=ALLOWED).derive(whole)
+    fragment = Deriver(Legality(opset, gone, runnable=True), assume=ASSUMED).derive(whole)
     if not isinstance(fragment, Fragment):
         return None
     seen, source = test_mutants.native(dataclasses.replace(whole, operator=operator)) or (spelled, opset)

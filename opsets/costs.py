@@ -1,6 +1,7 @@
-"""What a node costs, in terms of a node that does nothing, from the table that `benchmarks/kernels.py` writes.
+"""What a node costs: one node, or as many nodes that do nothing as take its time in onnxruntime.
 
-The table holds times of onnxruntime's kernels on tensors of several sizes, the first of which is hardly an element;
+The times are in a table that `benchmarks/kernels.py` writes, and decide under `--optimize` only: times of onnxruntime's
+kernels on tensors of several sizes, the first of which is hardly an element;
 between two sizes the time for one element is interpolated. What it does not hold costs as much as a product does.
 """
 
@@ -21,6 +22,9 @@ NOMINAL = 64
 
 LAST = 1024
 """The length of the last axis that is not known: there are words and classes, of which there are many."""
+
+PART = 32
+"""The length of a dimension that a lowering computes at run time, and that has no name: a part of one that has."""
 
 PAGE = 1024
 """Elements of a row that are a multiple of this many apart share a place in the cache, and are slow to go through."""
@@ -62,6 +66,12 @@ def table() -> Mapping[str, Points]:
 def key(name: str, dtype: str, place: str = "", length: int = 0) -> str:
     """Return what a time is listed under: operator, element type, and for rows where they are and their length."""
     return " ".join(part for part in (name, dtype, place, str(length) if length else "") if part)
+
+
+def simplicity(node: Node, outputs: Sequence[Facts]) -> float:
+    """Return 1 for a node, and a small share of 1 for going through data: few nodes come first, then few passes."""
+    moved = [] if node.name in FREE else [facts for facts in (*node.inputs, *outputs) if facts is not None]
+    return 1 + math.log2(1 + max(map(_count, moved), default=0.0)) / 2**14
 
 
 def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
@@ -125,7 +135,7 @@ def _runs(node: Node, output: Facts) -> float:
 
 
 def _product(dims: Sequence[Dim]) -> float:
-    return 0.0 if not dims else float(min(math.prod(dim if isinstance(dim, int) else NOMINAL for dim in dims), 2**60))
+    return 0.0 if not dims else float(min(math.prod(_length(dim, NOMINAL) for dim in dims), 2**60))
 
 
 def _along(node: Node, output: Facts) -> str:
@@ -137,10 +147,15 @@ def _along(node: Node, output: Facts) -> str:
 def _count(facts: Facts) -> float:
     if facts.shape is None:
         return NOMINAL
-    dims = [dim if isinstance(dim, int) else NOMINAL for dim in facts.shape]
-    if len(dims) > 1 and not isinstance(facts.shape[-1], int):
-        dims[-1] = LAST
+    dims = [_length(dim, NOMINAL) for dim in facts.shape]
+    if len(dims) > 1:
+        dims[-1] = _length(facts.shape[-1], LAST)
     return float(min(math.prod(dims), 2**60))
+
+
+def _length(dim: Dim, nominal: int) -> int:
+    """Return a dimension, or how long it is taken to be."""
+    return dim if isinstance(dim, int) else PART if dim is None else nominal
 
 
 @functools.lru_cache(4096)
@@ -166,7 +181,7 @@ def _rows(node: Node, data: Facts) -> tuple[str, int]:
     rest = dims[axis:][1:]
     dim = dims[axis]
     last = all(other == 1 for other in rest)
-    length = dim if isinstance(dim, int) else LAST if last else NOMINAL
+    length = _length(dim, LAST if last else NOMINAL)
     if last:
         return "last", length
     if all(other == 1 for other in dims[:axis]):

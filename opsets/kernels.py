@@ -142,13 +142,6 @@ def computes_wrongly(node: Node) -> str | None:
         axis, shape = node.attributes.get("axis", 0), node.inputs[0].shape
         behind = None if shape is None else shape[axis % len(shape) + 1 :] if shape else ()
         return None if behind is not None and set(behind) <= {1} else "Gather of strings fills one element of a slice"
-    if node.name not in ("ArgMax", "ReduceMax"):
-        return None
-    data, axes = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
-    given = (node.attributes.get("axis", 0), *node.attributes.get("axes", ()))
-    given += () if axes is None or axes.known is None else tuple(axes.known.tolist())
-    if data.rank is None and min(given) < 0:
-        return f"{node.name} of an empty tensor keeps a negative axis as it is"
     return None
 
 

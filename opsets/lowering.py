@@ -107,7 +107,7 @@ class Body:
     bound: Mapping[str, Any]
     inputs: tuple[int | None, ...]
     cost: float = 0.0
-    narrows: frozenset[str] = frozenset()
+    assumes: frozenset[str] = frozenset()
     rounds: bool = False
     carries: int | None = None
     """How many values an iteration hands to the next, where this is the body of a Loop; see `Lowering`."""
@@ -119,9 +119,10 @@ class Lowering:
 
     `body` is a Python function in onnxscript's language: parameters without annotation are the operands, those with
     one are attributes, which `bind` computes. (None leaves one out; a list used as a value may be bound to a Tensor.)
-    `given` tells why the lowering does not apply, or returns None. `narrows` names the kinds of inputs for which the
-    result may differ: `nan`, `finite-inputs`, `whole-indices`. `cost` is added to that of the body's nodes. With
-    `rounds`, floats are added up, or computed with, in another order, so that the result is the same but for rounding.
+    `given` tells why the lowering does not apply, or returns None. `assumes` names the assumptions about
+    inputs without which it is not valid: `no-nan`, `finite-inputs`, `whole-indices`. `cost` is added to that of the
+    body's nodes. With `rounds`, floats are added up, or computed with, in another order, so that the result is the
+    same but for rounding.
 
     With `carries` the body is one iteration of a Loop. Its first operand is the number of the iteration, where the
     operator has how many there are. As many values as `carries` follow, which the iteration before gave; all others are
@@ -133,7 +134,7 @@ class Lowering:
     body: Callable[..., Any]
     given: Callable[[Any, Any], Reason | None] | None
     bind: Callable[[Any, Any], Mapping[str, Any]] | None
-    narrows: Callable[[Any, Any], frozenset[str]] | None
+    assumes: Callable[[Any, Any], frozenset[str]] | None
     cost: float
     rounds: bool = False
     carries: int | None = None
@@ -144,7 +145,7 @@ class Lowering:
             if self.given and (reason := self.given(meaning, operands)):
                 return Reason(f"{self.name}: {reason}", reason.missing)
             bound = dict(self.bind(meaning, operands)) if self.bind else {}
-            narrows = self.narrows(meaning, operands) if self.narrows else frozenset[str]()
+            assumes = self.assumes(meaning, operands) if self.assumes else frozenset[str]()
         except TooManyError as error:
             return Reason(f"{self.name}: {error}")
         except (ArithmeticError, IndexError, ValueError) as error:
@@ -152,7 +153,7 @@ class Lowering:
             return Reason(f"{self.name}: the constants are none that it accepts ({error})")
         rounds = self.rounds and any(facts is not None and facts.dtype not in INTEGERS for facts in operands)
         inputs = tuple(range(len(operands)))
-        return Body(self.name, self.opset, self.read, bound, inputs, self.cost, narrows, rounds, self.carries)
+        return Body(self.name, self.opset, self.read, bound, inputs, self.cost, assumes, rounds, self.carries)
 
     @property
     def summary(self) -> str:
@@ -193,7 +194,7 @@ def lowering(
     *,
     given: Callable[[Any, Any], Reason | None] | None = None,
     bind: Callable[[Any, Any], Mapping[str, Any]] | None = None,
-    narrows: Callable[[Any, Any], frozenset[str]] | None = None,
+    assumes: Callable[[Any, Any], frozenset[str]] | None = None,
     cost: float = 0.0,
     rounds: bool = False,
     carries: int | None = None,
@@ -201,6 +202,6 @@ def lowering(
     """Make a lowering of the onnxscript function that follows; it is named after that function."""
 
     def decorate(body: Callable[..., Any]) -> Lowering:
-        return Lowering(body.__name__, opset, body, given, bind, narrows, cost, rounds, carries)
+        return Lowering(body.__name__, opset, body, given, bind, assumes, cost, rounds, carries)
 
     return decorate

@@ -8,6 +8,7 @@ import difflib
 import functools
 import gc
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -33,7 +34,7 @@ from opshift.passes.kinds import kinds, replacements
 from opshift.passes.load import Source, check_unchanged, is_small, load, without_weights
 from opshift.passes.lower import alone, lower
 from opshift.passes.older import Fitted, fitted
-from opshift.passes.outcome import NARROWINGS, Caution, Check, Code, Plan, Refusal, Report, Verdict
+from opshift.passes.outcome import ASSUMPTIONS, Caution, Check, Code, Plan, Refusal, Report, Verdict
 from opshift.passes.pieces import length, pieces
 from opshift.passes.plan import Planner, too_old, written_too_old
 from opshift.passes.restamp import FUNCTIONS, Need, converted_ir_version, released_with, restamp
@@ -163,7 +164,7 @@ class _Request:
     source: Source
     legality: Legality
     semantics: str
-    allow: frozenset[str]
+    assume: frozenset[str]
     ir_version: int | None
     runnable: bool
     optimize: bool
@@ -189,7 +190,8 @@ def plan(
     decompose: Collection[str] = (),
     target: str | os.PathLike[str] | Target | None = None,
     semantics: str = "runtime",
-    allow: Collection[str] = (),
+    assume: Collection[str] = (),
+    allow: Collection[str] | None = None,
     ir_version: int | None = None,
     optimize: bool = False,
     keep_initializers_as_inputs: bool = False,
@@ -204,6 +206,7 @@ def plan(
         InvalidModelError: the model is missing, unreadable or invalid.
         UsageError: the request makes no sense.
     """
+    assume = assumed(assume, allow)
     try:
         return convert(
             model,
@@ -212,7 +215,7 @@ def plan(
             target=target,
             verify=False,
             semantics=semantics,
-            allow=allow,
+            assume=assume,
             ir_version=ir_version,
             optimize=optimize,
             keep_initializers_as_inputs=keep_initializers_as_inputs,
@@ -231,7 +234,8 @@ def convert(
     target: str | os.PathLike[str] | Target | None = None,
     verify: bool | Literal["nodes"] = True,
     semantics: str = "runtime",
-    allow: Collection[str] = (),
+    assume: Collection[str] = (),
+    allow: Collection[str] | None = None,
     ir_version: int | None = None,
     optimize: bool = False,
     keep_initializers_as_inputs: bool = False,
@@ -257,7 +261,8 @@ def convert(
             whole, so that no weights are read.
         semantics: where onnxruntime departs from the specification, keep what it computes ("runtime") or what the text
             says ("spec").
-        allow: narrowings that are accepted: "nan", "finite-inputs", "whole-indices".
+        assume: assumptions that the result may rest on: "no-nan", "finite-inputs", "whole-indices".
+        allow: the former name of `assume`; deprecated.
         ir_version: the ir_version wanted; None takes that of the first onnx release with a lower opset, or the model's
             own if that is lower, and raises it only where the opset or the model's contents need more.
         optimize: replace Hardmax, ArgMax and OneHot also where the target has them, if that is faster in onnxruntime.
@@ -284,6 +289,7 @@ def convert(
     check_types(
         {
             "decompose": decompose,
+            "assume": assume,
             "allow": allow,
             "allow_paths": allow_paths,
             "optimize": optimize,
@@ -297,6 +303,7 @@ def convert(
             "progress": progress,
         }
     )
+    assume = assumed(assume, allow)
     with _without_collection(), onnx_process.limited(timeout, memory):
         _tell(progress, "load")
         request = _request(
@@ -305,7 +312,7 @@ def convert(
             decompose,
             target,
             semantics,
-            allow,
+            assume,
             ir_version,
             optimize,
             allow_paths,
@@ -400,7 +407,7 @@ def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto, walked: 
     """Plan the result again, which must give nothing: else the fault is opshift's own, and nothing is written."""
     model = external.with_small(rewritten, request.source.files)
     again_walked = walked if model is rewritten else ()
-    planner = Planner(model, request.legality, request.semantics, request.allow, runnable=False, walked=again_walked)
+    planner = Planner(model, request.legality, request.semantics, request.assume, runnable=False, walked=again_walked)
     again = planner.run().plan
     if again.refusals:
         # What a graph needs around the nodes that were asked for: a Constant in a function, an Identity for an output.
@@ -545,13 +552,13 @@ def _request(
     decompose: Collection[str],
     target: str | os.PathLike[str] | Target | None,
     semantics: str,
-    allow: Collection[str],
+    assume: Collection[str],
     ir_version: int | None,
     optimize: bool,
     allow_paths: Collection[str | os.PathLike[str]],
     keep_initializers_as_inputs: bool,
 ) -> _Request:
-    profile = check_request(opset, decompose, target, semantics, allow, optimize, ir_version)
+    profile = check_request(opset, decompose, target, semantics, assume, optimize, ir_version)
     source = load(model, allow_paths)
     own = default_opset(source.model.opset_import)
     if own is None:
@@ -577,7 +584,7 @@ def _request(
         source,
         legality,
         semantics,
-        frozenset(allow),
+        frozenset(assume),
         ir_version,
         runnable,
         optimize,
@@ -586,20 +593,29 @@ def _request(
     )
 
 
+def assumed(assume: Collection[str], allow: Collection[str] | None, stacklevel: int = 3) -> frozenset[str]:
+    """Return the assumptions of a request, those that go by the former name of the argument among them."""
+    if allow is None:
+        return frozenset(assume)
+    message = "allow= is now called assume=" + ", and 'nan' is no longer needed" * ("nan" in allow)
+    warnings.warn(f"{message}.", DeprecationWarning, stacklevel=stacklevel)
+    return frozenset(assume) | (frozenset(allow) - {"nan"})
+
+
 def check_request(
     opset: int | None,
     decompose: Collection[str],
     target: str | os.PathLike[str] | Target | None,
     semantics: str,
-    allow: Collection[str],
+    assume: Collection[str],
     optimize: bool,
     ir_version: int | None = None,
 ) -> Target | None:
     """Return the target of a request that makes sense, whatever the model; UsageError where it does not."""
     if opset is None and not decompose and target is None and not optimize and ir_version is None:
         raise UsageError("Nothing is asked for: give an opset, operators to decompose, a target, or an ir_version.")
-    if unknown := sorted(set(allow) - {*NARROWINGS}):
-        raise UsageError(f"There is no narrowing {unknown[0]!r}; there are {', '.join(sorted(NARROWINGS))}.")
+    if unknown := sorted(set(assume) - {*ASSUMPTIONS}):
+        raise UsageError(f"There is no assumption {unknown[0]!r}; there are {', '.join(sorted(ASSUMPTIONS))}.")
     if opset is not None and (type(opset) is not int or not 1 <= opset <= NEWEST):
         raise UsageError(f"There is no opset {opset!r}; onnx {onnx.__version__} knows opsets 1 to {NEWEST}.")
     if ir_version is not None and (type(ir_version) is not int or not 1 <= ir_version <= onnx.IR_VERSION):
@@ -668,7 +684,7 @@ def _planned(request: _Request, progress: Progress | None, timeout: float | None
         model,
         request.legality,
         request.semantics,
-        request.allow,
+        request.assume,
         runnable=request.runnable,
         progress=progress,
         optimize=request.optimize,
@@ -695,7 +711,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
     from opshift.passes.pairs import Pair
 
     operator, meaning, operands = change.lifted.operator, change.lifted.meaning, change.lifted.operands
-    narrows = change.fragment.narrows
+    assumes = change.fragment.assumes
     original, rewritten = alone(change, source, target)
     names = list(original.graph.node[0].input)
 
@@ -718,9 +734,9 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
         # An operator without a file has no oracle: onnxruntime is the judge, or nobody.
         oracle=None if isinstance(meaning, Worded) else oracle,
         hostile=operator.hostile,
-        exclude_nan=not operator.nan_defined(meaning, operands) or bool(narrows),
-        finite=not operator.infinity_defined(meaning, operands) or bool(narrows & {"finite-inputs", "whole-indices"}),
-        whole="whole-indices" in narrows,
+        exclude_nan=not operator.nan_defined(meaning, operands) or bool(assumes),
+        finite=not operator.infinity_defined(meaning, operands) or bool(assumes & {"finite-inputs", "whole-indices"}),
+        whole="whole-indices" in assumes,
         exact=not (change.fragment.rounds or rounds(operator.name)),
         longest=operator.longest,
     )

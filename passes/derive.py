@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
+import itertools
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any, NamedTuple
@@ -20,10 +22,10 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.carriers import COMPUTED
-from opshift.opsets.costs import cost
+from opshift.opsets.costs import cost, simplicity
 from opshift.opsets.facts import FLOATS, Elsewhere, Facts, Tensor, constant, exact, facts_of_attribute, type_name
 from opshift.opsets.kernels import computes_wrongly
-from opshift.opsets.lowering import Body, Call, Function, Reason
+from opshift.opsets.lowering import Body, Call, Function, Lowering, Reason
 from opshift.opsets.operator import SPELLING, Lifted, Node, lift, write_native
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.schema import NEWEST, schema_at
@@ -32,20 +34,23 @@ from opshift.opsets.unfiled import operator_of
 from opshift.passes.bodies import bodies
 from opshift.passes.infer import form, infer, typed
 from opshift.passes.limits import Deadline
-from opshift.passes.outcome import NARROWINGS, Way
+from opshift.passes.outcome import ASSUMPTIONS, Way
 
-DEPTH = 48
-"""Lowerings within lowerings: an ArgMax of 32 turns in 5 parts nests 41 deep, all others a third of that."""
+DEPTH = 24
+"""Lowerings within lowerings; none is known that nests more than half as deep."""
 
 RIVALLED = frozenset({"ArgMax", "Hardmax", "OneHot", "ReduceMax", "ReduceMin"})
-"""Operators whose kernels lowerings are compared with, where all dimensions are known, or all but that of a batch."""
+"""Operators whose kernels lowerings are compared with, under `--optimize`."""
 
 FASTER = 0.9
 """The share of a kernel's cost that a lowering may have at most, to go in its place."""
 
+MUCH_FASTER = 0.5
+"""The same where more dimensions are unknown than that of a batch: costs are those of dimensions of nominal lengths."""
 
-ITERATIONS = 1024
-"""Of a Loop, to reckon what it costs where nobody knows."""
+
+LOOP = 1e6
+"""What a Loop costs, so that it is taken only where nothing else is."""
 
 REMEMBERED = 4096
 """Nodes of bodies that are remembered, and what is derived of them: more would be as many as a model has shapes."""
@@ -112,7 +117,7 @@ class Fragment:
     outputs: tuple[Ref, ...]
     lowerings: tuple[str, ...]
     cost: float
-    narrows: frozenset[str] = frozenset()
+    assumes: frozenset[str] = frozenset()
     rounds: bool = False
     """Whether it computes the same only but for rounding."""
     ways: tuple[Way, ...] = field(default=(), compare=False)
@@ -136,7 +141,7 @@ class Failure:
 
     reason: str
     missing: bool = False
-    narrowing: str = ""
+    assumption: str = ""
     busy: frozenset[Hashable] = frozenset()
     """Meanings that were being derived already, on which it leaned: where they are not, it says nothing."""
     beside: bool = False
@@ -154,12 +159,12 @@ class Deriver:
         self,
         legality: Legality,
         semantics: str = "runtime",
-        allow: frozenset[str] = frozenset(),
+        assume: frozenset[str] = frozenset(),
         *,
         optimize: bool = False,
         deadline: Deadline | None = None,
     ) -> None:
-        """Derive for this target until the deadline; `allow` holds the narrowings that the user accepts.
+        """Derive for this target until the deadline; `assume` holds the assumptions that the user accepts.
 
         With `optimize` a node that is legal is lowered too, where that is faster for the shapes known.
         """
@@ -168,7 +173,7 @@ class Deriver:
         self.legality = legality
         self.semantics = semantics
         # Inputs that hold neither infinities nor NaN hold no NaN.
-        self.allow = allow | {"nan"} if "finite-inputs" in allow else allow
+        self.assume = assume | {"no-nan"} if "finite-inputs" in assume else assume
         self._memo: dict[Any, Fragment | Failure] = {}
         self._nested: dict[Any, Fragment | Failure] = {}
         self._failed: dict[Any, list[Failure]] = {}
@@ -205,25 +210,26 @@ class Deriver:
         found = native = self._native(lifted, nested=bool(stack))
         if not all(facts is None or facts.holdable for facts in lifted.operands):
             return Failure("an input has more elements than memory holds")
-        rivalled = lifted.operator.name in RIVALLED and (stack or self.optimize)
+        rivalled = lifted.operator.name in RIVALLED and self.optimize
         if isinstance(found, Failure):
             found = self._cheapest(lifted, (*stack, key), found)
-        elif rivalled and _static(lifted):
-            most = FASTER * found.cost
+        elif rivalled:
+            lifted = lifted if stack else _named(lifted)
+            most = (FASTER if _static(lifted) or _of_a_batch(lifted) else MUCH_FASTER) * found.cost
             other = self._cheapest(lifted, (*stack, key), Failure("it is legal"), most if stack else math.inf)
-            if isinstance(other, Fragment) and not other.rounds and other.cost < most:
+            if (
+                isinstance(other, Fragment)
+                and not other.rounds
+                and other.cost < most
+                and self._pays(lifted, other, stack)
+            ):
                 found = dataclasses.replace(other, ways=(*other.ways, Way("native", found.cost)))
-        elif rivalled and not stack and _of_a_batch(lifted):
-            # What pays for one of a batch pays for many, if it is said in the same way.
-            one, many = self.derive(_one_of(lifted)), self._cheapest(lifted, (key,), Failure("it is legal"))
-            if isinstance(one, Fragment) and isinstance(many, Fragment) and many.lowerings == one.lowerings:
-                found = dataclasses.replace(many, ways=(*many.ways, Way("native", found.cost)))
-        if isinstance(found, Failure) and isinstance(native, Failure) and found.narrowing and not stack:
+        if isinstance(found, Failure) and isinstance(native, Failure) and found.assumption and not stack:
             if enough := self._enough(lifted):
-                reason = f"{native.reason}; what can be said instead holds for fewer inputs"
-                found = dataclasses.replace(found, reason=reason, missing=False, narrowing=enough)
+                reason = f"{native.reason}, and what can replace it is valid only under an assumption"
+                found = dataclasses.replace(found, reason=reason, missing=False, assumption=enough)
             else:
-                found = dataclasses.replace(found, narrowing="")
+                found = dataclasses.replace(found, assumption="")
         if isinstance(found, Failure) and key in found.busy:
             found = dataclasses.replace(found, busy=found.busy - {key})  # no way around itself is no reason elsewhere
         if isinstance(found, Fragment) or not found.busy:
@@ -236,15 +242,23 @@ class Deriver:
             self._failed.clear()
         return found
 
+    def _pays(self, lifted: Lifted, way: Fragment, stack: tuple[Any, ...]) -> bool:
+        """Return whether a way pays whatever the size of a batch: for one of it too, as far as the rest is known."""
+        if stack or not _of_a_batch(lifted):
+            return True
+        one = self.derive(_one_of(lifted))
+        return isinstance(one, Fragment) and one.lowerings[:1] == way.lowerings[:1]
+
     def _enough(self, lifted: Lifted) -> str:
-        """Return the narrowing with which there is a derivation, the empty string where none is enough."""
-        for narrowing in NARROWINGS:
-            if narrowing not in self.allow:
+        """Return the assumption with which there is a derivation, the empty string where none is enough."""
+        for assumption in ASSUMPTIONS:
+            if assumption not in self.assume:
                 freer = self._freer.setdefault(
-                    narrowing, Deriver(self.legality, self.semantics, self.allow | {narrowing}, deadline=self.deadline)
+                    assumption,
+                    Deriver(self.legality, self.semantics, self.assume | {assumption}, deadline=self.deadline),
                 )
                 if isinstance(freer.derive(lifted), Fragment):
-                    return narrowing
+                    return assumption
         return ""
 
     def _native(self, lifted: Lifted, *, nested: bool) -> Fragment | Failure:
@@ -255,24 +269,26 @@ class Deriver:
         if isinstance(native, Reason):
             return Failure(native, native.missing)
         inputs = tuple(None if index is None else lifted.operands[index] for index in native.inputs)
-        node = Node("", operator.name, native.since_version, native.attributes, inputs, lifted.used)
+        # Last outputs that nobody names are left out, since to ask for one may change the meaning (BatchNormalization).
+        count = max((index + 1 for index, used in enumerate(lifted.used) if used), default=1)
+        schema = schema_at("", operator.name, native.since_version)
+        count = max(count, schema.raw.min_output) if schema else count
+        named = tuple(index < count for index in range(len(lifted.used)))
+        node = Node("", operator.name, native.since_version, native.attributes, inputs, named)
         if reason := self._why_not(node, nested=nested):
             return Failure(reason, reason.missing)
         types = typed(node, written=True)
         if isinstance(types, Reason):
             return Failure(types, types.missing)
         refs: tuple[Ref, ...] = tuple(None if index is None else Input(index) for index in native.inputs)
-        # Last outputs that nobody names are left out, since to ask for one may change the meaning (BatchNormalization).
-        count = max((index + 1 for index, used in enumerate(lifted.used) if used), default=1)
-        schema = schema_at("", operator.name, native.since_version)
-        count = max(count, schema.raw.min_output) if schema else count
         written = Written(operator.name, native.attributes, refs, count)
         outputs = tuple(Output(0, index) if index < count else None for index in range(len(lifted.used)))
         return Fragment((written,), outputs, (), self._cost(node, types, operator.weight))
 
     def _cost(self, node: Node, outputs: Sequence[Facts], weight: float) -> float:
         """Return what a node costs; so much where the target may not have it that any other way is taken first."""
-        return cost(node, outputs, weight) * (1000 if self.legality.doubtful(node) else 1)
+        spent = cost(node, outputs, weight) if self.optimize else simplicity(node, outputs)
+        return spent * (1000 if self.legality.doubtful(node) else 1)
 
     def _why_not(self, node: Node, *, nested: bool) -> Reason | None:
         reason = self.legality.why_not(node)
@@ -299,8 +315,7 @@ class Deriver:
                 )
             return Fragment((), (Constant(value, dtype),), ("initializer",), 0.0)
         tried: list[tuple[Body | _Wide | Reason, Fragment | Failure]] = []
-        # ONNX's own bodies are for what nothing else says: some lose digits, such as a variance by squares.
-        for ways in (_ways(lifted), bodies(lifted)):
+        for ways in self._ways(lifted):
             best: Fragment | None = None
             limit = most
             for way in ways:
@@ -321,27 +336,43 @@ class Deriver:
         failures = [found for _, found in tried if isinstance(found, Failure)]
         nearest = min(
             failures,
-            key=lambda failure: (not failure.missing, not failure.narrowing, failure.beside, bool(failure.busy)),
+            key=lambda failure: (not failure.missing, not failure.assumption, failure.beside, bool(failure.busy)),
             default=None,
         )
         return Failure(
             f"{native.reason}; {nearest.reason}" if nearest else native.reason,
             missing=native.missing or any(failure.missing for failure in failures),
-            narrowing=next((failure.narrowing for failure in failures if failure.narrowing), ""),
+            assumption=next((failure.assumption for failure in failures if failure.assumption), ""),
             busy=frozenset().union(*(failure.busy for failure in failures)),
             absent=schema_at("", lifted.operator.name, self.legality.opset) is None,
         )
 
+    def _ways(self, lifted: Lifted) -> Iterator[Iterator[Body | _Wide | Reason]]:
+        """Yield groups of ways, each of which is only for what none before it can say.
+
+        They are those that are taken for their speed whatever others cost, the operator's lowerings and its meaning in
+        wider element types, and ONNX's own bodies: some lose digits, such as a variance by squares.
+        """
+        faster: tuple[Lowering, ...] = ()
+        if self.optimize and not lifted.operator.domain:
+            # Of no use without measured costs, and not loaded then.
+            module = importlib.import_module("opshift.opsets.faster")
+            faster = module.LOWERINGS.get(lifted.operator.name, ())
+            yield _bodies(lifted, (one for one in faster if one in module.AT_RUN_TIME))
+            faster = tuple(one for one in faster if one not in module.AT_RUN_TIME)
+        yield itertools.chain(_bodies(lifted, (*lifted.operator.lowerings, *faster)), _wider(lifted))
+        yield bodies(lifted)
+
     def _by(
         self, way: Body | _Wide | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
     ) -> Fragment | Failure:
-        """Derive a meaning in this way, unless it costs as much as the limit or holds for fewer inputs than allowed."""
+        """Derive a meaning in this way, unless it costs as much as the limit or needs an assumption not made."""
         if isinstance(way, Reason):
             return Failure(way, way.missing, beside=True)
         if isinstance(way, _Wide):
             found = self._around(way, stack)
-        elif refused := way.narrows - self.allow:
-            return Failure(f"{way.name} holds for fewer inputs", narrowing=", ".join(sorted(refused)))
+        elif refused := way.assumes - self.assume:
+            return Failure(f"{way.name} needs an assumption", assumption=", ".join(sorted(refused)))
         elif way.carries is not None:
             found = self._looped(way, way.carries, lifted, stack)
         else:
@@ -369,10 +400,7 @@ class Deriver:
         rows = tuple(Facts(facts.dtype, None if facts.shape is None else facts.shape[1:]) for facts in given[carries:])
         loop = Written("Loop", {}, (refs[0], None, *refs[1:]), len(lifted.used), Iteration(found, carried, rows))
         outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
-        known = None if count is None or count.known is None else int(count.known.item())
-        return dataclasses.replace(
-            found, nodes=(loop,), outputs=outputs, cost=found.cost * (ITERATIONS if known is None else known)
-        )
+        return dataclasses.replace(found, nodes=(loop,), outputs=outputs, cost=found.cost + LOOP)
 
     def _around(self, wide: _Wide, stack: tuple[Any, ...]) -> Fragment | Failure:
         """Derive a meaning in a carrier, between two casts that the target must have too."""
@@ -465,7 +493,7 @@ class Deriver:
         written: list[Written] = []
         at: dict[str, Ref] = {name: ref for name, (ref, _) in values.items() if not isinstance(ref, Output)}
         lowerings = [body.name]
-        spent, narrows, rounds = body.cost, body.narrows, body.rounds
+        spent, assumes, rounds = body.cost, body.assumes, body.rounds
         for index in reversed(live):
             node, inputs, names, made = pending[index]
             found = self._derive_node(node, made, tuple(name in needed for name in names), stack)
@@ -485,11 +513,11 @@ class Deriver:
                 if isinstance(values[name][0], Output):
                     at[name] = _moved(ref, base, operands)
             lowerings += fragment.lowerings
-            spent, narrows, rounds = spent + fragment.cost, narrows | fragment.narrows, rounds or fragment.rounds
+            spent, assumes, rounds = spent + fragment.cost, assumes | fragment.assumes, rounds or fragment.rounds
             if spent >= limit:
                 return Failure("it costs more than another way", dear=True)
         unique = tuple(dict.fromkeys(lowerings))
-        return _pruned(Fragment(tuple(written), tuple(at[name] for name in outputs), unique, spent, narrows, rounds))
+        return _pruned(Fragment(tuple(written), tuple(at[name] for name in outputs), unique, spent, assumes, rounds))
 
     def _derive_node(
         self, node: Node, made: Sequence[Facts], used: tuple[bool, ...], stack: tuple[Any, ...]
@@ -568,11 +596,9 @@ def _told(way: Body | _Wide | Reason, found: Fragment | Failure) -> Way:
     return Way(name, None, found.reason.removeprefix(name).lstrip(": "))
 
 
-def _ways(lifted: Lifted) -> Iterator[Body | _Wide | Reason]:
-    """Yield the operator's lowerings, and its meaning in wider element types."""
-    for lowering in lifted.operator.lowerings:
+def _bodies(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Body | Reason]:
+    for lowering in lowerings:
         yield lowering.body_for(lifted.meaning, lifted.operands)
-    yield from _wider(lifted)
 
 
 def _wider(lifted: Lifted) -> Iterator[_Wide]:
@@ -651,18 +677,33 @@ def _repeats(lifted: Lifted, output: Facts | None = None) -> int | None:
 
 
 def _static(lifted: Lifted) -> bool:
-    """Whether all dimensions of the first operand are known."""
+    """Return whether all dimensions of the first operand are known."""
     data = lifted.operands[0] if lifted.operands else None
     return data is not None and data.size is not None
 
 
+def _named(lifted: Lifted) -> Lifted:
+    """Name the dimensions that have no name, as those have none that a lowering computes."""
+    operands = tuple(
+        facts
+        and dataclasses.replace(
+            facts,
+            shape=facts.shape
+            and tuple(f"{place}:{axis}" if dim is None else dim for axis, dim in enumerate(facts.shape)),
+        )
+        for place, facts in enumerate(lifted.operands)
+    )
+    return dataclasses.replace(lifted, operands=operands)
+
+
 def _of_a_batch(lifted: Lifted) -> bool:
-    """Whether of the first operand all dimensions are known but the first, along which nothing is looked for."""
+    """Return whether of the first operand only the first dimension is unknown, along which nothing is searched."""
     data = lifted.operands[0] if lifted.operands else None
     shape = (data and data.shape) or ()
-    # A reduction has its axes as an operand: of it nothing is said.
+    # A reduction has its axes as an operand, which are not looked at.
     along = getattr(lifted.meaning, "axes", None) or (getattr(lifted.meaning, "axis", 0),)
-    return len(shape) > 1 and all(isinstance(dim, int) for dim in shape[1:]) and not {*along} & {0, -len(shape)}
+    known = all(isinstance(dim, int) for dim in shape[1:]) and not isinstance(shape[0] if shape else 0, int)
+    return len(shape) > 1 and known and not {*along} & {0, -len(shape)}
 
 
 def _one_of(lifted: Lifted) -> Lifted:

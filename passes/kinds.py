@@ -69,7 +69,7 @@ def _changes(planned: Planned) -> dict[tuple[str, str], list[Replace]]:
 
 
 def _apart_from_place(step: Step) -> Hashable:
-    return step.action, step.operator, step.since_version, step.why, step.lowerings, step.becomes, step.narrows
+    return step.action, step.operator, step.since_version, step.why, step.lowerings, step.becomes, step.assumes
 
 
 def _kind(alike: _Alike, plan: Plan) -> Kind:
@@ -88,7 +88,7 @@ def _kind(alike: _Alike, plan: Plan) -> Kind:
         step.why,
         step.lowerings,
         step.becomes,
-        step.narrows,
+        step.assumes,
         ways,
         before,
         after,

@@ -148,6 +148,10 @@ def convert_many(
         UsageError: there are no models, the request makes no sense whatever the model, or `output` cannot be written.
         TypeError: `convert` has no such argument.
     """
+    if "allow" in asked:
+        from opshift.passes.convert import assumed
+
+        asked["assume"] = assumed(asked.get("assume", ()), asked.pop("allow"))
     _check(asked, jobs)
     folder = Path(output)
     sources = found(models, folder)
@@ -175,7 +179,7 @@ def _check(asked: Mapping[str, Any], jobs: int) -> None:
         raise TypeError(f"convert_many() got an unexpected argument {unknown[0]!r}")
     if jobs < 1:
         raise UsageError(f"At least one job is needed, not {jobs}.")
-    wish: dict[str, Any] = {"opset": None, "decompose": (), "target": None, "semantics": "runtime", "allow": ()}
+    wish: dict[str, Any] = {"opset": None, "decompose": (), "target": None, "semantics": "runtime", "assume": ()}
     wish |= {"optimize": False, "ir_version": None}
     check_types(asked)
     check_request(**{name: asked.get(name, default) for name, default in wish.items()})

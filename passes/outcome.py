@@ -16,8 +16,8 @@ from opshift.passes import notebook
 if TYPE_CHECKING:
     import os
 
-NARROWINGS = ("nan", "finite-inputs", "whole-indices")
-"""Kinds of inputs that a lowering may leave out; the second holds the first, and the third both for indices."""
+ASSUMPTIONS = ("no-nan", "finite-inputs", "whole-indices")
+"""Assumptions about inputs, without which some lowerings are not valid; `finite-inputs` includes `no-nan`."""
 
 
 class Code(enum.StrEnum):
@@ -35,8 +35,8 @@ class Code(enum.StrEnum):
     """The target's version of the operator does not take these element types."""
     MISSING_FACT = "missing-fact"
     """A lowering would apply if a rank, a dimension, a type or a constant were known."""
-    NARROWING = "narrowing"
-    """The only lowerings that apply hold for fewer inputs; `--allow` accepts that."""
+    ASSUMPTION = "assumption"
+    """The only lowerings that apply are valid only if an assumption holds, which `--assume` accepts."""
     FUNCTION = "function"
     """A model-local function cannot be converted."""
     IR_VERSION = "ir-version"
@@ -108,7 +108,7 @@ class Step(NamedTuple):
     why: str = ""
     lowerings: tuple[str, ...] = ()
     becomes: tuple[str, ...] = ()
-    narrows: tuple[str, ...] = ()
+    assumes: tuple[str, ...] = ()
 
     def at(self, node: str) -> Step:
         """Return the same step at another node."""
@@ -219,7 +219,7 @@ class Kind:
     why: str
     lowerings: tuple[str, ...]
     becomes: tuple[str, ...]
-    narrows: tuple[str, ...]
+    assumes: tuple[str, ...]
     ways: tuple[Way, ...]
     before: Subgraph
     after: Subgraph

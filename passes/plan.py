@@ -62,7 +62,7 @@ class Planner:
         model: onnx.ModelProto,
         legality: Legality,
         semantics: str,
-        allow: frozenset[str],
+        assume: frozenset[str],
         *,
         runnable: bool,
         progress: Callable[[str, int, int], None] | None = None,
@@ -90,10 +90,10 @@ class Planner:
             legality = dataclasses.replace(legality, types=None if types is None else frozenset(types))
         self.legality = legality
         self.optimize = optimize
-        self.plain = Deriver(legality, semantics, allow, optimize=optimize, deadline=deadline)
+        self.plain = Deriver(legality, semantics, assume, optimize=optimize, deadline=deadline)
         strict = dataclasses.replace(legality, runnable=True)
         self.strict = (
-            Deriver(strict, semantics, allow, optimize=optimize, deadline=deadline) if runnable else self.plain
+            Deriver(strict, semantics, assume, optimize=optimize, deadline=deadline) if runnable else self.plain
         )
         self.kinds = ByKind(self.plain, self.strict, lambda: self._occurring)
         self.steps: list[Step] = []
@@ -286,8 +286,8 @@ class Planner:
             self.refuse(*_refused(found, where, label))
             return None
         why = str(self.legality.why_not(view(cast, values, opset)))
-        written, narrows = tuple(leaf.name for leaf in found.nodes), tuple(sorted(found.narrows))
-        step = Step(Action.LOWER, where, seen.name, seen.since_version, why, found.lowerings, written, narrows)
+        written, assumes = tuple(leaf.name for leaf in found.nodes), tuple(sorted(found.assumes))
+        step = Step(Action.LOWER, where, seen.name, seen.since_version, why, found.lowerings, written, assumes)
         self.steps.append(step)
         return Replace(found, operand_sources(lifted), seen, lifted, where, cast=to, inputs=tuple(node.input))
 
@@ -350,7 +350,7 @@ class Planner:
                 self.model,
                 legality,
                 plain.semantics,
-                plain.allow,
+                plain.assume,
                 runnable=False,
                 alike=self,
                 hinting=False,
@@ -646,7 +646,7 @@ class Planner:
                 str(why or self.strict.legality.why_not(seen) or "it is slower than what replaces it"),
                 found.lowerings,
                 tuple(written),
-                tuple(sorted(found.narrows)),
+                tuple(sorted(found.assumes)),
             )
         )
         return Replace(found, sources, seen, lifted, where)
@@ -909,8 +909,8 @@ def _refusal(failure: Failure) -> tuple[Code, str, str]:
         constant = "run time" in failure.reason
         hint = "Make it a constant." if constant else "Give the model's inputs element types and shapes."
         return Code.MISSING_FACT, reason, hint
-    if failure.narrowing:
-        return Code.NARROWING, reason, f"Allow it with --allow {failure.narrowing}."
+    if failure.assumption:
+        return Code.ASSUMPTION, reason, f"Accept it with --assume {failure.assumption}."
     if failure.absent:
         return Code.ABSENT_OPERATOR, reason, ""
     return Code.NO_LOWERING, reason, ""

@@ -44,7 +44,7 @@ main (float[2,3] x) => (float[2,3] y) { a = Abs(x)  b = Hardmax<axis = 1>(a)  c 
 
 REFUSAL = Refusal(Code.NO_LOWERING, "main/hot", "Hardmax-13", "its rank is unknown.", "Give --input-shape.")
 STEP = Step(Action.LOWER, "main/hot", "Hardmax", 13, "opset 11 lacks it", ("hardmax_by_argmax",), ("ArgMax", "Equal"))
-NARROW = Step(Action.LOWER, "main/low", "ArgMax", 13, "asked for", ("argmax_by_topk",), ("TopK",), ("nan",))
+NARROW = Step(Action.LOWER, "main/low", "ArgMax", 13, "asked for", ("argmax_by_topk",), ("TopK",), ("no-nan",))
 COUNTEREXAMPLE = Counterexample({"x": [[1.0, float("nan")]]}, "y", [[0.0, float("inf")]], [[1.0, float("-inf")]])
 
 
@@ -262,7 +262,7 @@ USAGE = [
     ([*CONVERT, "--decompose", ""], "names between commas are needed"),
     ([*CONVERT, "--target", "nowhere.toml"], "neither a built-in target nor a file"),
     ([*CONVERT, "--target", "x" * 5000], "neither a built-in target nor a file"),
-    ([*CONVERT, "--allow", "nam"], "Did you mean 'nan'?"),
+    ([*CONVERT, "--assume", "no-nam"], "Did you mean 'no-nan'?"),
     ([*CONVERT, "--semantics", "sepc"], "invalid choice: 'sepc' (choose from"),
     ([*CONVERT, "--input-shape", "1,3"], "such as x:1,3,224,224"),
     ([*CONVERT, "--input-shape", ":1,3"], "such as x:1,3,224,224"),
@@ -536,8 +536,10 @@ REQUEST = [
     (["--decompose", "com.acme::Foo"], "decompose", ("com.acme::Foo",)),
     (["--target", "in.onnx"], "target", "in.onnx"),
     (["--ir-version", "7"], "ir_version", 7),
-    (["--allow", "nan,finite-inputs"], "allow", ("nan", "finite-inputs")),
-    (["--allow", "nan", "--allow", "nan"], "allow", ("nan",)),
+    (["--assume", "no-nan,finite-inputs"], "assume", ("no-nan", "finite-inputs")),
+    (["--assume", "no-nan", "--assume", "no-nan"], "assume", ("no-nan",)),
+    (["--allow", "nan,finite-inputs", "--assume", "whole-indices"], "assume", ("finite-inputs", "whole-indices")),
+    (["--allow", "nan"], "assume", ()),
     (["--semantics", "spec"], "semantics", "spec"),
     (["--optimize"], "optimize", True),
     (["--keep-initializers-as-inputs"], "keep_initializers_as_inputs", True),
@@ -556,7 +558,7 @@ DEFAULTS = {
     "decompose": (),
     "target": None,
     "ir_version": None,
-    "allow": (),
+    "assume": (),
     "semantics": "runtime",
     "optimize": False,
     "keep_initializers_as_inputs": False,
@@ -789,11 +791,18 @@ def test_nodes_that_are_equal_are_counted_where_the_whole_is_not_proven(
     assert "1 of 1 rewritten node verified: outputs equal on 10 inputs\nnot verified: " in capsys.readouterr().out
 
 
-def test_narrowings_are_printed(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_assumptions_are_printed(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     engine.plan = plan_of(STEP, NARROW)
     for command in (CONVERT, PLAN):
-        assert main([*command, "--allow", "nan"]) == 0
-        assert "Narrowed, as --allow nan accepts: main/low\n" in capsys.readouterr().out
+        assert main([*command, "--assume", "no-nan"]) == 0
+        assert "Valid only if no input holds NaN (--assume no-nan): main/low\n" in capsys.readouterr().out
+
+
+def test_the_former_name_of_an_assumption_is_told(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*CONVERT, "--allow", "finite-inputs"]) == 0
+    assert capsys.readouterr().err.startswith("--allow is now called --assume.\n")
+    assert main([*CONVERT, "--allow", "nan"]) == 0
+    assert capsys.readouterr().err.startswith("--allow is now called --assume, and nan is no longer needed.\n")
 
 
 def test_names_from_a_model_move_no_cursor(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
@@ -818,7 +827,7 @@ def test_a_plan_groups_nodes_that_go_the_same_way(engine: Engine, capsys: pytest
         "  2 x Hardmax-13 -> ArgMax, Equal",
         "  1 x ArgMax-13 -> TopK",
         "  2 nodes unchanged",
-        "Narrowed, as --allow nan accepts: main/low",
+        "Valid only if no input holds NaN (--assume no-nan): main/low",
         "Possible: opset 13 -> 11, 3 nodes rewritten, 0 version bumps, 2 unchanged.",
     ]
     assert main([*PLAN, "-v"]) == 0
@@ -941,8 +950,8 @@ def test_ops_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     assert (operator["name"], operator["versions"]) == ("Hardmax", [1, 11, 13])
     assert operator["lowerings"]
     assert main(["ops", "ArgMax"]) == 0
-    narrow = {line.split()[0]: line.split()[2] for line in capsys.readouterr().out.splitlines()[2:]}
-    assert (narrow["widened"], narrow["first_score"]) == ("no", "yes")
+    assumes = {line.split()[0]: line.split()[2] for line in capsys.readouterr().out.splitlines()[2:]}
+    assert (assumes["widened"], assumes["first_sign"]) == ("no", "yes")
     for described in operator["lowerings"]:
         assert f"{described['name']} " in out
         assert described["summary"] in out

@@ -94,7 +94,7 @@ def commands(path: str, other: str) -> Sequence[Sequence[str]]:
         ["convert", other, f"--{other}"],
         ["convert", path, "--opset", other],
         ["convert", path, "--timeout", other, "--memory", other],
-        ["convert", path, "--allow", other],
+        ["convert", path, "--assume", other],
         ["convert", path, "--semantics", other],
         ["convert", path, "-o", "x", "--opset", "12", "--report", other],
         ["convert", path, "-o", "x", "--opset", "12", "--save-repro", other, "--allow-path", other],

@@ -1,4 +1,4 @@
-"""What is planned: functions, refusals, semantics, narrowings and runtimes' profiles."""
+"""What is planned: functions, refusals, semantics, assumptions and runtimes' profiles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from onnx.parser import parse_model
-from operators.harness import NAN, Refused, arr, converted
+from operators.harness import Refused, arr, converted
 from running import nodes_of, run
 
 import opshift
@@ -258,7 +258,7 @@ def test_every_node_in_the_way_is_named() -> None:
         ({"decompose": "Hardmax"}, "list of operators"),
         ({"decompose": ["Hardmx"]}, "did you mean Hardmax"),
         ({"opset": 13, "semantics": "text"}, "semantics runtime and spec"),
-        ({"opset": 13, "allow": ["NaN"]}, "no narrowing 'NaN'"),
+        ({"opset": 13, "assume": ["NaN"]}, "no assumption 'NaN'"),
         ({"target": "no-such-runtime"}, "neither a built-in profile"),
         ({"opset": 20, "target": Target("mine", (9, 13))}, "outside of what mine takes"),
     ],
@@ -307,26 +307,36 @@ def test_the_oracle_judges_by_the_text(semantics: str) -> None:
     assert ("oracle" in check.judge) == (semantics == "spec")
 
 
-# --- narrowings -------------------------------------------------------------------------------------------------------
+# --- assumptions ------------------------------------------------------------------------------------------------------
 
 ARGMAX = "g (float[2,3] x) => (int64[2,1] y) { y = ArgMax <axis = 1> (x) }"
-WITHOUT: dict[str, Any] = {"decompose": ["ArgMax", "TopK"]}
-"""What is left finds the maximum by ReduceMax, of which nobody knows what it does with NaN."""
+NO_COMPARISON = Target(
+    "bare", (13, 13), operators=frozenset({"ReduceMax", "Sub", "Sign", "Add", "Mul", "Cast", "Constant"})
+)
 
 
-def test_allowing_nan_takes_the_cheaper_way() -> None:
-    strict, free = (converted(model(ARGMAX), **WITHOUT, allow=allow) for allow in ([], ["nan"]))
-    assert len(free.graph.node) < len(strict.graph.node)
-    assert run(strict, [{"x": arr([[NAN, 1, 2], [1, NAN, 3]])}])[0][0].tolist() == [[0], [2]]
-    for result in (strict, free):
-        assert run(result, [{"x": X}])[0][0].tolist() == [[1], [0]]
+def test_without_an_assumption_what_needs_one_is_refused() -> None:
+    (refusal,) = opshift.plan(model(ARGMAX), target=NO_COMPARISON).refusals
+    assert refusal.code is Code.ASSUMPTION
+    assert "--assume finite-inputs" in refusal.hint
+    (step,) = opshift.plan(model(ARGMAX), target=NO_COMPARISON, assume=["finite-inputs"]).steps
+    assert step.assumes == ("finite-inputs",)
+    result = converted(model(ARGMAX), target=NO_COMPARISON, assume=["finite-inputs"])
+    assert left(result) <= (NO_COMPARISON.operators or set())
+    same(model(ARGMAX), result, {"x": X})
 
 
-def test_a_plan_says_what_it_narrows() -> None:
-    (step,) = opshift.plan(model(ARGMAX), **WITHOUT, allow=["nan"]).steps
-    assert step.narrows == ("nan",)
-    (step,) = opshift.plan(model(ARGMAX), **WITHOUT).steps
-    assert step.narrows == ()
+def test_what_was_called_allow_is_an_assumption() -> None:
+    for allow, words in ((["finite-inputs"], "now called assume=."), (["nan", "finite-inputs"], "no longer needed")):
+        with pytest.warns(DeprecationWarning, match=words) as seen:
+            (step,) = opshift.plan(model(ARGMAX), target=NO_COMPARISON, allow=allow).steps
+        assert step.assumes == ("finite-inputs",)
+        assert [one.filename for one in seen] == [__file__]
+    with (
+        pytest.warns(DeprecationWarning, match="assume="),
+        pytest.raises(opshift.UsageError, match="no assumption 'NaN'"),
+    ):
+        opshift.convert(model(ARGMAX), opset=13, allow=["NaN"])
 
 
 # --- what is faster ---------------------------------------------------------------------------------------------------
@@ -340,11 +350,11 @@ def test_what_is_legal_is_replaced_where_that_is_faster() -> None:
     large = LARGE.format(n=1)
     assert opshift.plan(model(large), opset=13).nothing_to_do
     steps = opshift.plan(model(large), optimize=True).steps
-    assert [(step.operator, step.narrows) for step in steps] == [("Hardmax", ()), ("ArgMax", ())]
+    assert [(step.operator, step.assumes) for step in steps] == [("Hardmax", ()), ("ArgMax", ())]
     assert {step.why for step in steps} == {"it is slower than what replaces it"}
-    steps = opshift.plan(model(large), optimize=True, allow=["nan"]).steps
-    assert [(step.operator, step.narrows) for step in steps] == [("Hardmax", ()), ("ArgMax", ("nan",)), ("ArgMax", ())]
-    result = converted(model(large), optimize=True, allow=["nan"])
+    steps = opshift.plan(model(large), optimize=True).steps
+    assert [(step.operator, step.assumes) for step in steps] == [("Hardmax", ()), ("ArgMax", ("nan",)), ("ArgMax", ())]
+    result = converted(model(large), optimize=True)
     rng = np.random.default_rng(0)
     x, z = (rng.integers(0, 9, (*rows, 1000)).astype(np.float32) for rows in ((8, 64), (1,)))
     same(model(large), result, {"x": x, "z": z, "w": x.astype(np.int32)})
@@ -389,26 +399,11 @@ def test_a_depth_that_is_no_length_is_left_to_the_run(depth: float) -> None:
 def test_of_an_operator_that_goes_the_fastest_lowering_depends_on_the_shape() -> None:
     graph = "g (float[{shape}] x) => (int64[{out}] y) {{ y = ArgMax <axis = 1, select_last_index = 1> (x) }}"
     small, large = (
-        opshift.plan(model(graph.format(shape=shape, out=out)), decompose=["ArgMax"], allow=["nan"]).steps[0].lowerings
+        opshift.plan(model(graph.format(shape=shape, out=out)), decompose=["ArgMax"]).steps[0].lowerings
         for shape, out in (("4,10", "4,1"), ("64,1000", "64,1"))
     )
     assert "blocked" in large
     assert "blocked" not in small
-
-
-NO_COMPARISON = Target(
-    "bare", (13, 13), operators=frozenset({"ReduceMax", "Equal", "Cast", "Mul", "Sub", "Constant", "Reshape", "Shape"})
-)
-
-
-def test_without_permission_a_narrowing_is_refused() -> None:
-    """A runtime without IsNaN, Less and Where has no exact way."""
-    (refusal,) = opshift.plan(model(ARGMAX), target=NO_COMPARISON).refusals
-    assert refusal.code is Code.NARROWING
-    assert "--allow nan" in refusal.hint
-    result = converted(model(ARGMAX), target=NO_COMPARISON, allow=["nan"])
-    assert left(result) <= (NO_COMPARISON.operators or set())
-    same(model(ARGMAX), result, {"x": X})
 
 
 # --- profiles ---------------------------------------------------------------------------------------------------------

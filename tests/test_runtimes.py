@@ -176,12 +176,12 @@ def test_a_runtime_runs_what_it_did_not(case: Case, name: str) -> None:
     wanted = runtime("onnxruntime").run(case.model, {"x": case.x})["y"]
     assert judged(ran(name, case.model, case.x), wanted) == case.original[name]
     if name == "ncnn" and case.name.startswith(INTEGERS):
-        (refusal, *_) = opshift.plan(case.model, target=name, allow=["finite-inputs"]).refusals
-        assert refusal.code in (Code.NO_LOWERING, Code.NARROWING)
+        (refusal, *_) = opshift.plan(case.model, target=name, assume=["finite-inputs"]).refusals
+        assert refusal.code in (Code.NO_LOWERING, Code.ASSUMPTION)
         assert "ncnn" in refusal.reason
         return
-    allow = ["finite-inputs"] if name == "ncnn" else ["nan"]
-    result = opshift.convert(case.model, target=name, allow=allow, require_proof=True)
+    assume = ["finite-inputs"] if name == "ncnn" else []
+    result = opshift.convert(case.model, target=name, assume=assume, require_proof=True)
     assert isinstance(result.model, onnx.ModelProto)
     target = load_target(name)
     assert all(target.has(node.op_type) for node in result.model.graph.node)
@@ -192,13 +192,13 @@ def test_a_runtime_runs_what_it_did_not(case: Case, name: str) -> None:
 
 def test_finite_inputs_are_asked_for() -> None:
     """Without comparisons an infinity becomes NaN: the refusals lead there, and the step tells."""
-    model, allow = HARDMAX[0].model, list[str]()
-    while refusals := opshift.plan(model, target="ncnn", allow=allow).refusals:
-        assert refusals[0].code is Code.NARROWING
-        allow.append(refusals[0].hint.removeprefix("Allow it with --allow ").removesuffix("."))
-    assert allow[-1] == "finite-inputs"
-    (step,) = opshift.plan(model, target="ncnn", allow=allow).steps
-    assert step.narrows == ("finite-inputs",)
+    model, assume = HARDMAX[0].model, list[str]()
+    while refusals := opshift.plan(model, target="ncnn", assume=assume).refusals:
+        assert refusals[0].code is Code.ASSUMPTION
+        assume.append(refusals[0].hint.removeprefix("Accept it with --assume ").removesuffix("."))
+    assert assume == ["finite-inputs"]
+    (step,) = opshift.plan(model, target="ncnn", assume=assume).steps
+    assert step.assumes == ("finite-inputs",)
 
 
 # --- whole models -----------------------------------------------------------------------------------------------------
@@ -281,8 +281,8 @@ def test_whole_models(name: str, end: str, original: str) -> None:
     x = np.random.default_rng(0).normal(size=(1, 3, 16, 12)).astype(np.float32)
     wanted = runtime("onnxruntime").run(model, {"x": x})["y"]
     assert judged(ran(name, model, x), wanted) == original
-    allow = ["finite-inputs"] if name == "ncnn" else ["nan"]
-    result = opshift.convert(model, target=name, allow=allow)
+    assume = ["finite-inputs"] if name == "ncnn" else []
+    result = opshift.convert(model, target=name, assume=assume)
     assert isinstance(result.model, onnx.ModelProto)
     assert all(load_target(name).has(node.op_type) for node in result.model.graph.node)
     found = ran(name, result.model, x)

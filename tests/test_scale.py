@@ -208,7 +208,7 @@ def test_kinds_say_what_single_nodes_say(opset: int, monkeypatch: pytest.MonkeyP
         found: list[Any] = []
         for model in (*fixtures, *models):
             try:
-                found.append(opshift.plan(model, opset=opset, allow=["nan"]))
+                found.append(opshift.plan(model, opset=opset))
             except opshift.OpshiftError as error:
                 found.append(str(error))
         return found

@@ -396,7 +396,7 @@ def test_an_index_and_its_cast_are_said_at_once(last: int) -> None:
     """A runtime without integers has no way to say the one or the other."""
     model = parse_model(INDEX.format(outputs="float[3,1] y", last=last, more=""))
     target = Target("floats", operators=frozenset(FLOATS))
-    result = opshift.convert(model, target=target, allow=["nan", "finite-inputs"], require_proof=True)
+    result = opshift.convert(model, target=target, assume=["finite-inputs"], require_proof=True)
     assert isinstance(result.model, onnx.ModelProto)
     assert operators(result.model) <= target.operators  # type: ignore[operator]
     x = np.array([[1, 3, 3, 0, 0], [0, 0, 0, 0, 0], [5, -1, 2, 5, -1]], np.float32)
@@ -410,7 +410,7 @@ def test_an_index_and_its_cast_are_said_at_once(last: int) -> None:
 )
 def test_an_index_that_others_read_stays_an_integer(outputs: str, more: str) -> None:
     model = parse_model(INDEX.format(outputs=outputs, last=0, more=more))
-    plan = opshift.plan(model, target=Target("floats", operators=frozenset(FLOATS)), allow=["finite-inputs"])
+    plan = opshift.plan(model, target=Target("floats", operators=frozenset(FLOATS)), assume=["finite-inputs"])
     assert any("floats does not have Cast" in refusal.reason for refusal in plan.refusals)
 
 

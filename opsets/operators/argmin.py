@@ -10,7 +10,6 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.axes import axis_not_negative, first, one_axis
-from opshift.opsets.facts import INTEGERS
 from opshift.opsets.lowering import Reason, lowering, meaning, op
 from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.operators import argmax
@@ -26,10 +25,7 @@ class ArgMin:
 
 
 def oracle(what: ArgMin, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """ArgMin-12: "If select_last_index is True (default False), the index of the last occurrence of the min".
-
-    onnxruntime treats NaN as its ArgMax does (seen in 1.31.1 and 1.32.0).
-    """
+    """ArgMin-12: "If select_last_index is True (default False), the index of the last occurrence of the min"."""
     opposite = np.invert(data) if np.issubdtype(data.dtype, np.integer) else -data
     return argmax.oracle(argmax.ArgMax(what.axis, what.keepdims, what.select_last_index), opposite)
 
@@ -56,16 +52,12 @@ def _has_negatives(what: ArgMin, operands: Operands) -> Reason | None:
 @lowering(
     13,
     given=_has_negatives,
-    bind=lambda what, operands: {
-        **_same(what, operands),
-        "to": _SIGNED[first(operands).dtype or 0],
-        "nan": "any" if first(operands).dtype in INTEGERS else "kept",
-    },
+    bind=lambda what, operands: {**_same(what, operands), "to": _SIGNED[first(operands).dtype or 0]},
 )
-def of_negatives(data, axis: int, keepdims: int, last: int, to: int, nan: str):
+def of_negatives(data, axis: int, keepdims: int, last: int, to: int):
     """Find the maximum of the negatives."""
     opposite = op.Neg(op.Cast(data, to=to))
-    return meaning.ArgMax(opposite, axis=axis, keepdims=keepdims, select_last_index=last, nan=nan)
+    return meaning.ArgMax(opposite, axis=axis, keepdims=keepdims, select_last_index=last)
 
 
 def _wide(what: ArgMin, operands: Operands) -> Reason | None:
@@ -89,7 +81,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=one_axis,
     lowerings=(of_negatives, of_complements),
-    nan_defined=lambda what, operands: argmax.nan_defined(
-        *argmax.normal(argmax.ArgMax(what.axis, what.keepdims, what.select_last_index), operands)
-    ),
+    nan_defined=argmax.nan_defined,
 )

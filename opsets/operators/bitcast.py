@@ -116,7 +116,7 @@ def _measures(what: BitCast, operands: Operands) -> Mapping[str, Any]:
     18,
     given=_between(FLOATS, INTEGERS),
     bind=_measures,
-    narrows=lambda what, operands: frozenset({"nan"}),
+    assumes=lambda what, operands: frozenset({"no-nan"}),
 )
 def measured(
     x,

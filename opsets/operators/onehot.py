@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,7 +115,7 @@ def _typed(what: OneHot, operands: Operands) -> Reason | None:
     return None if first(operands).dtype is not None else Reason("the type of the indices is unknown", missing=True)
 
 
-def _holds_depth(what: OneHot, operands: Operands) -> Reason | None:
+def _holdsdepth_of(what: OneHot, operands: Operands) -> Reason | None:
     if first(operands).dtype in FLOATS and what.fraction == "truncate":
         return Reason("the indices are to be cast first: what lies between -1 and 0 is not negative then")
     if first(operands).dtype in (TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE):
@@ -124,26 +124,34 @@ def _holds_depth(what: OneHot, operands: Operands) -> Reason | None:
 
 
 def _may_wrap(what: OneHot, operands: Operands) -> Reason | None:
-    return _holds_depth(what, operands) if what.negative == "wrap" else Reason("no index wraps")
+    return _holdsdepth_of(what, operands) if what.negative == "wrap" else Reason("no index wraps")
 
 
 @lowering(18, given=_may_wrap, bind=_fields)
 def wrapped(indices, depth, values, like: int):
     """Add depth to negative indices."""
+    # A depth of one element broadcasts: indices have an axis.
+    whole = op.Cast(op.Cast(depth, to=7), to=like)
+    places = op.Where(op.Less(indices, op.Cast(0, to=like)), indices + whole, indices)
+    return meaning.Same(places, depth, values, negative="off")
+
+
+@lowering(18, given=_may_wrap, bind=_fields)
+def wrapped_by_product(indices, depth, values, like: int):
+    """Add the product of depth and one to negative indices, and that of depth and zero to others."""
     below = op.Cast(op.Less(indices, op.Cast(0, to=like)), to=like)
-    whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
-    return meaning.Same(indices + whole * below, depth, values, negative="off")
+    return meaning.Same(indices + op.Cast(op.Cast(depth, to=7), to=like) * below, depth, values, negative="off")
 
 
 def _may_be_below(what: OneHot, operands: Operands) -> Reason | None:
-    return _holds_depth(what, operands) if what.negative == "off" else Reason("negative indices do not point nowhere")
+    return _holdsdepth_of(what, operands) if what.negative == "off" else Reason("negative indices do not point nowhere")
 
 
 @lowering(18, given=_may_be_below, bind=_fields)
 def raised(indices, depth, values, like: int):
     """Replace negative indices, which point nowhere, by depth, which does so at every version."""
     below = op.Less(indices, op.Cast(0, to=like))
-    whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
+    whole = op.Cast(op.Cast(depth, to=7), to=like)
     return meaning.Same(op.Where(below, whole, indices), depth, values, negative="absent")
 
 
@@ -170,13 +178,14 @@ def as_int64(indices, depth, values, negative: str):
     return meaning.Same(op.Cast(indices, to=7), op.Cast(depth, to=7), values, negative=negative, fraction="truncate")
 
 
-def _depth(operands: Operands) -> int | None:
+def depth_of(operands: Operands) -> int | None:
+    """Return the depth where it is a constant."""
     known = None if operands[1] is None else operands[1].known
     return None if known is None or known.size != 1 or not np.isfinite(known.item()) else int(known.item())
 
 
 def _counted_by_float(operands: Operands) -> Reason | None:
-    depth = _depth(operands)
+    depth = depth_of(operands)
     if depth is None:
         return Reason("depth is computed at run time", missing=True)
     return None if 0 < depth < 2**24 else Reason("float does not count to depth")
@@ -200,7 +209,7 @@ def cut(indices, depth, values):
     return meaning.Same(op.Sign(indices) * op.Floor(op.Abs(indices)), depth, values, fraction="whole")
 
 
-@lowering(18, given=_may_have_fractions, narrows=lambda what, operands: frozenset({"whole-indices"}))
+@lowering(18, given=_may_have_fractions, assumes=lambda what, operands: frozenset({"whole-indices"}))
 def taken_as_whole(indices, depth, values):
     """Take floats for whole numbers, as they are in a runtime that has no others."""
     return meaning.Same(indices, depth, values, fraction="absent")
@@ -213,41 +222,8 @@ def counted_in_float(indices, depth, values):
     return meaning.Same(op.Cast(indices, to=1), depth, values, fraction="absent")
 
 
-_SHORT: Mapping[int, int] = {TensorProto.INT8: 2**7, TensorProto.INT16: 2**15}
+SHORT: Mapping[int, int] = {TensorProto.INT8: 2**7, TensorProto.INT16: 2**15}
 """How many positions a short type counts."""
-
-
-def _countable_in(dtype: int) -> Callable[[OneHot, Operands], Reason | None]:
-    def given(what: OneHot, operands: Operands) -> Reason | None:
-        if not _is_mask(operands):
-            return Reason("off and on are not false and true")
-        if first(operands).dtype != TensorProto.FLOAT or what.fraction != "absent":
-            return Reason("the indices are not floats without a fraction")
-        if what.negative not in ("absent", "off"):
-            return Reason("negative indices point")
-        # Depth itself, which points nowhere, is to be held too.
-        fits = 0 < (_depth(operands) or 0) < _SHORT[dtype]
-        return None if fits else Reason(f"depth is not known, or not below {_SHORT[dtype]}")
-
-    return given
-
-
-def _clipped(dtype: int) -> Callable[[OneHot, Operands], Mapping[str, Any]]:
-    return lambda what, operands: {"most": float(_depth(operands) or 0), "to": dtype}
-
-
-@lowering(18, given=_countable_in(TensorProto.INT16), bind=_clipped(TensorProto.INT16))
-def counted_in_int16(indices, depth, values, most: float, to: int):
-    """Clip to -1 and depth, which point nowhere, and cast to a type of which more are compared at once."""
-    return meaning.Same(op.Cast(op.Clip(indices, -1.0, most), to=to), depth, values, negative="off")
-
-
-counted_in_int8 = replace(
-    counted_in_int16,
-    name="counted_in_int8",
-    given=_countable_in(TensorProto.INT8),
-    bind=_clipped(TensorProto.INT8),
-)
 
 
 def _half(what: OneHot, operands: Operands) -> Reason | None:
@@ -279,13 +255,14 @@ def _constants(operands: Operands) -> np.ndarray[Any, Any] | None:
     return None if values is None else values.known
 
 
-def _is_mask(operands: Operands) -> bool:
+def is_mask(operands: Operands) -> bool:
+    """Return whether off and on are the constants false and true."""
     values = _constants(operands)
     return values is not None and values.dtype == bool and values.tolist() == [False, True]
 
 
 def _two_values(what: OneHot, operands: Operands) -> Reason | None:
-    return Reason("off and on are false and true already") if _is_mask(operands) else None
+    return Reason("off and on are false and true already") if is_mask(operands) else None
 
 
 def _is_zero_and_one(operands: Operands) -> bool:
@@ -394,17 +371,6 @@ def added(indices, depth, values):
     return meaning.Same(indices, depth, values, negative="off") + meaning.Same(indices, depth, values, negative="only")
 
 
-def _two_masks(what: OneHot, operands: Operands) -> Reason | None:
-    return _may_wrap(what, operands) or (None if _is_mask(operands) else Reason("off and on are not false and true"))
-
-
-@lowering(18, given=_two_masks)
-def either(indices, depth, values):
-    """Point where the indices do that are not negative, or those that are."""
-    front = meaning.Same(indices, depth, values, negative="off")
-    return op.Or(front, meaning.Same(indices, depth, values, negative="only"))
-
-
 # --- the mask -------------------------------------------------------------------------------------------------------
 
 
@@ -416,15 +382,15 @@ def _comparable(what: OneHot, operands: Operands) -> Reason | None:
     dtype = first(operands).dtype
     if dtype in (TensorProto.INT32, TensorProto.INT64):
         return None
-    if dtype is not None and dtype in _SHORT:
-        return None if 0 < (_depth(operands) or 0) <= _SHORT[dtype] else Reason("the positions may not fit their type")
+    if dtype is not None and dtype in SHORT:
+        return None if 0 < (depth_of(operands) or 0) <= SHORT[dtype] else Reason("the positions may not fit their type")
     if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE) and what.fraction != "truncate":
         return None
     return _typed(what, operands) or Reason("the indices are to be cast first")
 
 
 def _mask_of(what: OneHot, operands: Operands) -> Reason | None:
-    return _comparable(what, operands) if _is_mask(operands) else Reason("off and on are not false and true")
+    return _comparable(what, operands) if is_mask(operands) else Reason("off and on are not false and true")
 
 
 def _counted_up(what: OneHot, operands: Operands) -> Reason | None:
@@ -449,7 +415,7 @@ HELD = 2**20
 
 
 def _holds(what: OneHot, operands: Operands) -> Reason | None:
-    depth = _depth(operands)
+    depth = depth_of(operands)
     if depth is None:
         return Reason("depth is computed at run time", missing=True)
     return None if 0 < depth <= HELD else Reason("depth is too large for a constant")
@@ -457,7 +423,7 @@ def _holds(what: OneHot, operands: Operands) -> Reason | None:
 
 def _held(what: OneHot, operands: Operands) -> Mapping[str, Any]:
     bound = _beside(what, operands)
-    depth = _depth(operands) or 0
+    depth = depth_of(operands) or 0
     places = np.arange(-depth, 0) if what.negative == "only" else np.arange(depth)
     dtype = helper.tensor_dtype_to_np_dtype(bound["like"])
     to = (operands[2] or Facts()).dtype
@@ -476,14 +442,32 @@ def equal_below(indices, depth, values, axes: Sequence[int], positions: Sequence
     return op.Equal(op.Unsqueeze(indices, axes), positions)
 
 
+def _either(what: OneHot, operands: Operands) -> Reason | None:
+    if reason := _may_wrap(what, operands) or _holds(what, operands):
+        return reason
+    return _mask_of(replace(what, negative="only"), operands)
+
+
+def _both_held(what: OneHot, operands: Operands) -> Mapping[str, Any]:
+    below = _held(replace(what, negative="only"), operands)["positions"]
+    return {**_held(what, operands), "below": below}
+
+
+@lowering(18, given=_either, bind=_both_held)
+def either(indices, depth, values, axes: Sequence[int], positions: Sequence[int], below: Sequence[int]):
+    """Compare each index with the positions from the front and from the back."""
+    spread = op.Unsqueeze(indices, axes)
+    return op.Or(op.Equal(spread, positions), op.Equal(spread, below))
+
+
 def _shiftable(what: OneHot, operands: Operands) -> Reason | None:
-    return _holds_depth(what, operands) if what.negative == "only" else Reason("not only negative indices point")
+    return _holdsdepth_of(what, operands) if what.negative == "only" else Reason("not only negative indices point")
 
 
 @lowering(18, given=_shiftable, bind=_fields)
 def shifted(indices, depth, values, like: int):
     """Add depth to all indices, so that those alone point that were negative."""
-    whole = op.Squeeze(op.Cast(op.Cast(depth, to=7), to=like))
+    whole = op.Cast(op.Cast(depth, to=7), to=like)
     return meaning.Same(indices + whole, depth, values, negative="off")
 
 
@@ -509,10 +493,10 @@ def relu_iota(indices, depth, values, axes: Sequence[int], positions: Sequence[i
 
 
 def _unless_whole(what: OneHot, operands: Operands) -> frozenset[str]:
-    return frozenset() if what.fraction == "absent" else frozenset({"nan"})
+    return frozenset() if what.fraction == "absent" else frozenset({"no-nan"})
 
 
-@lowering(18, given=_arithmetic, bind=_held, narrows=_unless_whole)
+@lowering(18, given=_arithmetic, bind=_held, assumes=_unless_whole)
 def sign_iota(indices, depth, values, axes: Sequence[int], positions: Sequence[int], like: int, to: int):
     """Take the square of the sign of the distance of each position from the index away from one."""
     sign = op.Sign(op.Sub(op.Unsqueeze(indices, axes), positions))
@@ -622,12 +606,11 @@ OPERATOR = Operator(
     hostile=hostile,
     lowerings=(
         wrapped,
+        wrapped_by_product,
         raised,
         cut,
         taken_as_whole,
         counted_in_float,
-        counted_in_int16,
-        counted_in_int8,
         as_int64,
         as_float,
         values_as_float,
@@ -637,8 +620,8 @@ OPERATOR = Operator(
         where_mask,
         gather_mask,
         added,
-        either,
         equal_iota,
+        either,
         equal_below,
         shifted,
         relu_iota,

@@ -102,18 +102,7 @@ def _around(what: TopK, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-def _nan_defined(what: TopK, operands: Operands) -> bool:
-    """Where onnxruntime 1.31.1 puts a NaN depends on how it searches; only of one element is that always the same."""
-    one = operands[1] is not None and operands[1].known is not None and operands[1].known.item() == 1
-    return one or first(operands).dtype in INTEGERS
-
-
-def _unless_any(what: TopK, operands: Operands) -> frozenset[str]:
-    defined = first(operands).dtype in FLOATS and _nan_defined(what, operands)
-    return frozenset({"nan"}) if defined else frozenset()
-
-
-@lowering(18, given=_countable, bind=_around, narrows=_unless_any, cost=20)
+@lowering(18, given=_countable, bind=_around, cost=20)
 def counted(
     x,
     k,
@@ -133,7 +122,7 @@ def counted(
     rank = op.Cast(op.ReduceSum(op.Cast(before, to=1), after, keepdims=0), to=7)
     wanted = op.Reshape(op.Range(0, op.Squeeze(k, [0]), 1), along)
     hit = op.Cast(op.Equal(op.Unsqueeze(rank, at), wanted), to=1)
-    # Of NaN, which is neither larger nor equal, several elements have one rank: their sum may be no index.
+    # NaN is neither larger nor equal, so several elements have one rank: their sum may be out of range.
     index = op.Cast(op.ReduceMax(hit * op.Unsqueeze(place, behind), after, keepdims=0), to=7)
     return meaning.GatherElements(x, index, axis=axis), index
 
@@ -162,5 +151,5 @@ OPERATOR = Operator(
     lowerings=(of_negatives, counted),
     carriers=ORDERED,
     weight=4.0,
-    nan_defined=_nan_defined,
+    nan_defined=lambda what, operands: first(operands).dtype in INTEGERS,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operators.harness import Table
+from opshift.opsets.faster import every
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -14,7 +15,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" in metafunc.fixturenames:
         metafunc.parametrize("case", table.cases, ids=str)
     if "lowering" in metafunc.fixturenames:
-        metafunc.parametrize("lowering", table.operator.lowerings, ids=lambda lowering: lowering.name)
+        metafunc.parametrize("lowering", every(table.operator), ids=lambda lowering: lowering.name)
     if "refused" in metafunc.fixturenames:
         metafunc.parametrize("refused", table.refusals, ids=str)
 

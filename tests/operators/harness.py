@@ -231,7 +231,7 @@ def deriver(operator: str, lowering: str, opset: int, *, decompose: bool) -> Der
     """Return a deriver for a target; one for each lowering, since it remembers what the top node becomes."""
     # As many as a lowering needs: each remembers thousands of nodes, and of all lowerings there are thousands.
     gone = frozenset({operator}) if decompose else frozenset[str]()
-    return Deriver(Legality(opset, gone, runnable=True), allow=frozenset({"finite-inputs", "whole-indices"}))
+    return Deriver(Legality(opset, gone, runnable=True), assume=frozenset({"finite-inputs", "whole-indices"}))
 
 
 def only(operator: Operator, lowering: Lowering) -> Operator:
@@ -252,11 +252,11 @@ def derivations(
         fragment = deriver(operator.name, lowering.name, opset, decompose=decompose).derive(whole)
         if not isinstance(fragment, Fragment):
             continue
-        if has_nan(case) and ("nan" in fragment.narrows or not operator.nan_defined(whole.meaning, whole.operands)):
+        if has_nan(case) and ("no-nan" in fragment.assumes or not operator.nan_defined(whole.meaning, whole.operands)):
             continue
-        if "finite-inputs" in fragment.narrows and not is_finite(case):
+        if "finite-inputs" in fragment.assumes and not is_finite(case):
             continue
-        if "whole-indices" in fragment.narrows and not is_whole(case):
+        if "whole-indices" in fragment.assumes and not is_whole(case):
             continue
         if case.departs and any(leaf.name == operator.name for leaf in fragment.nodes):
             continue

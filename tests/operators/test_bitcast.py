@@ -62,7 +62,7 @@ class TestBitCast(Table):
     refusals = (
         Refused(
             '<ir_version: 13, opset_import: ["": 26]> g (float[n] x) => (int32[n] y) { y = BitCast <to=6> (x) }',
-            Code.NARROWING,
+            Code.ASSUMPTION,
             "nan",
             {"opset": 18},
         ),
