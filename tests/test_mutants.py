@@ -441,6 +441,7 @@ SUBJECTS = (
     Subject("OneHot", "equal_iota", {**HOT, "axis": 1, "negative": "off"}, ("int64[2,3]", "int64[]", MASK)),
     Subject("OneHot", "equal_iota", OFF, ("float[2,3]", "int64[]", MASK), tamed=whole),
     Subject("OneHot", "equal_below", {**OFF, "negative": "only"}, ("int64[2,3]", np.array(4), MASK)),
+    Subject("OneHot", "equal_sums", {**OFF, "axis": 1}, ("int64", "int64[]", MASK), opset=18),
     Subject("OneHot", "shifted", {**OFF, "negative": "only"}, ("int64[2,3]", "int64[]", "float[2]")),
     Subject("OneHot", "counted_in_float", HOT, ("int64[4]", np.array(5), "float[2]")),
     Subject("OneHot", "counted_in_int16", WHOLE, ("float[4]", np.array(5), MASK), tamed=whole),

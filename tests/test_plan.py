@@ -350,10 +350,8 @@ def test_what_is_legal_is_replaced_where_that_is_faster() -> None:
     large = LARGE.format(n=1)
     assert opshift.plan(model(large), opset=13).nothing_to_do
     steps = opshift.plan(model(large), optimize=True).steps
-    assert [(step.operator, step.assumes) for step in steps] == [("Hardmax", ()), ("ArgMax", ())]
+    assert [step.operator for step in steps] == ["Hardmax", "ArgMax", "ArgMax"]
     assert {step.why for step in steps} == {"it is slower than what replaces it"}
-    steps = opshift.plan(model(large), optimize=True).steps
-    assert [(step.operator, step.assumes) for step in steps] == [("Hardmax", ()), ("ArgMax", ("nan",)), ("ArgMax", ())]
     result = converted(model(large), optimize=True)
     rng = np.random.default_rng(0)
     x, z = (rng.integers(0, 9, (*rows, 1000)).astype(np.float32) for rows in ((8, 64), (1,)))
@@ -368,10 +366,10 @@ def test_where_a_shape_is_not_known_nothing_is_said_to_be_faster() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "axis", "faster"),
-    [("n,21,200,200", 1, True), ("n,21,4,4", 1, False), ("n,21,h,200", 1, False), ("n,100000", 0, False)],
+    [("n,21,200,200", 1, True), ("n,21,4,4", 1, False), ("n,21,h,200", 1, True), ("n,100000", 0, True)],
 )
 def test_what_is_faster_for_one_of_a_batch_is_so_for_many(shape: str, axis: int, faster: bool) -> None:
-    """Not where the length of the axis is unknown, or that of what is behind it."""
+    """Where more is unknown, what is much faster for a nominal length is taken."""
     graph = f"g (float[{shape}] x) => (float[{shape}] y) {{ y = Hardmax <axis = {axis}> (x) }}"
     assert opshift.plan(model(graph), optimize=True).nothing_to_do != faster
     result = converted(model(graph), optimize=True)
@@ -399,7 +397,7 @@ def test_a_depth_that_is_no_length_is_left_to_the_run(depth: float) -> None:
 def test_of_an_operator_that_goes_the_fastest_lowering_depends_on_the_shape() -> None:
     graph = "g (float[{shape}] x) => (int64[{out}] y) {{ y = ArgMax <axis = 1, select_last_index = 1> (x) }}"
     small, large = (
-        opshift.plan(model(graph.format(shape=shape, out=out)), decompose=["ArgMax"]).steps[0].lowerings
+        opshift.plan(model(graph.format(shape=shape, out=out)), decompose=["ArgMax"], optimize=True).steps[0].lowerings
         for shape, out in (("4,10", "4,1"), ("64,1000", "64,1"))
     )
     assert "blocked" in large

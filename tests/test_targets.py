@@ -424,7 +424,7 @@ def test_small_integers_are_avoided_where_nothing_is_said_of_them() -> None:
         (Target("plain", operators=listed), True),
         (Target("onnxruntime", operators=listed), False),
     ):
-        model = opshift.convert(parse_model(text), target=target).model
+        model = opshift.convert(parse_model(text), target=target, optimize=True).model
         assert isinstance(model, onnx.ModelProto)
         casts = {node.attribute[0].i for node in model.graph.node if node.op_type == "Cast"}
         assert casts.isdisjoint(small) is avoided

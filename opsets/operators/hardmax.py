@@ -169,8 +169,8 @@ def _zeros(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     return {"axis": rows.axes[0], "zero": Tensor(zero), "one": Tensor(zero + 1)}
 
 
-# Where a row may be empty, there is nowhere to put a one.
-@lowering(18, given=filled, bind=_zeros)
+# Where a row may be empty, there is nowhere to put a one. The zeros may be a constant as large as the result.
+@lowering(18, given=filled, bind=_zeros, cost=2)
 def index_scatter(x, axis: int, zero: Sequence[int], one: Sequence[int]):
     """Put a one where the first maximum is, into zeros."""
     index = meaning.ArgMax(x, axis=axis)

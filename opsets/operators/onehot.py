@@ -107,8 +107,12 @@ def oracle(
 # --- indices and depth in a form that the operator takes ------------------------------------------------------------
 
 
+_SCALAR = Tensor(np.zeros(0, np.int64))
+"""The shape of a scalar."""
+
+
 def _fields(what: OneHot, operands: Operands) -> Mapping[str, Any]:
-    return {"like": first(operands).dtype}
+    return {"like": first(operands).dtype, "scalar": _SCALAR}
 
 
 def _typed(what: OneHot, operands: Operands) -> Reason | None:
@@ -128,19 +132,19 @@ def _may_wrap(what: OneHot, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_may_wrap, bind=_fields)
-def wrapped(indices, depth, values, like: int):
+def wrapped(indices, depth, values, like: int, scalar: Sequence[int]):
     """Add depth to negative indices."""
-    # A depth of one element broadcasts: indices have an axis.
-    whole = op.Cast(op.Cast(depth, to=7), to=like)
-    places = op.Where(op.Less(indices, op.Cast(0, to=like)), indices + whole, indices)
-    return meaning.Same(places, depth, values, negative="off")
+    count = op.Cast(op.Reshape(depth, scalar), to=7)
+    places = op.Where(op.Less(indices, op.Cast(0, to=like)), indices + op.Cast(count, to=like), indices)
+    return meaning.Same(places, count, values, negative="off")
 
 
 @lowering(18, given=_may_wrap, bind=_fields)
-def wrapped_by_product(indices, depth, values, like: int):
+def wrapped_by_product(indices, depth, values, like: int, scalar: Sequence[int]):
     """Add the product of depth and one to negative indices, and that of depth and zero to others."""
+    count = op.Cast(op.Reshape(depth, scalar), to=7)
     below = op.Cast(op.Less(indices, op.Cast(0, to=like)), to=like)
-    return meaning.Same(indices + op.Cast(op.Cast(depth, to=7), to=like) * below, depth, values, negative="off")
+    return meaning.Same(indices + op.Cast(count, to=like) * below, count, values, negative="off")
 
 
 def _may_be_below(what: OneHot, operands: Operands) -> Reason | None:
@@ -148,11 +152,11 @@ def _may_be_below(what: OneHot, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_may_be_below, bind=_fields)
-def raised(indices, depth, values, like: int):
+def raised(indices, depth, values, like: int, scalar: Sequence[int]):
     """Replace negative indices, which point nowhere, by depth, which does so at every version."""
+    count = op.Cast(op.Reshape(depth, scalar), to=7)
     below = op.Less(indices, op.Cast(0, to=like))
-    whole = op.Cast(op.Cast(depth, to=7), to=like)
-    return meaning.Same(op.Where(below, whole, indices), depth, values, negative="absent")
+    return meaning.Same(op.Where(below, op.Cast(count, to=like), indices), count, values, negative="absent")
 
 
 def _not_int64(what: OneHot, operands: Operands) -> Reason | None:
@@ -400,14 +404,33 @@ def _counted_up(what: OneHot, operands: Operands) -> Reason | None:
 def _beside(what: OneHot, operands: Operands) -> Mapping[str, Any]:
     rank = first(operands).rank
     behind = -what.axis - 1 if rank is None else rank - resolve(what.axis, rank + 1)
-    return {"axes": (what.axis,), "along": (-1, *[1] * behind), "like": first(operands).dtype}
+    return {"axes": (what.axis,), "along": (-1, *[1] * behind), **_fields(what, operands)}
 
 
 @lowering(18, given=_counted_up, bind=_beside)
-def equal_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int):
+def equal_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int, scalar: Sequence[int]):
     """Compare each index with the positions 0 to depth-1."""
-    positions = op.Reshape(op.Cast(op.Range(0, op.Squeeze(op.Cast(depth, to=7)), 1), to=like), along)
-    return op.Equal(op.Unsqueeze(indices, axes), positions)
+    count = op.Cast(op.Reshape(depth, scalar), to=7)
+    return op.Equal(op.Unsqueeze(indices, axes), op.Reshape(op.Cast(op.Range(0, count, 1), to=like), along))
+
+
+def _unranked(what: OneHot, operands: Operands) -> Reason | None:
+    if not is_mask(operands):
+        return Reason("off and on are not false and true")
+    if first(operands).rank is not None or what.axis < 0:
+        return Reason("the rank of the indices is known, or the axis counts from the back")
+    if what.negative in ("wrap", "only"):
+        return Reason("negative indices point")
+    return None if first(operands).dtype == TensorProto.INT64 else Reason("the indices are not int64")
+
+
+@lowering(18, given=_unranked, bind=lambda what, operands: {"axis": what.axis, "axes": (what.axis,)})
+def equal_sums(indices, depth, values, axis: int, axes: Sequence[int]):
+    """Repeat each index along the new axis, and compare it with the number of those before it, whatever the rank."""
+    none = op.Expand([0], op.Reshape(op.Cast(depth, to=7), [1]))
+    repeated = op.Gather(op.Unsqueeze(indices, axes), none, axis=axis)
+    ones = op.Cast(op.Equal(repeated, repeated), to=7)
+    return op.Equal(repeated, op.CumSum(ones, axis, exclusive=1))
 
 
 HELD = 2**20
@@ -465,10 +488,10 @@ def _shiftable(what: OneHot, operands: Operands) -> Reason | None:
 
 
 @lowering(18, given=_shiftable, bind=_fields)
-def shifted(indices, depth, values, like: int):
+def shifted(indices, depth, values, like: int, scalar: Sequence[int]):
     """Add depth to all indices, so that those alone point that were negative."""
-    whole = op.Cast(op.Cast(depth, to=7), to=like)
-    return meaning.Same(indices + whole, depth, values, negative="off")
+    count = op.Cast(op.Reshape(depth, scalar), to=7)
+    return meaning.Same(indices + op.Cast(count, to=like), count, values, negative="off")
 
 
 # --- ones and zeros without comparisons -----------------------------------------------------------------------------
@@ -621,6 +644,7 @@ OPERATOR = Operator(
         gather_mask,
         added,
         equal_iota,
+        equal_sums,
         either,
         equal_below,
         shifted,
