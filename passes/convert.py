@@ -206,7 +206,7 @@ def plan(
         InvalidModelError: the model is missing, unreadable or invalid.
         UsageError: the request makes no sense.
     """
-    assume = assumed(assume, allow)
+    assume = assume if allow is None else assumed(assume, allow)
     try:
         return convert(
             model,
@@ -290,7 +290,7 @@ def convert(
         {
             "decompose": decompose,
             "assume": assume,
-            "allow": allow,
+            "allow": () if allow is None else allow,
             "allow_paths": allow_paths,
             "optimize": optimize,
             "keep_initializers_as_inputs": keep_initializers_as_inputs,
