@@ -407,7 +407,7 @@ def _sums(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
 def first_sum(data, axis: int, axes: Sequence[int], keep: int, to: int):
     """Count the positions before which there is no maximum, whatever rank and length."""
     hit = op.Not(op.Less(data, op.ReduceMax(data, axes, keepdims=1)))
-    before = op.Equal(op.CumSum(op.Cast(hit, to=6), axis), op.Cast(0, to=6))
+    before = op.Equal(op.CumSum(op.Cast(hit, to=11), axis), op.Cast(0.0, to=11))
     return op.Cast(op.ReduceSum(op.Cast(before, to=7), axes, keepdims=keep), to=to)
 
 
@@ -415,8 +415,8 @@ def first_sum(data, axis: int, axes: Sequence[int], keep: int, to: int):
 def last_sum(data, axis: int, axes: Sequence[int], keep: int, to: int):
     """Count the positions from which on there is a maximum, whatever rank and length."""
     hit = op.Not(op.Less(data, op.ReduceMax(data, axes, keepdims=1)))
-    before = op.Sign(op.CumSum(op.Cast(hit, to=7), axis, reverse=1))
-    return op.Cast(op.Sub(op.ReduceSum(before, axes, keepdims=keep), 1), to=to)
+    before = op.Sign(op.CumSum(op.Cast(hit, to=11), axis, reverse=1))
+    return op.Cast(op.Sub(op.ReduceSum(before, axes, keepdims=keep), op.Cast(1.0, to=11)), to=to)
 
 
 # --- the search without comparisons -------------------------------------------------------------------------------

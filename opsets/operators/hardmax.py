@@ -193,7 +193,7 @@ def _hits(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 def first_hit(x, axis: int, axes: Sequence[int], to: int):
     """Put a one where there is a maximum and none before it, whatever rank and length."""
     # Of a row with NaN, some element is not below the maximum: it has a one too.
-    hit = op.Cast(op.Not(op.Less(x, op.ReduceMax(x, axes, keepdims=1))), to=6)
+    hit = op.Cast(op.Not(op.Less(x, op.ReduceMax(x, axes, keepdims=1))), to=11)
     return op.Cast(op.Less(op.CumSum(hit, axis, exclusive=1), hit), to=to)
 
 

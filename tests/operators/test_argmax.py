@@ -169,11 +169,8 @@ def test_a_row_with_nan_has_an_index_in_range(operator: Operator, lowering: Lowe
     for number, shape in enumerate(((3, 5), (48, 180), (9, 36, 26))):
         x = with_nan(shape, number)
         for last, keep in itertools.product((0, 1), (0, 1)) if operator is not hardmax.OPERATOR else ((0, 1),):
-            what = {
-                argmax.OPERATOR: ArgMax(1, keep, last),
-                argmin.OPERATOR: ArgMin(1, keep, last),
-                hardmax.OPERATOR: Rows((1,)),
-            }[operator]
+            meanings = {"ArgMax": ArgMax(1, keep, last), "ArgMin": ArgMin(1, keep, last), "Hardmax": Rows((1,))}
+            what = meanings[operator.name]
             for label, model in ways_of(operator, lowering, Case("", [x], what)):
                 name = operator.operands[0]
                 (found,) = run(model, [{name: x}])[0]
