@@ -435,7 +435,7 @@ def _records(folder: Path) -> dict[str, Mapping[str, Any]]:
     records: dict[str, Mapping[str, Any]] = {}
     with (folder / JOURNAL).open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, RecursionError):
                 record = json.loads(line)
                 if isinstance(record, dict) and isinstance(record.get("model"), str):
                     records[record["model"]] = record

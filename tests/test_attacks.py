@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
 import opshift
-from opshift.passes import load
+from opshift.passes import load, many
 from opshift.passes.outcome import Verdict
 
 HEAD = '<ir_version: 8, opset_import: ["": 13]> '
@@ -238,3 +238,11 @@ def test_a_loop_with_a_vector_for_a_condition_is_unchecked() -> None:
     report = opshift.verify(model, other)
     assert report.verdict is Verdict.UNCHECKED
     assert report.whole.reason
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 100_000, '{"a":' * 100_000, "null", '{"model": 3}', "\xff"], ids=lambda line: line[:8]
+)
+def test_a_journal_of_nonsense_is_as_good_as_none(tmp_path: Path, line: str) -> None:
+    (tmp_path / many.JOURNAL).write_text(line + '\n{"model": "m"}\n', encoding="utf-8")
+    assert list(many._records(tmp_path)) == ["m"]
