@@ -287,6 +287,8 @@ class Interpreter:
                     raise RejectedError(f"{label}: {lifted}")
                 with np.errstate(all="ignore"):
                     results = lifted.operator.oracle(lifted.meaning, *_operands(lifted, inputs))
+            except NotImplementedError as error:
+                raise RejectedError(str(error), Why.MISSING_KERNEL) from error
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:
                 raise RejectedError(f"{type(error).__name__}: {error}") from error
             listed = results if isinstance(results, tuple) else (results,)
