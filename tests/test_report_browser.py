@@ -151,8 +151,10 @@ def test_a_row_unfolds_by_keyboard(tab: Any) -> None:
     it = tab("equal")
     row = it.page.locator("summary.row").nth(1)
     it.page.get_by_label("Operator").focus()
-    for _ in range(2):
-        it.page.keyboard.press("Tab")
+    assert it.page.locator(".rows svg").count() == 2, "the first row is open"
+    for key in ("Tab", "Enter", "Tab"):
+        it.page.keyboard.press(key)
+        it.page.wait_for_timeout(100)
     assert row.evaluate("(one) => one === document.activeElement")
     assert it.page.locator(".rows svg").count() == 0
     it.page.keyboard.press("Enter")
