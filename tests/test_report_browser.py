@@ -32,7 +32,7 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
 OPENS_WITHIN = 3.0
 """Seconds for 10,000 rewritten nodes: what the project promises. It took 1.0 s on two busy cores (Chromium 156)."""
 
-PHONE = {"width": 390, "height": 844}
+PHONE = {"width": 360, "height": 740}
 SCREEN = {"width": 1280, "height": 900}
 
 
@@ -171,8 +171,8 @@ def test_a_row_unfolds_by_keyboard(tab: Any) -> None:
 
 def test_sections_are_reached_past_all_rows(tab: Any) -> None:
     it = tab("equal")
-    it.page.get_by_role("navigation").get_by_role("link", name="The proof").press("Enter")
-    assert it.page.get_by_role("heading", name="The proof").bounding_box()["y"] < SCREEN["height"]
+    it.page.get_by_role("navigation").get_by_role("link", name="Verification").press("Enter")
+    assert it.page.get_by_role("heading", name="Verification").bounding_box()["y"] < SCREEN["height"]
     it.page.keyboard.press("Shift+Tab")
     last = it.page.locator("summary.row").last
     assert last.evaluate("(one) => one === document.activeElement"), "the keyboard goes on from there"
@@ -189,7 +189,7 @@ def test_what_is_focused_is_seen(tab: Any) -> None:
 def test_rows_are_filtered(tab: Any) -> None:
     it = tab("lowered")
     assert it.rows() == ["Conv_0", "ArgMax_1", "OneHot_2"]
-    it.page.get_by_label("Search").fill("means CONV")
+    it.page.get_by_label("Search").fill("meaning CONV")
     assert it.rows() == ["Conv_0"]
     assert it.page.get_by_role("status").inner_text() == "1 of 3 nodes"
     it.page.get_by_label("Search").fill("")
