@@ -769,6 +769,11 @@ SURVIVORS = (
         "constant of node/Slice: element 0 is 3, not 2",
         "the shape has nothing behind its last dimension",
     ),
+    (
+        "(ArgMax.blocked|Hardmax.scattered)_at_run_time",
+        r"constant of node/(Mul|Add)\S*: .*|node/Add\S*: is Sub",
+        "blocks of any length that divides the row have the same maximum",
+    ),
     ("OneHot.scattered", r"node/Gather\S*: axis=-1", "values is a vector, whose axis -1 is axis 0"),
     (r"OneHot.scattered\(axis=-1", "node/Concat: inputs turned", "the last of the three parts is empty"),
     ("(Squeeze|Unsqueeze).reshaped_to_known", "constant of node: element 0 is 0, not -1", "0 copies what -1 infers"),
