@@ -39,7 +39,7 @@ from node_tests import Running, asked, cases, differs
 from onnx.reference import ReferenceEvaluator
 from running import Array, CannotRunError, Feed, opset_of, run
 
-from opshift.passes.errors import UnsupportedError, UsageError
+from opshift.passes.base.errors import UnsupportedError, UsageError
 
 TARGETS = (26, 23, 18, 17, 13, 12, 11, 9)
 COLUMNS = ("right", "wrong", "broken", "refused", "crash", "unjudged")

@@ -13,7 +13,7 @@ import onnxscript.version_converter
 from onnx import version_converter
 
 import opshift
-from opshift.passes.errors import UsageError
+from opshift.passes.base.errors import UsageError
 
 Converter = Callable[[onnx.ModelProto, int], onnx.ModelProto]
 

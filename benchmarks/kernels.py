@@ -1,7 +1,7 @@
 """Measure what onnxruntime's kernels take, and write the cost table that lowerings are chosen by.
 
     python benchmarks/kernels.py                    # prints the table
-    python benchmarks/kernels.py --write            # writes opsets/costs.json
+    python benchmarks/kernels.py --write            # writes opsets/data/costs.json
     python benchmarks/kernels.py --filter OneHot    # some kernels only, besides what a node takes
 
 Each kernel runs on tensors of four sizes, in one thread. CPU time is taken, kernels in turn, and of three medians the
@@ -32,9 +32,9 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from opshift.opsets.costs import LENGTHS, PAGE, SPARSE, key
+from opshift.opsets.runtimes.costs import LENGTHS, PAGE, SPARSE, key
 
-TABLE = Path(__file__).resolve().parent.parent / "opsets" / "costs.json"
+TABLE = Path(__file__).resolve().parent.parent / "opsets" / "data" / "costs.json"
 SIZES = (2**10, 2**16, 2**20, 2**23)
 HARDLY = 16
 """Elements of the smallest tensors, on which a node takes what it takes on one."""
@@ -266,7 +266,7 @@ def measured(seconds: float, pattern: str = "") -> tuple[dict[str, list[tuple[in
 
 
 def write(table: Mapping[str, list[tuple[int, float]]], node: float, *, keep: bool = False) -> None:
-    """Write opsets/costs.json; with `keep` what it has and the table has not stays."""
+    """Write opsets/data/costs.json; with `keep` what it has and the table has not stays."""
     head = {
         "onnxruntime": importlib.metadata.version("onnxruntime"),
         "machine": platform.machine(),
@@ -286,7 +286,7 @@ def write(table: Mapping[str, list[tuple[int, float]]], node: float, *, keep: bo
 def main() -> None:
     """Measure, and print or write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--write", action="store_true", help="write opsets/costs.json")
+    parser.add_argument("--write", action="store_true", help="write opsets/data/costs.json")
     parser.add_argument("--seconds", type=float, default=0.05, help="for one kernel on tensors of one size")
     parser.add_argument("--filter", default="", help="a regular expression that what is listed must match")
     options = parser.parse_args()

@@ -2,7 +2,7 @@
 
     python benchmarks/lowerings.py                    # prints the table
     python benchmarks/lowerings.py --filter Hardmax   # some cases only
-    python benchmarks/lowerings.py --costs            # first measures what lowerings are chosen by: opsets/costs.json
+    python benchmarks/lowerings.py --costs            # first measures the costs: opsets/data/costs.json
     python benchmarks/lowerings.py --write            # writes docs/lowerings.md and docs/lowerings.svg too
 
 One thread, CPU time, all ways of a case in turn, medians. Each way must give what the kernel gives. The costs, which
@@ -32,13 +32,13 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.opsets.faster import every
-from opshift.opsets.lowering import Lowering
-from opshift.opsets.operator import Lifted, Operator, lift, operator_for
-from opshift.opsets.target import Legality
-from opshift.passes.changes import Replace
-from opshift.passes.derive import Deriver, Fragment, operand_sources
-from opshift.passes.describe import describe, view
-from opshift.passes.lower import alone
+from opshift.opsets.registry.lowering import Lowering
+from opshift.opsets.registry.operator import Lifted, Operator, lift, operator_for
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.analysis.scopes import describe, view
+from opshift.passes.rewrite.apply import alone
+from opshift.passes.rewrite.edits import Replace
+from opshift.passes.rewrite.lowering_search import Deriver, Fragment, operand_sources
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 Array = np.ndarray[Any, Any]
@@ -531,7 +531,7 @@ def main() -> None:
     parser.add_argument("--filter", default="", help="a regular expression that the case must match")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each way of a case")
     parser.add_argument("--write", action="store_true", help="write docs/lowerings.md and docs/lowerings.svg")
-    parser.add_argument("--costs", action="store_true", help="measure and write opsets/costs.json before")
+    parser.add_argument("--costs", action="store_true", help="measure and write opsets/data/costs.json before")
     options = parser.parse_args()
     if options.costs:
         kernels.write(*kernels.measured(0.05))

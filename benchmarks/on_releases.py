@@ -33,8 +33,8 @@ from running import run
 from runtimes import Array, RefusedError
 
 import opshift
-from opshift.opsets.releases import release_of
-from opshift.passes.errors import OpshiftError
+from opshift.opsets.runtimes.releases import release_of
+from opshift.passes.base.errors import OpshiftError
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTCOMES = ("equal", "different", "loaded", "refused", "failed", "not loaded")

@@ -27,10 +27,10 @@ from node_tests import cases
 from runtimes import RUNTIMES, RefusedError, Runtime, alike, version
 
 import opshift
-from opshift.opsets.profiles import load_target
-from opshift.opsets.target import Legality, Target
-from opshift.passes.describe import describe, view
-from opshift.passes.errors import OpshiftError
+from opshift.opsets.runtimes.profiles import load_target
+from opshift.opsets.runtimes.target import Legality, Target
+from opshift.passes.analysis.scopes import describe, view
+from opshift.passes.base.errors import OpshiftError
 
 OUTCOMES = ("right", "wrong", "refused")
 DTYPES = ("float32", "int32", "int64", "bool", "uint8")

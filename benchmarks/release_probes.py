@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import AttributeProto, TensorProto, helper
 
-from opshift.opsets.schema import NEWEST, OLDEST, Parameter, Schema, schema_at
+from opshift.opsets.registry.schema import NEWEST, OLDEST, Parameter, Schema, schema_at
 
 IR_VERSION = 7
 """That of all models here: every release from 1.6 on loads it."""

@@ -3,7 +3,7 @@
 Each wheel is installed into a virtual environment of a Python that it is for (pyenv's, or the system's), below
 $OPSHIFT_RELEASES or ~/.cache/opshift-releases. In each, sessions open models of one node on the CPU provider: every
 operator and version in every combination of element types, at the opsets that the release loads, and with values of
-attributes. With `--write` the table goes to opsets/releases.json.
+attributes. With `--write` the table goes to opsets/data/releases.json.
 
     python benchmarks/releases.py --raw DIR --write   # keeps what was measured of each release, and goes on from there
     python benchmarks/releases.py 1.12 1.13           # measures these, and prints what they load
@@ -26,9 +26,9 @@ import onnx
 from onnxruntimes import VERSIONS, Release, install
 from release_probes import OUTPUT_TYPES, Choice, Probe, choices, foreign, functions, of_graphs, plain, probes
 
-from opshift.opsets.schema import NEWEST, OLDEST, schema_at
+from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
 
-TABLE = Path(__file__).resolve().parent.parent / "opsets" / "releases.json"
+TABLE = Path(__file__).resolve().parent.parent / "opsets" / "data" / "releases.json"
 NEWEST_IR_VERSION = int(onnx.IR_VERSION)
 
 Key = tuple[str, int]
@@ -234,7 +234,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("releases", nargs="*", default=list(VERSIONS), help="minor releases, such as 1.12")
     parser.add_argument("--raw", type=Path, help="a folder for what was measured of each release")
-    parser.add_argument("--write", action="store_true", help="write opsets/releases.json")
+    parser.add_argument("--write", action="store_true", help="write opsets/data/releases.json")
     options = parser.parse_args()
     measured = {}
     for minor in options.releases:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from opshift.cli.main import main
-from opshift.cli.output import say
+from opshift.cli.terminal import say
 
 MODELS = (".onnx", ".onnxtxt")
 

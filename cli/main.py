@@ -12,18 +12,18 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import opshift
-from opshift.cli import interrupts, output
-from opshift.cli.document import Stopwatch, document
+from opshift.cli import signals, terminal
 from opshift.cli.options import Parser, did_you_mean
-from opshift.cli.output import UnprintableError, message, one_line, print_json, staged
-from opshift.opsets.confine import TELEMETRY
-from opshift.passes.bounds import limited
-from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
+from opshift.cli.reports.document import Stopwatch, document
+from opshift.cli.terminal import UnprintableError, message, one_line, print_json, staged
+from opshift.opsets.native.sandbox import TELEMETRY
+from opshift.passes.base.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
+from opshift.passes.base.memory import limited
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from opshift.cli.census import Census
+    from opshift.cli.reports.operator_counts import Census
 
 COMMANDS = {
     "convert": "Convert a model, verify that its outputs are equal, and write it.",
@@ -55,7 +55,7 @@ With several models, the exit status is the highest one; models without errors a
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     try:
-        with interrupts.raised():
+        with signals.raised():
             return run(argv)
     except KeyboardInterrupt as interruption:
         message("interrupted")
@@ -76,7 +76,7 @@ def run(argv: Sequence[str] | None) -> int:
             else:
                 warnings.simplefilter("ignore")
             if options.command in READING:
-                from opshift.opsets import onnx_process
+                from opshift.opsets.native import onnx_process
 
                 onnx_process.start()  # while this process imports onnx
             with limited(getattr(options, "memory", None)):
@@ -117,7 +117,7 @@ def build(complete: Collection[str] = tuple(COMMANDS)) -> Parser:
         added = commands.add_parser(name, help=summary, description=summary)
         if name not in complete:
             continue
-        command = importlib.import_module(f"opshift.cli.{name}")
+        command = importlib.import_module(f"opshift.cli.commands.{name}")
         added.epilog = (command.__doc__ or "").partition("\n")[2].strip() or None
         command.add_options(added)
         added.set_defaults(run=command.run, parser=added, command=name, watch=Stopwatch())
@@ -133,7 +133,7 @@ def show_warning(
     line: str | None = None,
 ) -> None:
     """Print a warning, which may quote a model."""
-    output.message(f"{filename}:{lineno}: {category.__name__}: {message}")
+    terminal.message(f"{filename}:{lineno}: {category.__name__}: {message}")
 
 
 def fail(error: Exception, options: argparse.Namespace) -> int:
@@ -163,7 +163,7 @@ def fail(error: Exception, options: argparse.Namespace) -> int:
 
 def classify(error: Exception) -> tuple[int, str]:
     """Return the exit status and the word for JSON."""
-    from opshift.opsets.onnx_process import NoProcessError
+    from opshift.opsets.native.onnx_process import NoProcessError
 
     match error:
         case UnsupportedError():
@@ -199,7 +199,7 @@ def error_document(error: Exception, status: int, kind: str, options: argparse.N
 
 def census(model: ModelProto, size: int | None = None) -> Census:
     """Count the operators of a model; what counts them needs onnx, which `opshift --help` does not wait for."""
-    from opshift.cli.census import census
+    from opshift.cli.reports.operator_counts import census
 
     return census(model, size)
 
@@ -223,7 +223,7 @@ def text(error: Exception, status: int) -> str:
 def lines(error: Exception, status: int, options: argparse.Namespace) -> list[str]:
     """Return what people read: one paragraph, then the nodes it is about."""
     if isinstance(error, UnsupportedError):
-        from opshift.cli.words import count, refusals
+        from opshift.cli.wording import count, refusals
 
         to = f" to opset {error.plan.target_opset}" if error.plan else ""
         refused = count(len(error.refusals), "refusal")
@@ -232,7 +232,7 @@ def lines(error: Exception, status: int, options: argparse.Namespace) -> list[st
             *refusals(error.refusals, verbose=getattr(options, "verbose", False)),
         ]
     if isinstance(error, VerificationError):
-        from opshift.cli.words import differences, unequal
+        from opshift.cli.wording import differences, unequal
 
         return [f"error: {unequal(error.report, options.model)}", *differences(error.report)]
     return [f"error: {text(error, status)}"]

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn, TextIO
 
-from opshift.cli.output import message, write
-from opshift.passes.bounds import LEAST_ASKED
-from opshift.passes.errors import UsageError
+from opshift.cli.terminal import message, write
+from opshift.passes.base.errors import UsageError
+from opshift.passes.base.memory import LEAST_ASKED
 
 REPORTS = (".html", ".json", ".md")
 """What a report can be written as, by the suffix of its file."""
@@ -63,7 +63,7 @@ def opset(text: str) -> int:
     """Read an opset, of which `latest` is the newest that opshift converts to."""
     if text != "latest":
         return whole_number(text)
-    from opshift.opsets.schema import NEWEST
+    from opshift.opsets.registry.schema import NEWEST
 
     return NEWEST
 
@@ -105,7 +105,7 @@ def names(text: str) -> list[str]:
 
 def assumptions(text: str) -> list[str]:
     """Read assumptions between commas."""
-    from opshift.passes.outcome import ASSUMPTIONS
+    from opshift.passes.base.results import ASSUMPTIONS
 
     found = names(text)
     for name in found:
@@ -347,7 +347,7 @@ def check_operators(asked: Iterable[str]) -> None:
         return
     import onnx.defs
 
-    from opshift.opsets.operator import known_operators
+    from opshift.opsets.registry.operator import known_operators
 
     known = {operator.name for operator in known_operators()} | {s.name for s in onnx.defs.get_all_schemas()}
     for name in bare:
@@ -359,7 +359,7 @@ def check_operators(asked: Iterable[str]) -> None:
 
 def check_target(asked: str) -> None:
     """Raise for what is neither a built-in profile nor a file."""
-    from opshift.opsets.profiles import builtin_targets, is_builtin, near_releases
+    from opshift.opsets.runtimes.profiles import builtin_targets, is_builtin, near_releases
 
     if not is_builtin(asked) and not os.path.exists(asked):  # noqa: PTH110 (Path.exists raises for an overlong name)
         raise UsageError(

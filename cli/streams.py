@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from opshift.cli import output
-from opshift.passes.errors import UsageError
+from opshift.cli import terminal
+from opshift.passes.base.errors import UsageError
 
 if TYPE_CHECKING:
     import onnx
@@ -34,7 +34,7 @@ def read(model: str) -> str | onnx.ModelProto:
         return model
     if sys.stdin is None:
         raise UsageError(f"{STDIN} is closed: name a file, or pipe a model in.")
-    from opshift.passes.load import from_bytes, read_stream
+    from opshift.passes.io.reader import from_bytes, read_stream
 
     return from_bytes(read_stream(sys.stdin.buffer, STDIN), STDIN)
 
@@ -43,7 +43,7 @@ def check_stdout() -> None:
     """Raise where a model on standard output would end on a terminal."""
     if sys.stdout is None:
         raise UsageError("standard output is closed: name a file with -o.")
-    if output.is_terminal(sys.stdout):
+    if terminal.is_terminal(sys.stdout):
         raise UsageError("a model is binary and is not written to a terminal: redirect stdout, or name a file with -o.")
 
 

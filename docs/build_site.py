@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 import reference_pages
 
-from opshift.cli.page import TEMPLATES
+from opshift.cli.reports.html import TEMPLATES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

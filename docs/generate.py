@@ -1,4 +1,4 @@
-"""Write docs/operators.md and opsets/bodies.onnxtxt from the registry, and outputs shown in pages from real runs.
+"""Write docs/operators.md and opsets/data/bodies.onnxtxt from the registry, and outputs shown in pages from real runs.
 
 `python docs/generate.py` writes them; `--check` changes nothing and fails where one is out of date. A page that needs
 packages which are not installed is left as it is.
@@ -30,19 +30,19 @@ from typing import Any
 
 import onnx.defs
 
-from opshift.opsets import compiled
 from opshift.opsets.faster import LOWERINGS as FASTER
 from opshift.opsets.faster import every
-from opshift.opsets.lowering import Lowering
-from opshift.opsets.no_conversion import NoConversion, no_conversions, why_absent
-from opshift.opsets.operator import Operator, Version, known_operators, steps
-from opshift.opsets.same_meaning import Row, table
-from opshift.opsets.schema import NEWEST, OLDEST, schema_at
-from opshift.opsets.unfiled import has_body
+from opshift.opsets.registry import compiled
+from opshift.opsets.registry.equivalences import Row, table
+from opshift.opsets.registry.lowering import Lowering
+from opshift.opsets.registry.no_conversion import NoConversion, no_conversions, why_absent
+from opshift.opsets.registry.operator import Operator, Version, known_operators, steps
+from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
+from opshift.opsets.registry.schema_only import has_body
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "operators.md"
-BODIES = ROOT / "opsets" / compiled.FILE
+BODIES = ROOT / "opsets" / "data" / compiled.FILE
 README = ROOT / "README.md"
 GUIDES = tuple(
     ROOT / "docs" / name for name in ("index.md", "tutorial.md", "reference/python.md", "lift-and-lower.md")
@@ -60,8 +60,8 @@ Written by `python docs/generate.py` from the registry; do not edit by hand.
 
 {files} operators have a file in `opsets/operators/`: they are lifted from every version listed to one meaning, and
 written at any version listed, or said with other operators. {rows} more pass from one version to the next by a row
-of the reviewed table `opsets/same_meaning.toml`. Whatever is in neither is kept where its version stays the same, and
-refused by name where it does not.
+of the reviewed table `opsets/registry/equivalences.toml`. Whatever is in neither is kept where its version stays the
+same, and refused by name where it does not.
 
 "Not where" gives the reasons for which a version cannot hold a meaning, or a lowering does not apply, in the words of
 the tool. That is a refusal only if no other version or lowering applies. A lowering marked *assumption* is valid only
@@ -99,7 +99,7 @@ named, with the code `absent-operator`.
 IMPOSSIBLE = """\
 ## What has no exact conversion
 
-Read and judged by hand, in `opsets/no_conversion.toml`. "Below" an opset the operator does not exist, and nothing
+Reviewed by hand, in `opsets/registry/no_conversion.toml`. "Below" an opset the operator does not exist, and nothing
 older says the same to the last digit, or what would say it is not written. Between two versions the meanings differ.
 
 | Operator | Where | Why |
@@ -363,7 +363,7 @@ def normal(text: str) -> str:
     return re.sub(r"(onnxruntime|onnx|numpy|pytorch) \d+(\.\d+)+[\w+]*", r"\1 VERSION", text)
 
 
-# --- opsets/bodies.onnxtxt -------------------------------------------------------------------------------------------
+# --- opsets/data/bodies.onnxtxt ---------------------------------------------------------------------------------------
 
 
 def bodies_file() -> str:

@@ -23,19 +23,19 @@ from typing import Any
 import onnx
 
 from opshift.cli.main import COMMANDS, EPILOG, build
-from opshift.cli.page import svg
+from opshift.cli.reports.html import svg
 from opshift.opsets.faster import every
-from opshift.opsets.lowering import Lowering, Reason
-from opshift.opsets.no_conversion import no_conversions
-from opshift.opsets.operator import SPELLING, Node, Operator, known_operators, lift
-from opshift.opsets.same_meaning import table
-from opshift.opsets.schema import NEWEST, OLDEST, schema_at
-from opshift.opsets.target import Legality
-from opshift.opsets.unfiled import has_body
-from opshift.passes.changes import Replace
-from opshift.passes.derive import Deriver, Fragment, operand_sources
-from opshift.passes.kinds import subgraph
-from opshift.passes.lower import alone
+from opshift.opsets.registry.equivalences import table
+from opshift.opsets.registry.lowering import Lowering, Reason
+from opshift.opsets.registry.no_conversion import no_conversions
+from opshift.opsets.registry.operator import SPELLING, Node, Operator, known_operators, lift
+from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
+from opshift.opsets.registry.schema_only import has_body
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.rewrite.apply import alone
+from opshift.passes.rewrite.edits import Replace
+from opshift.passes.rewrite.groups import subgraph
+from opshift.passes.rewrite.lowering_search import Deriver, Fragment, operand_sources
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests")]
 

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from opshift.opsets.axes import first, rank_known
-from opshift.opsets.facts import Dim, Tensor
-from opshift.opsets.lowering import Lowering, Reason, bounded, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator
+from opshift.opsets.families.axes import first, rank_known
+from opshift.opsets.families.rows import Rows, trailing
 from opshift.opsets.operators import hardmax, onehot
 from opshift.opsets.operators.argmax import ArgMax
 from opshift.opsets.operators.onehot import OneHot
-from opshift.opsets.rows import Rows, trailing
+from opshift.opsets.registry.facts import Dim, Tensor
+from opshift.opsets.registry.lowering import Lowering, Reason, bounded, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator
 
 # --- ArgMax in blocks ---------------------------------------------------------------------------------------------
 

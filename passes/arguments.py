@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
-from opshift.passes.errors import UsageError, printable
+from opshift.passes.base.errors import UsageError, printable
 
 if TYPE_CHECKING:
     import onnx
@@ -45,7 +45,7 @@ def as_model(model: Any) -> str | os.PathLike[str] | onnx.ModelProto | onnx_ir.M
     if isinstance(model, str | os.PathLike | onnx.ModelProto) or (ir_model and isinstance(model, ir_model)):
         return model
     if isinstance(model, bytes | bytearray | memoryview):
-        from opshift.passes.load import from_bytes
+        from opshift.passes.io.reader import from_bytes
 
         return from_bytes(bytes(model))
     if callable(getattr(model, "read", None)):
@@ -57,7 +57,7 @@ def as_model(model: Any) -> str | os.PathLike[str] | onnx.ModelProto | onnx_ir.M
 
 
 def _contents(file: Any) -> bytes:
-    from opshift.passes.load import read_stream
+    from opshift.passes.io.reader import read_stream
 
     try:
         data = read_stream(file, "the file of the model")

@@ -15,38 +15,41 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import onnx
 
-from opshift.opsets import kernels, onnx_process
-from opshift.opsets.facts import Elsewhere
-from opshift.opsets.numerics import rounds
+from opshift.opsets.native import onnx_process
 from opshift.opsets.operators import constant as constants
-from opshift.opsets.profiles import ProfileError, load_target
-from opshift.opsets.schema import NEWEST, OLDEST, default_domain, schema_at
-from opshift.opsets.target import Legality, Target
-from opshift.opsets.unfiled import Worded
-from opshift.passes import external, limits, notebook
+from opshift.opsets.registry.facts import Elsewhere
+from opshift.opsets.registry.schema import NEWEST, OLDEST, default_domain, schema_at
+from opshift.opsets.registry.schema_only import Worded
+from opshift.opsets.registry.traits import rounds
+from opshift.opsets.runtimes import kernels
+from opshift.opsets.runtimes.profiles import ProfileError, load_target
+from opshift.opsets.runtimes.target import Legality, Target
+from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.arguments import Model, check_path, check_progress, check_types
-from opshift.passes.changes import Planned, Replace
-from opshift.passes.columns import columns
-from opshift.passes.describe import default_opset
-from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
-from opshift.passes.graphs import Walked, walk
-from opshift.passes.kinds import kinds, replacements
-from opshift.passes.load import Source, check_unchanged, is_small, load, without_weights
-from opshift.passes.lower import alone, lower
-from opshift.passes.older import Fitted, fitted
-from opshift.passes.outcome import ASSUMPTIONS, Caution, Check, Code, Plan, Refusal, Report, Verdict
-from opshift.passes.pieces import length, pieces
-from opshift.passes.plan import Planner, too_old, written_too_old
-from opshift.passes.restamp import FUNCTIONS, Need, converted_ir_version, released_with, restamp
+from opshift.passes.base import limits, notebook
+from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
+from opshift.passes.base.results import ASSUMPTIONS, Caution, Check, Code, Plan, Refusal, Report, Verdict
+from opshift.passes.graph import traversal
+from opshift.passes.graph.columnar import columns
+from opshift.passes.graph.traversal import Walked, walk
+from opshift.passes.io import external_data as external
+from opshift.passes.io.reader import Source, check_unchanged, is_small, load, without_weights
+from opshift.passes.io.serialization import length, pieces
+from opshift.passes.rewrite.apply import alone, lower
+from opshift.passes.rewrite.edits import Planned, Replace
+from opshift.passes.rewrite.groups import kinds, replacements
+from opshift.passes.rewrite.ir_downgrade import Fitted, fitted
+from opshift.passes.rewrite.opset_imports import FUNCTIONS, Need, converted_ir_version, released_with, restamp
+from opshift.passes.rewrite.planner import Planner, too_old, written_too_old
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import onnx_ir
 
-    from opshift.passes.pairs import Pair
-    from opshift.passes.save import Weights
-    from opshift.passes.writer import Batch
+    from opshift.passes.io.atomic_files import Batch
+    from opshift.passes.io.writer import Weights
+    from opshift.passes.proof.node_pairs import Pair
 
 Progress = Callable[[str, int, int], None]
 
@@ -124,7 +127,7 @@ class Result:
                 weights, embedded ones too, into one file beside it. None keeps or copies.
             size_threshold: bytes; with "save", smaller weights are in the model's file.
             progress: called with a stage, the MiB of weights that are written, and all.
-            batch: other files (`opshift.passes.writer.Batch`) to be written together with the model: all or none.
+            batch: other files (`opshift.passes.io.atomic_files.Batch`) written together with the model: all or none.
 
         Returns:
             The files of external data that the model refers to now.
@@ -133,12 +136,12 @@ class Result:
             UsageError: it cannot be written there, or so.
             InvalidModelError: external data were changed since the model was read.
         """
-        from opshift.passes import save, writer
+        from opshift.passes.io import atomic_files, writer
 
         check_path(path, "path", "a string or a path")
         check_progress(progress)
-        if external_data is not None and not (isinstance(external_data, str) and external_data in save.WEIGHTS):
-            raise UsageError(f"external_data is one of {', '.join(save.WEIGHTS)}, not {external_data!r}.")
+        if external_data is not None and not (isinstance(external_data, str) and external_data in writer.WEIGHTS):
+            raise UsageError(f"external_data is one of {', '.join(writer.WEIGHTS)}, not {external_data!r}.")
         if type(size_threshold) is not int or size_threshold < 0:
             raise UsageError(f"size_threshold is a number of bytes, not {size_threshold!r}.")
         how: dict[str, Any] = {
@@ -149,12 +152,12 @@ class Result:
         written = self.rewritten is not self.source.model or external_data is not None
         if written and self.source.path is not None and external.same_file(self.source.path, path):
             external.fill(self.rewritten)
-        with contextlib.nullcontext(batch) if batch else writer.Batch() as together:
+        with contextlib.nullcontext(batch) if batch else atomic_files.Batch() as together:
             together.ready.insert(0, lambda: external.check_stamps(self.source.stamps))
             how["batch"] = together
             if self.rewritten is self.source.model:
-                return save.copy(self.source, path, **how)
-            return save.save(self.rewritten, path, source=self.source, **how)
+                return writer.copy(self.source, path, **how)
+            return writer.save(self.rewritten, path, source=self.source, **how)
 
 
 @dataclass(frozen=True)
@@ -347,7 +350,7 @@ def convert(
             walked = tuple(walk(rewritten, columns(rewritten) if is_small(source) else None))
             if planned.initializers and request.ir_version is None:
                 wanted = max(wanted, 4)  # before, an initializer is an input that has a default
-            fit = fitted(rewritten, wanted, highest, walked, functions=request.loads_functions)
+            fit = fitted(rewritten, wanted, highest, walked, load, functions=request.loads_functions)
             rewritten, walked, left_out = fit.model, tuple(fit.walked), fit.left_out
             _fits(request, planned.plan, fit, highest)
             notes = (*_kept(request, fit, wanted), *_defaults_removed(request, rewritten))
@@ -434,7 +437,7 @@ def _unrunnable(request: _Request, plan: Plan, walked: Sequence[Walked]) -> Iter
             reason = f"onnxruntime {onnxruntime.__version__} has no kernel for {name}-{after.since_version}."
             hint = f"Use opset {last} to run the model there."
             for place in places:
-                path = f"{where}/{external.node_name(one.graph.node[place], place)}"
+                path = f"{where}/{traversal.node_name(one.graph.node[place], place)}"
                 yield Caution(path, f"{name}-{after.since_version}", reason, hint)
 
 
@@ -708,7 +711,7 @@ def _planned(request: _Request, progress: Progress | None, timeout: float | None
 
 
 def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
-    from opshift.passes.pairs import Pair
+    from opshift.passes.proof.node_pairs import Pair
 
     operator, meaning, operands = change.lifted.operator, change.lifted.meaning, change.lifted.operands
     assumes = change.fragment.assumes
@@ -754,7 +757,7 @@ def _verified(
     rewritten: onnx.ModelProto,
     asked: Mapping[str, Any],
 ) -> Report:
-    from opshift.passes.verify import verify
+    from opshift.passes.proof.verify import verify
 
     plan, source = planned.plan, request.source
     pairs = [

@@ -57,7 +57,7 @@ def examine(data: bytes, folder: Path) -> str:
     Whatever is raised is a fault of opshift's own: also where what was written cannot be read.
     """
     import opshift
-    from opshift.passes.load import load
+    from opshift.passes.io.reader import load
 
     draw = random.Random(zlib.crc32(data))
     path = folder / "m.onnx"
@@ -89,31 +89,31 @@ def in_pieces(path: Path) -> int:
 
     With them it must be what protobuf reads, or be refused as protobuf refuses it, or for what a tensor says of itself.
     """
-    from opshift.passes import external, pieces, skeleton
-    from opshift.passes.errors import InvalidModelError
+    from opshift.passes.base.errors import InvalidModelError
+    from opshift.passes.io import external_data, lazy_weights, serialization
 
     whole = _parsed(path.read_bytes())
-    with unittest.mock.patch.object(skeleton, "LARGE", 16), path.open("rb") as file:
-        light = _parsed(skeleton.read(file, path, os.fstat(file.fileno())))
-    if light is not None and not skeleton.is_sound(light):  # it is read as it is, then
+    with unittest.mock.patch.object(lazy_weights, "LARGE", 16), path.open("rb") as file:
+        light = _parsed(lazy_weights.read(file, path, os.fstat(file.fileno())))
+    if light is not None and not lazy_weights.is_sound(light):  # it is read as it is, then
         return 0
     if light is None or whole is None:
         if light is not whole:
             raise AssertionError("protobuf reads one of both only")
         return 0
-    parts = pieces.pieces(light)
+    parts = serialization.pieces(light)
     try:
         joined = b"".join(
             path.read_bytes()[part.offset : part.offset + part.length]
-            if isinstance(part, external.Span)
-            else pieces.data_of(part)
+            if isinstance(part, external_data.Span)
+            else serialization.data_of(part)
             for part in parts
         )
     except InvalidModelError:
         return 0
     if joined != whole.SerializeToString():
         raise AssertionError("this is not what protobuf writes")
-    return sum(map(external.is_span, light.graph.initializer))
+    return sum(map(external_data.is_span, light.graph.initializer))
 
 
 def _parsed(data: bytes) -> onnx.ModelProto | None:
@@ -333,7 +333,7 @@ def guided(seed: int, seconds: int, corpus: Path, find: Path) -> None:
     import atheris  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
     with atheris.instrument_imports(include=["opshift.passes", "opshift.opsets"]):
-        from opshift.passes import convert, load, lower, plan, restamp  # noqa: F401
+        from opshift.passes.rewrite import apply, opset_imports, planner  # noqa: F401
     folder = Path(tempfile.mkdtemp())
     corpus.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(random.Random(seed).sample(seeds(), SAMPLED)):

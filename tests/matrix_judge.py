@@ -88,7 +88,7 @@ def nothing_to_do(case: Case) -> bool:
 
 
 def _outcome_of(error: Exception, case: Case) -> Outcome:
-    from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError
+    from opshift.passes.base.errors import InvalidModelError, OpshiftError, UnsupportedError
 
     if not isinstance(error, OpshiftError):
         return Outcome("crash", f"{type(error).__name__}: {error}\n{_where(error)}")

@@ -16,7 +16,7 @@ import time
 from onnx.parser import parse_model
 
 import opshift
-from opshift.passes import sessions
+from opshift.passes.runtime import ort_session
 
 
 def main(listed: str) -> None:
@@ -32,7 +32,7 @@ def main(listed: str) -> None:
         except Exception as error:
             found = [type(error).__name__, str(error)]
         print(json.dumps([case.name, round(time.monotonic() - begun, 1), *found]), flush=True)
-    sessions._worker(os.getpid()).stop()
+    ort_session._worker(os.getpid()).stop()
     peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print(json.dumps([peak * (1 if sys.platform == "darwin" else 1024) for peak in peaks]))
 

@@ -13,11 +13,11 @@ import onnx
 from onnx import AttributeProto, TensorProto, defs, helper
 
 import opshift
-from opshift.opsets.facts import Facts, freeze
-from opshift.opsets.operator import Node
-from opshift.opsets.schema import attribute_value
-from opshift.passes.infer import typed
-from opshift.passes.model_inference import infer_model
+from opshift.opsets.registry.facts import Facts, freeze
+from opshift.opsets.registry.operator import Node
+from opshift.opsets.registry.schema import attribute_value
+from opshift.passes.analysis.inference import typed
+from opshift.passes.analysis.model_inference import infer_model
 
 KINDS = defs.OpSchema.AttrType
 DTYPES = [dtype for dtype in TensorProto.DataType.values() if dtype]

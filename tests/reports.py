@@ -15,10 +15,10 @@ from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_te
 
 import opshift
 from opshift.cli.main import main
-from opshift.opsets.lowering import lowering, op
-from opshift.opsets.operator import operator_for
 from opshift.opsets.operators import argmax
-from opshift.passes.outcome import Action, Plan, Step
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.operator import operator_for
+from opshift.passes.base.results import Action, Plan, Step
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 

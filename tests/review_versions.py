@@ -19,7 +19,7 @@ from importlib import resources
 import onnx
 import onnx.defs
 
-from opshift.opsets.same_meaning import digest, schema_text, table
+from opshift.opsets.registry.equivalences import digest, schema_text, table
 
 OLDEST_OPSET = 7
 

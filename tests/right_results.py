@@ -24,7 +24,7 @@ from node_tests import cases
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import opshift
-from opshift.passes.sessions import RejectedError, Runner, Source, fit
+from opshift.passes.runtime.ort_session import RejectedError, Runner, Source, fit
 
 OPSETS = range(7, 29)
 ELEMENTS = (

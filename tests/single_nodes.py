@@ -14,10 +14,10 @@ from review_versions import versions
 from running import RUNS_TO, Array, opset_of
 
 import opshift
-from opshift.opsets.facts import constant, freeze, type_name
-from opshift.opsets.operator import Node, lift
-from opshift.opsets.schema import OLDEST, attribute_value, schema_at
-from opshift.opsets.unfiled import has_body, operator_of
+from opshift.opsets.registry.facts import constant, freeze, type_name
+from opshift.opsets.registry.operator import Node, lift
+from opshift.opsets.registry.schema import OLDEST, attribute_value, schema_at
+from opshift.opsets.registry.schema_only import has_body, operator_of
 
 
 class Single(NamedTuple):

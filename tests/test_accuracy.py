@@ -16,8 +16,8 @@ from onnx import ModelProto, TensorProto, helper
 from running import Array, opset_of, run
 from single_nodes import Single, by_text, conversions, feeds, shaped, singles
 
-from opshift.opsets.facts import type_name
-from opshift.opsets.schema import schema_at
+from opshift.opsets.registry.facts import type_name
+from opshift.opsets.registry.schema import schema_at
 
 DTYPES: Mapping[str, type[np.floating[Any]]] = {"float": np.float32, "double": np.float64, "float16": np.float16}
 OPERATORS = sorted(

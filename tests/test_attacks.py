@@ -18,8 +18,9 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
 import opshift
-from opshift.passes import load, many
-from opshift.passes.outcome import Verdict
+from opshift.passes import batch
+from opshift.passes.base.results import Verdict
+from opshift.passes.io import reader
 
 HEAD = '<ir_version: 8, opset_import: ["": 13]> '
 MODEL = HEAD + "g (float[n,4] x) => (float[n,4] y) { y = Hardmax(x) }"
@@ -114,7 +115,7 @@ class Endless(io.RawIOBase):
 
 @pytest.mark.parametrize(("first", "then"), [(b"", b"\0"), (b"\x0a\xff\xff\xff\x7f", b"a")])
 def test_a_stream_without_end_is_left_early(monkeypatch: pytest.MonkeyPatch, first: bytes, then: bytes) -> None:
-    monkeypatch.setattr(load, "LIMIT", 2**26)
+    monkeypatch.setattr(reader, "LIMIT", 2**26)
     stream = Endless(first, then)
     with pytest.raises(opshift.InvalidModelError, match="zero byte" if not first else "more than 2 GiB"):
         opshift.plan(stream, opset=11)  # type: ignore[arg-type]
@@ -210,7 +211,7 @@ def test_odd_constants_end_in_a_result_or_in_words(name: str) -> None:
 # --- a comparison never raises for models ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["opshift.passes.pairs.counted", "opshift.passes.verify.counted"])
+@pytest.mark.parametrize("place", ["opshift.passes.proof.node_pairs.counted", "opshift.passes.proof.verify.counted"])
 def test_a_fault_in_a_comparison_is_a_verdict(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise AssertionError("a fault\nof two lines")
@@ -244,5 +245,5 @@ def test_a_loop_with_a_vector_for_a_condition_is_unchecked() -> None:
     "line", ["[" * 100_000, '{"a":' * 100_000, "null", '{"model": 3}', "\xff"], ids=lambda line: line[:8]
 )
 def test_a_journal_of_nonsense_is_as_good_as_none(tmp_path: Path, line: str) -> None:
-    (tmp_path / many.JOURNAL).write_text(line + '\n{"model": "m"}\n', encoding="utf-8")
-    assert list(many._records(tmp_path)) == ["m"]
+    (tmp_path / batch.JOURNAL).write_text(line + '\n{"model": "m"}\n', encoding="utf-8")
+    assert list(batch._records(tmp_path)) == ["m"]

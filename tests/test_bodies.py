@@ -14,14 +14,14 @@ from node_tests import asked, cases, differs
 from running import CannotRunError
 
 import opshift
-from opshift.opsets.facts import Facts
-from opshift.opsets.lowering import Body, Reason
-from opshift.opsets.operator import Node, lift
-from opshift.opsets.target import Legality
-from opshift.opsets.unfiled import has_body, operator_of
-from opshift.passes.bodies import bodies
-from opshift.passes.derive import Deriver, Fragment
-from opshift.passes.outcome import Code
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.lowering import Body, Reason
+from opshift.opsets.registry.operator import Node, lift
+from opshift.opsets.registry.schema_only import has_body, operator_of
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.analysis.schema_bodies import bodies
+from opshift.passes.base.results import Code
+from opshift.passes.rewrite.lowering_search import Deriver, Fragment
 
 FLOAT = onnx.TensorProto.FLOAT
 NO_KERNEL = "NOT_IMPLEMENTED"

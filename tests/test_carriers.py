@@ -16,10 +16,10 @@ from onnx.parser import parse_model
 from running import run, same
 
 import opshift
-from opshift.opsets.carriers import COMPUTED, KINDS, MOVED, ORDERED, QUOTIENT, SELECTED, Carriers
-from opshift.opsets.facts import type_name
-from opshift.opsets.operator import known_operators
-from opshift.opsets.same_meaning import table
+from opshift.opsets.registry.equivalences import table
+from opshift.opsets.registry.facts import type_name
+from opshift.opsets.registry.operator import known_operators
+from opshift.opsets.registry.wider_types import COMPUTED, KINDS, MOVED, ORDERED, QUOTIENT, SELECTED, Carriers
 
 Array = np.ndarray[Any, Any]
 DTYPES = {

@@ -24,18 +24,22 @@ import onnx
 import onnx.parser
 import pytest
 
-from opshift.cli import census, inspect, options, output, words
+from opshift.cli import options, wording
+from opshift.cli import terminal as output
+from opshift.cli.commands import inspect
 from opshift.cli.main import COMMANDS, main, parse
-from opshift.opsets.lowering import lowering, op
-from opshift.opsets.operator import operator_for
+from opshift.cli.reports import operator_counts
 from opshift.opsets.operators import argmax
-from opshift.opsets.profiles import parse_target
-from opshift.passes import sessions, writer
-from opshift.passes.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
-from opshift.passes.inspect import Stop, obstacles
-from opshift.passes.load import Source
-from opshift.passes.outcome import Action, Check, Code, Counterexample, Plan, Refusal, Report, Step, Verdict
-from opshift.passes.writer import Batch
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.operator import operator_for
+from opshift.opsets.runtimes.profiles import parse_target
+from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
+from opshift.passes.base.results import Action, Check, Code, Counterexample, Plan, Refusal, Report, Step, Verdict
+from opshift.passes.inspection import Stop, obstacles
+from opshift.passes.io import atomic_files
+from opshift.passes.io.atomic_files import Batch
+from opshift.passes.io.reader import Source
+from opshift.passes.runtime import ort_session
 
 MODEL_13 = """<ir_version: 8, opset_import: ["": 13]>
 main (float[2,3] x) => (float[2,3] y) { a = Abs(x)  b = Hardmax<axis = 1>(a)  y = Neg(b) }"""
@@ -148,11 +152,11 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
         vars(made).update(functions)
         monkeypatch.setitem(sys.modules, name, made)
 
-    module("opshift.passes.inspect", inspect=lambda path, allow_paths=(): FOUND)
+    module("opshift.passes.inspection", inspect=lambda path, allow_paths=(): FOUND)
     module("opshift.passes.convert", convert=fake)
-    module("opshift.passes.verify", verify=lambda *a, **k: fake(*a, **k).report)
-    monkeypatch.setattr(sessions, "runtime", lambda: None)
-    monkeypatch.setattr(sessions, "read", lambda path, *_: sessions.Source(onnx.parser.parse_model(fake.source)))
+    module("opshift.passes.proof.verify", verify=lambda *a, **k: fake(*a, **k).report)
+    monkeypatch.setattr(ort_session, "runtime", lambda: None)
+    monkeypatch.setattr(ort_session, "read", lambda path, *_: ort_session.Source(onnx.parser.parse_model(fake.source)))
     monkeypatch.chdir(tmp_path)
     Path("in.onnx").write_bytes(b"original")
     return fake
@@ -601,7 +605,7 @@ ASKED = [
     ],
 )
 def test_where_to_write_is_said_by_an_option_or_behind_the_model(given: list[str]) -> None:
-    from opshift.cli.convert import named
+    from opshift.cli.commands.convert import named
 
     options = parse(["convert", *given])
     assert named(options) == ("in.onnx", "out.onnx")
@@ -635,7 +639,7 @@ def test_one_wish_is_enough(given: list[str], engine: Engine) -> None:
 
 
 def test_built_in_target(engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("opshift.opsets.profiles.builtin_targets", lambda: ("opencv-4", "tensorrt-10"))
+    monkeypatch.setattr("opshift.opsets.runtimes.profiles.builtin_targets", lambda: ("opencv-4", "tensorrt-10"))
     assert main(["plan", "in.onnx", "--target", "opencv-4"]) == 0
     assert engine.asked["target"] == "opencv-4"
     assert main(["plan", "in.onnx", "--target", "opencv4"]) == 2
@@ -690,7 +694,7 @@ def test_many_kinds_of_rewrites_are_cut_off(engine: Engine, capsys: pytest.Captu
     engine.plan = plan_of(*(STEP._replace(operator=f"Op{number}") for number in range(25)))
     assert main(CONVERT) == 0
     out = capsys.readouterr().out
-    assert out.count(" -> ArgMax, Equal\n") == words.KINDS
+    assert out.count(" -> ArgMax, Equal\n") == wording.KINDS
     assert "  and 5 nodes of 5 more kinds, which --verbose lists\n" in out
     assert main([*CONVERT, "-v"]) == 0
     assert capsys.readouterr().out.count(" -> ArgMax, Equal by ") == 25
@@ -727,14 +731,14 @@ def test_refusals_of_one_cause_are_one_line(engine: Engine, capsys: pytest.Captu
 
 
 def test_only_names_of_lowerings_are_left_out() -> None:
-    assert words.without_names("flattened: wrapped: its type is what: unknown.") == "its type is what: unknown."
-    assert words.without_names("body of Relu-14: no Max; flattened: no rank.") == "no Max; no rank."
-    assert words.without_names('"flattened: x" is a name') == '"flattened: x" is a name'
+    assert wording.without_names("flattened: wrapped: its type is what: unknown.") == "its type is what: unknown."
+    assert wording.without_names("body of Relu-14: no Max; flattened: no rank.") == "no Max; no rank."
+    assert wording.without_names('"flattened: x" is a name') == '"flattened: x" is a name'
 
 
 @pytest.mark.parametrize("code", Code)
 def test_every_code_links_to_a_heading_that_exists(code: Code) -> None:
-    path, _, anchor = words.page(code).partition("#")
+    path, _, anchor = wording.page(code).partition("#")
     text = (Path(__file__).parents[1] / path).read_text(encoding="utf-8")
     assert f"\n## `{anchor}`\n" in text
 
@@ -922,7 +926,7 @@ def test_inspect_a_model_that_can_go_nowhere(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = FakeInspection(producer="pytorch 2", domains={"": 13}, reachable=(), down=None)
-    monkeypatch.setattr(sys.modules["opshift.passes.inspect"], "inspect", lambda path, allow_paths=(): found)
+    monkeypatch.setattr(sys.modules["opshift.passes.inspection"], "inspect", lambda path, allow_paths=(): found)
     assert main(["inspect", "in.onnx"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("by pytorch 2")
@@ -992,7 +996,7 @@ def test_a_target_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_targets_where_none_is_built_in(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("opshift.opsets.profiles.builtin_targets", lambda: ())
+    monkeypatch.setattr("opshift.opsets.runtimes.profiles.builtin_targets", lambda: ())
     assert main(["targets"]) == 0
     assert capsys.readouterr().out == "No profile is built in; --target takes a TOML file.\n"
     assert main(["targets", "--json"]) == 0
@@ -1005,8 +1009,10 @@ def test_targets_in_a_table(
     mine, all_of_it = tmp_path / "mine.toml", tmp_path / "all.toml"
     mine.write_text(PROFILE)
     all_of_it.write_text('name = "all"\n')
-    monkeypatch.setattr("opshift.opsets.profiles.builtin_targets", lambda: (str(mine), str(all_of_it)))
-    monkeypatch.setattr("opshift.opsets.profiles.load_target", lambda path: parse_target(Path(path).read_text(), path))
+    monkeypatch.setattr("opshift.opsets.runtimes.profiles.builtin_targets", lambda: (str(mine), str(all_of_it)))
+    monkeypatch.setattr(
+        "opshift.opsets.runtimes.profiles.load_target", lambda path: parse_target(Path(path).read_text(), path)
+    )
     assert main(["targets"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "Target  Version  Opset    ir_version  Operators  Without  Limits",
@@ -1016,7 +1022,7 @@ def test_targets_in_a_table(
 
 
 def test_targets(capsys: pytest.CaptureFixture[str]) -> None:
-    from opshift.opsets.profiles import builtin_targets
+    from opshift.opsets.runtimes.profiles import builtin_targets
 
     assert main(["targets"]) == 0
     rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
@@ -1054,7 +1060,7 @@ def test_no_model_beside_a_report_that_could_not_be_written(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writer, "_exclusive", full)
+    monkeypatch.setattr(atomic_files, "_exclusive", full)
     assert main([*CONVERT, "--report", "report.json"]) == 2
     assert "report.json cannot be written: no space left on device." in capsys.readouterr().err
     assert not Path("out.onnx").exists()
@@ -1097,13 +1103,13 @@ main (bool c, float[2] x) => (float[2] y) {
              else_branch = e () => (float[2] w) { w = ai.onnx.Neg(b) }>
 }
 <domain: "own", opset_import: ["": 13]> f (p) => (q) { q = Abs(p) }""")
-    counted = census.census(model)
+    counted = operator_counts.census(model)
     assert (counted.opset, counted.ir_version) == (13, 8)
     assert counted.operators == {
-        "Abs": census.Count(1, 13),
-        "If": census.Count(1, 13),
-        "Neg": census.Count(3, 13),
-        "own::f": census.Count(2, None),
+        "Abs": operator_counts.Count(1, 13),
+        "If": operator_counts.Count(1, 13),
+        "Neg": operator_counts.Count(3, 13),
+        "own::f": operator_counts.Count(2, None),
     }
 
 
@@ -1155,15 +1161,15 @@ def test_did_you_mean_ends_the_sentence_where_nothing_is_near() -> None:
 FAKE_RUN = """
 import sys, types
 from opshift.passes import sessions
-from opshift.passes.outcome import *
-from opshift.passes.writer import Batch
+from opshift.passes.base.results import *
+from opshift.passes.io.atomic_files import Batch
 from opshift.cli.main import main
 sessions.read = lambda *_: sessions.Source(sessions.onnx.ModelProto())
 def verify(*_, progress, **__):
     if progress: progress("whole model", 1, 4)
     check = Check("", "", Verdict.EQUAL, "", "onnxruntime 1.31.1", 3)
     return Report((), check, 0, {})
-sys.modules["opshift.passes.verify"] = types.SimpleNamespace(verify=verify)
+sys.modules["opshift.passes.proof.verify"] = types.SimpleNamespace(verify=verify)
 sys.exit(main(sys.argv[1:] or ["verify", "a", "b"]))
 """
 
@@ -1322,7 +1328,7 @@ def test_real_decomposition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     document = strict(capsys.readouterr().out)
     assert document["verdict"] == "equal"
     assert {"Hardmax", "ArgMax", "OneHot"} <= set(document["before"]["operators"])
-    assert not {"Hardmax", "ArgMax", "OneHot"} & set(census.census(onnx.load(out)).operators)
+    assert not {"Hardmax", "ArgMax", "OneHot"} & set(operator_counts.census(onnx.load(out)).operators)
 
 
 @lowering(18, bind=lambda meaning, operands: {"axis": meaning.axis})

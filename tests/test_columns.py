@@ -10,9 +10,9 @@ import onnx.parser
 import pytest
 from onnx import AttributeProto, NodeProto, helper
 
-from opshift.passes import external
-from opshift.passes.columns import columns
-from opshift.passes.graphs import walk
+from opshift.passes.graph import traversal
+from opshift.passes.graph.columnar import columns
+from opshift.passes.graph.traversal import walk
 
 FIXTURES = sorted((Path(__file__).parent.parent / "fixtures").rglob("*.onnxtxt"))
 
@@ -36,7 +36,7 @@ def found(model: onnx.ModelProto, *, at_once: bool) -> object:
     assert (main is not None) is at_once
     bodies = [
         (one.path, one.holders, dict(one.kinds), list(one.names), list(one.outputs), set(one.dtypes), one.depth)
-        for one in external.bodies(model, main)
+        for one in traversal.bodies(model, main)
     ]
     walked = [(dict(one.kinds), one.noted, one.placed, set(one.dtypes)) for one in walk(model, main)]
     return bodies, walked

@@ -12,11 +12,11 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from opshift.opsets import compiled
 from opshift.opsets.faster import every
-from opshift.opsets.lowering import Lowering, lowering
-from opshift.opsets.operator import known_operators, steps
 from opshift.opsets.operators import hardmax
+from opshift.opsets.registry import compiled
+from opshift.opsets.registry.lowering import Lowering, lowering
+from opshift.opsets.registry.operator import known_operators, steps
 
 OPERATORS = (*known_operators(), *steps())
 LOWERINGS = {f"{one.body.__module__}.{one.name}": one for operator in OPERATORS for one in every(operator)}

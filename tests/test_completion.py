@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from opshift.cli.completion import SHELLS, script
+from opshift.cli.commands.completion import SHELLS, script
 from opshift.cli.main import COMMANDS, build, main
 
 PROFILES = ["openvino", "opencv-4"]

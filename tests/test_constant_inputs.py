@@ -11,9 +11,9 @@ from onnx.parser import parse_model
 from running import run
 
 import opshift
-from opshift.opsets.target import Limit, Target
-from opshift.passes.errors import UnsupportedError
-from opshift.passes.graphs import subgraphs
+from opshift.opsets.runtimes.target import Limit, Target
+from opshift.passes.base.errors import UnsupportedError
+from opshift.passes.graph.traversal import subgraphs
 
 NEEDS = Target("mine", limits=(Limit("Reshape", constant_inputs=("shape",), reason="seen"),))
 

@@ -14,11 +14,11 @@ import pytest
 from onnx.parser import parse_model
 
 import opshift
-from opshift.cli import words
+from opshift.cli import wording
 from opshift.cli.main import main
-from opshift.passes.coverage import Covered, unequal, units_apart
-from opshift.passes.outcome import Check, Coverage, Departure, Report, Verdict
-from opshift.passes.sessions import RejectedError
+from opshift.passes.base.results import Check, Coverage, Departure, Report, Verdict
+from opshift.passes.proof.coverage import Covered, unequal, units_apart
+from opshift.passes.runtime.ort_session import RejectedError
 
 ROOT = Path(__file__).parents[1]
 EXACT = '<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }'
@@ -128,8 +128,8 @@ def test_an_exact_rewrite_is_equal_bit_for_bit_up_to_the_largest_sizes() -> None
     assert found.coverage.departure is None
     assert set(found.whole.coverage.sizes) == {"n", "k"}
     assert min(found.whole.coverage.sizes.values()) > 1
-    assert [line.split(":")[0] for line in words.coverage(found)] == ["Compared", "Largest sizes"]
-    assert not list(words.departure(found))
+    assert [line.split(":")[0] for line in wording.coverage(found)] == ["Compared", "Largest sizes"]
+    assert not list(wording.departure(found))
 
 
 def test_a_rounded_rewrite_names_the_farthest_element() -> None:

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from opshift.opsets import costs, faster
-from opshift.opsets.costs import cost
-from opshift.opsets.facts import SMALL, Facts, Tensor, constant, partly
-from opshift.opsets.lowering import Lowering, Reason, lowering, op
-from opshift.opsets.operator import SPELLING, Lifted, Node, Operator, lift, operator_for
-from opshift.opsets.profiles import load_target
-from opshift.opsets.target import Legality, Limit, Target
-from opshift.passes import derive
-from opshift.passes.derive import Constant, Deriver, Failure, Fragment, Input, Output
-from opshift.passes.infer import infer
+from opshift.opsets import faster
+from opshift.opsets.registry.facts import SMALL, Facts, Tensor, constant, partly
+from opshift.opsets.registry.lowering import Lowering, Reason, lowering, op
+from opshift.opsets.registry.operator import SPELLING, Lifted, Node, Operator, lift, operator_for
+from opshift.opsets.runtimes import costs
+from opshift.opsets.runtimes.costs import cost
+from opshift.opsets.runtimes.profiles import load_target
+from opshift.opsets.runtimes.target import Legality, Limit, Target
+from opshift.passes.analysis.inference import infer
+from opshift.passes.rewrite import lowering_search
+from opshift.passes.rewrite.lowering_search import Constant, Deriver, Failure, Fragment, Input, Output
 
 MATRIX = Facts(TensorProto.FLOAT, ("n", 3))
 KNOWN = Facts(TensorProto.FLOAT, (2, 3))
@@ -134,7 +135,7 @@ def test_a_failure_is_found_once_below_the_same_ancestors(monkeypatch: pytest.Mo
 
 
 def test_nothing_nests_deeper_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derive, "DEPTH", 1)
+    monkeypatch.setattr(lowering_search, "DEPTH", 1)
     found = derived(lifted("OneHot", *ONEHOT), 7)
     assert isinstance(found, Failure)
     assert found.busy
@@ -154,7 +155,7 @@ def test_the_deepest_that_occurs_is_far_from_the_bound() -> None:
         deriver.derive(lifted("OneHot", *ONEHOT, axis=1))
         deriver.derive(lifted("Hardmax", Facts(TensorProto.BFLOAT16, None), axes=(0, -2)))
         deriver.derive(lifted("ArgMax", Facts(TensorProto.UINT64, None), axis=1, keepdims=0))
-    assert deepest <= derive.DEPTH // 2
+    assert deepest <= lowering_search.DEPTH // 2
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
@@ -261,7 +262,7 @@ def test_what_is_forgotten_is_found_again(monkeypatch: pytest.MonkeyPatch) -> No
     wholes = [lifted("Hardmax", Facts(TensorProto.FLOAT, (2, 3, dim)), axes=(1,)) for dim in (4, 5, 4)]
     deriver = Deriver(Legality(9))
     known = [deriver.derive(whole) for whole in wholes]
-    monkeypatch.setattr(derive, "REMEMBERED", 1)
+    monkeypatch.setattr(lowering_search, "REMEMBERED", 1)
     assert [Deriver(Legality(9)).derive(whole) for whole in wholes] == known
     forgetful = Deriver(Legality(9))
     assert [forgetful.derive(whole) for whole in wholes] == known
@@ -300,8 +301,8 @@ def nodes_costed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(node.name)
         return 1.0
 
-    monkeypatch.setattr(derive, "cost", cost)
-    monkeypatch.setattr(derive, "simplicity", cost)
+    monkeypatch.setattr(lowering_search, "cost", cost)
+    monkeypatch.setattr(lowering_search, "simplicity", cost)
     monkeypatch.setattr(faster, "LOWERINGS", {})
     return asked
 
@@ -338,7 +339,7 @@ def test_rivals_of_a_kernel_are_followed_no_further_than_it_costs(monkeypatch: p
 
 
 def test_every_lowering_has_a_summary_and_compiles() -> None:
-    from opshift.opsets.operator import known_operators, steps
+    from opshift.opsets.registry.operator import known_operators, steps
 
     for operator in (*known_operators(), *steps()):
         for item in faster.every(operator):
@@ -371,7 +372,7 @@ def test_few_nodes_come_first_then_few_passes_over_the_data() -> None:
 
     large, small = counted("Mul", (2**40,), (), (2**40,)), counted("Mul", (1,), (1,), (1,))
     assert 1 < small < large
-    assert derive.DEPTH * large < derive.DEPTH + 1
+    assert lowering_search.DEPTH * large < lowering_search.DEPTH + 1
     assert counted("Reshape", (2**40,), (1,), (2**40,)) == 1 < counted("Transpose", (2**40,), (2**40,))
 
 

@@ -18,7 +18,7 @@ from review_versions import versions
 from running import CannotRunError, nodes_of, opset_of
 
 import opshift
-from opshift.opsets.schema import NEWEST, OLDEST
+from opshift.opsets.registry.schema import NEWEST, OLDEST
 
 NOT_RUN = (
     CannotRunError,

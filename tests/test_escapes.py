@@ -14,9 +14,9 @@ import onnx.helper
 import pytest
 from onnx import TensorProto
 
-from opshift.cli import hook, output
+from opshift.cli import hook, terminal
 from opshift.cli.main import main
-from opshift.cli.markdown import code, text
+from opshift.cli.reports.markdown import code, text
 
 NAMES = {
     "github": "::error file=a,line=1::owned",
@@ -179,19 +179,19 @@ def test_lines_that_a_terminal_folds(name: str, columns: int, monkeypatch: pytes
         screen = Screen()
         monkeypatch.setattr(sys, stream, screen)
         if stream == "stderr":
-            output.message(name, f"error: {name}")
+            terminal.message(name, f"error: {name}")
         else:
-            output.say(name, "bold red")
-            output.say(f"some words before {name}")
-            output.table(("Name", "Value"), [(name, name), ("x" * 30, name)])
+            terminal.say(name, "bold red")
+            terminal.say(f"some words before {name}")
+            terminal.table(("Name", "Value"), [(name, name), ("x" * 30, name)])
         check(screen.getvalue(), colours=True)
 
 
 def test_what_is_harmless_stays_as_it_is() -> None:
     for line in ("a::b", "std::vector", "com.acme::Foo  1", "# [a]", "C:\\x", "x: ::1", "##", "a ##b [c]"):
-        assert output.inert(line) == line
-    assert output.inert("::a") == "\\x3a:a"
-    assert output.inert("##[a]") == "\\x23#[a]"
+        assert terminal.inert(line) == line
+    assert terminal.inert("::a") == "\\x3a:a"
+    assert terminal.inert("##[a]") == "\\x23#[a]"
 
 
 @HOSTILE
@@ -205,7 +205,7 @@ def test_a_warning_under_debug_is_printed_as_all_else(
 ) -> None:
     import warnings
 
-    from opshift.cli import ops
+    from opshift.cli.commands import ops
 
     def warned(_: object) -> int:
         warnings.warn("a\n::error::owned", stacklevel=1)

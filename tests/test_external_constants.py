@@ -17,9 +17,9 @@ import onnxruntime
 import pytest
 
 import opshift
-from opshift.passes.errors import InvalidModelError, UnsupportedError
-from opshift.passes.inspect import inspect
-from opshift.passes.outcome import Verdict
+from opshift.passes.base.errors import InvalidModelError, UnsupportedError
+from opshift.passes.base.results import Verdict
+from opshift.passes.inspection import inspect
 
 OPENED: list[str] | None = None
 

@@ -9,10 +9,10 @@ import pytest
 from running import run
 
 import opshift
-from opshift.opsets.facts import Facts
-from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Node, Operator, known_operators, lift
-from opshift.opsets.schema import schema_at
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Node, Operator, known_operators, lift
+from opshift.opsets.registry.schema import schema_at
 
 
 @pytest.mark.parametrize("operator", known_operators(), ids=lambda one: one.name)

@@ -17,8 +17,8 @@ import pytest
 from fuzz import FINDS, FIXTURES, examine
 
 from opshift.cli.main import main
-from opshift.passes import load
-from opshift.passes.errors import InvalidModelError
+from opshift.passes.base.errors import InvalidModelError
+from opshift.passes.io import reader
 
 FOUND = sorted(path.stem for path in FINDS.glob("*.onnx"))
 HEAD = '<ir_version: 8, opset_import: ["":13]> '
@@ -42,7 +42,7 @@ def test_what_was_found_before(tmp_path: Path, name: str) -> None:
 
 def test_the_harness_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = (FINDS / "more-elements-than-the-shape-has.onnx").read_bytes()
-    monkeypatch.setattr(load, "_check_entries", lambda tensor: None)
+    monkeypatch.setattr(reader, "_check_entries", lambda tensor: None)
     with pytest.raises(ValueError, match="cannot reshape"):
         examine(data, tmp_path)
 
@@ -70,7 +70,7 @@ def test_text_that_is_cut_off_or_has_another_letter_anywhere(tmp_path: Path) -> 
     for candidate in spoilt:
         (tmp_path / "m.onnxtxt").write_text(candidate)
         try:
-            load.load(tmp_path / "m.onnxtxt")
+            reader.load(tmp_path / "m.onnxtxt")
         except InvalidModelError as error:
             words.append(str(error))
     assert len(words) > len(spoilt) / 2

@@ -15,13 +15,13 @@ from onnx import TensorProto, helper
 from running import opset_of, run
 
 import opshift
-from opshift.opsets.facts import Facts, constant
-from opshift.opsets.operator import Node, operator_for
-from opshift.opsets.schema import schema_at
-from opshift.opsets.target import Legality
-from opshift.passes.derive import Deriver
-from opshift.passes.errors import OpshiftError
-from opshift.passes.infer import infer
+from opshift.opsets.registry.facts import Facts, constant
+from opshift.opsets.registry.operator import Node, operator_for
+from opshift.opsets.registry.schema import schema_at
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.analysis.inference import infer
+from opshift.passes.base.errors import OpshiftError
+from opshift.passes.rewrite.lowering_search import Deriver
 
 EACH = 3
 """Node tests of each operator that are converted."""

@@ -30,14 +30,14 @@ import pytest
 from onnx import AttributeProto, TensorProto, defs, helper
 
 import opshift
-from opshift.opsets import onnx_process
-from opshift.opsets.facts import Dim, Facts, Tensor, constant, facts_of_type, freeze, type_name
-from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Node
-from opshift.opsets.schema import NEWEST, OLDEST, attribute_value, schema_at, schema_read_at
-from opshift.passes.errors import UnsupportedError
-from opshift.passes.infer import typed
-from opshift.passes.model_inference import infer_model
+from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.facts import Dim, Facts, Tensor, constant, facts_of_type, freeze, type_name
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Node
+from opshift.opsets.registry.schema import NEWEST, OLDEST, attribute_value, schema_at, schema_read_at
+from opshift.passes.analysis.inference import typed
+from opshift.passes.analysis.model_inference import infer_model
+from opshift.passes.base.errors import UnsupportedError
 
 SHOWN = (TensorProto.INT32, TensorProto.INT64)
 

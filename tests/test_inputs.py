@@ -21,12 +21,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
 
-from opshift.passes import classes, given, inputs, moods, shapes
-from opshift.passes.errors import UsageError
-from opshift.passes.inputs import Allowed, Budget, Draft, Spec, UntestableError
-from opshift.passes.outline import outline
-from opshift.passes.sessions import RejectedError
-from opshift.passes.uses import Axis, Drawn, Interval, Lookup, Number, Use, uses
+from opshift.passes.analysis.model_summary import outline
+from opshift.passes.base.errors import UsageError
+from opshift.passes.proof.inputs import distributions, generator, shape_search, user_inputs, value_classes
+from opshift.passes.proof.inputs.data_flow import Axis, Drawn, Interval, Lookup, Number, Use, uses
+from opshift.passes.proof.inputs.generator import Allowed, Budget, Draft, Spec, UntestableError
+from opshift.passes.runtime.ort_session import RejectedError
 
 
 def model(graph: str, opset: int = 13, functions: str = "", imports: str = "") -> onnx.ModelProto:
@@ -41,7 +41,10 @@ def drawn(text: str, shape: Mapping[str, tuple[int, ...]], turns: int = 48, **mo
     """Return what a whole model is fed at one shape."""
     found = model(text, **more)
     draft = Draft(
-        inputs.specs(found.graph), inputs.steering(found), Allowed(nan=False, infinite=False, whole=True), uses(found)
+        generator.specs(found.graph),
+        generator.steering(found),
+        Allowed(nan=False, infinite=False, whole=True),
+        uses(found),
     )
     rng = np.random.default_rng(0)
     return [draft.feeds(rng, shape, turn) for turn in range(turns)]
@@ -117,7 +120,7 @@ def test_a_dim_without_a_name_has_a_length() -> None:
     for dim in found.graph.input[0].type.tensor_type.shape.dim:
         dim.ClearField("dim_param")
     assert uses(found)["x"].lookups == (Lookup((Axis("t", 1),)),)
-    assert inputs.specs(found.graph)[0].dims == ("t:0", "t:1")
+    assert generator.specs(found.graph)[0].dims == ("t:0", "t:1")
 
 
 def test_indices_of_symbolic_and_drawn_lengths() -> None:
@@ -136,7 +139,7 @@ def test_indices_of_symbolic_and_drawn_lengths() -> None:
 def test_indices_know_lengths_that_are_given() -> None:
     found = model("g (float[A, 2] t, int64[N] x) => (y) { y = Gather(t, x) }")
     given_shape = {"t": (40, 2), "x": (6,)}
-    specs = inputs.with_shapes(inputs.specs(found.graph), given_shape)
+    specs = generator.with_shapes(generator.specs(found.graph), given_shape)
     draft = Draft(specs, frozenset(), Allowed(whole=True), uses(found))
     rng = np.random.default_rng(0)
     flat = np.concatenate([draft.feeds(rng, given_shape, turn)["x"] for turn in range(24)])
@@ -145,10 +148,10 @@ def test_indices_know_lengths_that_are_given() -> None:
 
 def test_sizes_that_are_given_pin_what_is_equal() -> None:
     found = model("g (float[N] x, float[M] z) => (y) { y = Add(x, z) }")
-    specs = inputs.specs(found.graph)
-    fixed = shapes.sizes_of(specs, {"x": (5,)})
-    known = shapes.hints(outline(found), fixed)
-    assert next(iter(inputs.sizes(inputs.with_shapes(specs, {"x": (5,)}), whole=True, hints=known)))["z"] == (5,)
+    specs = generator.specs(found.graph)
+    fixed = shape_search.sizes_of(specs, {"x": (5,)})
+    known = shape_search.hints(outline(found), fixed)
+    assert next(iter(generator.sizes(generator.with_shapes(specs, {"x": (5,)}), whole=True, hints=known)))["z"] == (5,)
 
 
 def test_indices_of_one_hot_go_beyond() -> None:
@@ -160,14 +163,14 @@ def test_indices_of_one_hot_go_beyond() -> None:
 def test_operators_have_their_say() -> None:
     text = "g (int64[N] x, float[2] v, float[N] z) => (y) <int64 d = {4}> { y = OneHot(x, d, v) w = OneHot(q, d, v) }"
     view = outline(model(text.replace("{ y", "{ q = Abs(x) y")))
-    (say,) = inputs.says(view)
+    (say,) = generator.says(view)
     assert (say.inputs, say.constants["depth"].item()) == ({"indices": "x", "values": "v"}, 4)
     feeds = {"x": np.zeros(50, np.int64), "v": single([7, 7]), "z": single([5] * 50)}
     changed = say.changed(np.random.default_rng(0), feeds)
     assert set(changed["x"].tolist()) == set(range(-6, 7))
     assert changed["v"].tolist() != [7, 7]
     assert changed["z"] is feeds["z"]
-    specs = inputs.specs(model(text).graph)
+    specs = generator.specs(model(text).graph)
     draft = Draft(specs, frozenset(), Allowed(), uses(view), (say,))
     rng = np.random.default_rng(0)
     values = [draft.feeds(rng, {"x": (50,), "v": (2,), "z": (50,)}, turn)["x"] for turn in range(8)]
@@ -184,17 +187,17 @@ def test_each_column_of_nd_indices_has_its_own_length() -> None:
 
 def test_a_rejected_negative_index_is_followed_by_one_that_is_not() -> None:
     found = model(f"g (int64[4] x) => (y) <{TABLE}> {{ y = Gather(t, x) }}")
-    draft = Draft(inputs.specs(found.graph), inputs.steering(found), Allowed(whole=True), uses(found))
+    draft = Draft(generator.specs(found.graph), generator.steering(found), Allowed(whole=True), uses(found))
     rng = np.random.default_rng(0)
 
     def plain(batch: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...] | RejectedError]:
         return [RejectedError("negative") if (feeds["x"] < 0).any() else () for feeds in batch]
 
-    def values(shape: shapes.Shapes, turn: int | str) -> Mapping[str, Any]:
+    def values(shape: shape_search.Shapes, turn: int | str) -> Mapping[str, Any]:
         return draft.peaks(rng, shape, turn) if isinstance(turn, str) else draft.feeds(rng, shape, turn)
 
-    tried = inputs.trials(
-        draft, values, plain, inputs.sizes(draft.specs, whole=True), lambda base: (), Budget(6, 24, 10**6, 200)
+    tried = generator.trials(
+        draft, values, plain, generator.sizes(draft.specs, whole=True), lambda base: (), Budget(6, 24, 10**6, 200)
     )
     assert len(tried.accepted) >= draft.turns() * 3
 
@@ -225,8 +228,8 @@ def test_some_inputs_are_inside_what_is_permitted_and_some_are_not() -> None:
 
 
 def test_moods_inside_have_the_ends_and_nothing_outside() -> None:
-    common = {mood.palette.tobytes() for mood in moods.moods(np.dtype(np.float32), False, Allowed())}
-    inside = moods.moods(np.dtype(np.float32), False, Allowed(), (Interval(-1, 1, zero=False),))
+    common = {mood.palette.tobytes() for mood in distributions.moods(np.dtype(np.float32), False, Allowed())}
+    inside = distributions.moods(np.dtype(np.float32), False, Allowed(), (Interval(-1, 1, zero=False),))
     own = [mood.palette for mood in inside if mood.palette.tobytes() not in common]
     assert len(own) == 2
     for palette in own:
@@ -235,7 +238,7 @@ def test_moods_inside_have_the_ends_and_nothing_outside() -> None:
 
 
 def test_a_type_without_a_value_gets_none_for_it() -> None:
-    exponent = moods.palette(np.dtype(ml_dtypes.float8_e8m0fnu), (-1, 0, 1, np.nan), Allowed())
+    exponent = distributions.palette(np.dtype(ml_dtypes.float8_e8m0fnu), (-1, 0, 1, np.nan), Allowed())
     assert repr(exponent.astype(float).tolist()) == "[1.0, nan]"
 
 
@@ -268,7 +271,7 @@ COMPARED = {
 @pytest.mark.parametrize("text", COMPARED)
 def test_what_is_compared_with_a_constant_meets_it(text: str) -> None:
     test: Callable[[Any], Any] = COMPARED[text]
-    found = [inputs.specs(model(text).graph)]
+    found = [generator.specs(model(text).graph)]
     shape = {spec.name: tuple(5 for _ in spec.dims or ()) for spec in found[0]}
     met = [bool(test(feeds["x"])) for feeds in drawn(text, shape)]
     assert 0 < sum(met) < len(met)
@@ -302,7 +305,7 @@ def test_strings_that_are_compared_with() -> None:
     ],
 )
 def test_sizes_and_positions_stay_small(text: str, steered: set[str]) -> None:
-    assert inputs.steering(model(text)) == steered
+    assert generator.steering(model(text)) == steered
 
 
 def test_a_trip_count_is_0_to_3_and_a_condition_both() -> None:
@@ -327,7 +330,7 @@ def test_a_large_model_is_analysed_in_no_time() -> None:
     start = time.process_time()
     view = outline(found)
     uses(view)
-    shapes.hints(view)
+    shape_search.hints(view)
     assert time.process_time() - start < 2
 
 
@@ -337,16 +340,16 @@ def test_a_large_model_is_analysed_in_no_time() -> None:
 def sought(text: str, accepts: Callable[[Mapping[str, int]], bool], rejections: int = 150) -> list[dict[str, int]]:
     """Return the sizes of the symbols in the shapes that are found for a model that accepts these sizes."""
     found = model(text)
-    specs = inputs.specs(found.graph)
+    specs = generator.specs(found.graph)
     asked = []
 
-    def told(shape: shapes.Shapes) -> bool:
-        asked.append(accepts(shapes.sizes_of(specs, shape)))
+    def told(shape: shape_search.Shapes) -> bool:
+        asked.append(accepts(shape_search.sizes_of(specs, shape)))
         return asked[-1]
 
-    known = shapes.hints(outline(found))
-    yielded = itertools.islice(shapes.repaired(specs, known, told, rejections=rejections), 40)
-    result = [shapes.sizes_of(specs, shape) for shape in yielded]
+    known = shape_search.hints(outline(found))
+    yielded = itertools.islice(shape_search.repaired(specs, known, told, rejections=rejections), 40)
+    result = [shape_search.sizes_of(specs, shape) for shape in yielded]
     assert asked.count(False) <= rejections
     assert all(accepts(sizes) for sizes in result)
     return result
@@ -380,8 +383,8 @@ def test_shapes_are_repaired(text: str, accepts: Callable[[Mapping[str, int]], b
     if "[N, C, H, W]" in text:
         found = model(text)
         found.graph.initializer.append(numpy_helper.from_array(np.zeros((3, 32), np.float32), "w"))
-        specs, known = inputs.specs(found.graph), shapes.hints(outline(found))
-        first = next(shapes.repaired(specs, known, lambda s: accepts(shapes.sizes_of(specs, s))), None)
+        specs, known = generator.specs(found.graph), shape_search.hints(outline(found))
+        first = next(shape_search.repaired(specs, known, lambda s: accepts(shape_search.sizes_of(specs, s))), None)
         assert first is not None
         return
     assert sought(text, accepts)
@@ -391,15 +394,15 @@ def test_shapes_are_repaired(text: str, accepts: Callable[[Mapping[str, int]], b
 def test_channels_are_multiples_of_the_groups(opset: int, scale: str) -> None:
     node = "GroupNormalization <num_groups = 16> (x, s, b)"
     found = model(f"g (float[N,C,W] x, float[{scale}] s, float[{scale}] b) => (float[N,C,W] y) {{ y = {node} }}", opset)
-    specs, known = inputs.specs(found.graph), shapes.hints(outline(found))
+    specs, known = generator.specs(found.graph), shape_search.hints(outline(found))
 
-    def accepts(shape: shapes.Shapes) -> bool:
-        sizes = shapes.sizes_of(specs, shape)
+    def accepts(shape: shape_search.Shapes) -> bool:
+        sizes = shape_search.sizes_of(specs, shape)
         length = sizes.get(scale, 16)
         return sizes["C"] % 16 == 0 < sizes["C"] and length == (16 if opset == 18 else sizes["C"])
 
-    yielded = itertools.islice(shapes.repaired(specs, known, accepts), 40)
-    assert {16, 32} <= {shapes.sizes_of(specs, shape)["C"] for shape in yielded}
+    yielded = itertools.islice(shape_search.repaired(specs, known, accepts), 40)
+    assert {16, 32} <= {shape_search.sizes_of(specs, shape)["C"] for shape in yielded}
 
 
 @pytest.mark.parametrize(
@@ -422,15 +425,15 @@ def test_each_symbol_gets_several_sizes(text: str, accepts: Callable[[Mapping[st
 
 def test_what_meets_in_a_dim_is_equal_and_spread_too() -> None:
     found = model("g (float[N] x, float[M] z) => (y) { y = Add(x, z) }")
-    specs = inputs.specs(found.graph)
-    some = list(itertools.islice(inputs.sizes(specs, whole=True, hints=shapes.hints(outline(found))), 20))
+    specs = generator.specs(found.graph)
+    some = list(itertools.islice(generator.sizes(specs, whole=True, hints=shape_search.hints(outline(found))), 20))
     assert sum(shape["x"] == shape["z"] for shape in some) > 6
     assert any(shape["x"] == (1,) != shape["z"] for shape in some)
 
 
 def test_inner_dims_are_equal_at_once() -> None:
     found = model("g (float[N, K] x, float[M, P] z) => (y) { y = MatMul(x, z) }")
-    some = inputs.sizes(inputs.specs(found.graph), whole=True, hints=shapes.hints(outline(found)))
+    some = generator.sizes(generator.specs(found.graph), whole=True, hints=shape_search.hints(outline(found)))
     first = list(itertools.islice(some, 5))
     assert any(shape["x"][1] == shape["z"][0] != shape["x"][0] for shape in first)
 
@@ -449,28 +452,30 @@ def test_a_search_that_finds_nothing_ends() -> None:
 
 def test_unknown_ranks_are_searched_too() -> None:
     specs = (Spec("x", 1, None), Spec("z", 1, ("N",)))
-    found = list(shapes.repaired(specs, shapes.Hints(), lambda s: len(s["x"]) == 3 and s["x"][0] == s["z"][0] != 0))
+    found = list(
+        shape_search.repaired(specs, shape_search.Hints(), lambda s: len(s["x"]) == 3 and s["x"][0] == s["z"][0] != 0)
+    )
     assert len({shape["z"] for shape in found}) > 2
 
 
 def test_trials_go_on_to_what_repair_finds() -> None:
     found = model("g (float[N, M] x) => (y) <int64[3] s = {5, -1, 4}> { y = Reshape(x, s) }")
-    specs = inputs.specs(found.graph)
+    specs = generator.specs(found.graph)
     draft = Draft(specs, frozenset(), Allowed(whole=True), uses(found))
     rng = np.random.default_rng(0)
 
     def plain(batch: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...] | RejectedError]:
         return [RejectedError("no") if feeds["x"].size % 20 or not feeds["x"].size else () for feeds in batch]
 
-    known = shapes.hints(outline(found))
-    trials = inputs.trials(
+    known = shape_search.hints(outline(found))
+    trials = generator.trials(
         draft,
         lambda shape, turn: draft.feeds(rng, shape, int(turn)),
         plain,
-        inputs.sizes(specs, whole=True),
+        generator.sizes(specs, whole=True),
         lambda base: (),
         Budget(6, 48, 2**24, 200),
-        shapes.repairer(specs, known),
+        shape_search.repairer(specs, known),
     )
     assert len({feeds["x"].shape for feeds, _ in trials.accepted}) >= 4
 
@@ -488,7 +493,7 @@ def typed(kind: str, element: int, dims: Any) -> onnx.ValueInfoProto:
 
 
 def draft_of(value: onnx.ValueInfoProto, whole: bool = False) -> Draft:
-    return Draft(inputs.specs(helper.make_graph([], "g", [value], [])), frozenset(), Allowed(whole=whole))
+    return Draft(generator.specs(helper.make_graph([], "g", [value], [])), frozenset(), Allowed(whole=whole))
 
 
 ELEMENTS = [value for name, value in TensorProto.DataType.items() if value]
@@ -542,7 +547,7 @@ def test_what_cannot_be_made_is_named() -> None:
         (of_maps, "input z is a sequence of a map"),
     ):
         with pytest.raises(UntestableError, match=words):
-            inputs.specs(helper.make_graph([], "g", [helper.make_value_info("z", proto)], []))
+            generator.specs(helper.make_graph([], "g", [helper.make_value_info("z", proto)], []))
 
 
 def test_inputs_depend_on_the_seed_alone() -> None:
@@ -611,19 +616,19 @@ def single(values: Any) -> Any:
     ],
 )
 def test_classes_of_an_input(value: Any, found: set[str]) -> None:
-    assert classes.classes([{"x": value}]) == [found]
+    assert value_classes.classes([{"x": value}]) == [found]
 
 
 def test_classes_that_can_occur() -> None:
-    assert classes.applicable([Spec("x", TensorProto.UINT8, ("N",))]) == (
+    assert value_classes.applicable([Spec("x", TensorProto.UINT8, ("N",))]) == (
         "ties", "size 1", "empty", "rows of one value", "extremes",
     )  # fmt: skip
-    assert "empty" not in classes.applicable([Spec("x", TensorProto.FLOAT, (2, 3))])
-    assert "ties" not in classes.applicable([Spec("x", TensorProto.FLOAT, ())])
+    assert "empty" not in value_classes.applicable([Spec("x", TensorProto.FLOAT, (2, 3))])
+    assert "ties" not in value_classes.applicable([Spec("x", TensorProto.FLOAT, ())])
     assert {"absent", "empty sequence"} <= set(
-        classes.applicable([Spec("x", TensorProto.FLOAT, None, "optional sequence")])
+        value_classes.applicable([Spec("x", TensorProto.FLOAT, None, "optional sequence")])
     )
-    assert not {"+inf", "-inf", "-0.0"} & set(classes.applicable([Spec("x", TensorProto.FLOAT8E4M3FNUZ, (2,))]))
+    assert not {"+inf", "-inf", "-0.0"} & set(value_classes.applicable([Spec("x", TensorProto.FLOAT8E4M3FNUZ, (2,))]))
 
 
 @pytest.mark.parametrize("element", ELEMENTS, ids=TensorProto.DataType.Name)
@@ -631,19 +636,19 @@ def test_what_is_drawn_belongs_to_every_class_that_can_occur(element: int) -> No
     specs = [Spec("x", element, ("N", "M"))]
     draft = Draft(tuple(specs), frozenset(), Allowed())
     rng = np.random.default_rng(0)
-    shape = itertools.cycle(inputs.sizes(specs, whole=False))
+    shape = itertools.cycle(generator.sizes(specs, whole=False))
     trials = [draft.feeds(rng, next(shape), turn) for turn in range(160)]
-    counts = classes.counted(trials, specs)
-    assert set(counts) == set(classes.applicable(specs))
+    counts = value_classes.counted(trials, specs)
+    assert set(counts) == set(value_classes.applicable(specs))
     assert all(counts.values()), counts
 
 
 def test_counts_have_zeros_and_are_summed() -> None:
     specs = [Spec("x", TensorProto.FLOAT, ("N",))]
-    counts = classes.counted([{"x": single([1, 1, 3])}, {"x": single([1, 1, np.nan])}], specs)
+    counts = value_classes.counted([{"x": single([1, 1, 3])}, {"x": single([1, 1, np.nan])}], specs)
     assert (counts["ties"], counts["NaN"], counts["+inf"]) == (1, 1, 0)
-    assert classes.summed([counts, {"ties": 2, "absent": 1}])["ties"] == 3
-    assert classes.seen(specs, [{"x": single([1, 1])}, {"x": single([])}]) == {"N": (0, 2)}
+    assert value_classes.summed([counts, {"ties": 2, "absent": 1}])["ties"] == 3
+    assert value_classes.seen(specs, [{"x": single([1, 1])}, {"x": single([])}]) == {"N": (0, 2)}
 
 
 # --- given inputs ---------------------------------------------------------------------------------------------------
@@ -665,24 +670,24 @@ def npz(folder: Path, **arrays: Any) -> Path:
 def test_an_npz_is_read(tmp_path: Path) -> None:
     brain = np.array([1.5, 2], ml_dtypes.bfloat16)
     path = npz(tmp_path, x=np.asfortranarray(single([[1, 2], [3, 4]])), s=np.array(["é", ""]), b=brain)
-    feeds: dict[str, Any] = dict(*given.read(path, SPECS))
+    feeds: dict[str, Any] = dict(*user_inputs.read(path, SPECS))
     assert set(feeds) == {"x", "s", "b"}
     assert np.array_equal(feeds["x"], single([[1, 2], [3, 4]]))
     assert (feeds["s"].dtype, feeds["s"].tolist()) == (object, ["é", ""])
     assert (feeds["b"].dtype, feeds["b"].tolist()) == (brain.dtype, [1.5, 2])
-    assert inputs.with_shapes(SPECS, given.shapes(feeds))[0].dims == (2, 2)
+    assert generator.with_shapes(SPECS, user_inputs.shapes(feeds))[0].dims == (2, 2)
     swapped = npz(tmp_path, x=np.array([[1, 2]], ">f4"))
-    feeds = dict(*given.read(swapped, SPECS))
+    feeds = dict(*user_inputs.read(swapped, SPECS))
     assert np.array_equal(feeds["x"], single([[1, 2]]))
 
 
 def test_given_values_override_what_is_drawn() -> None:
     specs = SPECS[:2]
     fixed = {"s": np.array(["a", "b", "c"], object)}
-    draft = Draft(inputs.with_shapes(specs, given.shapes(fixed)), frozenset(), Allowed())
+    draft = Draft(generator.with_shapes(specs, user_inputs.shapes(fixed)), frozenset(), Allowed())
     rng = np.random.default_rng(0)
-    values = inputs.overridden(lambda shape, turn: draft.feeds(rng, shape, int(turn)), fixed)
-    (shape,) = dict.fromkeys(tuple(item.items()) for item in inputs.sizes(draft.specs, whole=True))
+    values = generator.overridden(lambda shape, turn: draft.feeds(rng, shape, int(turn)), fixed)
+    (shape,) = dict.fromkeys(tuple(item.items()) for item in generator.sizes(draft.specs, whole=True))
     feeds = values(dict(shape), 0)
     assert (feeds["s"] is fixed["s"], feeds["x"].shape) == (True, (3, 2))
 
@@ -741,7 +746,7 @@ def written(path: Path, data: bytes | None = None, cut: int = 0) -> Path:
 def test_a_hostile_npz_is_a_usage_error(tmp_path: Path, name: str) -> None:
     make, words = HOSTILE[name]
     with pytest.raises(UsageError, match=words) as caught:
-        given.read(make(tmp_path), SPECS)
+        user_inputs.read(make(tmp_path), SPECS)
     assert "\n" not in str(caught.value)
 
 
@@ -772,7 +777,7 @@ def test_a_hostile_pb_is_a_usage_error(tmp_path: Path, name: str) -> None:
     file, data, words = PROTOS[name]
     (tmp_path / file).write_bytes(data)
     with pytest.raises(UsageError, match=words) as caught:
-        given.read(tmp_path, SPECS)
+        user_inputs.read(tmp_path, SPECS)
     assert "\n" not in str(caught.value)
 
 
@@ -804,10 +809,10 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     default = helper.make_tensor_value_info("w", TensorProto.FLOAT, [1])
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in ("y", "z", "m")]
     graph = helper.make_graph([], "g", [default, *kinds.values()], outputs, [table])
-    place = given.write(tmp_path, feeds, [single([5]), [{"a": 1.0}], {3: np.float32(2)}], graph)
+    place = user_inputs.write(tmp_path, feeds, [single([5]), [{"a": 1.0}], {3: np.float32(2)}], graph)
     assert place == tmp_path / "test_data_set_0"
     for path in (place, tmp_path):
-        (back,) = given.read(path, inputs.specs(graph))
+        (back,) = user_inputs.read(path, generator.specs(graph))
         assert list(back) == list(feeds)
         for name, value in feeds.items():
             other: Any = back[name]
@@ -831,5 +836,5 @@ def test_several_sets_come_in_order(tmp_path: Path) -> None:
         folder.mkdir()
         tensor = numpy_helper.from_array(single([[number, 0]]))
         (folder / "input_0.pb").write_bytes(tensor.SerializeToString())
-    sets: list[Mapping[str, Any]] = list(given.read(tmp_path, SPECS))
+    sets: list[Mapping[str, Any]] = list(user_inputs.read(tmp_path, SPECS))
     assert [int(feeds["x"][0, 0]) for feeds in sets] == [0, 2, 10]

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 from running import run
 
 import opshift
-from opshift.opsets.operator import operator_for
-from opshift.passes.errors import UnsupportedError
+from opshift.opsets.registry.operator import operator_for
+from opshift.passes.base.errors import UnsupportedError
 
 NUMPY: Mapping[int, Any] = {TensorProto.UINT8: np.uint8, TensorProto.INT8: np.int8}
 TYPES = (TensorProto.UINT8, TensorProto.INT8)

@@ -23,13 +23,16 @@ import onnx
 import pytest
 from onnx.parser import parse_model
 
-from opshift.opsets import confine
-from opshift.passes import branches, given, repro, sessions
-from opshift.passes.compare import Difference, Finding
-from opshift.passes.errors import UsageError
-from opshift.passes.inputs import specs
-from opshift.passes.sessions import Feeds, Limits, RejectedError, Session, Source, Why
-from opshift.passes.verify import verify
+from opshift.opsets.native import sandbox
+from opshift.passes.base.errors import UsageError
+from opshift.passes.base.limits import Limits
+from opshift.passes.proof import branch_coverage, repro
+from opshift.passes.proof.comparison import Difference, Finding
+from opshift.passes.proof.inputs import user_inputs
+from opshift.passes.proof.inputs.generator import specs
+from opshift.passes.proof.verify import verify
+from opshift.passes.runtime import ort_session
+from opshift.passes.runtime.ort_session import Feeds, RejectedError, Session, Source, Why
 
 ENDLESS = """g (float[n] x) => (float[n] y) <int64 turns = {4611686018427387904}> {
     y = Loop(turns, , x) <body = b (int64 i, bool c, float[n] v) => (bool d, float[n] w) {
@@ -90,8 +93,8 @@ def test_a_child_that_reads_no_request_is_ended_in_time(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(60)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(sessions, "_STARTING", 0.5, raising=False)
-    rejected = within(10, lambda: sessions.attempt(lambda: opened(memory=next(MEMORY)).run(x(1))))
+    monkeypatch.setattr(ort_session, "_STARTING", 0.5, raising=False)
+    rejected = within(10, lambda: ort_session.attempt(lambda: opened(memory=next(MEMORY)).run(x(1))))
     assert rejected.why is Why.LIMIT
     assert [process.poll() is None for process in started] == [False]
 
@@ -119,8 +122,8 @@ def test_a_child_whose_answers_are_lost_is_ended(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os; os.dup2(2, 1)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(sessions, "_PATIENCE", 0.2, raising=False)
-    rejected = within(10, lambda: sessions.attempt(lambda: opened(memory=next(MEMORY)).run(x(1))))
+    monkeypatch.setattr(ort_session, "_PATIENCE", 0.2, raising=False)
+    rejected = within(10, lambda: ort_session.attempt(lambda: opened(memory=next(MEMORY)).run(x(1))))
     assert isinstance(rejected, RejectedError)
     assert [process.poll() is None for process in started] == [False]
 
@@ -202,7 +205,7 @@ def test_where_memory_runs_out_the_child_is_ended(started: list[subprocess.Popen
 
 
 def test_a_child_ends_when_nobody_can_ask_it_any_more() -> None:
-    code = "from opshift.passes.child import main; main(None, 'mark')"
+    code = "from opshift.passes.runtime.ort_worker import main; main(None, 'mark')"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -228,7 +231,7 @@ def test_an_npz_of_countless_empty_elements_is_refused(dtype: str, tmp_path: Pat
         archive.writestr("x.npy", header.getvalue())
     found = specs(source("g (string[n] x) => (string[n] y) { y = Identity(x) }").proto.graph)
     with pytest.raises(UsageError, match="is said to have 1000000000000 bytes"):
-        given.read(tmp_path / "x.npz", found)
+        user_inputs.read(tmp_path / "x.npz", found)
 
 
 def write(place: Path, *options: str) -> str:
@@ -279,8 +282,8 @@ def graph(body: str, constants: str = "") -> Source:
     )
 
 
-def untaken(before: Source, after: Source | None = None) -> list[branches.Branch]:
-    return list(branches.untaken(before, after or before, [x(1, -2)], Limits()))
+def untaken(before: Source, after: Source | None = None) -> list[branch_coverage.Branch]:
+    return list(branch_coverage.untaken(before, after or before, [x(1, -2)], Limits()))
 
 
 def on(one: Source | None, feeds: Feeds) -> list[float]:
@@ -379,7 +382,7 @@ def test_a_name_that_stands_for_another_condition_is_not_sure() -> None:
 # --- what the process does not need ---
 
 linux = pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() not in confine._DENIED, reason="calls are denied on Linux"
+    sys.platform != "linux" or platform.machine() not in sandbox._DENIED, reason="calls are denied on Linux"
 )
 
 CONFINED = """
@@ -468,9 +471,9 @@ def test_the_process_of_onnxruntime_is_confined(
 
 def test_the_process_keeps_what_it_needs() -> None:
     given = {"PATH": "/bin", "PYTHONPATH": "a", "LC_ALL": "C", "SystemRoot": "C", "SECRET": "1", "HTTPS_PROXY": "x"}
-    assert set(confine.environment(given)) == {"PATH", "PYTHONPATH", "LC_ALL", "SystemRoot", confine.TELEMETRY}
+    assert set(sandbox.environment(given)) == {"PATH", "PYTHONPATH", "LC_ALL", "SystemRoot", sandbox.TELEMETRY}
 
 
 def test_without_the_calls_of_linux_the_process_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    assert not confine.calls()
+    assert not sandbox.calls()

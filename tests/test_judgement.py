@@ -16,8 +16,8 @@ import pytest
 from onnx import TensorProto, helper
 from rewrites import HOSTILE, RIGHT, WRONG, Rewrite, model, reworded
 
-from opshift.passes.outcome import Report, Verdict
-from opshift.passes.verify import verify
+from opshift.passes.base.results import Report, Verdict
+from opshift.passes.proof.verify import verify
 
 BY_BITS: dict[int, Any] = {
     TensorProto.BFLOAT16: np.uint16,

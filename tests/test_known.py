@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from review_versions import OLDEST_OPSET, neighbours, versions
 
-from opshift.opsets.no_conversion import NoConversion, no_conversions, parse
-from opshift.opsets.operator import operator_for
-from opshift.opsets.same_meaning import table
-from opshift.opsets.unfiled import has_body
+from opshift.opsets.registry.equivalences import table
+from opshift.opsets.registry.no_conversion import NoConversion, no_conversions, parse
+from opshift.opsets.registry.operator import operator_for
+from opshift.opsets.registry.schema_only import has_body
 
 
 def _known_pair(operator: str, older: int, newer: int) -> bool:

@@ -85,19 +85,19 @@ def test_imports_run_one_way(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_nodes_are_built_where_they_are_spliced(path: Path) -> None:
-    """`make_node` of passes/infer.py is the one that builds; passes/lower.py is who writes into a model."""
+    """`make_node` of passes/analysis/inference.py builds nodes; passes/rewrite/apply.py writes them into a model."""
     built = {"make_node", "NodeProto"} & set(calls(parsed(path)))
     allowed = {
-        "passes/infer.py": {"make_node"},
-        "passes/lower.py": {"make_node"},
+        "passes/analysis/inference.py": {"make_node"},
+        "passes/rewrite/apply.py": {"make_node"},
         # Constants in place of initializers, for which an older ir_version has no place in a branch.
-        "passes/older.py": {"make_node"},
+        "passes/rewrite/ir_downgrade.py": {"make_node"},
         # A node for ONNX to make a function body of.
-        "passes/bodies.py": {"make_node"},
+        "passes/analysis/schema_bodies.py": {"make_node"},
         # A model of one node, to ask onnxruntime which opsets and ir_versions it loads.
-        "opsets/kernels.py": {"make_node"},
+        "opsets/runtimes/kernels.py": {"make_node"},
         # And one of each operator, to ask whether it opens them.
-        "passes/probe.py": {"make_node"},
+        "passes/runtime/kernel_probe.py": {"make_node"},
     }
     assert built <= allowed.get(name(path), set())
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from opshift.cli.layout import GAP, Edge, Layout, layout
+from opshift.cli.reports.layout import GAP, Edge, Layout, layout
 
 MARGIN = 6.0
 

@@ -22,21 +22,22 @@ import sizes
 from onnx.parser import parse_model
 
 import opshift
-from opshift.opsets.profiles import ProfileError, load_target
-from opshift.passes import limits as bounds
-from opshift.passes import plan as planning
-from opshift.passes import propagation, sessions
-from opshift.passes.bounds import machine_memory
+from opshift.opsets.runtimes.profiles import ProfileError, load_target
+from opshift.passes.analysis import data_propagation
+from opshift.passes.analysis.model_inference import infer_model
+from opshift.passes.analysis.model_summary import outline
+from opshift.passes.base import limits as bounds
+from opshift.passes.base.limits import Clock, Limits
+from opshift.passes.base.memory import machine_memory
+from opshift.passes.base.results import Check, Verdict
 from opshift.passes.convert import _shown_to_be_equal
-from opshift.passes.inputs import Allowed, Draft, specs
-from opshift.passes.limits import Clock, Limits
-from opshift.passes.model_inference import infer_model
-from opshift.passes.moods import bounded
-from opshift.passes.outcome import Check, Verdict
-from opshift.passes.outline import outline
-from opshift.passes.sessions import RejectedError, Session, Source, Why
-from opshift.passes.uses import _COUNTS, fills, uses
-from opshift.passes.verify import verify
+from opshift.passes.proof.inputs.data_flow import _COUNTS, fills, uses
+from opshift.passes.proof.inputs.distributions import bounded
+from opshift.passes.proof.inputs.generator import Allowed, Draft, specs
+from opshift.passes.proof.verify import verify
+from opshift.passes.rewrite import planner as planning
+from opshift.passes.runtime import ort_session
+from opshift.passes.runtime.ort_session import RejectedError, Session, Source, Why
 
 MODEL = '<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }'
 SECONDS = 60
@@ -192,7 +193,7 @@ def test_outputs_that_are_too_large_are_rejected_and_the_next_input_runs() -> No
 
 
 def test_outputs_of_a_long_batch_end_it_early_and_all_are_had_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "_HELD", 100_000)
+    monkeypatch.setattr(ort_session, "_HELD", 100_000)
     session = Session(source("g (float[n] x) => (float[n] y) { y = Relu(x) }"), optimised=False)
     batch = [{"x": np.full(10_000, number, np.float32)} for number in range(20)]
     found: list[Any] = []
@@ -225,7 +226,7 @@ def test_a_memory_error_in_a_comparison_is_a_verdict(monkeypatch: pytest.MonkeyP
     def fail(*_: Any, **__: Any) -> Any:
         raise MemoryError("no")
 
-    monkeypatch.setattr("opshift.passes.verify.inputs.specs", fail)
+    monkeypatch.setattr("opshift.passes.proof.verify.inputs.specs", fail)
     one, other = (source(f"g (float[n] x) => (float[n] y) {{ y = {name}(x) }}") for name in ("Relu", "Abs"))
     report = verify(one, other)
     assert report.verdict == "unchecked"
@@ -256,7 +257,7 @@ def test_long_vectors_are_kept_out_of_data_propagation(monkeypatch: pytest.Monke
     monkeypatch.setattr(onnx.shape_inference, "infer_shapes", infer)
     text = """<ir_version: 8, opset_import: ["": 21]> g (int64[LENGTH] x, float[n,4] z) => (int64[m] y, float[] w) {
         y = Add(x, x) s = Shape(z) t = Concat<axis=0>(s, s) w = Expand(z, t) }"""
-    for length, aside in ((propagation.LONGEST, 0), (propagation.LONGEST + 1, 1)):
+    for length, aside in ((data_propagation.LONGEST, 0), (data_propagation.LONGEST + 1, 1)):
         seen.clear()
         inferred = infer_model(parse_model(text.replace("LENGTH", str(length))))
         assert seen["opshift.aside:"] == aside

@@ -26,8 +26,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from opshift.passes import external, load
-from opshift.passes.errors import InvalidModelError, UsageError
+from opshift.passes.base.errors import InvalidModelError, UsageError
+from opshift.passes.graph import limits, traversal
+from opshift.passes.io import external_data, reader
 
 HARDMAX = '<ir_version: 8, opset_import: ["":13]> g (float[2,3] x) => (float[2,3] y) { [hot] y = Hardmax(x) }'
 ADD = '<ir_version: 8, opset_import: ["":13]> g (float[2] x) => (float[2] y) { y = Add(x, w) }'
@@ -76,7 +77,7 @@ def edited(text: str, edit: Callable[[onnx.ModelProto], object]) -> onnx.ModelPr
 def refused(model: object) -> str:
     """Return the words that a model is refused in: one paragraph, without terminal escapes."""
     with pytest.raises(InvalidModelError) as caught:
-        load.load(model)  # type: ignore[arg-type]
+        reader.load(model)  # type: ignore[arg-type]
     message = str(caught.value)
     assert message.isprintable(), message
     assert len(message) < 1500
@@ -89,7 +90,7 @@ def refused(model: object) -> str:
 def test_a_binary_file(tmp_path: Path) -> None:
     path = written(tmp_path, parse(HARDMAX))
     for given_as in (path, str(path)):
-        source = load.load(given_as)
+        source = reader.load(given_as)
         assert source.model == parse(HARDMAX)
         assert (source.path, source.directory, source.given) == (path, tmp_path, None)
 
@@ -97,13 +98,13 @@ def test_a_binary_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["m.onnxtxt", "m.onnx.txt", "m.txt", "M.ONNXTXT"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_onnx_text(tmp_path: Path, name: str, mark: str) -> None:
-    assert load.load(written(tmp_path, mark + HARDMAX, name)).model == parse(HARDMAX)
+    assert reader.load(written(tmp_path, mark + HARDMAX, name)).model == parse(HARDMAX)
 
 
 def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, parse(HARDMAX))
     monkeypatch.chdir(tmp_path)
-    source = load.load("m.onnx")
+    source = reader.load("m.onnx")
     assert (source.path, source.directory) == (tmp_path / "m.onnx", tmp_path)
 
 
@@ -111,7 +112,7 @@ def test_a_model_in_memory_is_neither_copied_nor_changed() -> None:
     model = with_weights(location="w.bin")
     model.graph.initializer.add(name="big", data_type=1, dims=[5000], raw_data=bytes(20000))
     before = model.SerializeToString()
-    source = load.load(model)
+    source = reader.load(model)
     assert source.model is model
     assert source.given is model
     assert source.directory is None
@@ -120,7 +121,7 @@ def test_a_model_in_memory_is_neither_copied_nor_changed() -> None:
 
 def test_an_onnx_ir_model() -> None:
     model = onnx_ir.from_proto(parse(HARDMAX))
-    source = load.load(model)
+    source = reader.load(model)
     assert source.given is model
     assert source.model.graph.node[0].op_type == "Hardmax"
     assert source.directory is None
@@ -135,21 +136,21 @@ def test_an_onnx_ir_model_knows_the_folder_of_its_weights(
     path = written(tmp_path, places({"location": "w.bin"})[place])
     if current:
         monkeypatch.chdir(tmp_path)
-    source = load.load(onnx_ir.load(path.name if current else path))
+    source = reader.load(onnx_ir.load(path.name if current else path))
     assert source.directory == tmp_path.resolve()
-    assert [item.location for item in external.references(external.bodies(source.model))] == ["w.bin"]
+    assert [item.location for item in external_data.references(traversal.bodies(source.model))] == ["w.bin"]
 
 
 def test_an_onnx_ir_model_with_weights_in_a_function(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(WEIGHTS.tobytes())
     model = places({"location": "w.bin"})["function"]
-    assert load.load(onnx_ir.load(written(tmp_path, model))).directory is None  # onnx_ir 1.1 does not keep it
+    assert reader.load(onnx_ir.load(written(tmp_path, model))).directory is None  # onnx_ir 1.1 does not keep it
     point(model.graph.initializer.add(name="w", data_type=1, dims=[2]), {"location": "w.bin"})
-    assert load.load(onnx_ir.load(written(tmp_path, model))).directory == tmp_path.resolve()
+    assert reader.load(onnx_ir.load(written(tmp_path, model))).directory == tmp_path.resolve()
 
 
 def test_an_onnx_ir_model_whose_folder_is_not_known() -> None:
-    assert load.load(onnx_ir.from_proto(with_weights(location="no-such-file.bin"))).directory is None
+    assert reader.load(onnx_ir.from_proto(with_weights(location="no-such-file.bin"))).directory is None
 
 
 def test_an_onnx_ir_model_with_weights_in_two_folders(tmp_path: Path) -> None:
@@ -165,12 +166,12 @@ def test_an_onnx_ir_model_with_weights_in_two_folders(tmp_path: Path) -> None:
 
 def test_something_else_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="an object of type"):
-        load.load(3)  # type: ignore[arg-type]
+        reader.load(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("opset", [1, 6, 7, 12, 13, 28])
 def test_opsets_too_old_to_convert_pass(opset: int) -> None:
-    assert load.load(parse(HARDMAX.replace('"":13', f'"":{opset}'))).model.opset_import[0].version == opset
+    assert reader.load(parse(HARDMAX.replace('"":13', f'"":{opset}'))).model.opset_import[0].version == opset
 
 
 def test_a_model_from_before_opsets() -> None:
@@ -178,7 +179,7 @@ def test_a_model_from_before_opsets() -> None:
         model.ir_version = 2
         del model.opset_import[:]
 
-    load.load(edited(HARDMAX, age))
+    reader.load(edited(HARDMAX, age))
 
 
 @pytest.mark.parametrize("where", ["import", "node", "both", "beside ai.onnx.ml", "twice, equal"])
@@ -193,7 +194,7 @@ def test_both_spellings_of_the_domain(where: str) -> None:
     if where == "twice, equal":
         model.opset_import.add(domain="ai.onnx", version=13)
     before = model.SerializeToString()
-    load.load(model)
+    reader.load(model)
     assert model.SerializeToString() == before
     onnxruntime.InferenceSession(before, providers=["CPUExecutionProvider"])
 
@@ -213,7 +214,7 @@ def test_unknown_ranks_pass_as_they_do_in_onnxruntime(value: str) -> None:
     getattr(model.graph, value)[0].type.tensor_type.ClearField("shape")
     with pytest.raises(onnx.checker.ValidationError, match="shape"):
         onnx.checker.check_model(model)
-    load.load(model)
+    reader.load(model)
     onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     model.graph.node[0].op_type = "Hardmux"
     assert "Hardmux" in refused(model)
@@ -229,29 +230,29 @@ def test_large_weights_are_checked_and_not_lost() -> None:
         onnx.numpy_helper.from_array(np.zeros(2000, np.float32), "w"),
         onnx.helper.make_tensor("w", 1, [2000], [0.0] * 2000),
     ):
-        load.load(edited(text, functools.partial(with_initializer, weights=weights)))
+        reader.load(edited(text, functools.partial(with_initializer, weights=weights)))
         model = parse(text.replace("{", "{ w = Constant() "))
         model.graph.node[0].attribute.append(onnx.helper.make_attribute("value", weights))
-        load.load(model)
+        reader.load(model)
 
 
 def test_large_weights_that_are_inputs_as_well() -> None:
     model = parse(ADD.replace("float[2] ", "float[2000] ").replace("x)", "x, float[2000] w)", 1))
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(2000, np.float32), "w"))
-    load.load(model)
+    reader.load(model)
 
 
 def test_inferred_types_are_handed_on() -> None:
     model = parse(HARDMAX.replace("y = Hardmax(x)", "z = Relu(x) y = Hardmax(z)"))
-    source = load.load(model)
+    source = reader.load(model)
     assert source.inferred is None
     assert source.static is not None
     assert source.static.find("z") == source.static.find("x")
     open_ranks = parse(HARDMAX.replace("y = Hardmax(x)", "s = Shape(x) z = Reshape(x, s) y = Hardmax(z)"))
-    inferred = load.load(open_ranks).inferred
+    inferred = reader.load(open_ranks).inferred
     assert inferred is not None
     assert [value.name for value in inferred.graph.value_info] == ["s", "z"]
-    other = load.load(parse(ADD.replace("w", "x")))
+    other = reader.load(parse(ADD.replace("w", "x")))
     assert (other.inferred, other.static) == (None, None)
 
 
@@ -261,7 +262,7 @@ def test_functions_that_call_each_other_take_no_time() -> None:
         text += f'<domain: "l", opset_import: ["":13, "l":1]> f{i} (a) => (b) {{ c = l.f{i + 1}(a) b = l.f{i + 1}(c) }}'
     text += '<domain: "l", opset_import: ["":13, "l":1]> f24 (a) => (b) { b = Relu(a) }'
     started = os.times().user
-    load.load(parse(text))
+    reader.load(parse(text))
     assert os.times().user - started < 3  # through onnx's inference: 37 s
 
 
@@ -328,7 +329,7 @@ def test_files_that_are_not_onnx_text(tmp_path: Path, case: str) -> None:
 
 def test_brackets_in_strings_do_not_nest(tmp_path: Path) -> None:
     text = HARDMAX.replace("hot", '"' + "(" * 1000 + '"')
-    assert load.load(written(tmp_path, text, "m.onnxtxt")).model.graph.node[0].name == "(" * 1000
+    assert reader.load(written(tmp_path, text, "m.onnxtxt")).model.graph.node[0].name == "(" * 1000
 
 
 def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
@@ -347,9 +348,9 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "m.onnx"
     path.write_bytes(parse(HARDMAX).SerializeToString())
     states = iter([(1,), (2,)])
-    monkeypatch.setattr(load, "stamp", lambda status: next(states))
+    monkeypatch.setattr(reader, "stamp", lambda status: next(states))
     with pytest.raises(InvalidModelError, match="the file changed while it was read"):
-        load.load(path)
+        reader.load(path)
 
 
 def test_files_that_are_not_regular_are_never_opened(tmp_path: Path) -> None:
@@ -586,7 +587,7 @@ def test_models_against_the_specification(tmp_path: Path, case: str) -> None:
 @pytest.mark.parametrize("depth", [31, 32, 33, 40, 1000, 100_000])
 def test_graphs_nested_too_deep(tmp_path: Path, depth: int) -> None:
     model = deep(depth)
-    too_deep = depth > external.NESTING
+    too_deep = depth > limits.NESTING
     assert ("are nested" in refused(model)) == too_deep
     if depth < 1000:  # protobuf itself crashes at 100,000
         # protobuf 6 does not say why it reads no further.
@@ -607,7 +608,7 @@ def test_text_that_is_not_utf8_is_found_anywhere(tmp_path: Path) -> None:
     for word in (b"doc_1", b"key_1", b"val_1", b"node1", b"dim_1", b"init1", b"fdoc1"):
         assert data.count(word) >= 1
         assert "UTF-8" in refused(written(tmp_path, data.replace(word, b"\xff" + word[1:])))
-    load.load(written(tmp_path, data))
+    reader.load(written(tmp_path, data))
 
 
 def test_every_truncation_and_every_flipped_byte_is_refused_or_read(tmp_path: Path) -> None:
@@ -620,7 +621,7 @@ def test_every_truncation_and_every_flipped_byte_is_refused_or_read(tmp_path: Pa
     words: list[str] = []
     for candidate in spoilt:
         try:
-            load.load(written(tmp_path, candidate))
+            reader.load(written(tmp_path, candidate))
             read += 1
         except InvalidModelError as error:
             words.append(str(error))
@@ -697,10 +698,10 @@ def test_operators_out_of_range(call: str, opset: int, inputs: str, words: str) 
     if words:
         assert words in refused(model)
         with pytest.raises(InvalidModelError):
-            load.check_operators(model)
+            reader.check_operators(model)
     else:
-        load.load(model)
-        load.check_operators(model)
+        reader.load(model)
+        reader.check_operators(model)
 
 
 @pytest.mark.parametrize(("call", "opset", "inputs", "words"), OPERATORS, ids=str)
@@ -741,7 +742,7 @@ def test_onnxruntime_refuses_a_wrong_number_of_bytes_as_well(size: int) -> None:
 def test_an_unknown_rank_is_no_fault() -> None:
     model = with_operator("Hardmax<axis = 7>(x)", 13, "float[2]")
     model.graph.input[0].type.tensor_type.ClearField("shape")
-    load.load(model)
+    reader.load(model)
 
 
 def test_a_type_that_comes_from_a_large_weight() -> None:
@@ -749,7 +750,7 @@ def test_a_type_that_comes_from_a_large_weight() -> None:
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((2, 3000), np.float32), "w"))
     assert "rank 2" in refused(model)
     model.graph.node[0].attribute[0].i = 1
-    load.load(model)
+    reader.load(model)
 
 
 INNER = {
@@ -772,7 +773,7 @@ def test_operators_in_inner_graphs_that_read_outer_values(kind: str) -> None:
     assert "Hardmax-13 at 'main/" in message
     assert "/hot'" in message
     assert "rank 2" in message
-    load.load(parse(text.replace("axis = 5", "axis = 1")))
+    reader.load(parse(text.replace("axis = 5", "axis = 1")))
     if kind == "Loop":
         assert "rank 2" in refused(parse(text.replace("(r) }", "(r1) }")))
 
@@ -805,7 +806,7 @@ def lay_out(folder: Path) -> Path:
 )
 def test_external_data_that_are_there(tmp_path: Path, entries: dict[str, object]) -> None:
     path = written(lay_out(tmp_path), with_weights(**entries))
-    source = load.load(path)
+    source = reader.load(path)
     assert source.model.graph.initializer[0].raw_data == b""
     assert onnx.numpy_helper.to_array(source.model.graph.initializer[0], str(path.parent)).tolist() == [1, 2]
 
@@ -878,7 +879,7 @@ def test_bytes_of_other_element_types(tmp_path: Path, dtype: str, count: int, si
     tensor = model.graph.initializer.add(name="w", data_type=TensorProto.DataType.Value(dtype), dims=[count])
     point(tensor, {"location": "w.bin"})
     (tmp_path / "w.bin").write_bytes(bytes(size))
-    load.load(written(tmp_path, model))
+    reader.load(written(tmp_path, model))
     (tmp_path / "w.bin").write_bytes(bytes(size - 1))
     assert "too short" in refused(written(tmp_path, model))
 
@@ -888,7 +889,7 @@ def test_every_element_type_has_a_size() -> None:
         if name in ("UNDEFINED", "STRING"):
             continue
         dtype = onnx.helper.tensor_dtype_to_np_dtype(number)
-        bits = external.size(TensorProto(data_type=number, dims=[24]))
+        bits = external_data.size(TensorProto(data_type=number, dims=[24]))
         try:
             info: Any = ml_dtypes.finfo if "FLOAT" in name and dtype.kind == "V" else ml_dtypes.iinfo
             expected = info(dtype).bits
@@ -944,10 +945,10 @@ def test_external_data_in_any_place(tmp_path: Path, place: str) -> None:
     inner = lay_out(tmp_path)
     model = places({"location": "w.bin"})[place]
     before = model.SerializeToString()
-    load.load(written(inner, model))
-    load.load(model)
+    reader.load(written(inner, model))
+    reader.load(model)
     assert model.SerializeToString() == before
-    assert [item.location for item in external.references(external.bodies(model))] == ["w.bin"]
+    assert [item.location for item in external_data.references(traversal.bodies(model))] == ["w.bin"]
     for location, words in (("../secret.bin", "'..'"), ("none.bin", "missing")):
         assert words in refused(written(inner, places({"location": location})[place]))
 
@@ -961,7 +962,7 @@ def test_links(tmp_path: Path) -> None:
     (inner / "up").symlink_to("..")
     (tmp_path / "other.bin").write_bytes(WEIGHTS.tobytes())
     os.link(tmp_path / "other.bin", inner / "hard.bin")
-    load.load(written(inner, with_weights(location="in.bin")))
+    reader.load(written(inner, with_weights(location="in.bin")))
     for name, words in (
         ("hard.bin", "has 2 hard links"),
         ("out.bin", "leads out of the model's folder"),
@@ -975,7 +976,7 @@ def test_links(tmp_path: Path) -> None:
 def test_a_folder_that_is_a_link(tmp_path: Path) -> None:
     written(lay_out(tmp_path), with_weights(location="w.bin"))
     (tmp_path / "other").symlink_to("model")
-    assert load.load(tmp_path / "other" / "m.onnx").directory == tmp_path / "other"
+    assert reader.load(tmp_path / "other" / "m.onnx").directory == tmp_path / "other"
 
 
 def cache(folder: Path, model: onnx.ModelProto) -> Path:
@@ -992,7 +993,7 @@ def cache(folder: Path, model: onnx.ModelProto) -> Path:
 
 def test_a_cache_of_links(tmp_path: Path) -> None:
     path = cache(tmp_path, with_weights(location="w.bin"))
-    load.load(path)
+    reader.load(path)
     onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (path.parent / "w.bin").unlink()
     (tmp_path / "secret.bin").write_bytes(WEIGHTS.tobytes())
@@ -1024,8 +1025,8 @@ def test_the_current_folder_is_not_asked(tmp_path: Path, monkeypatch: pytest.Mon
     path = written(lay_out(tmp_path), with_weights(location="w.bin"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")  # onnx's checker would look for w.bin here
-    load.load(path)
-    load.load(with_weights(location="w.bin"))
+    reader.load(path)
+    reader.load(with_weights(location="w.bin"))
 
 
 def test_a_model_in_memory_is_judged_by_the_text_of_its_locations() -> None:
@@ -1039,7 +1040,7 @@ def test_weights_of_terabytes_stay_where_they_are(tmp_path: Path) -> None:
     model = parse(HARDMAX.replace("Hardmax(x)", "Hardmax(w)"))
     tensor = model.graph.initializer.add(name="w", data_type=1, dims=[count // 2, 2])
     point(tensor, {"location": "w.bin", "length": 4 * count})
-    load.load(written(tmp_path, model))
+    reader.load(written(tmp_path, model))
 
 
 def test_loading_imports_neither_onnxscript_nor_onnxruntime(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from onnx.parser import parse_model
 from running import run
 
 import opshift
-from opshift.opsets.target import Limit, Target
-from opshift.passes.outcome import Code
+from opshift.opsets.runtimes.target import Limit, Target
+from opshift.passes.base.results import Code
 
 SHAPES = {"Constant", "Reshape"}
 FLOAT_ONLY = {"ReduceMax", "Equal", "Cast", "Mul", "Sub"}

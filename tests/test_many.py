@@ -29,10 +29,10 @@ from running import opset_of, run
 import opshift
 from opshift import Outcome, Status, convert_many
 from opshift.cli.main import main
-from opshift.passes import many
-from opshift.passes.errors import UsageError
-from opshift.passes.processes import ProcessDiedError, Processes
-from opshift.passes.writer import Batch
+from opshift.passes import batch as many
+from opshift.passes.base.errors import UsageError
+from opshift.passes.io.atomic_files import Batch
+from opshift.passes.runtime.process_pool import ProcessDiedError, Processes
 
 HARDMAX = """<ir_version: 8, opset_import: ["": {opset}]>
 g (float[2,3,4] x) => (float[2,3,4] y) {{ y = Hardmax <axis = 1> (x) }}"""
@@ -156,7 +156,7 @@ def raising(error: Exception) -> Callable[..., Any]:
     return convert
 
 
-REPORT = opshift.Report((), opshift.passes.outcome.Check("", "", opshift.Verdict.DIFFERENT, "ties", "x", 3), 0, {})
+REPORT = opshift.Report((), opshift.passes.base.results.Check("", "", opshift.Verdict.DIFFERENT, "ties", "x", 3), 0, {})
 ERRORS = [
     (opshift.VerificationError("It computes something else.", REPORT), Status.NOT_EQUAL, "something else"),
     (UsageError("There is no input 'x'."), Status.NOT_WRITTEN, "no input"),
@@ -636,7 +636,7 @@ def test_processes_end_when_they_are_orphaned(tmp_path: Path) -> None:
     code = f"""
 import sys, pathlib
 import test_many
-from opshift.passes.processes import Processes
+from opshift.passes.runtime.process_pool import Processes
 pool = Processes(1)
 pool.submit(test_many.half, {str(tmp_path / "out.onnx")!r}).result()
 """
@@ -781,7 +781,7 @@ def test_the_exit_status_is_the_highest(zoo: Path, left: tuple[str, ...], status
 
 
 def test_every_outcome_has_an_exit_status() -> None:
-    from opshift.cli.many import EXIT
+    from opshift.cli.commands.batch import EXIT
 
     assert set(EXIT) == set(Status)
     assert {status for name, status in EXIT.items() if name not in many._FINAL} == {1, 2, 3}

@@ -14,7 +14,7 @@ from matrix_cases import least_ir_version, make
 from matrix_judge import FAILING
 from onnx import ModelProto, version_converter
 
-from opshift.passes.errors import UsageError
+from opshift.passes.base.errors import UsageError
 
 CASES = int(os.environ.get("OPSHIFT_MATRIX_CASES", "1000"))
 SEED = int(os.environ.get("OPSHIFT_MATRIX_SEED", "0"))

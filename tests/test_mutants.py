@@ -25,19 +25,19 @@ import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 from operators.harness import only
 
-from opshift.opsets.axes import END
-from opshift.opsets.facts import Facts, Tensor, constant
+from opshift.opsets.families.axes import END
 from opshift.opsets.faster import every
-from opshift.opsets.lowering import Lowering, Reason
-from opshift.opsets.numerics import rounds
-from opshift.opsets.operator import SPELLING, Lifted, Node, known_operators, lift, write_native
 from opshift.opsets.operators import onehot
-from opshift.opsets.target import Legality
-from opshift.passes.changes import Replace
-from opshift.passes.derive import Deriver, Fragment, operand_sources
-from opshift.passes.lower import alone
-from opshift.passes.outcome import Verdict
-from opshift.passes.pairs import Pair, prove
+from opshift.opsets.registry.facts import Facts, Tensor, constant
+from opshift.opsets.registry.lowering import Lowering, Reason
+from opshift.opsets.registry.operator import SPELLING, Lifted, Node, known_operators, lift, write_native
+from opshift.opsets.registry.traits import rounds
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.base.results import Verdict
+from opshift.passes.proof.node_pairs import Pair, prove
+from opshift.passes.rewrite.apply import alone
+from opshift.passes.rewrite.edits import Replace
+from opshift.passes.rewrite.lowering_search import Deriver, Fragment, operand_sources
 
 SHARE = 1 if os.environ.get("OPSHIFT_MUTANTS") == "all" else 3
 OPERATORS = {(operator.domain, operator.name): operator for operator in known_operators()}

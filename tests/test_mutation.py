@@ -12,7 +12,7 @@ from mutation.shown import apart
 from mutation.subjects import draw_subject
 
 import opshift
-from opshift.passes.outcome import Verdict
+from opshift.passes.base.results import Verdict
 
 HARD = hard()
 _SEED, _COUNT = 29, 120

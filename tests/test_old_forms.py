@@ -18,7 +18,7 @@ from review_versions import versions
 from running import OPSETS, Array, CannotRunError, differences, run, version_at
 
 import opshift
-from opshift.opsets.no_conversion import no_conversions
+from opshift.opsets.registry.no_conversion import no_conversions
 
 OLD = range(7, 14)
 UNARY = (

@@ -25,10 +25,10 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
 import opshift
-from opshift.opsets import onnx_process
-from opshift.opsets.onnx_process import OnnxDiedError, limited
-from opshift.passes.inspect import inspect
-from opshift.passes.model_inference import infer_model
+from opshift.opsets.native import onnx_process
+from opshift.opsets.native.onnx_process import OnnxDiedError, limited
+from opshift.passes.analysis.model_inference import infer_model
+from opshift.passes.inspection import inspect
 
 ROOT = Path(__file__).parents[1]
 MODEL = '<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }'
@@ -201,7 +201,7 @@ def test_after_an_interruption_no_older_answer_is_taken(monkeypatch: pytest.Monk
     def interrupt(_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("opshift.opsets.onnx_process.read", interrupt)
+    monkeypatch.setattr("opshift.opsets.native.onnx_process.read", interrupt)
     with pytest.raises(KeyboardInterrupt):
         onnx_process.parse_model(MODEL + " ")
     monkeypatch.undo()
@@ -289,7 +289,7 @@ FOREIGN = {
     *("check_model", "check_node", "check_tensor", "infer_shapes", "infer_node_outputs", "parse_model", "to_text"),
     *("get_context_dependent_function_with_opset_version", "inline_local_functions"),
 }
-OWN_DATA = {"opsets/compiled.py"}
+OWN_DATA = {"opsets/registry/compiled.py"}
 """Files that parse and print bodies of opshift's own lowerings."""
 
 
@@ -299,7 +299,7 @@ def test_no_other_file_gives_a_model_to_onnx() -> None:
     assert len(files) > 200
     for path in files:
         name = path.relative_to(ROOT).as_posix()
-        if name in OWN_DATA | {"opsets/onnx_process.py", "opsets/onnx_child.py"}:
+        if name in OWN_DATA | {"opsets/native/onnx_process.py", "opsets/native/onnx_worker.py"}:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):
@@ -381,20 +381,20 @@ def test_a_schema_of_another_package_infers_in_this_process() -> None:
 
 
 def test_a_message_that_is_cut_off_or_too_long_is_none(tmp_path: Path) -> None:
-    from opshift.opsets import onnx_child
+    from opshift.opsets.native import onnx_worker
 
     path = tmp_path / "message"
     with path.open("wb") as file:
-        onnx_child.write(file, [b"one", b"", b"x" * 100_000])
+        onnx_worker.write(file, [b"one", b"", b"x" * 100_000])
     data = path.read_bytes()
     with path.open("rb") as file:
-        assert onnx_child.read(file) == [b"one", b"", b"x" * 100_000]
+        assert onnx_worker.read(file) == [b"one", b"", b"x" * 100_000]
     path.write_bytes(data[:-1])
     with path.open("rb") as file, pytest.raises(EOFError):
-        onnx_child.read(file)
+        onnx_worker.read(file)
     path.write_bytes(b"\xff" * 12)
-    with path.open("rb") as file, pytest.raises(onnx_child.ProtocolError):
-        onnx_child.read(file)
+    with path.open("rb") as file, pytest.raises(onnx_worker.ProtocolError):
+        onnx_worker.read(file)
     path.write_bytes(b"\1\0\0\0" + np.int64(2**40).tobytes())
-    with path.open("rb") as file, pytest.raises(onnx_child.ProtocolError):
-        onnx_child.read(file)
+    with path.open("rb") as file, pytest.raises(onnx_worker.ProtocolError):
+        onnx_worker.read(file)

@@ -12,8 +12,8 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.cli.main import main
-from opshift.opsets import kernels
-from opshift.opsets.target import Target
+from opshift.opsets.runtimes import kernels
+from opshift.opsets.runtimes.target import Target
 
 ROI = """<ir_version: 8, opset_import: ["": 16]>
 g (float[1,2,8,8] x, float[3,4] r, int64[3] b) => (float[3,2,1,1] y) { [roi] y = RoiAlign (x, r, b) }"""

@@ -138,14 +138,14 @@ def test_wheel_has_what_the_package_reads() -> None:
     names = set(sources())
     for name in (
         "opshift/py.typed",
-        "opshift/opsets/bodies.onnxtxt",
-        "opshift/opsets/same_meaning.toml",
+        "opshift/opsets/data/bodies.onnxtxt",
+        "opshift/opsets/registry/equivalences.toml",
         "opshift/opsets/targets/opencv-4.toml",
         "opshift/opsets/operators/hardmax.py",
         "opshift/opsets/operators/argmax.py",
         "opshift/opsets/operators/onehot.py",
         "opshift/cli/main.py",
-        "opshift/cli/templates/page.html",
+        "opshift/cli/reports/templates/page.html",
     ):
         assert name in names
 
@@ -232,9 +232,9 @@ def test_a_placeholder_of_the_repository_is_explained(page: str) -> None:
 
 
 def test_the_message_without_onnxruntime_installs_what_verification_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from opshift.passes import sessions
+    from opshift.passes.runtime import ort_session
 
     (needed,) = PROJECT["project"]["optional-dependencies"]["verify"]
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(opshift.UsageError, match=re.escape(f"`pip install '{needed}'`")):
-        sessions.runtime.__wrapped__()
+        ort_session.runtime.__wrapped__()

@@ -12,9 +12,9 @@ import pytest
 from onnx import numpy_helper
 from onnx.parser import parse_model
 
-from opshift.passes.errors import InvalidModelError
-from opshift.passes.external import LARGE, Span
-from opshift.passes.pieces import Raw, data_of, length, pieces
+from opshift.passes.base.errors import InvalidModelError
+from opshift.passes.io.external_data import LARGE, Span
+from opshift.passes.io.serialization import Raw, data_of, length, pieces
 
 TEXT = """<ir_version: 10, opset_import: ["": 18, "l": 1], producer_name: "somebody">
     g (float[2] x) => (float[2] y) <float[2] small = {1.0, 2.0}> { z = l.f(x) y = Add(z, small) }

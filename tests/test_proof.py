@@ -16,12 +16,13 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.cli.main import main
-from opshift.passes import convert, sessions
-from opshift.passes.errors import UsageError, VerificationError
-from opshift.passes.infer import make_attribute, make_node
-from opshift.passes.outcome import Verdict
-from opshift.passes.pairs import Pair, prove
-from opshift.passes.verify import verify
+from opshift.passes import convert
+from opshift.passes.analysis.inference import make_attribute, make_node
+from opshift.passes.base.errors import UsageError, VerificationError
+from opshift.passes.base.results import Verdict
+from opshift.passes.proof.node_pairs import Pair, prove
+from opshift.passes.proof.verify import verify
+from opshift.passes.runtime import ort_session
 
 
 def model(graph: str, opset: int = 13) -> onnx.ModelProto:
@@ -266,7 +267,7 @@ def test_the_oracle_is_the_judge_under_spec() -> None:
     assert verify(before, after).verdict is Verdict.DIFFERENT
     whole = verify(before, after, semantics="spec").whole
     assert whole.verdict is Verdict.EQUAL
-    assert whole.judge == f"{sessions.name()} node by node, the numpy oracle of OneHot-9"
+    assert whole.judge == f"{ort_session.name()} node by node, the numpy oracle of OneHot-9"
 
 
 def test_nodes_are_proven_without_the_weights(tmp_path: Path) -> None:
@@ -398,7 +399,7 @@ def test_an_empty_list_of_strings_stays_one() -> None:
     assert result.report is not None
     assert result.report.verdict is Verdict.EQUAL
     assert isinstance(result.model, onnx.ModelProto)
-    (made,) = sessions.Session(sessions.Source(result.model), optimised=False).run({})
+    (made,) = ort_session.Session(ort_session.Source(result.model), optimised=False).run({})
     assert (made.dtype, made.shape) == (np.dtype(object), (0,))
     for key, kind in (("value_floats", AttributeProto.FLOATS), ("value_strings", AttributeProto.STRINGS)):
         assert make_node("Constant", "", [], ["y"], {key: ()}).attribute[0].type == kind

@@ -17,7 +17,7 @@ import onnx.parser
 import pytest
 
 import opshift
-from opshift.passes import notebook
+from opshift.passes.base import notebook
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MODEL: onnx.ModelProto = onnx.parser.parse_model((FIXTURES / "hardmax-opset12.onnxtxt").read_text(encoding="utf-8"))

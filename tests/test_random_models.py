@@ -22,8 +22,9 @@ from google.protobuf.message import DecodeError
 from running import OPSETS, nodes_of, opset_of
 
 import opshift
-from opshift.passes.load import load
-from opshift.passes.sessions import Limits, RejectedError, Session, Source, Why, fit
+from opshift.passes.base.limits import Limits
+from opshift.passes.io.reader import load
+from opshift.passes.runtime.ort_session import RejectedError, Session, Source, Why, fit
 
 CASES = int(os.environ.get("OPSHIFT_RANDOM", "700"))
 SEED = int(os.environ.get("OPSHIFT_SEED", "0"))

@@ -95,7 +95,7 @@ def test_text_blocks_belong_to_something() -> None:
 
 
 def test_prose_counts_operators_rightly() -> None:
-    from opshift.opsets.operator import known_operators
+    from opshift.opsets.registry.operator import known_operators
 
     assert "over 125 other operators" in README
     assert 125 < len(known_operators()) - 3 < 150

@@ -15,10 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from opshift.opsets import operator as registry
-from opshift.opsets.facts import Facts
-from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import (
+from opshift.opsets.families.rows import Rows
+from opshift.opsets.operators import argmax, hardmax, onehot
+from opshift.opsets.operators.argmax import ArgMax
+from opshift.opsets.operators.onehot import OneHot
+from opshift.opsets.registry import operator as registry
+from opshift.opsets.registry.equivalences import table
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import (
     SPELLING,
     Lifted,
     Node,
@@ -29,14 +34,9 @@ from opshift.opsets.operator import (
     operator_for,
     write_native,
 )
-from opshift.opsets.operators import argmax, hardmax, onehot
-from opshift.opsets.operators.argmax import ArgMax
-from opshift.opsets.operators.onehot import OneHot
-from opshift.opsets.rows import Rows
-from opshift.opsets.same_meaning import table
-from opshift.opsets.schema import NEWEST, OLDEST, READ, schema_at, schema_read_at
-from opshift.opsets.target import Legality
-from opshift.passes.derive import Deriver, Failure, Fragment
+from opshift.opsets.registry.schema import NEWEST, OLDEST, READ, schema_at, schema_read_at
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.rewrite.lowering_search import Deriver, Failure, Fragment
 
 OPERATORS = {operator.name: operator for operator in known_operators()}
 OPSETS = range(OLDEST, NEWEST + 1)

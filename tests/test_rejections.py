@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 import opshift
-from opshift.opsets.numerics import Trait, rounds, traits
-from opshift.passes.overflow import overflows
+from opshift.opsets.registry.traits import Trait, rounds, traits
+from opshift.passes.proof.integer_overflow import overflows
 
 WINDOWS = ("BlackmanWindow", "HammingWindow", "HannWindow")
 NORMALIZATION = "g (float[n,4] x, float[4] s) => (float[n,4] y) {y = RMSNormalization <epsilon = 0.0> (x, s)}"

@@ -20,13 +20,13 @@ from running import run
 
 import opshift
 from opshift.cli.main import main
-from opshift.opsets.facts import Facts
-from opshift.opsets.operator import Node
-from opshift.opsets.profiles import builtin_targets, load_target
-from opshift.opsets.releases import first_that_loads, release_of, releases
-from opshift.opsets.schema import schema_at
-from opshift.opsets.target import Legality
-from opshift.passes.outcome import Code
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.operator import Node
+from opshift.opsets.registry.schema import schema_at
+from opshift.opsets.runtimes.profiles import builtin_targets, load_target
+from opshift.opsets.runtimes.releases import first_that_loads, release_of, releases
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.base.results import Code
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from release_probes import elem_type, plain, probes
@@ -122,7 +122,7 @@ def _node(data: bytes, name: str, opset: int) -> Node:
     attributes: dict[str, Any] = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
     for name, value in attributes.items():
         if isinstance(value, onnx.TensorProto):
-            attributes[name] = opshift.opsets.facts.freeze(value)
+            attributes[name] = opshift.opsets.registry.facts.freeze(value)
         elif isinstance(value, bytes):
             attributes[name] = value.decode()
     facts = tuple(Facts(types.get(name, elem_type("float16"))) if name else None for name in node.input)

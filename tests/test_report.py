@@ -23,12 +23,14 @@ from markdown_it import MarkdownIt
 from reports import CASES, HOSTILE, Case, different_nodes, fixture, hostile_model, many_nodes, report
 
 import opshift
-from opshift.cli import drawing, markdown, options, page
-from opshift.cli.account import account, amount
-from opshift.cli.document import Stopwatch
+from opshift.cli import options
 from opshift.cli.main import main
-from opshift.cli.output import plain
-from opshift.passes.outcome import Action, Code, Drawn, Subgraph, Value, Verdict
+from opshift.cli.reports import diagram, markdown
+from opshift.cli.reports import html as page
+from opshift.cli.reports.document import Stopwatch
+from opshift.cli.reports.report_model import account, amount
+from opshift.cli.terminal import plain
+from opshift.passes.base.results import Action, Code, Drawn, Subgraph, Value, Verdict
 
 ROOT = Path(__file__).parent.parent
 SCHEMA: dict[str, Any] = json.loads((ROOT / "docs" / "report.schema.json").read_text(encoding="utf-8"))
@@ -240,7 +242,7 @@ def test_sizes_are_those_of_the_files(tmp_path: Path) -> None:
 
 def test_stages_are_timed_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter((10.0, 10.5, 12.0, 12.25, 14.0))
-    monkeypatch.setattr("opshift.cli.document.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("opshift.cli.reports.document.time.monotonic", lambda: next(now))
     seen: list[tuple[str, int, int]] = []
     watch = Stopwatch()
     tell = watch.beside(lambda *told: seen.append(told))
@@ -305,7 +307,7 @@ def test_a_restamped_kind_is_drawn_by_itself() -> None:
 # --- drawings ---------------------------------------------------------------------------------------------------------
 
 
-def overlap(one: drawing.Box, other: drawing.Box) -> bool:
+def overlap(one: diagram.Box, other: diagram.Box) -> bool:
     return (
         one.x < other.x + other.width
         and other.x < one.x + one.width
@@ -318,12 +320,12 @@ def overlap(one: drawing.Box, other: drawing.Box) -> bool:
 def test_boxes_are_apart_and_within_the_drawing(name: str) -> None:
     plan = opshift.plan(fixture(name), decompose=["Hardmax", "ArgMax", "OneHot"])
     for kind in plan.kinds:
-        made = drawing.drawing(kind.after)
-        assert made == drawing.drawing(kind.after), "the same each time"
+        made = diagram.drawing(kind.after)
+        assert made == diagram.drawing(kind.after), "the same each time"
         for index, box in enumerate(made.boxes):
             assert 0 < box.x < box.x + box.width < made.width
             assert 0 < box.y < box.y + box.height < made.height
-            assert max(map(len, box.lines)) * drawing.CHARACTER < box.width
+            assert max(map(len, box.lines)) * diagram.CHARACTER < box.width
             assert not any(overlap(box, other) for other in made.boxes[index + 1 :])
         assert [box.lines[0].rpartition("-")[0] for box in made.boxes if box.role == "node"] == list(kind.becomes)
         reads = sum(1 for node in kind.after.nodes for name in node.inputs if name)
@@ -333,25 +335,25 @@ def test_boxes_are_apart_and_within_the_drawing(name: str) -> None:
 def test_which_output_is_read_is_written_at_the_arrow() -> None:
     sought = Drawn("TopK", 11, ("axis=1",), ("x", "k"), ("values", "index"))
     after = Subgraph(13, (Value("x"),), (Value("k", "int64[1]", "{1}"),), (sought,), ("index",))
-    made = drawing.drawing(after)
+    made = diagram.drawing(after)
     assert [arrow.label for arrow in made.arrows] == ["", "", "output 1"]
     assert [box.role for box in made.boxes] == ["input", "constant", "node", "output"]
     alone = dataclasses.replace(after, nodes=(dataclasses.replace(sought, outputs=("", "index")),))
-    assert [arrow.label for arrow in drawing.drawing(alone).arrows] == ["", "", ""], "it has no other output"
+    assert [arrow.label for arrow in diagram.drawing(alone).arrows] == ["", "", ""], "it has no other output"
 
 
 def test_a_drawing_says_the_same_in_words() -> None:
     (kind,) = opshift.plan(fixture("hardmax-opset12"), opset=13).kinds
-    assert drawing.text(kind.before) == ("y0 = Hardmax-11 <axis=1> (input)",)
-    assert drawing.text(kind.after)[0].endswith("= Flatten-13 <axis=1> (input)")
+    assert diagram.text(kind.before) == ("y0 = Hardmax-11 <axis=1> (input)",)
+    assert diagram.text(kind.after)[0].endswith("= Flatten-13 <axis=1> (input)")
 
 
 def test_a_long_line_is_cut_off_and_a_wide_one_has_room() -> None:
     long, wide = Value("x" * 99, "float"), Value("\u540d\u524d", "float[2]")
-    made = drawing.drawing(
+    made = diagram.drawing(
         Subgraph(13, (long, wide), (), (Drawn("Add", 13, (), (long.name, wide.name), ("y",)),), ("y",))
     )
-    assert len(made.boxes[0].lines[0]) == drawing.LONGEST
+    assert len(made.boxes[0].lines[0]) == diagram.LONGEST
     assert made.boxes[1].width > made.boxes[3].width
 
 
@@ -526,14 +528,14 @@ def test_kinds_of_most_nodes_are_drawn_as_long_as_there_is_room(monkeypatch: pyt
     monkeypatch.setattr(page, "MOST", 100)
     made = different_nodes(40)
     kinds = made["plan"].kinds
-    assert [drawing.boxes(kind.after) for kind in kinds] == [len(drawing.drawing(kind.after).boxes) for kind in kinds]
+    assert [diagram.boxes(kind.after) for kind in kinds] == [len(diagram.drawing(kind.after).boxes) for kind in kinds]
     most = dataclasses.replace(kinds[-1], nodes=kinds[-1].nodes + kinds[0].nodes)
     made["plan"] = dataclasses.replace(made["plan"], rewrites=lambda: (*kinds[1:-1], most))
     text = page.page(made)
     drawn = [int(number) for number in re.findall('id="kind-([0-9]+)"', text)]
     assert drawn[-1] == 39, "the last, of two nodes"
     assert drawn[:-1] == list(range(1, len(drawn)))
-    sizes = [drawing.boxes(kind.before) + drawing.boxes(kind.after) for kind in (most, *kinds[1:])]
+    sizes = [diagram.boxes(kind.before) + diagram.boxes(kind.after) for kind in (most, *kinds[1:])]
     assert sum(sizes[: len(drawn)]) <= 100 < sum(sizes[: len(drawn) + 1])
     assert text.count("<svg") == 2 * len(drawn)
     assert f"the {len(drawn)} of the most nodes are drawn" in text

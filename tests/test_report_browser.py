@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from reports import CASES, HOSTILE, Case, different_nodes, many_nodes, report
 
-from opshift.cli.output import plain
-from opshift.cli.page import page as page_of
+from opshift.cli.reports.html import page as page_of
+from opshift.cli.terminal import plain
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

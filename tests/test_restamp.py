@@ -14,11 +14,11 @@ from operators.harness import converted
 from running import run
 
 import opshift
-from opshift.opsets.kernels import newest_ir_version, newest_opset
-from opshift.passes.errors import UnsupportedError
-from opshift.passes.graphs import walk
-from opshift.passes.outcome import Code
-from opshift.passes.restamp import FUNCTIONS, least_ir_version
+from opshift.opsets.runtimes.kernels import newest_ir_version, newest_opset
+from opshift.passes.base.errors import UnsupportedError
+from opshift.passes.base.results import Code
+from opshift.passes.graph.traversal import walk
+from opshift.passes.rewrite.opset_imports import FUNCTIONS, least_ir_version
 
 HOT = "g (float[2,3] x) => (float[2,3] y) { y = Hardmax <axis = 1> (x) }"
 RELU = "g (float[2,3] x) => (float[2,3] y) { y = Relu (x) }"

@@ -13,11 +13,12 @@ from onnx.parser import parse_model
 from right_results import case_of, verdict
 
 import opshift
-from opshift.opsets.numerics import Trait, keeps_signs, selects, traits
-from opshift.passes.drift import Drift
-from opshift.passes.outcome import Verdict
-from opshift.passes.pairs import Pair, prove
-from opshift.passes.sessions import Limits, Runner, Source
+from opshift.opsets.registry.traits import Trait, keeps_signs, selects, traits
+from opshift.passes.base.limits import Limits
+from opshift.passes.base.results import Verdict
+from opshift.passes.proof.kernel_drift import Drift
+from opshift.passes.proof.node_pairs import Pair, prove
+from opshift.passes.runtime.ort_session import Runner, Source
 
 CONV = "g (float16[1,2,5,5] x, float16[3,2,3,3] w) => (float16[1,3,3,3] y) { h = Conv(x, w) y = Relu(h) }"
 POOL = """g (T[1,2,7,7] x) => (T[1,2,4,4] y)

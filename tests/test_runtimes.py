@@ -25,8 +25,8 @@ from onnx.parser import parse_model
 from runtimes import RUNTIMES, Array, RefusedError, Runtime, alike, version
 
 import opshift
-from opshift.opsets.profiles import load_target
-from opshift.passes.outcome import Code
+from opshift.opsets.runtimes.profiles import load_target
+from opshift.passes.base.results import Code
 
 pytestmark = pytest.mark.runtimes
 

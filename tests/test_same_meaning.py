@@ -16,8 +16,8 @@ import pytest
 from onnx import helper
 from review_versions import OLDEST_OPSET, file_name, neighbours, operator_files, versions
 
-from opshift.opsets.same_meaning import Row, SameMeaning, digest, parse, same_meaning, schema_text, table
-from opshift.opsets.schema import attribute_value
+from opshift.opsets.registry.equivalences import Row, SameMeaning, digest, parse, same_meaning, schema_text, table
+from opshift.opsets.registry.schema import attribute_value
 
 onnxruntime = pytest.importorskip("onnxruntime")
 errors = onnxruntime.capi.onnxruntime_pybind11_state

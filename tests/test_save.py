@@ -28,13 +28,13 @@ from google.protobuf.message import EncodeError
 from onnx import TensorProto
 
 from opshift.cli.main import main
-from opshift.passes import load as loading
-from opshift.passes import save as saving
-from opshift.passes import writer
-from opshift.passes.errors import InvalidModelError, UsageError
-from opshift.passes.load import Source, load
-from opshift.passes.save import copy, save
-from opshift.passes.writer import Batch
+from opshift.passes.base.errors import InvalidModelError, UsageError
+from opshift.passes.io import atomic_files
+from opshift.passes.io import reader as loading
+from opshift.passes.io import writer as saving
+from opshift.passes.io.atomic_files import Batch
+from opshift.passes.io.reader import Source, load
+from opshift.passes.io.writer import copy, save
 
 HARDMAX = '<ir_version: 8, opset_import: ["":13]> g (float[2,3] x) => (float[2,3] y) { [hot] y = Hardmax(x) }'
 ADD = '<ir_version: 8, opset_import: ["":13]> g (float[2] x) => (float[2] y) { y = Add(x, w) }'
@@ -272,7 +272,7 @@ def test_a_folder_that_may_not_be_written_to(
     def denied(place: Path, *_: object) -> object:
         raise PermissionError(13, "Permission denied", str(place))
 
-    monkeypatch.setattr(writer, "_exclusive", denied)
+    monkeypatch.setattr(atomic_files, "_exclusive", denied)
     assert "cannot be written: permission denied" in fails(write, source, there / "out.onnx")
 
 
@@ -872,9 +872,9 @@ def run(code: str, *arguments: object, **options: object) -> subprocess.Complete
 
 FULL = """
 import resource, sys
-from opshift.passes.load import load
-from opshift.passes.save import copy, save
-from opshift.passes.errors import UsageError
+from opshift.passes.io.reader import load
+from opshift.passes.io.writer import copy, save
+from opshift.passes.base.errors import UsageError
 source = load(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 try:
@@ -904,8 +904,8 @@ def test_a_full_disk(tmp_path: Path, here: Path, there: Path, limit: int) -> Non
 
 KILLED = """
 import os, sys
-from opshift.passes.load import load
-from opshift.passes.save import save
+from opshift.passes.io.reader import load
+from opshift.passes.io.writer import save
 source = load(sys.argv[1])
 models = [source.model.__deepcopy__() for _ in range(2)]
 for number, model in enumerate(models):
@@ -1129,7 +1129,7 @@ def test_without_locks_nothing_is_swept_and_all_is_written(
 @pytest.mark.parametrize("path", ["out.onnx", "in.onnx"])
 def test_without_fcntl_as_on_windows(here: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source = with_weights(here, "w.bin")
-    monkeypatch.setattr(writer, "fcntl", None)
+    monkeypatch.setattr(atomic_files, "fcntl", None)
     saved(source, here / path)
     assert onnx.load(here / path).producer_name == "changed"
     assert not [name for name in tree(here) if name.startswith(".opshift-")]
@@ -1137,8 +1137,8 @@ def test_without_fcntl_as_on_windows(here: Path, path: str, monkeypatch: pytest.
 
 TOGETHER = """
 import sys
-from opshift.passes.load import load
-from opshift.passes.save import save
+from opshift.passes.io.reader import load
+from opshift.passes.io.writer import save
 source = load(sys.argv[1])
 for _ in range(60):
     save(source.model, sys.argv[2], source=source)
@@ -1162,7 +1162,7 @@ def test_copying_takes_no_memory(here: Path, there: Path) -> None:
     with (here / "w.bin").open("r+b") as file:
         file.truncate(200_000_000)
     code = (
-        "import sys, resource; from opshift.passes.load import load; from opshift.passes.save import copy;"
+        "import sys, resource; from opshift.passes.io.reader import load; from opshift.passes.io.writer import copy;"
         "source = load(sys.argv[1]); before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
         "copy(source, sys.argv[2]); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )

@@ -20,10 +20,13 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.cli.main import main
-from opshift.opsets.target import Limit, Target
-from opshift.passes import derive, describe, external, functions, graphs, load, plan, static
-from opshift.passes.by_kind import ByKind, occurring
-from opshift.passes.outcome import Action, Step
+from opshift.opsets.runtimes.target import Limit, Target
+from opshift.passes.analysis import lazy_inference, scopes
+from opshift.passes.base.results import Action, Step
+from opshift.passes.graph import traversal
+from opshift.passes.io import reader
+from opshift.passes.rewrite import function_planner, lowering_search, planner
+from opshift.passes.rewrite.op_type_decisions import ByKind, occurring
 
 NODES = 2000
 
@@ -49,7 +52,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     def view(node: Any, *rest: Any) -> Any:
         counts["described"] += 1
-        return describe.view(node, *rest)
+        return scopes.view(node, *rest)
 
     def infer_shapes(model: Any, *rest: Any, **options: Any) -> Any:
         nodes = sum(len(graph.node) for graph in (model.graph, *model.functions))
@@ -58,11 +61,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     def described(model: onnx.ModelProto, *rest: Any) -> Any:
         counts["functions beside"] += len(model.functions)
-        return describe.describe(model, *rest)
+        return scopes.describe(model, *rest)
 
     original = onnx.shape_inference.infer_shapes
-    monkeypatch.setattr(functions, "describe", described)
-    for module in (plan, static, functions):
+    monkeypatch.setattr(function_planner, "describe", described)
+    for module in (planner, lazy_inference, function_planner):
         monkeypatch.setattr(module, "view", view)
     monkeypatch.setattr(onnx.shape_inference, "infer_shapes", infer_shapes)
     return counts
@@ -101,7 +104,7 @@ def test_nodes_that_differ_are_left_to_the_inference_of_the_whole(counted: Count
     )
     model.graph.output[0].name = "z"
     opshift.convert(model, opset=13, verify=False)
-    assert counted["described"] <= static.MOST + 3
+    assert counted["described"] <= lazy_inference.MOST + 3
     assert counted["inferred"] == NODES + 1
 
 
@@ -114,10 +117,10 @@ def test_nodes_that_are_alike_are_told_apart_from_others() -> None:
     )
     model = parse_model(f'<ir_version: 8, opset_import: ["": 12]> g {text}')
     model.graph.node[-1].output[1] = ""
-    walks: list[external.Body | graphs.Walked] = [*external.bodies(model), *graphs.walk(model)]
+    walks: list[traversal.Body | traversal.Walked] = [*traversal.bodies(model), *traversal.walk(model)]
     for walked in walks:
         for places in (range(8), reversed(range(8))):
-            known = static.Static(model, walked)
+            known = lazy_inference.Static(model, walked)
             found = {place: known.alike(place) for place in places}
             assert None not in found.values()
             assert found[0] == found[2]
@@ -168,7 +171,7 @@ def test_kinds_that_differ_have_much_in_common(monkeypatch: pytest.MonkeyPatch) 
     """What bodies of lowerings hold whatever the shape is looked at once, and no way beyond what another costs."""
     count = 20
     counts: Counter[str] = Counter()
-    for owner, name in ((derive, "infer"), (derive.Deriver, "_derive_node")):
+    for owner, name in ((lowering_search, "infer"), (lowering_search.Deriver, "_derive_node")):
         original = getattr(owner, name)
 
         def counted(*given: Any, original: Any = original, name: str = name) -> Any:
@@ -232,7 +235,7 @@ def test_kinds_say_what_single_nodes_say(opset: int, monkeypatch: pytest.MonkeyP
 )
 def test_types_that_a_model_can_have(text: str, types: set[int] | None) -> None:
     model = parse_model(f'<ir_version: 8, opset_import: ["": 12, "l": 1]> g {text}')
-    for walked in (tuple(graphs.walk(model)), tuple(external.bodies(model))):
+    for walked in (tuple(traversal.walk(model)), tuple(traversal.bodies(model))):
         assert occurring(model, walked, 12) == types
 
 
@@ -250,7 +253,7 @@ def test_facts_are_those_of_the_whole_model() -> None:
     known = 0
     for text in texts:
         model = parse_model(f'<ir_version: 8, opset_import: ["": 13]> g {text}')
-        whole, single = describe.describe(model), static.Static(model, next(graphs.walk(model)))
+        whole, single = scopes.describe(model), lazy_inference.Static(model, next(traversal.walk(model)))
         for name in (name for node in model.graph.node for name in node.output):
             facts = single.find(name)
             known += facts is not None
@@ -346,7 +349,7 @@ def test_a_large_file_is_rewritten_without_a_second_copy(tmp_path: Path, monkeyp
     onnx.save(model, tmp_path / "model.onnx")
     copied = opshift.convert(tmp_path / "model.onnx", opset=13)
     assert copied.source_model == model
-    monkeypatch.setattr(load, "SMALL", 0)
+    monkeypatch.setattr(reader, "SMALL", 0)
     result = opshift.convert(tmp_path / "model.onnx", opset=13)
     assert result.report is not None
     assert result.report.verdict == "equal"
@@ -378,6 +381,6 @@ def test_the_size_of_a_large_file_is_told(
     model = chain(4)
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(9_000, np.float32), "large"))
     onnx.save(model, "model.onnx")
-    monkeypatch.setattr(load, "SMALL", 0)
+    monkeypatch.setattr(reader, "SMALL", 0)
     main([*command, *asked, "--json"])
     assert json.loads(capsys.readouterr().out)["before"]["size"] == Path("model.onnx").stat().st_size

@@ -17,8 +17,8 @@ import pytest
 from test_docs import ROOT
 
 from opshift.cli.main import COMMANDS, build
-from opshift.opsets.no_conversion import no_conversions
-from opshift.opsets.operator import known_operators
+from opshift.opsets.registry.no_conversion import no_conversions
+from opshift.opsets.registry.operator import known_operators
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,11 +21,12 @@ from onnx import TensorProto
 from onnx.parser import parse_model
 
 import opshift
-from opshift.passes import external, load, pairs, skeleton
-from opshift.passes.columns import SMALL
-from opshift.passes.errors import InvalidModelError, VerificationError
-from opshift.passes.external import LARGE
-from opshift.passes.restamp import restamp
+from opshift.passes.base.errors import InvalidModelError, VerificationError
+from opshift.passes.graph.columnar import SMALL
+from opshift.passes.io import external_data, lazy_weights, reader
+from opshift.passes.io.external_data import LARGE
+from opshift.passes.proof import node_pairs
+from opshift.passes.rewrite.opset_imports import restamp
 
 TEXT = """<ir_version: 8, opset_import: ["": 12, "l": 1], producer_name: "somebody">
     g (int64[2, 3] i, float[2, 3, 4] x) => (float[2, 3, 4] y, float[2, 3, 1024] z) <float[4] small = {1, 2, 3, 4}> {
@@ -58,35 +59,35 @@ def written(folder: Path, made: onnx.ModelProto | None = None, name: str = "in.o
 @pytest.fixture
 def large_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file counts as a large one."""
-    monkeypatch.setattr(load, "SMALL", 0)
+    monkeypatch.setattr(reader, "SMALL", 0)
 
 
 def spans(read: onnx.ModelProto) -> list[bool]:
-    return [external.is_span(tensor) for tensor in read.graph.initializer]
+    return [external_data.is_span(tensor) for tensor in read.graph.initializer]
 
 
 # --- reading ---
 
 
 def test_large_weights_stay_in_the_file(tmp_path: Path, large_files: None) -> None:
-    read = load.load(written(tmp_path)).model
+    read = reader.load(written(tmp_path)).model
     assert spans(read) == [True, True, False]
     assert read.ByteSize() < 3000
-    assert external.filled(read) == model()
+    assert external_data.filled(read) == model()
     assert spans(read) == [True, True, False]
-    external.fill(read)
+    external_data.fill(read)
     assert read.SerializeToString() == model().SerializeToString()
 
 
 def test_those_of_a_small_file_are_read(tmp_path: Path) -> None:
-    assert load.load(written(tmp_path)).model == model()
+    assert reader.load(written(tmp_path)).model == model()
 
 
 def test_a_little_less_than_large_is_read(tmp_path: Path, large_files: None) -> None:
     made = model()
     for name, size in (("less", LARGE - 1), ("enough", LARGE)):
         made.graph.initializer.add(name=name, data_type=TensorProto.UINT8, dims=[size], raw_data=bytes(size))
-    assert spans(load.load(written(tmp_path, made)).model) == [True, True, False, False, True]
+    assert spans(reader.load(written(tmp_path, made)).model) == [True, True, False, False, True]
 
 
 def field(number: int, data: bytes) -> bytes:
@@ -94,7 +95,7 @@ def field(number: int, data: bytes) -> bytes:
 
 
 def head(number: int, length: int) -> bytes:
-    return skeleton.varint(number << 3 | 2) + skeleton.varint(length)
+    return lazy_weights.varint(number << 3 | 2) + lazy_weights.varint(length)
 
 
 RAW = bytes(range(64))
@@ -110,7 +111,7 @@ def in_graph(tensor: bytes) -> bytes:
 def long_length(data: bytes, number: int) -> bytes:
     """A field whose length takes a byte more than it needs."""
     length = bytes([len(data) & 0x7F | 0x80, len(data) >> 7 | 0x80, 0])
-    return skeleton.varint(number << 3 | 2) + length + data
+    return lazy_weights.varint(number << 3 | 2) + length + data
 
 
 ODD: dict[str, tuple[bytes, bool]] = {
@@ -149,10 +150,10 @@ def test_what_is_odd_is_left_to_protobuf(tmp_path: Path, monkeypatch: pytest.Mon
     data, stays = ODD[case]
     (tmp_path / "m.onnx").write_bytes(data)
     in_pieces(tmp_path / "m.onnx")
-    monkeypatch.setattr(skeleton, "LARGE", 16)
+    monkeypatch.setattr(lazy_weights, "LARGE", 16)
     with (tmp_path / "m.onnx").open("rb") as file:
-        read = onnx.ModelProto.FromString(skeleton.read(file, tmp_path / "m.onnx", os.fstat(file.fileno())))
-    assert (any(spans(read)) and skeleton.is_sound(read)) == stays
+        read = onnx.ModelProto.FromString(lazy_weights.read(file, tmp_path / "m.onnx", os.fstat(file.fileno())))
+    assert (any(spans(read)) and lazy_weights.is_sound(read)) == stays
 
 
 @pytest.mark.parametrize("masks", [(1, 4, 128, 255)])
@@ -177,12 +178,12 @@ def test_what_lies_across_two_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     data = in_graph(WHOLE) + field(1000, b"?" * 200) + in_graph(WHOLE.replace(b"w", b"v"))
     (tmp_path / "m.onnx").write_bytes(data)
     for size in range(21, 150):
-        monkeypatch.setattr(skeleton, "_CHUNK", size)
+        monkeypatch.setattr(lazy_weights, "_CHUNK", size)
         assert in_pieces(tmp_path / "m.onnx") == 2
 
 
 def test_more_fields_than_are_walked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skeleton, "_MANY", 3)
+    monkeypatch.setattr(lazy_weights, "_MANY", 3)
     (tmp_path / "m.onnx").write_bytes(in_graph(WHOLE))
     assert in_pieces(tmp_path / "m.onnx") == 1
     (tmp_path / "m.onnx").write_bytes(in_graph(WHOLE) + field(1000, b""))
@@ -195,9 +196,9 @@ def test_what_does_not_fit_is_refused_in_the_same_words(tmp_path: Path, monkeypa
     path = written(tmp_path, made)
     messages = []
     for size in (SMALL, 0):
-        monkeypatch.setattr(load, "SMALL", size)
+        monkeypatch.setattr(reader, "SMALL", size)
         with pytest.raises(InvalidModelError) as caught:
-            load.load(path)
+            reader.load(path)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
     assert f"has {ROWS * 4096 + 1} bytes of data" in messages[0]
@@ -207,20 +208,20 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, large_files: None) ->
     path = written(tmp_path)
     os.truncate(path, path.stat().st_size - 5000)
     with pytest.raises(InvalidModelError, match="not an ONNX model, or it was damaged or cut off"):
-        load.load(path)
+        reader.load(path)
 
 
 def test_no_file_can_say_what_a_span_says(tmp_path: Path) -> None:
     """Another process, and so another run, has other words for it."""
     code = "from opshift.passes import external; print(external._SPAN)"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    assert other != external._SPAN
-    assert len(other) == len(external._SPAN)
+    assert other != external_data._SPAN
+    assert len(other) == len(external_data._SPAN)
     made = model()
-    external.refer(made.graph.initializer[0], external.Span(Path("/etc/passwd"), (), 0, ROWS * 4096))
+    external_data.refer(made.graph.initializer[0], external_data.Span(Path("/etc/passwd"), (), 0, ROWS * 4096))
     made.graph.initializer[0].external_data[0].key = other
     with pytest.raises(InvalidModelError, match="names no file"):
-        load.load(written(tmp_path, made))
+        reader.load(written(tmp_path, made))
 
 
 # --- converting and writing ---
@@ -275,7 +276,7 @@ def test_the_same_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ed
         found = []
         for size in (SMALL, 0):
             with monkeypatch.context() as patched:
-                patched.setattr(load, "SMALL", size)
+                patched.setattr(reader, "SMALL", size)
                 result = opshift.convert(path, **REQUESTS[request_], verify=False)
                 assert any(spans(result.rewritten)) == (size == 0)
                 (tmp_path / str(size)).mkdir(exist_ok=True)
@@ -285,7 +286,7 @@ def test_the_same_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ed
                     assert (tmp_path / str(size) / "out.onnx").read_bytes() in (
                         path.read_bytes(),
                         result.rewritten.SerializeToString(),
-                        external.filled(result.rewritten).SerializeToString(),
+                        external_data.filled(result.rewritten).SerializeToString(),
                     )
             found.append({file.name: file.read_bytes() for file in (tmp_path / str(size)).iterdir()})
         assert found[0] == found[1]
@@ -313,7 +314,7 @@ def test_as_text(tmp_path: Path, large_files: None) -> None:
     made.graph.initializer[1].ClearField("doc_string")
     made.graph.ClearField("doc_string")
     opshift.convert(written(tmp_path, made), opset=12, verify=False).save(tmp_path / "out.onnxtxt")
-    read = load.load(tmp_path / "out.onnxtxt").model
+    read = reader.load(tmp_path / "out.onnxtxt").model
     assert onnx.numpy_helper.to_array(read.graph.initializer[1])[5, 7] == 5 * 1024 + 7 + 1
 
 
@@ -402,13 +403,13 @@ def test_a_file_that_is_not_the_one_any_more_that_was_read(tmp_path: Path, large
 def test_a_file_that_changes_before_it_is_run(
     tmp_path: Path, large_files: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = pairs.prove
+    real = node_pairs.prove
 
     def prove(*arguments: Any, **options: Any) -> Any:
         os.utime(tmp_path / "in.onnx", ns=(1, 1))
         return real(*arguments, **options)
 
-    monkeypatch.setattr("opshift.passes.verify.prove", prove)
+    monkeypatch.setattr("opshift.passes.proof.verify.prove", prove)
     with pytest.raises(InvalidModelError, match="changed in the meantime"):
         opshift.convert(written(tmp_path), opset=13)
 
@@ -429,7 +430,7 @@ def test_what_is_proven_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = written(tmp_path, made)
     reports = []
     for size in (SMALL, 0):
-        monkeypatch.setattr(load, "SMALL", size)
+        monkeypatch.setattr(reader, "SMALL", size)
         reports.append(opshift.convert(path, opset=16 if sums else 13).report)
     assert reports[0] == reports[1]
     assert reports[0] is not None
@@ -447,7 +448,7 @@ def test_two_files(tmp_path: Path, large_files: None, name: str) -> None:
     assert ("byte for byte" in report.whole.reason) == (name == "same.onnx")
     if name == "other.onnx":
         shown = [onnx.load(tmp_path / "repro" / one) for one in ("original.onnx", "rewritten.onnx")]
-        assert not any(map(external.is_span, (tensor for one in shown for tensor in one.graph.initializer)))
+        assert not any(map(external_data.is_span, (tensor for one in shown for tensor in one.graph.initializer)))
         assert (
             opshift.verify(tmp_path / "repro/original.onnx", tmp_path / "repro/rewritten.onnx").verdict == "different"
         )

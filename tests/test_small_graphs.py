@@ -19,13 +19,13 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
 import opshift
-from opshift.opsets.facts import Facts, constant, tensor_of, type_name, type_of_facts
-from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Node
-from opshift.opsets.profiles import builtin_targets, load_target
-from opshift.opsets.schema import schema_at
-from opshift.opsets.target import Legality
-from opshift.passes.derive import Deriver, Fragment
+from opshift.opsets.registry.facts import Facts, constant, tensor_of, type_name, type_of_facts
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Node
+from opshift.opsets.registry.schema import schema_at
+from opshift.opsets.runtimes.profiles import builtin_targets, load_target
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.rewrite.lowering_search import Deriver, Fragment
 
 T = TensorProto
 OPSETS = range(7, 29)

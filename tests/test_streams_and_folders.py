@@ -139,7 +139,7 @@ def test_usage_error(
 
 
 def test_a_terminal_gets_no_binary(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("opshift.cli.output.is_terminal", lambda stream: True)
+    monkeypatch.setattr("opshift.cli.terminal.is_terminal", lambda stream: True)
     assert main(["convert", str(FIXTURES / "hardmax-opset12.onnxtxt"), "-", "--opset", "13", "--no-verify"]) == 2
     assert "not written to a terminal" in capsys.readouterr().err
 

@@ -17,16 +17,16 @@ from running import run
 
 import opshift
 from opshift.cli.main import main
-from opshift.opsets import kernels
-from opshift.opsets.facts import Facts, type_name
-from opshift.opsets.operator import Node
-from opshift.opsets.profiles import ProfileError, builtin_targets, load_target, parse_target
-from opshift.opsets.releases import releases
-from opshift.opsets.schema import NEWEST, OLDEST, schema_at
-from opshift.opsets.target import Legality, Limit, Target
-from opshift.passes.errors import UnsupportedError
-from opshift.passes.outcome import Code
-from opshift.passes.probe import probe
+from opshift.opsets.registry.facts import Facts, type_name
+from opshift.opsets.registry.operator import Node
+from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
+from opshift.opsets.runtimes import kernels
+from opshift.opsets.runtimes.profiles import ProfileError, builtin_targets, load_target, parse_target
+from opshift.opsets.runtimes.releases import releases
+from opshift.opsets.runtimes.target import Legality, Limit, Target
+from opshift.passes.base.errors import UnsupportedError
+from opshift.passes.base.results import Code
+from opshift.passes.runtime.kernel_probe import probe
 
 # --- a file -----------------------------------------------------------------------------------------------------------
 

@@ -21,12 +21,14 @@ import pytest
 
 import opshift
 from opshift.cli.main import main
-from opshift.passes import external, given
-from opshift.passes.errors import InvalidModelError, UsageError
-from opshift.passes.inputs import specs
-from opshift.passes.inspect import inspect
-from opshift.passes.load import load
-from opshift.passes.outcome import Verdict
+from opshift.passes.base.errors import InvalidModelError, UsageError
+from opshift.passes.base.results import Verdict
+from opshift.passes.graph import traversal
+from opshift.passes.inspection import inspect
+from opshift.passes.io import external_data
+from opshift.passes.io.reader import load
+from opshift.passes.proof.inputs import user_inputs
+from opshift.passes.proof.inputs.generator import specs
 
 WEIGHTS = np.array([1, 2, 3], np.float32)
 EVENTS: list[tuple[str, str]] = []
@@ -150,8 +152,8 @@ def test_cve_2026_34445_keys_are_not_attributes(folder: Path) -> None:
     """What describes external data is looked up by key: unknown ones have no effect, known ones stand once."""
     model = model_of(location="w.bin", __class__="dict", base_dir="/etc", tensor="x", __init__="1")
     (folder / "m.onnx").write_bytes(model.SerializeToString())
-    (reference,) = external.references(external.bodies(load(folder / "m.onnx").model))
-    assert reference == external.Reference("w", "w.bin", 0, 12)
+    (reference,) = external_data.references(traversal.bodies(load(folder / "m.onnx").model))
+    assert reference == external_data.Reference("w", "w.bin", 0, 12)
     model.graph.initializer[0].external_data.add(key="length", value="12")
     model.graph.initializer[0].external_data.add(key="length", value="4")
     with pytest.raises(InvalidModelError, match="the entry 'length' twice"):
@@ -179,7 +181,7 @@ def test_cve_2024_5187_archives_are_not_unpacked(tmp_path: Path, name: str) -> N
         tar.add(tmp_path / "payload", name)
     before = contents(tmp_path)
     with pytest.raises(UsageError, match="no such input"):
-        given.read(inner / "x.npz", specs(model_of(location="w.bin").graph))
+        user_inputs.read(inner / "x.npz", specs(model_of(location="w.bin").graph))
     for path in ("x.npz", "m.tar.gz"):
         with pytest.raises(InvalidModelError, match=r"(zip|gzip) archive"):
             load(inner / path)
@@ -290,7 +292,7 @@ def test_a_difference_tells_of_the_option(tmp_path: Path) -> None:
     assert report.whole.counterexample is not None
     assert f"--allow-path {blobs}" in report.whole.counterexample.command
     small = onnx.load(tmp_path / "repro" / "original.onnx", load_external_data=False)
-    assert not [tensor for tensor in small.graph.initializer if external.is_external(tensor)]
+    assert not [tensor for tensor in small.graph.initializer if external_data.is_external(tensor)]
 
 
 @pytest.mark.parametrize("path", ["none", "file", "a\0b", "circle"])
@@ -317,14 +319,14 @@ def test_weights_that_change_before_they_are_read(tmp_path: Path) -> None:
     tensor = model_of(location="w.bin").graph.initializer[0]
     (tmp_path / "w.bin").write_bytes(weights()[:-1])
     with pytest.raises(InvalidModelError, match="too short"):
-        external.embedded(tensor, tmp_path)
+        external_data.embedded(tensor, tmp_path)
     (tmp_path / "w.bin").unlink()
     with pytest.raises(InvalidModelError, match="cannot be read"):
-        external.embedded(tensor, tmp_path)
+        external_data.embedded(tensor, tmp_path)
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "w.bin")
         with pytest.raises(InvalidModelError, match="not a regular file"):
-            external.embedded(tensor, tmp_path)
+            external_data.embedded(tensor, tmp_path)
 
 
 # --- what is printed ---

@@ -7,7 +7,7 @@ import onnx.parser
 import pytest
 
 import opshift
-from opshift.opsets.schema import NEWEST, OLDEST, schema_at
+from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
 
 VALUES = {
     "float[2]": "{0} = Identity (x)",

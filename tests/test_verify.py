@@ -17,12 +17,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
 
-from opshift.passes import compare, inputs, interface, pairs, sessions
-from opshift.passes.errors import InvalidModelError, UsageError
-from opshift.passes.outcome import Check, Verdict
-from opshift.passes.pairs import ORACLE, Pair, prove
-from opshift.passes.rounding import Bound, Rounding
-from opshift.passes.verify import verify
+from opshift.passes.base import limits as limits_module
+from opshift.passes.base.errors import InvalidModelError, UsageError
+from opshift.passes.base.results import Check, Verdict
+from opshift.passes.proof import comparison, node_pairs, signature
+from opshift.passes.proof.inputs import generator
+from opshift.passes.proof.node_pairs import ORACLE, Pair, prove
+from opshift.passes.proof.tolerance import Bound, Rounding
+from opshift.passes.proof.verify import verify
+from opshift.passes.runtime import ort_session
 
 Arrays = Mapping[str, Any]
 
@@ -107,7 +110,7 @@ EQUAL = {
 def test_equal(name: str) -> None:
     check = proved(EQUAL[name])
     assert (check.verdict, check.reason) == (Verdict.EQUAL, "")
-    assert check.judge == sessions.name()
+    assert check.judge == ort_session.name()
     assert check.inputs > 20
     assert check.counterexample is None
 
@@ -233,21 +236,21 @@ def test_a_mistake_in_a_large_static_tensor() -> None:
 
 @pytest.mark.parametrize("optimised", [False, True])
 def test_optimisations_off_and_on_are_both_compared(monkeypatch: pytest.MonkeyPatch, optimised: bool) -> None:
-    genuine = sessions.Session
+    genuine = ort_session.Session
 
     class Faulty(genuine):  # type: ignore[misc, valid-type]
         """Adds one to what the replacement gives in one of the two modes."""
 
-        def __init__(self, source: sessions.Source, *, optimised: bool, limits: sessions.Limits) -> None:
+        def __init__(self, source: ort_session.Source, *, optimised: bool, limits: limits_module.Limits) -> None:
             super().__init__(source, optimised=optimised, limits=limits)
             self.broken = optimised is mode and source.proto.graph.node[0].op_type == "TopK"
 
-        def run_all(self, batch: Sequence[sessions.Feeds]) -> list[Any]:
+        def run_all(self, batch: Sequence[ort_session.Feeds]) -> list[Any]:
             results = super().run_all(batch)
             return [tuple(value + self.broken for value in one) if isinstance(one, tuple) else one for one in results]
 
     mode = optimised
-    monkeypatch.setattr(sessions, "Session", Faulty)
+    monkeypatch.setattr(ort_session, "Session", Faulty)
     check = proved(EQUAL["argmax"])
     assert check.verdict is Verdict.DIFFERENT
     assert f"optimisations {'on' if optimised else 'off'}" in check.reason
@@ -329,7 +332,7 @@ def test_under_spec_the_oracle_judges_what_onnxruntime_could() -> None:
 @pytest.fixture
 def loads_26(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take onnxruntime for one that loads no newer opset, as 1.31.1 does not."""
-    monkeypatch.setattr(sessions, "newest_opset", lambda: 26)
+    monkeypatch.setattr(ort_session, "newest_opset", lambda: 26)
 
 
 def test_an_opset_newer_than_onnxruntime_is_relabelled_where_nothing_changed(loads_26: None) -> None:
@@ -337,7 +340,7 @@ def test_an_opset_newer_than_onnxruntime_is_relabelled_where_nothing_changed(loa
     negated = "g (float[N] x) => (float[N] y) { z = Neg(x) y = Neg(z) }"
     check = proved(pair("g (float[N] x) => (float[N] y) { y = Identity(x) }", negated, opset=newest))
     assert check.verdict is Verdict.EQUAL
-    assert f"opset {newest} was read as {sessions.newest_opset()}" in check.reason
+    assert f"opset {newest} was read as {ort_session.newest_opset()}" in check.reason
     assert proved(pair(ONEHOT, ONEHOT_WHERE, opset=28, hostile=onehot_inputs)).verdict is Verdict.EQUAL
 
 
@@ -359,7 +362,7 @@ def test_an_attribute_that_onnxruntime_does_not_know_is_dropped_where_it_adds_no
 def test_an_operator_that_onnxruntime_is_too_old_for_is_unchecked(
     monkeypatch: pytest.MonkeyPatch, loads_26: None
 ) -> None:
-    monkeypatch.setattr(sessions, "_relabelled", lambda node, old, new: node.op_type != "Cosh")
+    monkeypatch.setattr(ort_session, "_relabelled", lambda node, old, new: node.op_type != "Cosh")
     cosh = "g (float[N] x) => (float[N] y) { y = Cosh(x) }"
     sinh = "g (float[N] x) => (float[N] y) { y = Sinh(x) }"
     for one in (pair(cosh, sinh, opset=28), pair(sinh, cosh, opset=28)):
@@ -388,16 +391,18 @@ def test_empty_inputs_on_which_onnxruntime_is_wrong_do_not_judge(monkeypatch: py
         return {"y": np.zeros((0, 7), np.int64)}
 
     with monkeypatch.context() as patched:
-        patched.setattr(pairs, "contradiction", lambda model, feeds, values, strict: "" if feeds["x"].size else "wrong")
+        patched.setattr(
+            node_pairs, "contradiction", lambda model, feeds, values, strict: "" if feeds["x"].size else "wrong"
+        )
         check = proved(pair(ARGMAX, ARGMAX_TOPK, oracle=oracle, exclude_nan=True))
     assert check.verdict is Verdict.DIFFERENT
     assert "[0, 7]" in check.reason
     original = model("g (float[N] x) => (y) { y = Hardmax<axis = 1>(x) }")
     original.graph.input[0].type.tensor_type.ClearField("shape")
     empty = np.zeros(0, np.float32)
-    sessions.Session(sessions.Source(original), optimised=False).run({"x": empty})
-    with pytest.raises(sessions.RejectedError, match="onnx"):
-        interface.contradiction(original, {"x": empty}, {"y": empty}, strict=True)
+    ort_session.Session(ort_session.Source(original), optimised=False).run({"x": empty})
+    with pytest.raises(ort_session.RejectedError, match="onnx"):
+        signature.contradiction(original, {"x": empty}, {"y": empty}, strict=True)
 
 
 def test_types_without_oracle_that_cannot_be_fed_are_unchecked() -> None:
@@ -459,23 +464,23 @@ def test_a_mistake_that_only_some_types_and_ranks_show() -> None:
 
 def test_inputs_that_share_a_type_variable_get_one_type() -> None:
     unknown = untyped("g (float[N] a, float[N] b) => (float[N] y) { y = Add(a, b) }")
-    tried = list(inputs.guesses(unknown))
+    tried = list(generator.guesses(unknown))
     assert len(tried) > 5
     assert all(types["a"] == types["b"] for types in tried)
     unknown.graph.input[0].type.tensor_type.elem_type = TensorProto.INT32
-    assert list(inputs.guesses(unknown)) == [{"b": TensorProto.INT32}]
+    assert list(generator.guesses(unknown)) == [{"b": TensorProto.INT32}]
 
 
 def test_a_symbol_has_one_size_wherever_it_stands() -> None:
-    found = inputs.specs(model("g (float[N, 3, M] a, float[N, M] b) => (c) { c = Identity(a) }").graph)
-    shapes = list(inputs.sizes(found, whole=False))
+    found = generator.specs(model("g (float[N, 3, M] a, float[N, M] b) => (c) { c = Identity(a) }").graph)
+    shapes = list(generator.sizes(found, whole=False))
     assert all(each["a"][0] == each["b"][0] and each["a"][2] == each["b"][1] and each["a"][1] == 3 for each in shapes)
     assert {each["b"] for each in shapes} >= {(1, 1), (0, 0), (0, 3), (2, 0), (2, 3)}
 
 
 def test_blank_dims_are_independent() -> None:
-    found = inputs.specs(model("g (float[?, ?] a) => (c) { c = Identity(a) }").graph)
-    assert any(each["a"][0] != each["a"][1] for each in inputs.sizes(found, whole=False))
+    found = generator.specs(model("g (float[?, ?] a) => (c) { c = Identity(a) }").graph)
+    assert any(each["a"][0] != each["a"][1] for each in generator.sizes(found, whole=False))
 
 
 # --- one verdict for equal pairs, the same report for the same seed -------------------------------------------------
@@ -483,13 +488,13 @@ def test_blank_dims_are_independent() -> None:
 
 def test_pairs_that_differ_in_names_alone_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[str] = []
-    genuine = pairs.Proof.check
+    genuine = node_pairs.Proof.check
 
-    def noting(proof: pairs.Proof) -> Check:
+    def noting(proof: node_pairs.Proof) -> Check:
         compared.append(proof.pair.node)
         return genuine(proof)
 
-    monkeypatch.setattr(pairs.Proof, "check", noting)
+    monkeypatch.setattr(node_pairs.Proof, "check", noting)
     wrong = DIFFERENT["the last of equal maxima"]
     first = dataclasses.replace(wrong, node="first")
     second = pair(
@@ -632,7 +637,7 @@ def test_what_cannot_be_fed_or_loaded_is_unchecked() -> None:
 def test_without_a_kernel_a_whole_model_runs_node_by_node() -> None:
     whole = verify(model(DOUBLE), model(DOUBLE_SCORE)).whole
     assert whole.verdict is Verdict.EQUAL
-    assert whole.judge == f"{sessions.name()} node by node, the numpy oracle of Hardmax-13"
+    assert whole.judge == f"{ort_session.name()} node by node, the numpy oracle of Hardmax-13"
     assert "no kernel" in whole.reason or "implementation" in whole.reason
     wrong = DOUBLE_SCORE.replace("keepdims = 1", "keepdims = 1, select_last_index = 1")
     assert verify(model(DOUBLE), model(wrong)).whole.verdict is Verdict.DIFFERENT
@@ -682,9 +687,9 @@ def test_another_order_of_summation_is_equal_but_not_exactly() -> None:
 
 def bounds(text: str, **feeds: Any) -> Sequence[Bound]:
     """Return what rounding makes of the outputs of a model on an input."""
-    source = sessions.Source(model(text))
-    outputs = sessions.Session(source, optimised=False).run(feeds)
-    return Rounding(source, sessions.Limits()).bounds(feeds, outputs)
+    source = ort_session.Source(model(text))
+    outputs = ort_session.Session(source, optimised=False).run(feeds)
+    return Rounding(source, limits_module.Limits()).bounds(feeds, outputs)
 
 
 def test_what_is_exact_has_no_bound() -> None:
@@ -707,11 +712,11 @@ def test_the_bound_grows_with_what_cancels() -> None:
 
 
 def test_bounds_that_are_enough_take_no_disturbed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = sessions.Source(
+    source = ort_session.Source(
         model("g (float[N] x) => (float y, float[N] z) { y = ReduceSum<keepdims = 0>(x) z = Exp(x) }")
     )
     feeds = {"x": single([1e6, 0.1, -1e6] * 300)}
-    outputs = sessions.Session(source, optimised=False).run(feeds)
+    outputs = ort_session.Session(source, optimised=False).run(feeds)
     runs: list[int] = []
     once = Rounding._run
 
@@ -720,9 +725,9 @@ def test_bounds_that_are_enough_take_no_disturbed_runs(monkeypatch: pytest.Monke
         return once(self, *rest, **named)
 
     monkeypatch.setattr(Rounding, "_run", counted)
-    few = Rounding(source, sessions.Limits()).bounds(feeds, outputs, enough=lambda found: True)
+    few = Rounding(source, limits_module.Limits()).bounds(feeds, outputs, enough=lambda found: True)
     assert len(runs) == 1
-    every = Rounding(source, sessions.Limits()).bounds(feeds, outputs, enough=lambda found: False)
+    every = Rounding(source, limits_module.Limits()).bounds(feeds, outputs, enough=lambda found: False)
     assert len(runs) > 2
     assert all(0 < one.slack <= other.slack for one, other in zip(few, every, strict=True))
 
@@ -763,7 +768,7 @@ def single(values: Any) -> Any:
     ],
 )
 def test_values_are_compared_bit_for_bit(expected: Any, actual: Any, slack: float, same: bool) -> None:
-    assert (compare.mismatch(expected, actual, Bound(slack)) is None) is same
+    assert (comparison.mismatch(expected, actual, Bound(slack)) is None) is same
 
 
 # --- files, weights and dangers -------------------------------------------------------------------------------------
@@ -805,13 +810,13 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
 
 
 def test_without_onnxruntime_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    sessions.runtime.cache_clear()
+    ort_session.runtime.cache_clear()
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(UsageError, match=r'pip install "opshift\[verify\]"'):
         verify(model(ARGMAX), model(ARGMAX_TOPK))
     with pytest.raises(UsageError):
         prove([EQUAL["argmax"]])
-    sessions.runtime.cache_clear()
+    ort_session.runtime.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -830,10 +835,10 @@ def test_without_onnxruntime_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 )
 def test_inputs_that_set_a_size_stay_small(text: str, steered: set[str]) -> None:
     found = model(text)
-    assert inputs.steering(found) & {"n", "d", "c", "x", "limit"} == steered
-    draft = inputs.Draft(inputs.specs(found.graph), inputs.steering(found), inputs.Allowed())
+    assert generator.steering(found) & {"n", "d", "c", "x", "limit"} == steered
+    draft = generator.Draft(generator.specs(found.graph), generator.steering(found), generator.Allowed())
     rng = np.random.default_rng(0)
-    for shape in inputs.sizes(draft.specs, whole=False):
+    for shape in generator.sizes(draft.specs, whole=False):
         for turn in range(draft.turns()):
             feeds = draft.feeds(rng, shape, turn)
             assert all(abs(feeds[name].astype(np.float64)).max(initial=0) <= 3 for name in draft.steer)
@@ -842,16 +847,16 @@ def test_inputs_that_set_a_size_stay_small(text: str, steered: set[str]) -> None
 def test_the_least_integer_is_not_divided() -> None:
     """onnxruntime's Div of the least integer by -1 ends the process."""
     divide = "g (int64[N] a, int64[N] b) => (int64[N] y) { y = Div(a, b) }"
-    assert inputs.divides(model(divide))
-    assert not inputs.divides(model("g (int64[N] a) => (int64[N] y) <int64 b = {2}> { y = Div(a, b) }"))
+    assert generator.divides(model(divide))
+    assert not generator.divides(model("g (int64[N] a) => (int64[N] y) <int64 b = {2}> { y = Div(a, b) }"))
     assert proved(pair(divide, divide.replace("g (", "h ("))).verdict is Verdict.EQUAL
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_what_floats_are_fed(dtype: str) -> None:
     element = {"float32": 1, "float64": 11, "float16": 10, "bfloat16": 16}[dtype]
-    for allowed in (inputs.Allowed(), inputs.Allowed(nan=False), inputs.Allowed(nan=False, infinite=False)):
-        draft = inputs.Draft((inputs.Spec("x", element, (4, 5)),), frozenset(), allowed)
+    for allowed in (generator.Allowed(), generator.Allowed(nan=False), generator.Allowed(nan=False, infinite=False)):
+        draft = generator.Draft((generator.Spec("x", element, (4, 5)),), frozenset(), allowed)
         rng = np.random.default_rng(0)
         drawn = [draft.feeds(rng, {"x": (4, 5)}, turn)["x"] for turn in range(3 * draft.turns())]
         values = np.concatenate([array.astype(np.float64).ravel() for array in drawn])
@@ -864,7 +869,7 @@ def test_what_floats_are_fed(dtype: str) -> None:
 
 
 def test_what_int64_is_fed() -> None:
-    draft = inputs.Draft((inputs.Spec("x", TensorProto.INT64, (4, 5)),), frozenset(), inputs.Allowed())
+    draft = generator.Draft((generator.Spec("x", TensorProto.INT64, (4, 5)),), frozenset(), generator.Allowed())
     rng = np.random.default_rng(0)
     values = {int(v) for turn in range(60) for v in draft.feeds(rng, {"x": (4, 5)}, turn)["x"].ravel()}
     wide = {2**31, 2**32 - 1, 2**33 + 2**31, 2**53 + 1}
@@ -872,9 +877,9 @@ def test_what_int64_is_fed() -> None:
 
 
 def bound_of(text: str, opset: int = 13, **feeds: Any) -> Bound:
-    source = sessions.Source(model(text, opset))
-    outputs = sessions.Session(source, optimised=False).run(feeds)
-    return Rounding(source, sessions.Limits()).bounds(feeds, outputs)[0]
+    source = ort_session.Source(model(text, opset))
+    outputs = ort_session.Session(source, optimised=False).run(feeds)
+    return Rounding(source, limits_module.Limits()).bounds(feeds, outputs)[0]
 
 
 def added_up(terms: Any) -> Any:
@@ -925,8 +930,8 @@ def test_a_sum_that_is_not_returned_bounds_the_result_too(node: str, opset: int,
     x = single([low] * 3000)
     x[31] += 1
     text = f"g (float[N] x) => (float[M] y) {{ y = {node} }}"
-    source = sessions.Source(model(text, opset))
-    (right,) = sessions.Session(source, optimised=False).run({"x": x})
+    source = ort_session.Source(model(text, opset))
+    (right,) = ort_session.Session(source, optimised=False).run({"x": x})
     bound = bound_of(text, opset, x=x)
     away = np.abs(expected(x).astype(np.float64) - right).max()
     assert away <= bound.slack

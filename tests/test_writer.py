@@ -22,13 +22,13 @@ import onnx.parser
 import pytest
 
 import opshift
-from opshift.cli import interrupts
+from opshift.cli import signals
 from opshift.cli.main import main
 from opshift.passes import convert as converting
-from opshift.passes import external, writer
-from opshift.passes import verify as verifying
-from opshift.passes.errors import InvalidModelError, UsageError
-from opshift.passes.writer import Batch, Lines
+from opshift.passes.base.errors import InvalidModelError, UsageError
+from opshift.passes.io import atomic_files, external_data
+from opshift.passes.io.atomic_files import Batch, Lines
+from opshift.passes.proof import verify as verifying
 
 KILLS = int(os.environ.get("OPSHIFT_KILLS", "100"))
 """How often a process that writes is killed."""
@@ -184,7 +184,7 @@ def test_a_draft_takes_no_name_that_is_there(folder: Path, monkeypatch: pytest.M
     victim = folder / "victim"
     victim.write_text("precious")
     monkeypatch.setattr("secrets.token_hex", lambda size: "0" * 2 * size)
-    place = writer._name(folder / "out.onnx")
+    place = atomic_files._name(folder / "out.onnx")
     planted: list[Callable[[], object]] = [
         lambda: place.symlink_to(victim),
         lambda: place.symlink_to("nowhere"),
@@ -227,7 +227,7 @@ def test_lines_begin_where_a_line_begins(folder: Path) -> None:
 
 
 def test_a_folder_of_a_reproducer_may_hold_what_a_killed_process_left(folder: Path) -> None:
-    from opshift.passes import repro
+    from opshift.passes.proof import repro
 
     (folder / "repro").mkdir()
     (folder / "repro" / ".opshift-0-1.tmp").write_text("half")
@@ -403,10 +403,10 @@ def test_a_file_that_was_written_a_moment_ago_is_told_from_the_next_one(folder: 
     place = folder / "file"
     for number in range(100):
         place.write_bytes(bytes([number, 1]))
-        before = external.stamps([place])
+        before = external_data.stamps([place])
         place.write_bytes(bytes([number, 2]))
         with pytest.raises(InvalidModelError, match="changed in the meantime"):
-            external.check_stamps(before)
+            external_data.check_stamps(before)
 
 
 @pytest.mark.parametrize("age", [0, 1_000_000, 9_000_000, 60_000_000_000, -60_000_000_000])
@@ -416,15 +416,15 @@ def test_it_is_waited_until_the_next_change_has_another_time(monkeypatch: pytest
     monkeypatch.setattr(time, "time_ns", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + round(seconds * 1e9)))
     status = os.stat_result([0] * 10, {"st_mtime_ns": now[0] - age})
-    external.settled(status)
+    external_data.settled(status)
     waited = now[0] - 10**18
-    assert waited == (external._TICK - age if 0 <= age < external._TICK else 0)
+    assert waited == (external_data._TICK - age if 0 <= age < external_data._TICK else 0)
 
 
 # --- signals ---
 
 
-ENDING = [getattr(signal, name) for name in interrupts.NAMES if hasattr(signal, name)]
+ENDING = [getattr(signal, name) for name in signals.NAMES if hasattr(signal, name)]
 
 
 @posix
@@ -441,7 +441,7 @@ def test_handlers_are_the_command_s_alone_and_put_back(folder: Path, monkeypatch
 
     monkeypatch.setattr(converting.Result, "save", save)
     assert main(FAST) == 0
-    assert all(handler is interrupts._interrupt for handler in seen[0])
+    assert all(handler is signals._interrupt for handler in seen[0])
     assert [signal.getsignal(number) for number in ENDING] == before
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
     try:
@@ -491,13 +491,13 @@ def test_a_signal_at_every_step(
 
         monkeypatch.setattr(Batch, "publish", publish)
     elif step.startswith("cleanup"):
-        hit(writer, "_remove", before=True)
+        hit(atomic_files, "_remove", before=True)
         if step != "cleanup":
-            monkeypatch.setattr(writer._Draft, "settle", unsettled)
+            monkeypatch.setattr(atomic_files._Draft, "settle", unsettled)
     else:
         owner, name = {
-            "draft": (writer, "_exclusive"),
-            "settle": (writer._Draft, "settle"),
+            "draft": (atomic_files, "_exclusive"),
+            "settle": (atomic_files._Draft, "settle"),
             "ready": (Batch, "_each"),
             "rename": (Batch, "_rename"),
         }[step]
@@ -518,9 +518,9 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 from opshift.cli import interrupts
 from opshift.cli.main import main
 from opshift.passes import repro
-from opshift.passes.compare import Difference, Finding
-from opshift.passes.sessions import Source
-from opshift.passes.writer import Lines
+from opshift.passes.proof.comparison import Difference, Finding
+from opshift.passes.runtime.ort_session import Source
+from opshift.passes.io.atomic_files import Lines
 import onnx, pathlib
 import numpy as np
 model = Source(onnx.load(source))

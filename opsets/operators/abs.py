@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from opshift.opsets.carriers import QUOTIENT
-from opshift.opsets.plain import plain
+from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.wider_types import QUOTIENT
 
 OPERATOR = plain("Abs", (6, 13), ("X",), np.abs, carriers=QUOTIENT)

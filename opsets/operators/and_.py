@@ -2,6 +2,6 @@
 
 import numpy as np
 
-from opshift.opsets.plain import decided, plain
+from opshift.opsets.registry.plain import decided, plain
 
 OPERATOR = plain("And", (7,), ("A", "B"), np.logical_and, neutral=decided(0, 1))

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from opshift.opsets.axes import END, axis_not_negative, first, one_axis, rank_known, rank_unknown
-from opshift.opsets.facts import INTEGERS, Tensor
-from opshift.opsets.lowering import Lowering, Reason, bounded, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
-from opshift.opsets.rows import ranked_axes
+from opshift.opsets.families.axes import END, axis_not_negative, first, one_axis, rank_known, rank_unknown
+from opshift.opsets.families.rows import ranked_axes
+from opshift.opsets.registry.facts import INTEGERS, Tensor
+from opshift.opsets.registry.lowering import Lowering, Reason, bounded, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
-from opshift.opsets.facts import Tensor
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
-from opshift.opsets.windows import (
+from opshift.opsets.families.axes import first
+from opshift.opsets.families.windows import (
     as_pads,
     below_22,
     explicit,
@@ -29,6 +26,9 @@ from opshift.opsets.windows import (
     unsaid,
     windows,
 )
+from opshift.opsets.registry.facts import Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

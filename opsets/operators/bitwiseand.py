@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import first
-from opshift.opsets.facts import SIGNED, Tensor
-from opshift.opsets.lowering import Reason, lowering, op
-from opshift.opsets.operator import Operands
+from opshift.opsets.families.axes import first
 from opshift.opsets.operators.bitshift import BITS
-from opshift.opsets.plain import Plain, plain
+from opshift.opsets.registry.facts import SIGNED, Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.plain import Plain, plain
 
 
 def typed(meaning: Plain, operands: Operands) -> Reason | None:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from opshift.opsets.lowering import lowering, op
 from opshift.opsets.operators.bitwiseand import any_bits, own_type, typed
-from opshift.opsets.plain import plain
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.plain import plain
 
 
 @lowering(13, given=typed, bind=own_type)

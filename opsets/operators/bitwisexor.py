@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from opshift.opsets.lowering import lowering, op
 from opshift.opsets.operators.bitwiseand import any_bits
-from opshift.opsets.plain import beside, plain
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.plain import beside, plain
 
 
 @lowering(18)

@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
-from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 FLOAT8 = (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ)
 """Types to which what is too large becomes the largest number of the type, unless `saturate` is 0."""

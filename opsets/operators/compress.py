@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import axis_not_negative, one_axis
-from opshift.opsets.carriers import MOVED
-from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import axis_not_negative, one_axis
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import MOVED
 
 
 @dataclass(frozen=True)

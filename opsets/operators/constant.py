@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.facts import Tensor, facts_of_attribute, type_name
-from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Operands, Operator, Version
-from opshift.opsets.schema import schema_at
+from opshift.opsets.registry.facts import Tensor, facts_of_attribute, type_name
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.schema import schema_at
 
 FORMS: Mapping[str, Any] = {
     "value_int": np.int64,

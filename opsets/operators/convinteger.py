@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.facts import Facts
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.operators.matmulinteger import Array, fits_float, hostile, lacks, zero_like
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

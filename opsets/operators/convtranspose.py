@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import first
-from opshift.opsets.carriers import COMPUTED
-from opshift.opsets.facts import Facts
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import COMPUTED
 
 
 @dataclass(frozen=True)

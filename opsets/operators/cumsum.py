@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opshift.opsets.cumulative import along_known_axis, cumulative, pairs
-from opshift.opsets.lowering import lowering, op
+from opshift.opsets.families.cumulative import along_known_axis, cumulative, pairs
+from opshift.opsets.registry.lowering import lowering, op
 
 
 @lowering(18, given=along_known_axis, bind=pairs, cost=10, rounds=True)

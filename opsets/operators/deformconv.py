@@ -13,11 +13,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
-from opshift.opsets.carriers import COMPUTED
-from opshift.opsets.facts import Dim, Tensor
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.facts import Dim, Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import COMPUTED
 
 
 @dataclass(frozen=True)

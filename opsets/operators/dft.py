@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from opshift.opsets.axes import END, axes_operand, first, operand_not_negative
-from opshift.opsets.facts import Tensor, constant
-from opshift.opsets.lowering import Reason, bounded, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import END, axes_operand, first, operand_not_negative
+from opshift.opsets.registry.facts import Tensor, constant
+from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.carriers import QUOTIENT
-from opshift.opsets.plain import beside, plain
+from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.wider_types import QUOTIENT
 
 
 def _quotient(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.lowering import lowering, op
-from opshift.opsets.operator import Operator, Version
-from opshift.opsets.plain import Plain
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.operator import Operator, Version
+from opshift.opsets.registry.plain import Plain
 
 
 def oracle(what: Plain, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:

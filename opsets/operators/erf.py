@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.carriers import COMPUTED
-from opshift.opsets.plain import plain
+from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.wider_types import COMPUTED
 
 _erf = np.vectorize(math.erf, [np.float64])
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import first
-from opshift.opsets.facts import Dim
-from opshift.opsets.lowering import Reason, lowering, op
-from opshift.opsets.operator import Operands
-from opshift.opsets.plain import Plain, plain
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.facts import Dim
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.plain import Plain, plain
 
 
 def _one_element(meaning: Plain, operands: Operands) -> Reason | None:

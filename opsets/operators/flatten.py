@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import axis_not_negative, first, product, resolve
-from opshift.opsets.facts import Dim
-from opshift.opsets.lowering import lowering, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import axis_not_negative, first, product, resolve
+from opshift.opsets.registry.facts import Dim
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

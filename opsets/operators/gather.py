@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.axes import END, axis_not_negative, one_axis
-from opshift.opsets.facts import Facts, constant
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import END, axis_not_negative, one_axis
+from opshift.opsets.registry.facts import Facts, constant
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.carriers import COMPUTED
-from opshift.opsets.operator import Operator, Version
 from opshift.opsets.operators.erf import erf
+from opshift.opsets.registry.operator import Operator, Version
+from opshift.opsets.registry.wider_types import COMPUTED
 
 
 @dataclass(frozen=True)

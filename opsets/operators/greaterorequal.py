@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from opshift.opsets.lowering import lowering, op
-from opshift.opsets.plain import plain
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.plain import plain
 
 
 @lowering(13)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from opshift.opsets.axes import first, rank_known
-from opshift.opsets.facts import Tensor
-from opshift.opsets.lowering import Reason, bounded, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator
-from opshift.opsets.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
+from opshift.opsets.families.axes import first, rank_known
+from opshift.opsets.families.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
+from opshift.opsets.registry.facts import Tensor
+from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator
 
 
 def oracle(rows: Rows, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

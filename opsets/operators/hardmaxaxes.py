@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from opshift.opsets.operator import Version
+from opshift.opsets.families.rows import Rows
 from opshift.opsets.operators import hardmax
-from opshift.opsets.rows import Rows
+from opshift.opsets.registry.operator import Version
 
 OPERATOR = dataclasses.replace(
     hardmax.OPERATOR,

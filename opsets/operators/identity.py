@@ -5,12 +5,12 @@ from typing import Any
 
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
-from opshift.opsets.carriers import MOVED
-from opshift.opsets.facts import FLOATS, INTEGERS
-from opshift.opsets.lowering import Reason, lowering, op
-from opshift.opsets.operator import Operands
-from opshift.opsets.plain import Plain, plain
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.facts import FLOATS, INTEGERS
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.plain import Plain, plain
+from opshift.opsets.registry.wider_types import MOVED
 
 
 def _has_axes(meaning: Plain, operands: Operands) -> Reason | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from opshift.opsets.facts import Facts
-from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

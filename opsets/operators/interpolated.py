@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.axes import first
-from opshift.opsets.facts import Facts, Tensor
-from opshift.opsets.lowering import Reason, bounded, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.facts import Facts, Tensor
+from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
-from opshift.opsets.carriers import ORDERED
-from opshift.opsets.facts import Tensor
-from opshift.opsets.lowering import Reason, lowering, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.facts import Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import ORDERED
 
 _FLOAT8 = (
     TensorProto.FLOAT8E4M3FN,

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from opshift.opsets.carriers import ORDERED
-from opshift.opsets.lowering import lowering, op
-from opshift.opsets.plain import plain
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.wider_types import ORDERED
 
 
 @lowering(13)

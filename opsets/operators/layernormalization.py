@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from opshift.opsets.axes import first, one_axis
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first, one_axis
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
-from opshift.opsets.carriers import ORDERED
-from opshift.opsets.lowering import Reason, lowering, op
-from opshift.opsets.operator import Operands
-from opshift.opsets.plain import Plain, plain
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.plain import Plain, plain
+from opshift.opsets.registry.wider_types import ORDERED
 
 
 def _wide(meaning: Plain, operands: Operands) -> Reason | None:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.facts import Facts
-from opshift.opsets.lowering import lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator
 from opshift.opsets.operators import linearattention
 from opshift.opsets.operators.linearattention import LinearAttention
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.lowering import lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator
 
 Array = np.ndarray[Any, Any]
 

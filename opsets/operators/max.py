@@ -6,9 +6,9 @@ import functools
 
 import numpy as np
 
-from opshift.opsets.carriers import ORDERED
-from opshift.opsets.lowering import lowering, op
-from opshift.opsets.plain import alone, apart, one_shape, plain, two_integers
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.plain import alone, apart, one_shape, plain, two_integers
+from opshift.opsets.registry.wider_types import ORDERED
 
 
 @lowering(13, given=two_integers)

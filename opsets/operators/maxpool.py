@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
-from opshift.opsets.carriers import ORDERED
-from opshift.opsets.lowering import Reason, lowering, meaning
-from opshift.opsets.operator import Operands, Operator, Version
-from opshift.opsets.windows import as_pads, below_22, overhangs, same_pads, skips, told, unsaid, windows
-from opshift.opsets.windows import normal as spelled_out
+from opshift.opsets.families.axes import first
+from opshift.opsets.families.windows import as_pads, below_22, overhangs, same_pads, skips, told, unsaid, windows
+from opshift.opsets.families.windows import normal as spelled_out
+from opshift.opsets.registry.lowering import Reason, lowering, meaning
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import ORDERED
 
 _Array = np.ndarray[Any, Any]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from opshift.opsets.carriers import WRAPPED
-from opshift.opsets.plain import beside, plain
+from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.wider_types import WRAPPED
 
 OPERATOR = plain("Mul", (7, 13, 14), ("A", "B"), np.multiply, carriers=WRAPPED, neutral=beside(1))

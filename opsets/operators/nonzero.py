@@ -2,6 +2,6 @@
 
 import numpy as np
 
-from opshift.opsets.plain import plain
+from opshift.opsets.registry.plain import plain
 
 OPERATOR = plain("NonZero", (9, 13), ("X",), lambda x: np.array(np.nonzero(x), dtype=np.int64), weight=3.0)

@@ -2,6 +2,6 @@
 
 import numpy as np
 
-from opshift.opsets.plain import plain
+from opshift.opsets.registry.plain import plain
 
 OPERATOR = plain("Not", (1,), ("X",), np.logical_not)

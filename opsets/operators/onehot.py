@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from opshift.opsets.axes import END, first, resolve
-from opshift.opsets.facts import FLOATS, INTEGERS, SIGNED, UNSIGNED, Facts, Tensor
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import END, first, resolve
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, SIGNED, UNSIGNED, Facts, Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import first
-from opshift.opsets.lowering import Reason, lowering, op
-from opshift.opsets.operator import Operands, Operator, Version
-from opshift.opsets.plain import Plain
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.plain import Plain
 
 
 def oracle(what: Plain, value: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:

@@ -2,6 +2,6 @@
 
 import numpy as np
 
-from opshift.opsets.plain import decided, plain
+from opshift.opsets.registry.plain import decided, plain
 
 OPERATOR = plain("Or", (7,), ("A", "B"), np.logical_or, neutral=decided(1, 0))

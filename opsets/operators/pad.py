@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.axes import first
-from opshift.opsets.carriers import MOVED
-from opshift.opsets.facts import Tensor, constant
-from opshift.opsets.lowering import Reason, bounded, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.facts import Tensor, constant
+from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import MOVED
 
 MODES = ("constant", "reflect", "edge", "wrap")
 

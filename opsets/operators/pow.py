@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
-from opshift.opsets.lowering import Reason, lowering, op
-from opshift.opsets.operator import Operands
-from opshift.opsets.plain import Plain, plain
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.plain import Plain, plain
 
 _HELD = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT32)
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.carriers import MOVED
-from opshift.opsets.facts import Facts, Tensor
-from opshift.opsets.granularity import RANGES
-from opshift.opsets.lowering import Reason, lowering, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.granularity import RANGES
 from opshift.opsets.operators import matmulinteger
 from opshift.opsets.operators.matmulinteger import Array, by_row
-from opshift.opsets.plain import Plain
+from opshift.opsets.registry.facts import Facts, Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.wider_types import MOVED
 
 
 def requantized(total: Array, factor: Array, zero: Array) -> Array:

@@ -10,9 +10,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
-from opshift.opsets.facts import Tensor
-from opshift.opsets.granularity import (
+from opshift.opsets.families.axes import first
+from opshift.opsets.families.granularity import (
     RANGES,
     block_of_each,
     expanded,
@@ -23,8 +22,9 @@ from opshift.opsets.granularity import (
     shape,
     spread,
 )
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.registry.facts import Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

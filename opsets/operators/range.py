@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.facts import Dim, Facts, Tensor
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.registry.facts import Dim, Facts, Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
-from opshift.opsets.facts import INTEGERS
-from opshift.opsets.lowering import Reason, lowering, op
-from opshift.opsets.operator import Operands
-from opshift.opsets.reduction import Reduction, in_float, reduction, typed
+from opshift.opsets.families.axes import first
+from opshift.opsets.families.reduction import Reduction, in_float, reduction, typed
+from opshift.opsets.registry.facts import INTEGERS
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands
 
 Array = np.ndarray[Any, Any]
 

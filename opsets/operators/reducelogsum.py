@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.lowering import lowering, op
-from opshift.opsets.reduction import in_float_or_double, reduction, typed
+from opshift.opsets.families.reduction import in_float_or_double, reduction, typed
+from opshift.opsets.registry.lowering import lowering, op
 
 Array = np.ndarray[Any, Any]
 

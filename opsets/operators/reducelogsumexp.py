@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from opshift.opsets.facts import Tensor
-from opshift.opsets.lowering import lowering, op
-from opshift.opsets.operator import Operands
-from opshift.opsets.reduction import Reduction, in_float_or_double, reduction, typed
+from opshift.opsets.families.reduction import Reduction, in_float_or_double, reduction, typed
+from opshift.opsets.registry.facts import Tensor
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.operator import Operands
 
 Array = np.ndarray[Any, Any]
 

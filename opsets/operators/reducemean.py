@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.reduction import reduction
+from opshift.opsets.families.reduction import reduction
 
 Array = np.ndarray[Any, Any]
 

@@ -2,6 +2,6 @@
 
 import numpy as np
 
-from opshift.opsets.reduction import reduction
+from opshift.opsets.families.reduction import reduction
 
 OPERATOR = reduction("ReduceProd", (1, 11, 13, 18), np.prod)

@@ -2,6 +2,6 @@
 
 import numpy as np
 
-from opshift.opsets.reduction import reduction
+from opshift.opsets.families.reduction import reduction
 
 OPERATOR = reduction("ReduceSum", (1, 11, 13), np.sum)

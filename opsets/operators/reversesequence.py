@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import first, rank_known
-from opshift.opsets.carriers import MOVED
-from opshift.opsets.lowering import lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first, rank_known
+from opshift.opsets.registry.lowering import lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import MOVED
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from opshift.opsets.axes import first, one_axis
-from opshift.opsets.carriers import COMPUTED
-from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first, one_axis
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import COMPUTED
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opshift.opsets.carriers import COMPUTED
-from opshift.opsets.lowering import lowering, meaning, op
-from opshift.opsets.operator import Operator, Version
-from opshift.opsets.recurrent import Array, batch_first, functions, hostile, run, runs, states_of
+from opshift.opsets.families.recurrent import Array, batch_first, functions, hostile, run, runs, states_of
+from opshift.opsets.registry.lowering import lowering, meaning, op
+from opshift.opsets.registry.operator import Operator, Version
+from opshift.opsets.registry.wider_types import COMPUTED
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.lowering import Reason
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 Array = np.ndarray[Any, Any]
 

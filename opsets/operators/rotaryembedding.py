@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import first, rank_known
-from opshift.opsets.carriers import COMPUTED
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first, rank_known
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import COMPUTED
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from opshift.opsets.operator import Version
 from opshift.opsets.operators import scatterelements
+from opshift.opsets.registry.operator import Version
 
 OPERATOR = dataclasses.replace(
     scatterelements.OPERATOR, name="Scatter", means=scatterelements.OPERATOR, versions=(Version(9),)

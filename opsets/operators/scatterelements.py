@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import axis_not_negative, one_axis
-from opshift.opsets.lowering import Reason, lowering, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import axis_not_negative, one_axis
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

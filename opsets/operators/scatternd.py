@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import first
-from opshift.opsets.facts import SMALL, Tensor
-from opshift.opsets.lowering import Reason, bounded, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first
 from opshift.opsets.operators.scatterelements import JOIN, joins_by_none, sums_only
+from opshift.opsets.registry.facts import SMALL, Tensor
+from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.carriers import COMPUTED
-from opshift.opsets.lowering import lowering, op
-from opshift.opsets.operator import Operands, Operator, Version
 from opshift.opsets.operators import elu
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import COMPUTED
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.axes import first
-from opshift.opsets.carriers import ORDERED
-from opshift.opsets.facts import INTEGERS, UNSIGNED
-from opshift.opsets.lowering import Reason, lowering, op
-from opshift.opsets.operator import Operands
-from opshift.opsets.plain import Plain, plain
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.facts import INTEGERS, UNSIGNED
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.plain import Plain, plain
+from opshift.opsets.registry.wider_types import ORDERED
 
 _WIDE = (TensorProto.FLOAT, TensorProto.DOUBLE)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from opshift.opsets.plain import plain
+from opshift.opsets.registry.plain import plain
 
 VERSIONS = (1, 13, 19, 21, 23, 24, 25)
 OPERATOR = plain("Size", VERSIONS, ("data",), lambda data: np.array(data.size, dtype=np.int64))

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import END, axes_operand, operand_not_negative
-from opshift.opsets.facts import Facts, Tensor
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
-from opshift.opsets.plain import Plain
+from opshift.opsets.families.axes import END, axes_operand, operand_not_negative
+from opshift.opsets.registry.facts import Facts, Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.plain import Plain
 
 _resolve = axes_operand(3)
 

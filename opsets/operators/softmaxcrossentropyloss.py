@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.carriers import COMPUTED
-from opshift.opsets.operator import Operator, Version
 from opshift.opsets.operators import negativeloglikelihoodloss
 from opshift.opsets.operators.negativeloglikelihoodloss import Loss
+from opshift.opsets.registry.operator import Operator, Version
+from opshift.opsets.registry.wider_types import COMPUTED
 
 
 def oracle(

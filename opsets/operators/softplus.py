@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.carriers import COMPUTED
-from opshift.opsets.lowering import lowering, op
-from opshift.opsets.plain import plain
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.wider_types import COMPUTED
 
 
 def _oracle(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import END, axes_operand, first, fixed, one_from_back, operand_not_negative
-from opshift.opsets.lowering import Reason, lowering, op
-from opshift.opsets.operator import Operands, Operator, Version
-from opshift.opsets.plain import Plain
+from opshift.opsets.families.axes import END, axes_operand, first, fixed, one_from_back, operand_not_negative
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.plain import Plain
 
 
 def oracle(

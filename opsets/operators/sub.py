@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from opshift.opsets.carriers import WRAPPED
-from opshift.opsets.lowering import lowering, op
-from opshift.opsets.plain import beside, plain
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.wider_types import WRAPPED
 
 
 @lowering(13)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.lowering import Reason, lowering
-from opshift.opsets.operator import Operands
-from opshift.opsets.plain import alone, one_shape, plain
+from opshift.opsets.registry.lowering import Reason, lowering
+from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.plain import alone, one_shape, plain
 
 
 def _two(meaning: Any, operands: Operands) -> Reason | None:

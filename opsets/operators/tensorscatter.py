@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import first, one_axis, rank_known
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first, one_axis, rank_known
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from opshift.opsets.carriers import MOVED
-from opshift.opsets.plain import all_are, plain
+from opshift.opsets.registry.plain import all_are, plain
+from opshift.opsets.registry.wider_types import MOVED
 
 OPERATOR = plain(
     "Tile",

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.axes import first, one_axis
-from opshift.opsets.carriers import ORDERED
-from opshift.opsets.facts import FLOATS, INTEGERS, constant
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands, Operator, Version
+from opshift.opsets.families.axes import first, one_axis
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, constant
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import ORDERED
 
 
 @dataclass(frozen=True)

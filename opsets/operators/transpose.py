@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.operator import Operator, Version
+from opshift.opsets.registry.operator import Operator, Version
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.lowering import lowering, meaning
-from opshift.opsets.operator import Operator, Version
 from opshift.opsets.operators import resize
+from opshift.opsets.registry.lowering import lowering, meaning
+from opshift.opsets.registry.operator import Operator, Version
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.carriers import MOVED
-from opshift.opsets.lowering import Reason, lowering, meaning, op
-from opshift.opsets.operator import Operands
-from opshift.opsets.plain import Plain, all_are, plain
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.plain import Plain, all_are, plain
+from opshift.opsets.registry.wider_types import MOVED
 
 
 def _type(operands: Operands) -> int | None:

@@ -2,6 +2,6 @@
 
 import numpy as np
 
-from opshift.opsets.plain import beside, plain
+from opshift.opsets.registry.plain import beside, plain
 
 OPERATOR = plain("Xor", (7,), ("A", "B"), np.logical_xor, neutral=beside(0))

@@ -7,22 +7,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import os
 
+    from opshift.passes.base.errors import (
+        InvalidModelError,
+        OpshiftError,
+        UnsupportedError,
+        UsageError,
+        VerificationError,
+    )
+    from opshift.passes.base.results import Check, Plan, Refusal, Report, Step, Verdict
+    from opshift.passes.batch import Outcome, Status, Summary, convert_many
     from opshift.passes.convert import Result, convert, plan
-    from opshift.passes.errors import InvalidModelError, OpshiftError, UnsupportedError, UsageError, VerificationError
-    from opshift.passes.inspect import Inspection, inspect
-    from opshift.passes.many import Outcome, Status, Summary, convert_many
-    from opshift.passes.outcome import Check, Plan, Refusal, Report, Step, Verdict
-    from opshift.passes.verify import verify
+    from opshift.passes.inspection import Inspection, inspect
+    from opshift.passes.proof.verify import verify
 
 __version__ = "0.1.0"
 
 _HOME = {
     "convert": ("Result", "convert", "plan"),
-    "errors": ("InvalidModelError", "OpshiftError", "UnsupportedError", "UsageError", "VerificationError"),
-    "inspect": ("Inspection", "inspect"),
-    "many": ("Outcome", "Status", "Summary", "convert_many"),
-    "outcome": ("Check", "Plan", "Refusal", "Report", "Step", "Verdict"),
-    "verify": ("verify",),
+    "base.errors": ("InvalidModelError", "OpshiftError", "UnsupportedError", "UsageError", "VerificationError"),
+    "inspection": ("Inspection", "inspect"),
+    "batch": ("Outcome", "Status", "Summary", "convert_many"),
+    "base.results": ("Check", "Plan", "Refusal", "Report", "Step", "Verdict"),
+    "proof.verify": ("verify",),
 }
 
 __all__ = [
@@ -57,7 +63,7 @@ def __getattr__(name: str) -> Any:
     for module, names in _HOME.items():
         if name in names:
             found = getattr(import_module(f"opshift.passes.{module}"), name)
-            writers = import_module("opshift.passes.outcome").WRITERS
+            writers = import_module("opshift.passes.base.results").WRITERS
             if _save not in writers:
                 writers.append(_save)
             return globals().setdefault(name, found)
@@ -71,6 +77,6 @@ def __dir__() -> list[str]:
 
 def _save(report: Report, path: str | os.PathLike[str]) -> None:
     """Write a report: `Report.save` comes here, since formats belong to the command line."""
-    from opshift.cli.save import save
+    from opshift.cli.reports.save import save
 
     save(report, path)

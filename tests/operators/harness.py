@@ -26,17 +26,17 @@ from onnx.parser import parse_model
 from running import OPSETS, RUNS_TO, run, same
 
 import opshift
-from opshift.opsets.facts import Facts, constant, tensor_of, type_name, type_of_facts
-from opshift.opsets.lowering import Lowering, Reason
-from opshift.opsets.operator import SPELLING, Lifted, Native, Node, Operator, lift, write_native
-from opshift.opsets.schema import OLDEST, schema_at
-from opshift.opsets.target import Legality
-from opshift.passes.changes import Replace
-from opshift.passes.derive import Deriver, Fragment, operand_sources
-from opshift.passes.errors import UnsupportedError
-from opshift.passes.infer import infer, make_node, typed
-from opshift.passes.lower import alone
-from opshift.passes.outcome import Code
+from opshift.opsets.registry.facts import Facts, constant, tensor_of, type_name, type_of_facts
+from opshift.opsets.registry.lowering import Lowering, Reason
+from opshift.opsets.registry.operator import SPELLING, Lifted, Native, Node, Operator, lift, write_native
+from opshift.opsets.registry.schema import OLDEST, schema_at
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.analysis.inference import infer, make_node, typed
+from opshift.passes.base.errors import UnsupportedError
+from opshift.passes.base.results import Code
+from opshift.passes.rewrite.apply import alone
+from opshift.passes.rewrite.edits import Replace
+from opshift.passes.rewrite.lowering_search import Deriver, Fragment, operand_sources
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -17,7 +17,7 @@ from opshift.opsets.operators.gelu import Gelu
 from opshift.opsets.operators.selu import Selu
 from opshift.opsets.operators.shrink import Shrink
 from opshift.opsets.operators.swish import Swish
-from opshift.passes.outcome import Code
+from opshift.passes.base.results import Code
 
 LINE = np.concatenate([np.linspace(-9, 9, 73), [-60, -20.5, -1e-6, 0, 1e-6, 20.5, 60]])
 TANH = Gelu("tanh")

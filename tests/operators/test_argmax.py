@@ -29,14 +29,14 @@ from operators.harness import (
     outputs_of,
 )
 from opshift.opsets import faster
-from opshift.opsets.lowering import Lowering
-from opshift.opsets.operator import Operator
+from opshift.opsets.families.rows import Rows
 from opshift.opsets.operators import argmax, argmin, hardmax
 from opshift.opsets.operators.argmax import ArgMax
 from opshift.opsets.operators.argmin import ArgMin
-from opshift.opsets.rows import Rows
-from opshift.opsets.target import Legality
-from opshift.passes.derive import Deriver, Fragment
+from opshift.opsets.registry.lowering import Lowering
+from opshift.opsets.registry.operator import Operator
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.rewrite.lowering_search import Deriver, Fragment
 
 FEW = np.random.default_rng(3).integers(-2, 3, (2, 3, 4)).astype(F32)
 DEEP = arr([[-INF, -INF, -INF], [-INF, 5, 5], [INF, 1, INF]])

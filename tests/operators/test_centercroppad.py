@@ -19,9 +19,9 @@ from operators.harness import (
     outputs_of,
     ran,
 )
-from opshift.opsets.lowering import Reason
 from opshift.opsets.operators import centercroppad
 from opshift.opsets.operators.centercroppad import CenterCropPad
+from opshift.opsets.registry.lowering import Reason
 
 CUBE = np.arange(1, 61, dtype=F32).reshape(3, 4, 5)
 

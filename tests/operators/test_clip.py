@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from operators.harness import BF16, F16, F64, INF, NAN, Array, Case, Table, arr
-from opshift.opsets.operator import Lifted
 from opshift.opsets.operators import clip
+from opshift.opsets.registry.operator import Lifted
 
 HOSTILE = arr([[-INF, -5, -1, -0.0], [0.0, 1, 5, INF]])
 WIDE = np.array([-(2**63), -(2**33), -1, 0, 2**31, 2**33 + 2**31, 2**53 + 1, 2**63 - 1], np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.harness import tables
-from opshift.opsets.operator import known_operators, steps
+from opshift.opsets.registry.operator import known_operators, steps
 
 GRAPHS = {"If", "Scan"}
 """Their oracles are graphs: test_graphs compares whole models."""

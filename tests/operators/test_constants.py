@@ -12,11 +12,11 @@ from running import run
 
 import opshift
 from operators.harness import BF16, F16, F32, F64, INF, NAN, Case, Table, arr
-from opshift.opsets.facts import Tensor
 from opshift.opsets.operators import cast, castlike, constant, constantofshape
 from opshift.opsets.operators.cast import Cast
 from opshift.opsets.operators.constant import Constant
 from opshift.opsets.operators.constantofshape import ConstantOfShape
+from opshift.opsets.registry.facts import Tensor
 
 NUMBERS = (F16, F32, F64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_)
 WHOLE = [0, 1, 2, 100]

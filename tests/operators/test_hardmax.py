@@ -10,8 +10,8 @@ import pytest
 from onnx.parser import parse_model
 
 from operators.harness import BF16, F16, F32, F64, INF, Case, Code, Refused, Table, arr, converted, differs, ran
+from opshift.opsets.families.rows import Rows
 from opshift.opsets.operators import hardmax
-from opshift.opsets.rows import Rows
 
 RNG = np.random.default_rng(7)
 FEW = RNG.integers(-2, 3, (2, 3, 4)).astype(F32)

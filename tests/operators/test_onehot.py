@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from operators.harness import BF16, F16, F32, F64, INF, NAN, Array, Case, Table, arr, text
-from opshift.opsets.operator import Lifted
 from opshift.opsets.operators import onehot
 from opshift.opsets.operators.onehot import OneHot
+from opshift.opsets.registry.operator import Lifted
 
 INDICES = np.array([[0, 2, 4], [-1, -5, 5]], np.int64)
 FAR = np.array([2**31, 2**32 - 1, 2**33 + 2**31, 2**53 + 1, -(2**63), 2**63 - 1, 3, -5, -6, 5], np.int64)

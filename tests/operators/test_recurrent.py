@@ -12,11 +12,11 @@ from onnx import helper
 from running import run, same
 
 from operators.harness import F32, Array, Case, Table, converted, feeds_of, outputs_of
-from opshift.opsets.operator import Operator
 from opshift.opsets.operators import gru, lstm, rnn
 from opshift.opsets.operators.gru import GRU
 from opshift.opsets.operators.lstm import LSTM
 from opshift.opsets.operators.rnn import RNN
+from opshift.opsets.registry.operator import Operator
 
 GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
 BATCH, TOKENS, SIZE, HIDDEN = 2, 3, 4, 5

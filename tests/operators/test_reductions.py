@@ -12,7 +12,8 @@ from onnx.parser import parse_model
 from running import run
 
 from operators.harness import F16, F32, F64, INF, Array, Case, Code, Refused, Table, arr, converted
-from opshift.opsets.cumulative import Cumulative
+from opshift.opsets.families.cumulative import Cumulative
+from opshift.opsets.families.reduction import Reduction
 from opshift.opsets.operators import (
     cumprod,
     cumsum,
@@ -30,7 +31,6 @@ from opshift.opsets.operators import (
     topk,
 )
 from opshift.opsets.operators.topk import TopK
-from opshift.opsets.reduction import Reduction
 
 CUBE = np.random.default_rng(5).integers(1, 5, (2, 3, 4)).astype(F32)
 WIDE = np.random.default_rng(6).integers(-128, 256, (2, 7, 5))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from operators.harness import BF16, F32, F64, INF, Array, Case, Table, arr, text
-from opshift.opsets.operator import Lifted
 from opshift.opsets.operators import (
     concat,
     expand,
@@ -28,6 +27,7 @@ from opshift.opsets.operators.concat import Concat
 from opshift.opsets.operators.pad import Pad
 from opshift.opsets.operators.shape import Shape
 from opshift.opsets.operators.transpose import Transpose
+from opshift.opsets.registry.operator import Lifted
 
 CUBE = np.arange(24, dtype=F32).reshape(2, 3, 4)
 ONES = np.arange(6, dtype=F32).reshape(1, 2, 1, 3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from operators.harness import F32, F64, INF, Case, Table, arr
+from opshift.opsets.families.rows import Rows
 from opshift.opsets.operators import logsoftmax, softmax
-from opshift.opsets.rows import Rows
 
 FEW = np.random.default_rng(1).integers(-2, 3, (2, 3, 4)).astype(F32)
 CASES = (

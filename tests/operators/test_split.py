@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 
 from operators.harness import BF16, F32, Array, Case, Table
-from opshift.opsets.operator import Lifted
 from opshift.opsets.operators import split
 from opshift.opsets.operators.split import Split
+from opshift.opsets.registry.operator import Lifted
 
 CUBE = np.arange(60, dtype=F32).reshape(3, 4, 5)
 

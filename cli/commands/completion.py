@@ -1,0 +1,78 @@
+"""Print a completion script for bash, zsh or fish.
+
+examples:
+  opshift completion bash > ~/.local/share/bash-completion/completions/opshift
+  opshift completion zsh > ~/.zfunc/_opshift     (with fpath+=~/.zfunc before compinit in ~/.zshrc)
+  opshift completion fish > ~/.config/fish/completions/opshift.fish
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator
+
+from opshift.cli import terminal
+
+SHELLS = ("bash", "zsh", "fish")
+
+FILES = frozenset({"IN", "OUT", "A", "B", "FILE", "FILE|DIR"})
+"""What the value of an option or argument is called where it is a path."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `opshift completion`."""
+    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
+    parser.set_defaults(json=False, debug=False)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the script. It is whole: nothing of opshift runs where the key is pressed."""
+    terminal.write_result(script(options.shell))
+    return 0
+
+
+def script(shell: str) -> str:
+    """Return the script for a shell, of all commands with their options as they are now."""
+    import shtab
+
+    from opshift.cli.main import build
+    from opshift.opsets.registry.operator import known_operators
+    from opshift.opsets.runtimes.profiles import builtin_targets
+
+    parser = build()
+    operators = sorted({operator.name for operator in known_operators() if not operator.domain})
+    # shtab reads `complete`, of which argparse, and so its types, know nothing.
+    for action in _actions(parser):
+        if action.metavar in ("A,B", "OPERATOR"):
+            action.choices = operators
+        elif action.metavar == "NAME|FILE":
+            action.complete = _names_or_files(builtin_targets())  # type: ignore[attr-defined]
+        elif action.metavar == "DIR":
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        elif action.metavar in FILES:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    made: str = shtab.complete(parser, shell)
+    return made.rstrip("\n") + "\n"
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the options and arguments of a parser, and of the parsers of its commands."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _actions(below)
+
+
+def _names_or_files(names: Iterable[str]) -> dict[str, str | dict[str, str]]:
+    """Return how each shell completes a name of a profile, or a file."""
+    words = " ".join(names)
+    return {
+        "bash": "_opshift_targets",
+        "zsh": "_opshift_targets",
+        "fish": f"{words} (__fish_complete_path (commandline -ct))",
+        "preamble": {
+            "bash": f'_opshift_targets() {{ compgen -W "{words}" -- "$1"; compgen -f -- "$1"; }}',
+            "zsh": f'_opshift_targets() {{ _alternative "profiles:profile:({words})" "files:file:_files"; }}',
+        },
+    }

@@ -1,0 +1,101 @@
+"""Print the runtime profiles that --target accepts."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from opshift.cli import options as shared
+from opshift.cli import terminal
+from opshift.cli.reports.document import document
+from opshift.passes.base.errors import UsageError
+
+if TYPE_CHECKING:
+    from opshift.opsets.runtimes.target import Target
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `opshift targets`."""
+    parser.add_argument(
+        "target", metavar="NAME|FILE", nargs="?", help="print this profile as TOML, to start your own from"
+    )
+    parser.add_argument(
+        "--probe",
+        action="store_true",
+        help="open one-node models in the installed onnxruntime, and list where its profile is wrong",
+    )
+    shared.add_output_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print all profiles, or one in full."""
+    from opshift.opsets.runtimes.profiles import ASKED, ProfileError, builtin_targets, load_target
+
+    if options.target is not None:
+        shared.check_target(options.target)
+    if options.probe and options.target != ASKED:
+        raise UsageError(f"--probe asks the installed onnxruntime: `opshift targets {ASKED} --probe`.")
+    try:
+        chosen = [load_target(name) for name in ([options.target] if options.target is not None else builtin_targets())]
+    except ProfileError as error:
+        raise UsageError(f"{error}" + "." * (not str(error).endswith("?"))) from error
+    if options.probe:
+        return probed(options, chosen[0])
+    if options.json:
+        terminal.print_json(document(options, 0, targets=[describe(target) for target in chosen]))
+    elif options.target is not None:
+        terminal.write_result(chosen[0].to_toml())
+    else:
+        show(chosen)
+    return 0
+
+
+def probed(options: argparse.Namespace, target: Target) -> int:
+    """Print where onnxruntime opens what the profile does not list, or does not open what it does."""
+    from opshift.passes.runtime.kernel_probe import probe
+
+    found = probe(target)
+    if options.json:
+        facts = {"confirmed": found.confirmed, "denied": found.denied, "untold": found.untold}
+        terminal.print_json(document(options, 0, probe={"target": target.name, **facts}))
+        return 0
+    for line in found.denied:
+        terminal.say(line)
+    terminal.say(
+        f"opset {target.opset[1]}: {found.confirmed} nodes open, or lack a kernel, as the profile says; "
+        f"{len(found.denied)} do not; {found.untold} were rejected for other reasons."
+    )
+    return 0
+
+
+def describe(target: Target) -> dict[str, Any]:
+    """Return a profile as JSON has it."""
+    fields = ("name", "version", "opset", "ir_version", "functions", "domains", "operators", "without", "limits")
+    return {field: getattr(target, field) for field in fields}
+
+
+def show(targets: list[Target]) -> None:
+    """Print a row a profile."""
+    if not targets:
+        terminal.say("No profile is built in; --target takes a TOML file.")
+        return
+    terminal.table(
+        ("Target", "Version", "Opset", "ir_version", "Operators", "Without", "Limits"),
+        [
+            (
+                one.name,
+                one.version or "-",
+                span(one.opset),
+                span(one.ir_version),
+                "all" if one.operators is None else str(len(one.operators)),
+                str(len(one.without)),
+                str(len(one.limits)),
+            )
+            for one in targets
+        ],
+    )
+
+
+def span(ends: tuple[int, int] | None) -> str:
+    """Return `9 to 13`."""
+    return "any" if ends is None else f"{ends[0]} to {ends[1]}"

@@ -1,0 +1,127 @@
+"""Run two models on the same adversarial inputs and compare their outputs.
+
+The exit status is 0 only if they are shown to be equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+from opshift.cli import options as shared
+from opshift.cli import streams, terminal
+from opshift.cli.commands import each
+from opshift.cli.reports.document import document
+from opshift.passes.base.errors import UsageError
+
+if TYPE_CHECKING:
+    from opshift.cli.reports.operator_counts import Census
+    from opshift.passes.base.results import Report
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `opshift verify`."""
+    parser.add_argument(
+        "model", metavar="A", help="the original (.onnx or .onnxtxt, - for standard input); or a folder of originals"
+    )
+    parser.add_argument(
+        "other", metavar="B", help="the model to compare with it; or a folder with models of the same names"
+    )
+    comparing = shared.add_verify_options(parser)
+    comparing.add_argument(
+        "--exact",
+        action="store_true",
+        help="allow no rounding differences: floats must be equal bit for bit with graph optimizations off",
+    )
+    comparing.add_argument(
+        "--semantics",
+        choices=("runtime", "spec"),
+        default="runtime",
+        help="if onnxruntime departs from the ONNX specification, compare with it (runtime) or with numpy oracles "
+        "(spec) (default: runtime)",
+    )
+    shared.add_allow_path(parser)
+    shared.add_run_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare two models, or those of two folders, and print."""
+    if options.model == options.other == streams.STREAM:
+        raise UsageError("- is standard input, which holds one model: name a file for the other.")
+    folders = [os.path.isdir(path) for path in (options.model, options.other)]  # noqa: PTH112
+    if not any(folders):
+        return one(options)
+    if not all(folders):
+        raise UsageError("one of the two is a folder: name two models, or two folders with models of the same names.")
+    return each.of_each(options, pairs(options.model, options.other), one)
+
+
+def pairs(folder: str, other: str) -> list[dict[str, str]]:
+    """Return the models of a folder with those of the same path in another, which need not exist."""
+    found = [os.path.relpath(path, folder) for path in each.models([folder])]
+    return [{"model": os.path.join(folder, path), "other": os.path.join(other, path)} for path in found]  # noqa: PTH118
+
+
+def one(options: argparse.Namespace) -> int:
+    """Compare two models and print."""
+    shared.check_report(options.report, {options.model, options.other} - {streams.STREAM})
+    from opshift.cli.reports.operator_counts import census
+    from opshift.passes.base.results import Verdict
+    from opshift.passes.proof.verify import verify
+    from opshift.passes.runtime import ort_session
+
+    allowed = tuple(options.allow_path)
+    with terminal.progress(options.quiet, options.verbose) as progress:
+        told = options.watch.beside(progress)
+        told("load", 0, 0)
+        ort_session.runtime()
+        models = [ort_session.read(streams.read(path), None, allowed) for path in (options.model, options.other)]
+        report = verify(
+            *models,
+            **shared.verification(options),
+            exact=options.exact,
+            semantics=options.semantics,
+            allow_paths=allowed,
+            progress=told,
+        )
+    status = 0 if report.verdict is Verdict.EQUAL else 1
+    before, after = (census(model.proto) for model in models)
+    described = describe(options, report, status, before, after)
+    with terminal.staged(options.report, described):
+        if options.json:
+            terminal.print_json(described, line=getattr(options, "lines", False))
+        else:
+            show(options, report)
+    return status
+
+
+def describe(options: argparse.Namespace, report: Report, status: int, before: Census, after: Census) -> dict[str, Any]:
+    """Return a comparison as JSON has it."""
+    from opshift.cli.wording import verdict
+
+    error = {"kind": "verification", "message": verdict(report), "report": report}
+    found = {"verdict": report.verdict, "before": before, "after": after, "report": report}
+    return document(options, status, **found, **({"error": error} if status else {}))
+
+
+def show(options: argparse.Namespace, report: Report) -> None:
+    """Print what differs, and the verdict last."""
+    from opshift.cli import wording
+    from opshift.passes.base.results import Verdict
+
+    if options.verbose:
+        for line in wording.classes(report):
+            terminal.say(line)
+        for line in wording.coverage(report):
+            terminal.say(line)
+        for check in (*report.nodes, report.whole):
+            terminal.say(wording.describe(check))
+        terminal.say(f"seed {report.seed}; " + ", ".join(f"{name} {is_}" for name, is_ in report.versions.items()))
+    if report.verdict is Verdict.EQUAL and not options.quiet:
+        for line in (*(() if options.verbose else wording.departure(report)), *wording.untried(report)):
+            terminal.say(line)
+    if report.verdict is Verdict.DIFFERENT and not options.quiet:
+        for line in wording.differences(report):
+            terminal.say(line)
+    terminal.say(wording.verdict(report), wording.STYLE[report.verdict])

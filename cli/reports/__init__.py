@@ -1,0 +1,1 @@
+"""Reports of a run: tables, pages, Markdown and JSON."""

@@ -1,0 +1,98 @@
+"""Counts the operators of a model, for the table of before and after."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import onnx
+import onnx.defs
+
+from opshift.cli import terminal
+from opshift.passes.base.results import Plan
+from opshift.passes.graph.columnar import SMALL, columns
+from opshift.passes.graph.traversal import walk
+from opshift.passes.io.serialization import length, pieces
+
+
+@dataclasses.dataclass(frozen=True)
+class Count:
+    """How often an operator occurs in a model, and the version that it has there (None where ONNX does not have it)."""
+
+    count: int
+    since_version: int | None
+
+    def __str__(self) -> str:
+        """Return `3 (since 13)`."""
+        return f"{self.count}" if self.since_version is None else f"{self.count} (since {self.since_version})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Census:
+    """What a model is made of; `size` is that of the protobuf in bytes, without weights that are in other files."""
+
+    opset: int | None
+    ir_version: int
+    size: int
+    operators: dict[str, Count]
+
+
+def census(model: onnx.ModelProto, size: int | None = None) -> Census:
+    """Count the operators of every graph and function of a model; `size` is given where it lacks weights by now."""
+    imports = {normal(entry.domain): entry.version for entry in model.opset_import}
+    found: Counter[tuple[str, str]] = Counter()
+    size = length(pieces(model)) if size is None else size
+    for graph in walk(model, columns(model) if size <= SMALL else None):
+        for (domain, name, _), places in graph.kinds.items():
+            found[normal(domain), name] += len(places)
+    operators = {
+        f"{domain}::{name}" if domain else name: Count(number, since(domain, name, imports.get(domain)))
+        for (domain, name), number in found.items()
+    }
+    return Census(imports.get(""), model.ir_version, size, dict(sorted(operators.items())))
+
+
+def normal(domain: str) -> str:
+    """Return the empty name for both names of the default domain."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def since(domain: str, name: str, opset: int | None) -> int | None:
+    """Return the version of an operator at an opset, if ONNX has it there."""
+    if opset is None or not onnx.defs.has(name, opset, domain):
+        return None
+    return onnx.defs.get_schema(name, opset, domain).since_version
+
+
+def nothing_to_do(plan: Plan, before: Census, after: Census) -> bool:
+    """Whether the output is the input."""
+    return plan.nothing_to_do and before == after
+
+
+def show_operators(before: Census, after: Census) -> None:
+    """Print all operators, opset and ir_version, before and after."""
+    table = [
+        *rows(before, after),
+        ("opset", str(before.opset), str(after.opset)),
+        ("ir_version", str(before.ir_version), str(after.ir_version)),
+    ]
+    terminal.table(("Operator", "Before", "After"), table, changed=lambda row: row[1] != row[2])
+
+
+def remarks(ir_version: int, left_out: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
+    """Yield what the ir_version has no place for, as one note, and all other notes."""
+    if left_out:
+        yield f"Dropped, since ir_version {ir_version} has no place for it: {'; '.join(left_out)}."
+    yield from notes
+
+
+def rows(before: Census, after: Census) -> list[tuple[str, str, str]]:
+    """Return the table of operators."""
+    names = sorted({*before.operators, *after.operators})
+    return [(name, cell(before.operators.get(name)), cell(after.operators.get(name))) for name in names]
+
+
+def cell(count: Count | None) -> str:
+    """Return a cell of the table."""
+    return "-" if count is None else str(count)

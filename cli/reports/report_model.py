@@ -1,0 +1,360 @@
+"""What a report tells people, whatever it is written as: the verdict in words, the tables, the kinds of rewrites."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opshift.cli import wording
+from opshift.cli.reports.operator_counts import Census, cell, remarks, since
+from opshift.cli.terminal import one_line
+from opshift.opsets.registry.operator import operator_for
+from opshift.passes.base.results import Action, Check, Kind, Plan, Refusal, Report, Verdict, Way
+
+GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
+
+STAGES = {
+    "load": "load and check",
+    "plan": "plan",
+    "lower": "rewrite",
+    "verify": "prepare the verification",
+    "nodes": "verify the rewritten nodes",
+    "whole": "verify the whole model",
+}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The verdict: how it is to be taken, in a word or two, and in a sentence."""
+
+    level: str
+    title: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table of before and after."""
+
+    name: str
+    before: str
+    after: str | None
+    """None where nothing was made."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the two differ."""
+        return self.after not in (None, self.before)
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A kind of rewrites as people read it; `choice` says in a few words why it is done in this way."""
+
+    kind: Kind
+    number: int
+    origin: str
+    to: str
+    by: str
+    choice: str
+    summary: str
+    ways: tuple[Way, ...]
+    barred: tuple[Way, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A rewritten node, with what was shown of it by itself.
+
+    `verdict` is that of its comparison, else "reviewed" (people have read that both versions mean the same), or
+    "not run".
+    """
+
+    node: str
+    rewrite: Rewrite
+    verdict: str
+    inputs: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """All that a report tells, in the order in which it is read."""
+
+    command: str
+    model: str
+    other: str
+    output: str
+    written: bool
+    headline: Headline
+    sides: tuple[str, str]
+    """What the two columns of the tables are called."""
+    rows: tuple[Row, ...]
+    facts: tuple[Row, ...]
+    notes: tuple[str, ...]
+    request: str
+    """Where the model goes: `opset 18 -> 11`."""
+    about: tuple[tuple[str, str], ...]
+    """The command, the date and the models' hashes."""
+    refusals: tuple[Refusal, ...]
+    differences: tuple[Check, ...]
+    rewrites: tuple[Rewrite, ...]
+    lines: tuple[Line, ...]
+    report: Report | None
+    classes: Mapping[str, int]
+    coverage: tuple[str, ...]
+    """What was compared, in sentences."""
+    models: tuple[Mapping[str, Any], ...]
+    timings: tuple[Mapping[str, Any], ...]
+    versions: Mapping[str, str]
+
+    @property
+    def grouped(self) -> list[wording.Group]:
+        """The refusals by cause."""
+        return wording.grouped(self.refusals)
+
+    @property
+    def changed(self) -> tuple[Row, ...]:
+        """The operators whose number or version is another."""
+        return tuple(row for row in self.rows if row.changed)
+
+
+def account(document: Mapping[str, Any]) -> Account:
+    """Return what a document tells people."""
+    error: Mapping[str, Any] = document.get("error", {})
+    plan: Plan | None = document.get("plan")
+    report: Report | None = document.get("report") or error.get("report")
+    before: Census | None = document.get("before")
+    after: Census | None = document.get("after")
+    rewrites = tuple(_rewrite(kind, number, plan) for number, kind in enumerate(plan.kinds, 1)) if plan else ()
+    return Account(
+        command=document.get("command", ""),
+        model=document.get("model", ""),
+        other=document.get("other", ""),
+        output=document.get("output", ""),
+        written=not error,
+        headline=_headline(document, plan, report),
+        sides=("Original", "Compared") if document.get("command") == "verify" else ("Before", "After"),
+        rows=tuple(_operators(before, after)) if before else (),
+        facts=tuple(_facts(before, after)) if before else (),
+        notes=(
+            *document.get("repairs", ()),
+            *(remarks(after.ir_version, document.get("left_out", ()), document.get("notes", ())) if after else ()),
+            *_notes(plan, report),
+        ),
+        request=_request(document, plan, before, after),
+        about=tuple(_about(document)),
+        refusals=tuple(error.get("refusals", ())),
+        differences=_differences(report),
+        rewrites=rewrites,
+        lines=tuple(_lines(rewrites, plan, report)) if plan else (),
+        report=report,
+        classes=wording.classes_of(report) if report else {},
+        coverage=tuple(wording.coverage(report)) if report else (),
+        models=tuple(document.get("models", ())),
+        timings=tuple(
+            {**timing, "does": STAGES.get(timing["stage"], timing["stage"])} for timing in document["timings"]
+        ),
+        versions=document["versions"],
+    )
+
+
+def _request(document: Mapping[str, Any], plan: Plan | None, before: Census | None, after: Census | None) -> str:
+    if plan is None or before is None:
+        return ""
+    if after is not None:
+        return wording.request(plan, before, after)
+    to = wording.moved("opset", plan.source_opset, plan.target_opset)
+    rest = [f"target {one_line(plan.target)}"] if plan.target else []
+    return ", ".join([to, *rest, *([f"decompose {', '.join(plan.decompose)}"] if plan.decompose else [])])
+
+
+def _about(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield how a report came about, as far as it is known."""
+    if line := document.get("command_line"):
+        yield "Command", line
+    if date := document.get("date"):
+        yield "Date", date
+    for name, key in (("SHA-256 of the model", "model_sha256"), ("SHA-256 of the other model", "other_sha256")):
+        if digest := document.get(key):
+            yield name, digest
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+def _headline(document: Mapping[str, Any], plan: Plan | None, report: Report | None) -> Headline:
+    error: Mapping[str, Any] = document.get("error", {})
+    if "models" in document:
+        return _many(document["models"])
+    if error.get("kind") == "unsupported":
+        return _refused(error["refusals"], plan, document["command"])
+    if report:
+        return _proven(document, report, written=document["command"] == "convert" and not error)
+    if document["command"] == "plan" and plan:
+        return _planned(plan, nothing=document["nothing_to_do"])
+    if document.get("nothing_to_do"):
+        return Headline(GOOD, "Nothing to do", "The model meets the request already, and the result is a copy of it.")
+    return Headline(DOUBTFUL, "Not verified", "Verification was switched off with --no-verify. The result was written.")
+
+
+def _many(models: Sequence[Mapping[str, Any]]) -> Headline:
+    counts = Counter(str(model["outcome"]) for model in models)
+    well = counts["converted"] + counts["unchanged"]
+    told = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
+    title = f"{well} of {wording.count(len(models), 'model')} written"
+    return Headline(GOOD if well == len(models) else BAD, title, f"{told}.")
+
+
+def _refused(refusals: Sequence[Refusal], plan: Plan | None, command: str) -> Headline:
+    to = f" to opset {plan.target_opset}" if plan else ""
+    to += f" of {plan.target}" if plan and plan.target else ""
+    nothing = " Nothing was written." if command == "convert" else ""
+    sentence = f"The model cannot be converted{to}: {wording.count(len(refusals), 'refusal')}.{nothing}"
+    return Headline(BAD, "Cannot be converted", sentence)
+
+
+def _proven(document: Mapping[str, Any], report: Report, *, written: bool) -> Headline:
+    sentence = _differing(report) if report.verdict is Verdict.DIFFERENT else wording.verdict(report).partition(": ")[2]
+    sentence = sentence[:1].upper() + sentence[1:]
+    sentence += "" if sentence.endswith(".") else "."
+    if document["command"] == "convert" and not written:
+        sentence += " Nothing was written."
+    match report.verdict:
+        case Verdict.EQUAL if document.get("nothing_to_do"):
+            return Headline(GOOD, "Nothing to do", f"The model meets the request already. {sentence}")
+        case Verdict.EQUAL:
+            return Headline(GOOD, "Verified", sentence)
+        case Verdict.DIFFERENT:
+            return Headline(BAD, "Different", sentence)
+    return Headline(DOUBTFUL, "Not verified", sentence)
+
+
+def _differing(report: Report) -> str:
+    """Return what computes something else; how it does is told below."""
+    nodes = sum(check.verdict is Verdict.DIFFERENT for check in report.nodes)
+    whole = ["the whole model"] if report.whole.verdict is Verdict.DIFFERENT else []
+    parts = ([wording.count(nodes, "rewritten node")] if nodes else []) + whole
+    verb = "computes" if len(parts) == 1 and nodes < 2 else "compute"
+    return f"{' and '.join(parts)} {verb} different outputs on one of the inputs"
+
+
+def _planned(plan: Plan, *, nothing: bool) -> Headline:
+    if nothing:
+        return Headline(GOOD, "Nothing to do", f"The model meets the request already (opset {plan.source_opset}).")
+    lowered = sum(step.action is Action.LOWER for step in plan.steps)
+    bumped = wording.count(len(plan.steps) - lowered, "version bump")
+    told = f"{wording.count(lowered, 'node')} rewritten, {bumped}, {plan.kept} unchanged"
+    return Headline(GOOD, "Possible", f"From opset {plan.source_opset} to {plan.target_opset}: {told}.")
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _operators(before: Census, after: Census | None) -> Iterator[Row]:
+    names = sorted({*before.operators, *(after.operators if after else ())})
+    for name in names:
+        yield Row(name, cell(before.operators.get(name)), cell(after.operators.get(name)) if after else None)
+
+
+def _facts(before: Census, after: Census | None) -> Iterator[Row]:
+    yield Row("opset", str(before.opset), str(after.opset) if after else None)
+    yield Row("ir_version", str(before.ir_version), str(after.ir_version) if after else None)
+    yield Row("size", amount(before.size), amount(after.size) if after else None)
+
+
+def amount(size: int) -> str:
+    """Return a number of bytes as people write it: `1.2 MB`."""
+    if size < 1000:
+        return f"{size} B"
+    power = next(power for power in (1, 2, 3) if size < 999.5 * 1000**power or power == 3)
+    return f"{size / 1000**power:.3g} {('kB', 'MB', 'GB')[power - 1]}"
+
+
+def _notes(plan: Plan | None, report: Report | None) -> Iterator[str]:
+    if plan:
+        yield from wording.assumptions(plan)
+        yield from wording.warnings(plan)
+    if report and (none := [name for name, number in report.whole.classes.items() if not number]):
+        yield f"Not tested: {', '.join(none)} inputs."
+
+
+def _differences(report: Report | None) -> tuple[Check, ...]:
+    """Return the comparisons that tell more than the headline does."""
+    if report is None or report.verdict is Verdict.EQUAL:
+        return ()
+    checks = (report.whole, *report.nodes) if report.verdict is Verdict.DIFFERENT else report.nodes
+    return tuple(check for check in checks if check.verdict is report.verdict)
+
+
+# --- rewritten nodes --------------------------------------------------------------------------------------------------
+
+
+def _rewrite(kind: Kind, number: int, plan: Plan) -> Rewrite:
+    applicable = sorted((way for way in kind.ways if way.cost is not None), key=lambda way: way.cost or 0.0)
+    if kind.action is Action.RESTAMP:
+        version = since("", kind.operator, plan.target_opset)
+        to = f"{kind.operator}-{version}" if version else f"opset {plan.target_opset}"
+    else:
+        to = ", ".join(kind.becomes) or _HELD.get(kind.lowerings[0], "nothing")
+    return Rewrite(
+        kind=kind,
+        number=number,
+        origin=f"{kind.operator}-{kind.since_version}",
+        to=to,
+        by=kind.lowerings[0] if kind.lowerings else "",
+        choice=_choice(kind, applicable),
+        summary=_summary(kind),
+        ways=tuple(applicable),
+        barred=tuple(way for way in kind.ways if way.cost is None),
+    )
+
+
+_HELD = {"folded": "a constant", "initializer": "an initializer"}
+"""What a node becomes where no node replaces it."""
+
+_UNCHOSEN = {
+    "folded": "its value is known",
+    "initializer": "its value is known",
+    "left_out": "it does nothing here",
+    "batch": "the only one that applies",
+    "constant_inputs": "the operator itself, with constants where the target needs them",
+}
+"""Why what is no lowering was done."""
+
+
+def _choice(kind: Kind, applicable: Sequence[Way]) -> str:
+    if kind.action is Action.RESTAMP:
+        return "same meaning"
+    if not kind.lowerings:
+        return "the operator itself, as the target defines it"
+    if not applicable:
+        return _UNCHOSEN.get(kind.lowerings[0], "the only one that applies")
+    if len(applicable) == 1:
+        return "the only one that applies"
+    if any(way.name == kind.lowerings[0] and way.cost == applicable[0].cost for way in applicable):
+        return f"cheapest of {len(applicable)}"
+    return f"cheapest of {len(applicable)} that rounds least"
+
+
+def _summary(kind: Kind) -> str:
+    """Return the first line of what a lowering says of itself."""
+    operator = operator_for("", kind.operator) if kind.lowerings else None
+    lowerings = operator.lowerings if operator else ()
+    return next((one.summary.rstrip(".") for one in lowerings if one.name == kind.lowerings[0]), "")
+
+
+def _lines(rewrites: Sequence[Rewrite], plan: Plan, report: Report | None) -> Iterator[Line]:
+    """Yield the rewritten nodes in the order of the model."""
+    checks = {check.node: check for check in report.nodes} if report else {}
+    places = {(step.node, step.operator): place for place, step in enumerate(plan.steps)}
+    nodes = [(node, rewrite) for rewrite in rewrites for node in rewrite.kind.nodes]
+    for node, rewrite in sorted(nodes, key=lambda pair: places[pair[0], pair[1].kind.operator]):
+        lowered = rewrite.kind.action is Action.LOWER
+        check = checks.get(node) if lowered else None
+        if check:
+            yield Line(node, rewrite, str(check.verdict), check.inputs, one_line(check.reason))
+        else:
+            yield Line(node, rewrite, "not run" if lowered else "reviewed", None, "")

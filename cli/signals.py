@@ -1,0 +1,77 @@
+"""Signals that end a process raise an exception here, as Ctrl-C does, so that files written in part are removed."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+"""The signals by which a terminal, a supervisor or a logout ends a process. Not every system has all of them."""
+
+_SOON = 0.01  # seconds after which a signal whose exception was lost is sent again
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal has come that ends the process."""
+
+    def __init__(self, number: int) -> None:
+        """Keep the number of the signal."""
+        super().__init__(number)
+        self.status = 128 + number
+        """The exit status by which shells know what happened."""
+
+
+@contextlib.contextmanager
+def raised() -> Iterator[None]:
+    """Have these signals raise `Interrupted`; in the end remove what is left of drafts, and put the handlers back.
+
+    Signals that are ignored (`nohup`), or that somebody else handles, stay as they are.
+    """
+    threading = sys.modules.get("threading")  # a program without it has one thread
+    if threading and threading.current_thread() is not threading.main_thread():  # which alone may set handlers
+        yield
+        return
+    before: dict[int, Any] = {}
+    late: list[int] = []
+    hook = sys.unraisablehook
+    try:
+        for number in (getattr(signal, name) for name in NAMES if hasattr(signal, name)):
+            handler = signal.getsignal(number)
+            if handler in (signal.SIG_DFL, signal.default_int_handler):
+                before[number] = handler
+                signal.signal(number, _interrupt)
+        sys.unraisablehook = lambda lost: _again(lost, hook)
+        yield
+    finally:
+        try:
+            for number in before:
+                signal.signal(number, lambda number, _: late.append(number))
+        finally:
+            if writer := sys.modules.get("opshift.passes.io.atomic_files"):
+                writer.discard()
+            sys.unraisablehook = hook
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            if late and not isinstance(sys.exception(), Interrupted):  # it came while drafts were removed
+                signal.raise_signal(late[0])
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
+    raise Interrupted(number)
+
+
+def _again(lost: sys.UnraisableHookArgs, hook: Any) -> None:
+    """Send a signal once more whose exception was raised in a destructor, from where none gets out."""
+    if isinstance(lost.exc_value, Interrupted):
+        import threading
+
+        number = lost.exc_value.status - 128
+        timer = threading.Timer(_SOON, signal.raise_signal, (number,))
+        timer.daemon = True
+        timer.start()
+    else:
+        hook(lost)

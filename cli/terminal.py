@@ -1,0 +1,316 @@
+"""Where results and messages go: results to stdout, messages and progress to stderr, reports to their file."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from opshift.passes.base.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console, RenderableType
+
+    from opshift.passes.io.atomic_files import Batch
+
+COMMAND = "shown by: "
+"""Before a command that people copy."""
+
+SHORT = 16
+"""Up to how many characters the words of a column are kept on one line."""
+
+ShowProgress = Callable[[str, int, int], None]
+
+
+def one_line(text: str) -> str:
+    """Return the text as one paragraph, with what would move a terminal's cursor or colour it written out."""
+    return plain(" ".join(text.split()))
+
+
+def plain(text: str) -> str:
+    """Write out unprintable characters: names come from models, and models from anybody."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+_COMMAND_LINE = re.compile(r"^((?:\x1b\[[0-9;]*m|\s)*):(?=:)", re.MULTILINE)
+_COMMAND_MARK = re.compile(r"#(?=#(?:\[|vso\[))")
+
+
+def inert(text: str) -> str:
+    """Write out what a CI log takes for a command: names come from models, and models from anybody.
+
+    GitHub's runner obeys lines that begin with `::`, behind blanks too, and `##[` anywhere in a line; that of Azure
+    Pipelines obeys `##[` and `##vso[`.
+    """
+    return _COMMAND_MARK.sub(r"\\x23", _COMMAND_LINE.sub(r"\1\\x3a", text))
+
+
+class UnprintableError(UsageError):
+    """The result could not be printed."""
+
+
+def write(stream: TextIO | None, text: str) -> None:
+    """Write and flush, and nothing that a CI log obeys; a reader that has gone away, as `| head` does, is no error."""
+    if stream is None:
+        return
+    encoding = stream.encoding or "utf-8"
+    try:
+        stream.write(inert(text).encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except OSError as error:
+        # What is still buffered would raise once more when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+            raise UnprintableError(f"the result cannot be printed: {error.strerror or error}.") from error
+
+
+def message(*lines: str) -> None:
+    """Tell people something that is not the result; a line break inside of a line is written out."""
+    write(sys.stderr, "".join(f"{folded(plain(line), sys.stderr)}\n" for line in lines))
+
+
+def write_result(text: str) -> None:
+    """Print text that is the result as it stands: JSON or TOML, in whose strings an escape means the same."""
+    write(sys.stdout, _COMMAND_MARK.sub(r"\\u0023", text.rstrip("\n")) + "\n")
+
+
+def say(text: str = "", style: str = "") -> None:
+    """Print a line of the result, in colour where a terminal shows it."""
+    if not is_terminal(sys.stdout):  # rich takes a while to import
+        write(sys.stdout, plain(text).rstrip() + "\n")
+        return
+    from rich.text import Text
+
+    _print(Text(folded(plain(text), sys.stdout), style), soft_wrap=True)
+
+
+def folded(line: str, stream: TextIO | None) -> str:
+    """Break a line between words where a terminal is narrower; a command stays whole, so that it can be copied."""
+    if COMMAND in line or stream is None or not is_terminal(stream):
+        return line
+    import textwrap
+
+    indent = " " * (len(line) - len(line.lstrip(" ")))
+    return "\n".join(
+        textwrap.wrap(
+            line.rstrip(),
+            _columns(stream),
+            subsequent_indent=f"{indent}  " if indent else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
+
+
+def _columns(stream: TextIO) -> int:
+    """Return how wide a terminal is, or 80 where it does not say."""
+    with contextlib.suppress(ValueError):
+        if asked := int(os.environ.get("COLUMNS", "")):
+            return max(asked, 20)
+    with contextlib.suppress(OSError, ValueError):
+        return max(os.get_terminal_size(stream.fileno()).columns or 80, 20)
+    return 80
+
+
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], changed: Callable[[Sequence[str]], bool] | None = None
+) -> None:
+    """Print rows under columns; those that `changed` picks stand out on a terminal.
+
+    Where a terminal is narrow, columns of short words keep their width and the others fold.
+    """
+    if not is_terminal(sys.stdout):
+        _plain_table(columns, [[plain(cell) for cell in row] for row in rows])
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for index, column in enumerate(columns):
+        short = max((len(row[index]) for row in rows), default=0) <= SHORT
+        grid.add_column(column, overflow="fold", no_wrap=short)
+    for row in rows:
+        grid.add_row(*(Text(plain(cell)) for cell in row), style="bold" if changed and changed(row) else "")
+    _print(grid, soft_wrap=False)
+
+
+def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table into a pipe or a file, where no line is folded and none ends in blanks."""
+    widths = [max(map(cells, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        line = "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True))
+        write(sys.stdout, line.rstrip() + "\n")
+
+
+def cells(text: str) -> int:
+    """Return how many columns a text takes; characters of East Asia take two, and marks above others none."""
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+def _print(what: RenderableType, *, soft_wrap: bool) -> None:
+    """Render for a terminal."""
+    rendered = io.StringIO()
+    _console(rendered).print(what, soft_wrap=soft_wrap)
+    write(sys.stdout, rendered.getvalue())
+
+
+def _console(stream: TextIO) -> Console:
+    """Return a console for a terminal, without colours under NO_COLOR."""
+    from rich.console import Console
+
+    return Console(
+        file=stream,
+        force_terminal=True,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody watches the stream."""
+    return stream is not None and stream.isatty()
+
+
+@contextlib.contextmanager
+def progress(quiet: bool, verbose: bool) -> Iterator[ShowProgress | None]:
+    """Show a live line on a terminal; elsewhere the stages one by one where --verbose asks for them."""
+    if quiet:
+        yield None
+    elif is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
+        with _live_line() as show:
+            yield show
+    else:
+        yield _stages() if verbose else None
+
+
+@contextlib.contextmanager
+def _live_line() -> Iterator[ShowProgress]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=_console(sys.stderr), transient=True) as bars:
+        task = bars.add_task("start", total=None)
+
+        def show(stage: str, done: int, total: int) -> None:
+            bars.update(task, description=plain(stage), completed=done, total=total or None)
+
+        yield show
+
+
+def _stages() -> ShowProgress:
+    seen: list[str] = []
+
+    def show(stage: str, done: int, total: int) -> None:
+        if stage not in seen:
+            seen.append(stage)
+            message(plain(stage))
+
+    return show
+
+
+def jsonable(value: Any) -> Any:
+    """Return what JSON can hold: numbers that are not finite become strings, sets sorted lists, objects dicts."""
+    import dataclasses
+
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if hasattr(value, "to_json"):
+        return jsonable(value.to_json())
+    if hasattr(value, "_asdict"):
+        return jsonable(value._asdict())
+    if dataclasses.is_dataclass(value):
+        return {field.name: jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(jsonable(item) for item in value)
+    if isinstance(value, list | tuple | range):
+        return [jsonable(item) for item in value]
+    if hasattr(value, "tolist"):
+        return jsonable(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, float):
+        return value
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def to_json(document: Any, *, indent: int | None = 2) -> str:
+    """Return the document as strict JSON, which a CI log takes for no command."""
+    import json
+
+    return _COMMAND_MARK.sub(r"\\u0023", json.dumps(jsonable(document), indent=indent, allow_nan=False)) + "\n"
+
+
+def report(path: Path, document: Any) -> str:
+    """Return the document as the file's suffix asks for it: a page, Markdown or JSON."""
+    match path.suffix.casefold():
+        case ".html":
+            from opshift.cli.reports.html import page
+
+            return page(document)
+        case ".md":
+            from opshift.cli.reports.markdown import markdown
+
+            return markdown(document)
+    return to_json(document)
+
+
+def print_json(document: Any, *, line: bool = False) -> None:
+    """Print the one JSON object that --json promises; of many, each is a line."""
+    write_result(to_json(document, indent=None if line else 2))
+
+
+@contextlib.contextmanager
+def staged(path: str | None, document: Any, *, named: str = "--report") -> Iterator[Batch]:
+    """Write a report, which arrives at its place only if the block succeeds.
+
+    The batch can take further files, and is published at the end unless the block has done so.
+
+    Raises:
+        UsageError: the report cannot be written.
+    """
+    from pathlib import Path
+
+    from opshift.passes.base.errors import reason
+    from opshift.passes.io.atomic_files import Batch, target
+
+    with Batch() as batch:
+        if path is not None:
+            place = Path(path)
+            shown = f"{named} {plain(path)}".strip()
+            try:
+                found = target(place)
+                batch.draft(found.real, shown).write(report(place, document).encode())
+            except OSError as error:
+                raise UsageError(f"{shown} cannot be written: {reason(error)}.") from error
+            except UsageError as error:
+                raise UsageError(f"{named} {error}".strip()) from error
+        yield batch
+        if not batch.published:
+            batch.publish()

@@ -1,0 +1,312 @@
+"""How plans, refusals and verdicts read."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from opshift.cli.terminal import COMMAND, one_line, plain
+from opshift.passes.base.results import Action, Check, Coverage, Plan, Refusal, Report, Step, Verdict
+
+if TYPE_CHECKING:
+    from opshift.cli.reports.operator_counts import Census
+    from opshift.passes.inspection import Obstacle
+
+SHOWN = 5
+"""How many differing nodes are printed; --json and --report have them all."""
+
+STYLE = {Verdict.EQUAL: "green", Verdict.DIFFERENT: "bold red", Verdict.UNCHECKED: "yellow"}
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 node`, `2 nodes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+PAGE = "docs/limits.md"
+"""The page that explains each code of a refusal, under a heading of its own."""
+
+
+def page(code: str) -> str:
+    """Return where a code is explained, from the root of the repository."""
+    return f"{PAGE}#{code}"
+
+
+def refusals(found: Sequence[Refusal], *, verbose: bool) -> Iterator[str]:
+    """Yield a line for each cause, the most frequent first, and then the page that explains their codes."""
+    for one in grouped(found):
+        yield refusal(one, verbose=verbose)
+    if found:
+        yield f"  See {', '.join(page(code) for code in dict.fromkeys(one.code for one in found))}."
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Nodes of one version of an operator that are refused for the same cause."""
+
+    code: str
+    operator: str
+    nodes: tuple[str, ...]
+    reason: str
+    hint: str
+
+
+def grouped(found: Iterable[Refusal]) -> list[Group]:
+    """Return refusals by cause, those of the most nodes first."""
+    alike: dict[tuple[str, str, str, str], list[str]] = {}
+    for one in found:
+        alike.setdefault((one.code, one.operator, one.reason, one.hint), []).append(one.node)
+    groups = [
+        Group(code, operator, tuple(nodes), reason, hint) for (code, operator, reason, hint), nodes in alike.items()
+    ]
+    return sorted(groups, key=lambda group: -len(group.nodes))
+
+
+def refusal(what: Group, *, verbose: bool) -> str:
+    """Return one cause as a line: `2 x OneHot-28 (main/a, main/b): problem. fix. [type]`."""
+    shown = what.nodes if verbose else what.nodes[:NAMED]
+    more = "" if len(shown) == len(what.nodes) else ", ..."
+    names = f"{', '.join(shown)}{more}"
+    where = f"{len(what.nodes)} x {what.operator} ({names})" if what.operator else names
+    reason = what.reason if verbose else without_names(what.reason)
+    return f"  {one_line(f'{where}: {reason} {what.hint}'.rstrip())} [{what.code}]"
+
+
+NAMED = 3
+"""How many nodes of a cause are named without --verbose."""
+
+
+def without_names(reason: str) -> str:
+    """Return a reason without the names of lowerings that stand before their own: `folded: the rank is unknown`."""
+    if not _LABEL.search(reason):
+        return reason
+    from opshift.opsets.registry.operator import known_operators
+
+    names = {lowering.name for operator in known_operators() for lowering in operator.lowerings}
+
+    def kept(match: re.Match[str]) -> str:
+        return "" if match[1] in names or match[1].startswith("body of ") else match[0]
+
+    while (shorter := _LABEL.sub(kept, reason)) != reason:
+        reason = shorter
+    return reason
+
+
+_LABEL = re.compile(r"(?:^|(?<=[;:.,] ))([a-z][a-z0-9_]*|body of [\w-]+): ")
+
+
+def obstacle(what: Obstacle, *, verbose: bool) -> str:
+    """Return what blocks some nodes as a line, with the first of them."""
+    where = what.node if what.nodes == 1 else f"{what.node}, ..."
+    name = f"{what.nodes} x {what.operator} ({where})" if what.operator else what.node
+    reason = what.reason if verbose else without_names(what.reason)
+    return f"  {one_line(f'{name}: {reason} {what.hint}'.rstrip())} [{what.code}]"
+
+
+def warnings(plan: Plan) -> Iterator[str]:
+    """Yield a line for each operator of the result that onnxruntime does not run, with its first node."""
+    nodes: dict[tuple[str, str, str], list[str]] = {}
+    for one in plan.warnings:
+        nodes.setdefault((one.operator, one.reason, one.hint), []).append(one.node)
+    for (_, reason, hint), places in nodes.items():
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        yield one_line(f"warning: {reason} It is at {places[0]}{more}. {hint}")
+
+
+def change(what: Step) -> str:
+    """Return what replaces a node: `Hardmax-13 -> ArgMax, Equal`."""
+    return one_line(f"{what.operator}-{what.since_version} -> {', '.join(what.becomes) or HELD}")
+
+
+HELD = "a constant"
+"""What a node becomes where no node replaces it."""
+
+
+def step(what: Step) -> str:
+    """Return what happens to a node, and how: `Hardmax-13 -> ArgMax, Equal by hardmax_by_argmax (why)`."""
+    if what.action is not Action.LOWER:
+        return one_line(f"{what.operator}-{what.since_version} unchanged, version updated ({what.why})")
+    by = f" by {', '.join(what.lowerings)}" if what.lowerings else ""
+    why = f" ({what.why})" if what.why else ""
+    return one_line(f"{change(what)}{by}{why}")
+
+
+def request(plan: Plan, before: Census, after: Census) -> str:
+    """Return where a model goes: `opset 18 -> 11, ir_version 8 -> 6, target opencv-4`."""
+    parts = [moved("opset", before.opset, after.opset), moved("ir_version", before.ir_version, after.ir_version)]
+    parts += [f"target {one_line(plan.target)}"] if plan.target else []
+    parts += [f"decompose {', '.join(plan.decompose)}"] if plan.decompose else []
+    return ", ".join(parts)
+
+
+def moved(name: str, before: int | None, after: int | None) -> str:
+    """Return `opset 18 -> 11`, or `opset 18` where it stays."""
+    return f"{name} {before}" if before == after else f"{name} {before} -> {after}"
+
+
+def changes(plan: Plan) -> Iterator[str]:
+    """Yield what is really rewritten, by kind, and how many nodes are not."""
+    kinds = Counter(change(step) for step in plan.lowered)
+    for line, nodes in kinds.most_common(KINDS):
+        yield f"  {nodes} x {line}"
+    if len(kinds) > KINDS:
+        rest = sum(nodes for _, nodes in kinds.most_common()[KINDS:])
+        yield f"  and {count(rest, 'node')} of {len(kinds) - KINDS} more kinds, which --verbose lists"
+    if bumped := len(plan.steps) - len(plan.lowered):
+        yield f"  {count(bumped, 'node')} unchanged, version updated"
+    if plan.kept:
+        yield f"  {count(plan.kept, 'node')} unchanged"
+
+
+KINDS = 20
+"""How many kinds of rewrites are printed without --verbose."""
+
+
+ASSUMED = {
+    "no-nan": "no input holds NaN",
+    "finite-inputs": "all inputs are finite",
+    "whole-indices": "all indices of OneHot are finite whole numbers",
+}
+"""When a result is valid that rests on an assumption."""
+
+
+def assumptions(plan: Plan) -> Iterator[str]:
+    """Yield the assumptions on which the plan rests, one line each."""
+    for assumption in sorted({assumption for step in plan.lowered for assumption in step.assumes}):
+        nodes = [step.node for step in plan.lowered if assumption in step.assumes]
+        more = f" and {count(len(nodes) - SHOWN, 'more node')}" if len(nodes) > SHOWN else ""
+        yield f"Valid only if {ASSUMED[assumption]} (--assume {assumption}): {', '.join(nodes[:SHOWN])}{more}"
+
+
+def verdict(report: Report) -> str:
+    """Return the line that says what was shown."""
+    checks = [*report.nodes, report.whole]
+    if report.verdict is Verdict.EQUAL:
+        executors = ", ".join(dict.fromkeys(check.judge for check in checks if check.judge))
+        if not executors:
+            return f"verified: {report.whole.reason}"
+        return f"verified: outputs equal on {count(sum(check.inputs for check in checks), 'input')} ({executors})"
+    reasons = dict.fromkeys(describe(check) for check in checks if check.verdict is report.verdict)
+    shown = "; ".join(list(reasons)[:SHOWN])
+    return f"{'different' if report.verdict is Verdict.DIFFERENT else 'not verified'}: {shown}"
+
+
+SWITCHED_OFF = "not verified: verification was switched off with --no-verify"
+
+
+def unequal(report: Report, model: str) -> str:
+    """Return why a conversion was not written."""
+    if report.verdict is Verdict.DIFFERENT:
+        return f"the converted {model} computes different outputs, so nothing was written. Please report this:"
+    return f"the converted {model} could not be verified, so nothing was written, as --require-proof requires:"
+
+
+def shown(check: Check) -> str:
+    """Return the verdict on a node: `equal on 20 inputs`, with what is to be said about it."""
+    reason = f" ({check.reason})" if check.reason else ""
+    return one_line(f"{check.verdict} on {count(check.inputs, 'input')}{reason}")
+
+
+def describe(check: Check) -> str:
+    """Return what one comparison showed."""
+    where = f"{check.operator} at {check.node}" if check.node else "the whole model"
+    return one_line(f"{where}: {check.reason or check.verdict}")
+
+
+def nodes_line(report: Report) -> str:
+    """Return how many rewritten nodes were equal."""
+    equal = sum(check.verdict is Verdict.EQUAL for check in report.nodes)
+    tried = count(sum(check.inputs for check in report.nodes), "input")
+    return f"{equal} of {count(len(report.nodes), 'rewritten node')} verified: outputs equal on {tried}"
+
+
+def differences(report: Report) -> Iterator[str]:
+    """Yield the nodes that were not shown to be equal, with the input that tells them apart."""
+    checks = [check for check in (*report.nodes, report.whole) if check.verdict is report.verdict]
+    for check in checks[:SHOWN]:
+        yield f"  {describe(check)}" + (f" ({one_line(check.judge)})" if check.judge else "")
+        yield from counterexample(check)
+    if len(checks) > SHOWN:
+        yield f"  and {len(checks) - SHOWN} more, which --json and --report list."
+
+
+def counterexample(check: Check) -> Iterator[str]:
+    """Yield an input, what was expected of it and what came out."""
+    example = check.counterexample
+    if example is None:
+        return
+    if example.node:
+        yield f"    node {one_line(example.node)}"
+    for name, value in example.inputs.items():
+        yield f"    input {one_line(name)} = {literal(value)}"
+    yield f"    output {one_line(example.output)}: expected {literal(example.expected)}"
+    yield f"    output {one_line(example.output)}: actual   {literal(example.actual)}"
+    if example.command:
+        yield f"    {COMMAND}{one_line(example.command)}"
+
+
+def classes_of(report: Report) -> dict[str, int]:
+    """Return how many inputs were of which class."""
+    counts: dict[str, int] = {}
+    for check in (*report.nodes, report.whole):
+        for name, number in check.classes.items():
+            counts[name] = counts.get(name, 0) + number
+    return counts
+
+
+def classes(report: Report) -> Iterator[str]:
+    """Yield how many inputs were of which class, on one line."""
+    if counts := classes_of(report):
+        yield "Inputs: " + ", ".join(f"{number} with {name}" for name, number in counts.items())
+
+
+def coverage(report: Report) -> Iterator[str]:
+    """Yield what was compared: elements, how many bit for bit, the farthest, and the largest sizes."""
+    found = report.coverage
+    if not found.elements:
+        return
+    if found.identical == found.elements:
+        yield f"Compared: {_elements(found)}, all equal bit for bit."
+    yield from departure(report)
+    if found.sizes:
+        yield "Largest sizes: " + ", ".join(f"{plain(name)}={size}" for name, size in found.sizes.items()) + "."
+
+
+def departure(report: Report) -> Iterator[str]:
+    """Yield how many output elements are equal only within rounding, and the farthest; nothing if there are none."""
+    found = report.coverage
+    if found.identical == found.elements:
+        return
+    share = math.floor(10_000 * found.identical / found.elements) / 100
+    line = f"Compared: {_elements(found)}, {share:g} % equal bit for bit"
+    if (far := found.departure) is not None:
+        place = f"{plain(far.output)}{list(far.index)}"
+        units = count(far.units, "unit")
+        line += f"; farthest: {place} is {far.actual:.9g} for {far.expected:.9g}, {units} in the last place"
+    yield f"{line}."
+
+
+def _elements(found: Coverage) -> str:
+    undefined = f" ({found.undefined} more have no defined value)" if found.undefined else ""
+    return count(found.elements, "output element") + undefined
+
+
+def untried(report: Report) -> Iterator[str]:
+    """Yield of which classes no input was tried, that could have been."""
+    found = report.whole.classes or (report.nodes[0].classes if report.nodes else {})
+    if none := [name for name, number in found.items() if not number]:
+        yield f"Not tested: {', '.join(none)} inputs."
+
+
+def literal(value: Any) -> str:
+    """Return a nested list on one line."""
+    return plain(repr(value))
+
+
+def joined(words: Iterable[str]) -> str:
+    """Return words with commas between, or a dash."""
+    return ", ".join(words) or "-"

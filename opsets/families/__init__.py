@@ -1,0 +1,1 @@
+"""Code that several operators of one family share."""

@@ -1,0 +1,118 @@
+"""Axes: what most operators share about them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.registry.facts import Dim, Facts, constant
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Operands
+
+END = 2**31 - 1
+"""`ends` of a slice that goes to the end; Slice-1 asks for INT_MAX."""
+
+
+def resolve(axis: int, rank: int | None) -> int:
+    """Return the axis counted from the front where the rank is known."""
+    return axis if rank is None or axis >= 0 else axis + rank
+
+
+def one_axis(meaning: Any, operands: Operands) -> tuple[Any, Operands]:
+    """Normal form of a meaning with a field `axis` of its first operand."""
+    first = operands[0]
+    return dataclasses.replace(meaning, axis=resolve(meaning.axis, first.rank if first else None)), operands
+
+
+def axes_operand(
+    index: int, growth: Callable[[int], int] = lambda count: 0
+) -> Callable[[Any, Operands], tuple[Any, Operands]]:
+    """Normal form of a meaning whose operand `index` holds axes of the first; `growth` is what they add to its rank."""
+
+    def normal(meaning: Any, operands: Operands) -> tuple[Any, Operands]:
+        data, axes = operands[0], operands[index]
+        known = None if axes is None else axes.known
+        if axes is None or known is None or data is None or data.rank is None:
+            return meaning, operands
+        resolved = np.where(known < 0, known + data.rank + growth(known.size), known).astype(known.dtype)
+        return meaning, (*operands[:index], constant(resolved), *operands[index + 1 :])
+
+    return normal
+
+
+def not_negative(axis: int) -> Reason | None:
+    """Refuse a negative axis where the version's text defines none."""
+    return Reason("no negative axis is defined, and the rank is unknown", missing=True) if axis < 0 else None
+
+
+def axis_not_negative(meaning: Any, operands: Operands) -> Reason | None:
+    """Refuse a negative `axis`."""
+    return not_negative(meaning.axis)
+
+
+def operand_not_negative(index: int) -> Callable[[Any, Operands], Reason | None]:
+    """Refuse negative axes in an operand."""
+
+    def given(meaning: Any, operands: Operands) -> Reason | None:
+        axes = operands[index]
+        if axes is None:
+            return None
+        if axes.known is None:
+            return Reason("the axes are computed at run time", missing=True)
+        return not_negative(int(axes.known.min(initial=0)))
+
+    return given
+
+
+def rank_known(meaning: Any, operands: Operands) -> Reason | None:
+    """Ask for the rank of the first operand."""
+    return (
+        None
+        if operands[0] is not None and operands[0].rank is not None
+        else Reason("the rank is unknown", missing=True)
+    )
+
+
+def rank_unknown(meaning: Any, operands: Operands) -> Reason | None:
+    """Hold only where the rank of the first operand is unknown."""
+    return Reason("the rank is known") if rank_known(meaning, operands) is None else None
+
+
+def one_from_back(meaning: Any, operands: Operands) -> Reason | None:
+    """Hold for one constant axis that counts from the back of an unknown rank, in the second operand."""
+    axes = operands[1]
+    if axes is None or axes.known is None or axes.known.size != 1 or int(axes.known.item()) >= 0:
+        return Reason("the axes are not one constant that counts from the back")
+    return rank_unknown(meaning, operands)
+
+
+def product(dims: tuple[Dim, ...]) -> Dim:
+    """Multiply dimensions: 0 as soon as one is, unknown if more than one factor is not a number."""
+    if 0 in dims:
+        return 0
+    factors = [dim for dim in dims if dim != 1]
+    if len(factors) == 1:
+        return factors[0]
+    known = [dim for dim in factors if isinstance(dim, int)]
+    return math.prod(known) if len(known) == len(factors) else None
+
+
+def fixed(dims: tuple[Dim, ...] | None) -> tuple[int, ...] | None:
+    """Return a constant that Reshape takes for this shape, with -1 for a dimension that is not known.
+
+    None where more than one is not known, or another is zero, so that it cannot be told.
+    """
+    if dims is None:
+        return None
+    numbers = tuple(dim if isinstance(dim, int) else -1 for dim in dims)
+    unknown = numbers.count(-1)
+    return None if unknown > 1 or 0 in numbers else numbers
+
+
+def first(operands: Operands) -> Facts:
+    """Return the first operand, which every operator of a row or a reduction has."""
+    return operands[0] or Facts()

@@ -1,0 +1,111 @@
+"""CumSum and CumProd: what has come together up to each element along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.families.axes import axes_operand, first, rank_known
+from opshift.opsets.registry.facts import FLOATS
+from opshift.opsets.registry.lowering import Lowering, Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+
+
+@dataclass(frozen=True)
+class Cumulative:
+    """Whether an element is left out of what comes together at its own place, and whether that starts at the end."""
+
+    exclusive: int = 0
+    reverse: int = 0
+
+
+LONGEST = 4096
+"""A lowering that holds a row for each place of an axis is none for longer ones: 64 MiB of float, times the rest."""
+
+
+def along_known_axis(what: Cumulative, operands: Operands) -> Reason | None:
+    """Ask for a constant axis, of a known rank and no great length, and for floats."""
+    data, axis = first(operands), None if operands[1] is None else operands[1].known
+    if axis is None:
+        return Reason("the axis is computed at run time", missing=True)
+    if data.dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    if data.dtype not in FLOATS:
+        return Reason("ReduceSum and ReduceProd of onnxruntime 1.31.1 take integers as doubles, and lose digits")
+    if reason := rank_known(what, operands):
+        return reason
+    dim = data.dim(int(axis.item()))
+    return Reason(f"the axis is longer than {LONGEST}") if isinstance(dim, int) and dim > LONGEST else None
+
+
+def pairs(what: Cumulative, operands: Operands) -> Mapping[str, Any]:
+    """Bind what a lowering needs that sees each place of the axis beside each other one."""
+    axis = int(operands[1].known.item()) if operands[1] is not None and operands[1].known is not None else 0
+    rank = first(operands).rank or 0
+    return {
+        "at": (axis,),
+        "behind": tuple(range(2, 2 + rank - 1 - axis)),
+        "along": (axis + 1,),
+        "sign": (-1 if what.reverse else 1,),
+        "before": (-1 + what.exclusive,),
+        "dtype": first(operands).dtype,
+    }
+
+
+def _computed(what: Cumulative, operands: Operands) -> Reason | None:
+    if operands[1] is None or operands[1].known is not None:
+        return Reason("the axis is known")
+    return None if first(operands).dtype in FLOATS else Reason("of integers no other way is known")
+
+
+def _how(what: Cumulative, operands: Operands) -> Mapping[str, Any]:
+    dims = first(operands).shape or (None,)
+    plain = all(isinstance(dim, int) and dim for dim in dims)
+    return {"exclusive": what.exclusive, "reverse": what.reverse, "allowzero": 0 if plain else 1}
+
+
+@lowering(18, given=_computed, bind=_how, cost=10)
+def as_three_axes(x, axis, exclusive: int, reverse: int, allowzero: int):
+    """Merge the axes before and behind the one that is computed, which is the second then."""
+    shape = op.Shape(x)
+    given = op.Reshape(op.Cast(axis, to=7), [1])
+    at = given + op.Cast(op.Less(given, 0), to=7) * op.Shape(shape)
+    before = op.ReduceProd(op.Slice(shape, [0], at), keepdims=1)
+    length = op.Gather(shape, at, axis=0)
+    behind = op.ReduceProd(op.Slice(shape, at + 1, [2147483647]), keepdims=1)
+    three = op.Reshape(x, op.Concat(before, length, behind, axis=0), allowzero=allowzero)
+    return op.Reshape(meaning.Itself(three, 1, exclusive=exclusive, reverse=reverse), shape, allowzero=allowzero)
+
+
+def cumulative(
+    name: str, versions: tuple[int, ...], ufunc: np.ufunc, nothing: int, lowerings: tuple[Lowering, ...]
+) -> Operator:
+    """Return the operator that accumulates by a ufunc; `nothing` is what stands where nothing has come yet."""
+
+    def oracle(what: Cumulative, x: np.ndarray[Any, Any], axis: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        # CumProd-26: with exclusive, "the j-th output element would be the product of the first (j-1) elements".
+        along = int(axis.item())
+        ordered = np.flip(x, along) if what.reverse else x
+        total: np.ndarray[Any, Any] = ufunc.accumulate(ordered, along, dtype=x.dtype)
+        if what.exclusive:
+            start = np.full_like(np.take(x, range(min(1, x.shape[along])), axis=along), nothing)
+            kept = np.take(total, range(max(x.shape[along] - 1, 0)), axis=along)
+            total = np.concatenate([start, kept], axis=along)
+        return np.flip(total, along) if what.reverse else total
+
+    return Operator(
+        name=name,
+        meaning=Cumulative,
+        versions=tuple(Version(since) for since in versions),
+        operands=("x", "axis"),
+        oracle=oracle,
+        normal=_from_front,
+        longest=LONGEST,
+        lowerings=(*lowerings, as_three_axes),
+    )
+
+
+_from_front: Callable[[Any, Operands], tuple[Any, Operands]] = axes_operand(1)

@@ -1,0 +1,83 @@
+"""Scales of QuantizeLinear and DequantizeLinear: one for all, one for each place along an axis, or for each block."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.families.axes import first, resolve
+from opshift.opsets.registry.facts import Facts, Tensor
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Operands
+
+RANGES: Mapping[int, tuple[int, int]] = {
+    TensorProto.UINT8: (0, 255),
+    TensorProto.INT8: (-128, 127),
+    TensorProto.UINT16: (0, 65535),
+    TensorProto.INT16: (-32768, 32767),
+}
+"""The quantized types that older opsets can compute with, and their ends."""
+
+
+def scale(operands: Operands) -> Facts:
+    """Return what is known of the scale."""
+    return operands[1] or Facts()
+
+
+def normal(meaning: Any, operands: Operands) -> tuple[Any, Operands]:
+    """Leave the axis out where one scale is for all, which ignores it; count it from the front where that can be."""
+    if scale(operands).rank == 0:
+        return dataclasses.replace(meaning, axis=1, block_size=0), operands
+    return dataclasses.replace(meaning, axis=resolve(meaning.axis, first(operands).rank)), operands
+
+
+def one_for_all(meaning: Any, operands: Operands) -> Reason | None:
+    """QuantizeLinear-10: the scale is "a scalar, which means a per-tensor/layer quantization"."""
+    rank = scale(operands).rank
+    if rank is None:
+        return Reason("the rank of the scale is unknown, and it takes a scalar only", missing=True)
+    return Reason("it takes one scale for all only") if rank else None
+
+
+def spread(meaning: Any, operands: Operands) -> Reason | None:
+    """Ask for what it takes to bring the scale to a shape that broadcasts; blocks are taken apart before."""
+    rank = scale(operands).rank
+    if rank is None:
+        return Reason("the rank of the scale is unknown", missing=True)
+    if rank and first(operands).rank is None:
+        return Reason("the rank is unknown", missing=True)
+    return Reason("a scale is for a block") if meaning.block_size > 1 else None
+
+
+def shape(meaning: Any, operands: Operands) -> Tensor:
+    """Return the shape in which a scale broadcasts."""
+    rank = scale(operands).rank or 0
+    along = (-1, *[1] * ((first(operands).rank or 0) - meaning.axis - 1))
+    return Tensor(np.array((0,) * rank if meaning.block_size or not rank else along, np.int64))
+
+
+def in_blocks(meaning: Any, operands: Operands) -> Reason | None:
+    """Hold where each scale is for a block, along an axis of known length."""
+    if meaning.block_size < 2:
+        return Reason("no scale is for a block")
+    if isinstance(first(operands).dim(meaning.axis), int):
+        return None
+    return Reason("the length of the axis is unknown", missing=True)
+
+
+def block_of_each(meaning: Any, operands: Operands) -> Mapping[str, Any]:
+    """Bind the block of each place along the axis."""
+    length = first(operands).dim(meaning.axis)
+    count = length if isinstance(length, int) else 0
+    return {"axis": meaning.axis, "blocks": tuple(place // meaning.block_size for place in range(count))}
+
+
+def expanded(meaning: Any, array: np.ndarray[Any, Any], data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return scales or zero points, for an oracle, in a shape that broadcasts to the data."""
+    if meaning.block_size:
+        return array.repeat(meaning.block_size, meaning.axis).take(range(data.shape[meaning.axis]), meaning.axis)
+    return array.reshape(-1, *[1] * (data.ndim - meaning.axis % data.ndim - 1)) if array.ndim else array

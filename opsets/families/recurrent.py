@@ -1,0 +1,160 @@
+"""GRU, LSTM and RNN: what they share. `layout`, which puts the batch first, came with 14."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Operands
+
+Array = np.ndarray[Any, Any]
+
+
+class Recurrent(Protocol):
+    """The attributes that the three operators share."""
+
+    @property
+    def activations(self) -> tuple[str, ...] | None:
+        """The names of the activation functions."""
+
+    @property
+    def activation_alpha(self) -> tuple[float, ...] | None:
+        """The first parameters of those functions that have one."""
+
+    @property
+    def activation_beta(self) -> tuple[float, ...] | None:
+        """The second parameters of those functions that have one."""
+
+    @property
+    def clip(self) -> float | None:
+        """The bound of an activation's input."""
+
+    @property
+    def direction(self) -> str:
+        """`forward`, `reverse` or `bidirectional`."""
+
+    @property
+    def layout(self) -> int:
+        """Whether the batch is the first axis."""
+
+
+Step = Callable[[int, Array, tuple[Array, ...]], tuple[Array, ...]]
+"""The states after a token: of a direction, the token's inputs [batch, size], and the states before [batch, hidden]."""
+
+
+def batch_first(what: Recurrent, operands: Operands) -> Reason | None:
+    """Hold where the batch is the first axis."""
+    return None if what.layout else Reason("the batch is the second axis already")
+
+
+def runs(what: Recurrent, operands: Operands) -> bool:
+    """Whether onnxruntime has a kernel, which tells what becomes of NaN and infinity: 1.32.0 has none for layout 1."""
+    return not what.layout
+
+
+def run(what: Recurrent, step: Step, x: Array, lengths: Array | None, initial: Sequence[Array]) -> tuple[Array, ...]:
+    """Return Y and the last states, in the layout of the meaning, of a step and initial states [directions, ...].
+
+    All is computed in the element type, as kernels do.
+
+    The text of sequence_lens is silent on what lies behind the end of a sequence: onnxruntime 1.32.0 returns zeros
+    there, the last states are those of the last token, and zeros where there is none.
+    """
+    tokens, batch = x.shape[:2]
+    ends = np.full(batch, tokens) if lengths is None else lengths
+    directions, hidden = initial[0].shape[0], initial[0].shape[2]
+    y = np.zeros((tokens, directions, batch, hidden), x.dtype)
+    last = [one.copy() for one in initial]
+    for direction in range(directions):
+        backwards = what.direction == "reverse" or direction == 1
+        for entry in range(batch):
+            order = range(int(ends[entry]))
+            states = tuple(one[direction, entry : entry + 1] * bool(order) for one in last)
+            for token in reversed(order) if backwards else order:
+                states = step(direction, x[token, entry : entry + 1], states)
+                y[token, direction, entry] = states[0][0]
+            for one, state in zip(last, states, strict=True):
+                one[direction, entry] = state[0]
+    if what.layout:
+        y, last = y.transpose(2, 0, 1, 3), [one.transpose(1, 0, 2) for one in last]
+    return (y, *last)
+
+
+def states_of(what: Recurrent, given: Array | None, directions: int, x: Array, hidden: int) -> Array:
+    """Return initial states as [directions, batch, hidden]: "If not specified - assumed to be 0"."""
+    if given is None:
+        return np.zeros((directions, x.shape[1], hidden), x.dtype)
+    return given.transpose(1, 0, 2) if what.layout else given
+
+
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Draw lengths from one to the shorter of batch and sequence, and floats of few digits, with sums from -2 to 2.
+
+    The text is silent on lengths of zero. Beyond -2 and 2 the activation functions of onnxruntime 1.32.0 are some units
+    of 1 off, however small their results.
+    """
+    changed = {
+        name: (np.clip(np.round(array.astype(np.float64) * 64) / 64, -0.5, 0.5)).astype(array.dtype)
+        for name, array in feeds.items()
+        if array.dtype.kind in "fV" and array.flags.writeable
+    }
+    changed |= {
+        name: changed[name] / changed[name].dtype.type(max(changed[name].shape[-1], 1))
+        for name in ("W", "R")
+        if name in changed
+    }
+    lengths = feeds.get("sequence_lens")
+    if lengths is not None and lengths.flags.writeable:
+        most = min(feeds["X"].shape[:2], default=1)
+        changed["sequence_lens"] = rng.integers(1, max(most, 1) + 1, lengths.shape).astype(lengths.dtype)
+    return {**feeds, **changed}
+
+
+def _affine(x: Array, alpha: float, beta: float) -> Array:
+    return alpha * x + beta
+
+
+_FUNCTIONS: dict[str, tuple[Callable[[Array, float, float], Array], float, float]] = {
+    "relu": (lambda x, alpha, beta: np.maximum(x, 0), 0, 0),
+    "tanh": (lambda x, alpha, beta: np.tanh(x), 0, 0),
+    "sigmoid": (lambda x, alpha, beta: 1 / (1 + np.exp(-x)), 0, 0),
+    "affine": (_affine, 1, 0),
+    "leakyrelu": (lambda x, alpha, beta: np.where(x >= 0, x, alpha * x), 0.01, 0),
+    "thresholdedrelu": (lambda x, alpha, beta: np.where(x >= alpha, x, 0), 1, 0),
+    "scaledtanh": (lambda x, alpha, beta: alpha * np.tanh(beta * x), 1, 1),
+    "hardsigmoid": (lambda x, alpha, beta: np.clip(_affine(x, alpha, beta), 0, 1), 0.2, 0.5),
+    "elu": (lambda x, alpha, beta: np.where(x >= 0, x, alpha * np.expm1(x)), 1, 0),
+    "softsign": (lambda x, alpha, beta: x / (1 + np.abs(x)), 0, 0),
+    "softplus": (lambda x, alpha, beta: np.logaddexp(0, x), 0, 0),
+}
+"""The functions that the text lists, with the defaults of alpha and beta that the operators of the same names have."""
+
+_ALPHA = ("affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu")
+_BETA = ("affine", "scaledtanh", "hardsigmoid")
+
+
+def functions(what: Recurrent, defaults: tuple[str, ...], directions: int) -> list[Callable[[Array], Array]]:
+    """Return the activation functions of all directions; alphas and betas are "consumed in the order" of these."""
+    names = [name.lower() for name in what.activations or defaults * directions]
+    alphas, betas = list(what.activation_alpha or ()), list(what.activation_beta or ())
+    made = []
+    for name in names:
+        function, alpha, beta = _FUNCTIONS[name]
+        alpha = alphas.pop(0) if name in _ALPHA and alphas else alpha
+        beta = betas.pop(0) if name in _BETA and betas else beta
+        made.append(_clipped(what.clip, function, alpha, beta))
+    return made
+
+
+def _clipped(
+    clip: float | None, function: Callable[[Array, float, float], Array], alpha: float, beta: float
+) -> Callable[[Array], Array]:
+    """Clip, "applied to the input of activations", in front of a function."""
+
+    def apply(x: Array) -> Array:
+        return function(np.clip(x, -clip, clip) if clip else x, alpha, beta)
+
+    return apply

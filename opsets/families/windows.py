@@ -1,0 +1,214 @@
+"""Windows: what AveragePool and MaxPool share about them. A meaning has the attributes' names as its fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Operands, Version
+
+ALL = 2
+"""A ceil_mode that also has the windows that start in the padding on the right, as the text below 22 does."""
+
+RUN = 3
+"""A ceil_mode of a version below 22 as onnxruntime 1.31.1 runs it: it ignores such windows, as 22 does."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows along one axis: where each starts, how far apart its elements are, and what is there."""
+
+    size: int
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+    count: int
+
+    @property
+    def reach(self) -> int:
+        """What the last window needs behind the last element; negative where it ends before."""
+        return (self.count - 1) * self.stride + self.span - self.before - self.size
+
+    @property
+    def span(self) -> int:
+        """From the first element of a window to the last, both included."""
+        return self.dilation * (self.kernel - 1) + 1
+
+    def places(self) -> np.ndarray[Any, Any]:
+        """Return the places of each window's elements, negative in the padding in front."""
+        starts = np.arange(self.count)[:, None] * self.stride - self.before
+        return starts + np.arange(self.kernel) * self.dilation
+
+    def elements(self, padding: int) -> np.ndarray[Any, Any]:
+        """Count the elements of each window, with those of the padding or without."""
+        places = self.places()
+        low, high = (-self.before, self.size + self.after) if padding else (0, self.size)
+        return np.asarray(((low <= places) & (places < high)).sum(axis=1))
+
+
+def windows(what: Any, sizes: Sequence[int]) -> tuple[Windows, ...]:
+    """AveragePool-22: "Sliding windows that would start in the right padded region are ignored"."""
+    found = []
+    for axis, size in enumerate(sizes):
+        span = what.dilations[axis] * (what.kernel_shape[axis] - 1) + 1
+        stride = what.strides[axis]
+        before, after = what.pads[axis], what.pads[axis + len(sizes)]
+        steps = (size + before + after - span) / stride
+        count = (math.ceil(steps) if what.ceil_mode else math.floor(steps)) + 1
+        if what.ceil_mode in (1, RUN) and (count - 1) * stride >= size + before:
+            count -= 1
+        found.append(Windows(size, what.kernel_shape[axis], stride, what.dilations[axis], before, after, max(count, 0)))
+    return tuple(found)
+
+
+def same_pads(what: Any, sizes: Sequence[int]) -> tuple[int, ...]:
+    """AveragePool-22: pads so that "`output_shape[i] = ceil(input_shape[i] / strides[i])`", an odd one at the end.
+
+    With a stride longer than the window they can be negative in front: onnxruntime 1.32.0 halves them towards zero.
+
+    Raises:
+        NotImplementedError: dilations or ceil_mode, with which onnxruntime 1.32.0 computes other sizes than the text.
+    """
+    if what.ceil_mode or set(what.dilations) != {1}:
+        raise NotImplementedError("automatic padding of dilated windows is onnxruntime's to compute")
+    before, after = [], []
+    for size, kernel, stride, dilation in zip(sizes, what.kernel_shape, what.strides, what.dilations, strict=True):
+        missing = (-(-size // stride) - 1) * stride + dilation * (kernel - 1) + 1 - size
+        before.append(int((missing if what.auto_pad == "SAME_UPPER" else missing + 1) / 2))
+        after.append(max(missing - before[-1], 0))
+    return (*before, *after)
+
+
+def _same_whatever_size(what: Any) -> bool:
+    """Return whether automatic padding is the same for every size: with a stride of 1, or of 2 and a single element."""
+    spans = zip(what.kernel_shape, what.strides, strict=False)
+    return all(stride == 1 or (kernel, stride) == (1, 2) for kernel, stride in spans)
+
+
+def skips(what: Any) -> bool:
+    """Return whether a stride is longer than the window, with automatic padding.
+
+    onnxruntime 1.32.0 then computes a negative padding for some sizes, which AveragePool below 19 and MaxPool refuse.
+    """
+    spans = zip(what.kernel_shape, what.strides, strict=False)
+    return bool(what.auto_pad.startswith("SAME") and any(stride > kernel for kernel, stride in spans))
+
+
+def sizes_of(operands: Operands) -> tuple[int, ...] | None:
+    """Return the dimensions behind the first two, where all are known and none is zero."""
+    sizes = (first(operands).shape or ())[2:]
+    known = tuple(size for size in sizes if isinstance(size, int))
+    return known if known and len(known) == len(sizes) and 0 not in known else None
+
+
+def normal(what: Any, operands: Operands) -> tuple[Any, Operands]:
+    """Spell out strides, dilations and pads; where the size is known also automatic ones that depend on it."""
+    rank = len(what.kernel_shape)
+    ones = (1,) * rank
+    what = dataclasses.replace(what, strides=what.strides or ones, dilations=what.dilations or ones)
+    sizes = sizes_of(operands)
+    if sizes is not None and len(sizes) != rank:
+        return what, operands
+    # With ceil_mode or dilations onnxruntime 1.31 does not compute the sizes that the formulas for auto_pad give.
+    # Without padding, ceil_mode means to it, and to onnx's inference, what it means without auto_pad.
+    if what.auto_pad == "VALID":
+        what = dataclasses.replace(what, auto_pad="NOTSET", pads=(0,) * 2 * rank)
+    elif (
+        what.auto_pad.startswith("SAME")
+        and (sizes is not None or _same_whatever_size(what))
+        and not what.ceil_mode
+        and set(what.dilations) == {1}
+        and min(same_pads(what, sizes or (1,) * rank), default=0) >= 0
+    ):
+        # AveragePool-11 has floor(in / stride) in its formulas, ceil in the attribute's text, as all others have.
+        what = dataclasses.replace(what, auto_pad="NOTSET", pads=same_pads(what, sizes or (1,) * rank))
+    elif what.auto_pad == "NOTSET":
+        what = dataclasses.replace(what, pads=what.pads or (0,) * 2 * rank)
+    if what.ceil_mode in (ALL, RUN) and sizes is not None and what.auto_pad == "NOTSET":
+        every, ignoring = (dataclasses.replace(what, ceil_mode=mode) for mode in (ALL, 1))
+        what = ignoring if windows(every, sizes) == windows(ignoring, sizes) else what
+    return what, operands
+
+
+def told(what: Any) -> Mapping[str, Any]:
+    """Return the attributes of a meaning that are not at their defaults."""
+    said = dataclasses.asdict(dataclasses.replace(what, ceil_mode=int(bool(what.ceil_mode))))
+    ones = {name for name in ("strides", "dilations") if set(said[name]) == {1}}
+    idle = {name for name, value in said.items() if value in (0, "NOTSET")}
+    none = {"pads"} if what.auto_pad != "NOTSET" or not any(what.pads) else set()
+    return {name: value for name, value in said.items() if name not in ones | idle | none}
+
+
+def below_22(make: Any, since: int, write: Callable[[int, Any, Operands], Mapping[str, Any] | Reason]) -> Version:
+    """Return a version whose text ignores no windows."""
+
+    def lift(ceil_mode: int, attributes: Mapping[str, Any]) -> Any:
+        fields = {field.name for field in dataclasses.fields(make)}
+        what = make(**{name: value for name, value in attributes.items() if name in fields and value is not None})
+        return dataclasses.replace(what, ceil_mode=ceil_mode if what.ceil_mode else 0)
+
+    return Version(since, functools.partial(lift, RUN), functools.partial(lift, ALL), functools.partial(write, since))
+
+
+def unsaid(what: Any, operands: Operands, ignores_late: bool) -> Reason | None:
+    """Say why a version cannot say the ceil_mode; those since 22 ignore windows that start late."""
+    if not ignores_late and what.ceil_mode == 1 and not _none_late(what, operands):
+        return Reason("windows may start in the padding on the right, which it does not ignore")
+    if ignores_late and what.ceil_mode == ALL:
+        return Reason("windows may start in the padding on the right, which it ignores")
+    return None
+
+
+def _none_late(what: Any, operands: Operands) -> bool:
+    sizes = sizes_of(operands)
+    if sizes is None or what.auto_pad != "NOTSET":
+        return False
+    return windows(what, sizes) == windows(dataclasses.replace(what, ceil_mode=ALL), sizes)
+
+
+def explicit(what: Any, operands: Operands) -> Reason | None:
+    """Hold where the windows are known."""
+    sizes = sizes_of(operands)
+    if what.auto_pad != "NOTSET":
+        return Reason("it has auto_pad")
+    if sizes is None:
+        return Reason("the size of the input is unknown", missing=True)
+    if any(along.count < 1 for along in windows(what, sizes)):
+        return Reason("it has no windows")
+    return None
+
+
+def pads_of(what: Any, operands: Operands) -> tuple[int, ...]:
+    """Return the pads that give as many windows without ceil_mode."""
+    found = windows(what, sizes_of(operands) or ())
+    return (*(along.before for along in found), *(max(along.reach, along.after) for along in found))
+
+
+def overhangs(what: Any, operands: Operands) -> Reason | None:
+    """Hold for windows that end behind the input, and start before its end."""
+    if not what.ceil_mode:
+        return Reason("it has no ceil_mode")
+    if reason := explicit(what, operands):
+        return reason
+    found = windows(what, sizes_of(operands) or ())
+    late = any((along.count - 1) * along.stride >= along.size + along.before for along in found)
+    if late:
+        return Reason("a window is in the padding only")
+    # onnxruntime 1.31: "Pad should be smaller than kernel", whatever the dilation.
+    long = any(along.reach >= along.kernel for along in found)
+    return Reason("onnxruntime takes no padding as long as the kernel") if long else None
+
+
+def as_pads(what: Any, operands: Operands) -> Mapping[str, Any]:
+    """Bind the pads that stand for ceil_mode."""
+    return {"pads": pads_of(what, operands)}

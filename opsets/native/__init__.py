@@ -1,0 +1,1 @@
+"""Run onnx's native code in a child process with limits."""

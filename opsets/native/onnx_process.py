@@ -1,0 +1,311 @@
+"""onnx's C++ code, which runs in a child process: its checker, parser, printer, inliner and shape inference.
+
+A model from outside may crash that code or have it take any time and memory (a Split-18 whose num_outputs is not the
+number of its outputs ends the process in onnx 1.23.2). Here that ends a child, under limits, and the caller gets
+OnnxDiedError. A child serves one call after the other; onnx itself is not imported to start one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import contextlib
+import contextvars
+import functools
+import importlib.machinery
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from opshift.opsets.native import sandbox
+from opshift.opsets.native.onnx_worker import ProtocolError, read, write
+
+if TYPE_CHECKING:
+    import onnx
+    from google.protobuf.message import Message
+
+    from opshift.opsets.registry.schema import Schema
+
+    Parsed = TypeVar("Parsed", bound=Message)
+
+_SECONDS, _BYTES_PER_SECOND = 20.0, 1e6
+"""Seconds that a call may take, and the bytes of a request for which it gets one more."""
+
+_MEMORY, _COPIES = 2**30, 16
+"""Bytes that a call may have, and how many times as many as the request has."""
+
+_PATIENCE = 5.0
+"""Seconds in which a child is gone that answers no more."""
+
+
+class OnnxDiedError(RuntimeError):
+    """onnx crashed on a model, or took more time or memory than it may; the text says which."""
+
+
+class NoProcessError(OSError):
+    """No child process can be started."""
+
+
+_asked: contextvars.ContextVar[tuple[float | None, int | None]] = contextvars.ContextVar("asked", default=(None, None))
+
+
+@contextlib.contextmanager
+def limited(seconds: float | None, memory: int | None) -> Iterator[None]:
+    """Let each call take no more than so many seconds, and bytes of memory, meanwhile (None: as its size needs)."""
+    token = _asked.set((seconds, memory))
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def check_model(model: bytes) -> None:
+    """Check a model as onnx.checker.check_model does.
+
+    Raises:
+        Exception: onnx.checker.ValidationError, or what else C++ throws; OnnxDiedError.
+    """
+    _call(b"check_model", model)
+
+
+def check_attribute(attribute: onnx.AttributeProto, ir_version: int, opset: int) -> None:
+    """Check an attribute by itself as onnx.checker.check_attribute does."""
+    _call(b"check_attribute", attribute.SerializeToString(), _number(ir_version), _number(opset))
+
+
+def infer_shapes(
+    model: onnx.ModelProto, *, check_type: bool = False, strict_mode: bool = False, data_prop: bool = False
+) -> onnx.ModelProto:
+    """Return a copy of a model with the types that onnx.shape_inference.infer_shapes finds."""
+    import onnx
+
+    flags = map(_number, (check_type, strict_mode, data_prop))
+    (inferred,) = _call(b"infer_shapes", model.SerializeToString(), *flags)
+    return _parsed(onnx.ModelProto, inferred)
+
+
+def infer_node(
+    schema: Schema, node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], data: Mapping[str, onnx.TensorProto]
+) -> dict[str, onnx.TypeProto]:
+    """Return the types of a node's outputs by name, as onnx.shape_inference.infer_node_outputs does.
+
+    A schema that another package has registered here infers here: its Python code runs in this process anyway.
+    """
+    import onnx.shape_inference
+
+    if not _is_known(schema):
+        return dict(onnx.shape_inference.infer_node_outputs(schema.raw, node, dict(types), dict(data)))
+    given: list[tuple[str, Message]] = [*types.items(), *data.items()]
+    pairs = [part for key, value in given for part in (key.encode(), value.SerializeToString())]
+    raw = schema.raw
+    head = (raw.name.encode(), raw.domain.encode(), _number(raw.since_version))
+    found = _call(b"infer_node", *head, _number(onnx.IR_VERSION), _number(len(types)), node.SerializeToString(), *pairs)
+    return {key.decode(): onnx.TypeProto.FromString(value) for key, value in zip(found[::2], found[1::2], strict=True)}
+
+
+def function_body(schema: Schema, opset: int, node: bytes, types: Sequence[bytes]) -> onnx.FunctionProto:
+    """Return the body at an opset that an operator of the default domain has for a node with inputs of these types."""
+    import onnx
+
+    raw = schema.raw
+    (body,) = _call(b"function_body", raw.name.encode(), _number(raw.since_version), _number(opset), node, *types)
+    return _parsed(onnx.FunctionProto, body)
+
+
+def parse_model(text: str) -> onnx.ModelProto:
+    """Parse ONNX text as onnx.parser.parse_model does."""
+    import onnx.parser
+
+    parsed, complaint, model = _call(b"parse_model", text.encode())
+    if not int(parsed):
+        raise onnx.parser.ParseError(complaint)
+    return _parsed(onnx.ModelProto, model)
+
+
+def to_text(model: onnx.ModelProto) -> str:
+    """Return a model as ONNX text, as onnx.printer.to_text does."""
+    (text,) = _call(b"to_text", model.SerializeToString())
+    return text.decode()
+
+
+def inline(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of a model whose functions are inlined, as onnx.inliner.inline_local_functions does."""
+    import onnx
+
+    (inlined,) = _call(b"inline", model.SerializeToString())
+    return _parsed(onnx.ModelProto, inlined)
+
+
+def _parsed(kind: type[Parsed], data: bytes) -> Parsed:
+    made: Parsed = kind()
+    made.ParseFromString(data)
+    return made
+
+
+def _number(value: int) -> bytes:
+    return b"%d" % value
+
+
+def _is_known(schema: Schema) -> bool:
+    """Whether the child has a schema: onnx's own, and those of own_schemas.py."""
+    return schema.domain.partition(".")[0] in ("", "ai", "opshift")
+
+
+# --- children ---------------------------------------------------------------------------------------------------------
+
+
+class _Child:
+    def __init__(self) -> None:
+        program, *modules = (
+            str(Path(__file__).parent.parent / f"{name}.py")
+            for name in ("native/onnx_worker", "registry/own_schemas", "native/sandbox")
+        )
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", program, _library(), *modules],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=sandbox.environment(os.environ),
+            )
+        except OSError as error:
+            raise NoProcessError(f"No child process can be started to check models in: {error}.") from error
+        self.owner = os.getpid()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it lives, and was started by this process: one that was forked off has none yet."""
+        return self.owner == os.getpid() and self.process.poll() is None
+
+    def ask(self, request: Sequence[bytes]) -> list[bytes]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        write(self.process.stdin, request)  # type: ignore[arg-type]
+        return read(self.process.stdout)  # type: ignore[arg-type]
+
+    def end(self, patience: float = 0) -> int:
+        """Return the status with which it ends, if need be by a kill after so many seconds."""
+        try:
+            status = self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                stream.close()  # type: ignore[union-attr]
+        return status
+
+
+_idle: list[_Child] = []
+"""Children that wait for a call: as many as there were calls at the same time."""
+
+
+def start() -> None:
+    """Start a child, if there is none, for calls that will come: it is ready by then."""
+    if not _idle:
+        with contextlib.suppress(NoProcessError):
+            _idle.append(_Child())
+
+
+@atexit.register
+def stop() -> None:
+    """End the children that wait. Nobody waits for their ends, which come soon, and cost no time."""
+    while _idle:
+        child = _idle.pop()
+        if child.usable:
+            child.process.kill()
+            child.process.returncode = -signal.SIGTERM  # it is not to be waited for
+
+
+def _free() -> _Child:
+    """Return a child that waits, or a new one."""
+    while True:
+        try:
+            child = _idle.pop()
+        except IndexError:  # another thread may have taken the last
+            return _Child()
+        if child.usable:
+            return child
+
+
+def _call(name: bytes, *arguments: bytes) -> Sequence[bytes]:
+    size = sum(map(len, arguments))
+    asked_seconds, asked_memory = _asked.get()
+    seconds = min(_SECONDS + size / _BYTES_PER_SECOND, asked_seconds or float("inf"))
+    memory = max(_MEMORY, _COPIES * size) if asked_memory is None else asked_memory
+    ask = _remembered if size <= _SMALL else _asked_child
+    outcome, *answer = ask(seconds, memory, name, *arguments)
+    if outcome == _DIED:
+        raise OnnxDiedError(answer[0].decode())
+    if outcome == b"MemoryError":
+        raise OnnxDiedError(f"onnx needs more than {memory} bytes of memory for it")
+    if outcome != b"done":
+        raise _error(outcome.decode(), answer[0].decode("utf-8", "replace"))
+    return answer
+
+
+_SMALL = 4096
+"""Bytes of a request whose answer is remembered: planning infers equal nodes many times, for many lowerings."""
+
+_DIED = b"died"
+
+
+def _asked_child(seconds: float, memory: int, name: bytes, *arguments: bytes) -> Sequence[bytes]:
+    """Return the outcome of a call, and what it returns."""
+    child = _free()
+    try:
+        answer = child.ask((repr(seconds).encode(), _number(memory), name, *arguments))
+    except (OSError, EOFError, ProtocolError):
+        return _DIED, _death(child.end(_PATIENCE), seconds).encode()
+    except BaseException:  # an interruption: what the child would still answer is for nobody
+        child.end()
+        raise
+    _idle.append(child)
+    return answer
+
+
+_remembered = functools.lru_cache(4096)(_asked_child)
+
+
+def _error(name: str, text: str) -> Exception:
+    """Return what onnx has raised in the child."""
+    import onnx.checker
+    import onnx.shape_inference
+
+    own = {
+        "InferenceError": onnx.shape_inference.InferenceError,
+        "ValidationError": onnx.checker.ValidationError,
+        "SchemaError": onnx.defs.SchemaError,
+    }
+    kind = own.get(name) or getattr(builtins, name, RuntimeError)
+    return kind(text) if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError(text)
+
+
+def _death(status: int, seconds: float) -> str:
+    if hasattr(signal, "SIGALRM") and status == -signal.SIGALRM:
+        return f"onnx did not finish with it within {seconds:.3g} s"
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            return f"onnx crashes on it (signal {-status}, {signal.Signals(-status).name})"
+    return f"onnx ends its process on it (status {status})"
+
+
+def _library() -> str:
+    """Return the extension module of onnx, which need not be imported for that."""
+    spec = importlib.util.find_spec("onnx")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+            path = Path(folder) / f"onnx_cpp2py_export{suffix}"
+            if path.is_file():
+                return str(path)
+    import onnx.onnx_cpp2py_export
+
+    return str(onnx.onnx_cpp2py_export.__file__)

@@ -1,0 +1,1 @@
+"""Operators, their versions and lowerings, and the facts known of a node's operands."""

@@ -1,0 +1,136 @@
+"""Invalid nodes on which onnx's shape inference crashes, and valid ones that it infers wrongly (onnx 1.23.2).
+
+A crash ends no more than a child process (onnx_process.py), which knows no reason; the checks here name it. The rows
+were found by generated nodes of every operator and version, which tests/test_inference.py repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from opshift.opsets.registry.facts import Dim, Facts
+
+
+def _gather_nd(attributes: Mapping[str, Any], outputs: int) -> str | None:
+    """GatherND-12: batch_dims "must be" less than both ranks; a negative number indexes out of onnx's vectors."""
+    batch_dims = attributes.get("batch_dims", 0)
+    if isinstance(batch_dims, int) and batch_dims < 0:
+        return f"its batch_dims is {batch_dims}, which is negative"
+    return None
+
+
+def _split(attributes: Mapping[str, Any], outputs: int) -> str | None:
+    """Split-18: num_outputs is the "number of outputs to split parts of the tensor into"."""
+    parts = attributes.get("num_outputs")
+    if isinstance(parts, int) and parts != outputs:
+        return f"its num_outputs is {parts}, and it has {outputs} outputs"
+    return None
+
+
+def _scan(attributes: Mapping[str, Any], outputs: int) -> str | None:
+    """Scan-9: "the number of scan_inputs M"; onnx's inference takes a negative one for a size."""
+    count = attributes.get("num_scan_inputs")
+    return f"its num_scan_inputs is {count}" if isinstance(count, int) and count < 1 else None
+
+
+_FATAL: Mapping[str, Callable[[Mapping[str, Any], int], str | None]] = {
+    "GatherND": _gather_nd,
+    "Scan": _scan,
+    "Split": _split,
+}
+
+FATAL = frozenset(_FATAL)
+"""Operators with attributes that end the process."""
+
+
+def is_far(axis: int) -> bool:
+    """Whether an axis is beyond 32 bits, to which onnx's inference cuts it after the check (LayerNormalization)."""
+    return not -(2**31) <= axis < 2**31
+
+
+def fatal(name: str, attributes: Mapping[str, Any], outputs: int) -> str | None:
+    """Return why a node of the default domain is invalid in a way that ends the process, if it is."""
+    axis = attributes.get("axis")
+    if isinstance(axis, int) and is_far(axis):
+        return f"its axis is {axis}, which no tensor has"
+    check = _FATAL.get(name)
+    return check(attributes, outputs) if check else None
+
+
+_NEEDED: Mapping[str, tuple[int, ...]] = {"Slice": (3, 4)}
+"""Inputs without whose elements onnx infers as if they were left out: Slice along axis 0, whatever its axes are."""
+
+BLIND = frozenset(_NEEDED)
+"""Operators of which onnx infers wrong dimensions where some inputs are not constant."""
+
+
+def blind(name: str, constant: Sequence[bool | None]) -> bool:
+    """Whether onnx infers wrong dimensions of a node, by which inputs are constant (None: left out)."""
+    return any(index < len(constant) and constant[index] is False for index in _NEEDED.get(name, ()))
+
+
+ROUNDED = frozenset(("AveragePool", "LpPool", "MaxPool"))
+"""Operators whose sizes onnx rounds twice, see below."""
+
+
+def rounded(name: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether onnx infers wrong sizes of a node because of its `ceil_mode`.
+
+    MaxPool-22: with SAME_UPPER or SAME_LOWER a size is ceil(input / stride), whatever `ceil_mode` is. Where a stride is
+    larger than the kernel, the padding that follows is negative, and onnx's inference counts one window too many.
+    """
+    automatic = attributes.get("auto_pad", "NOTSET")
+    automatic = automatic.decode("utf-8", "replace") if isinstance(automatic, bytes) else automatic
+    return name in ROUNDED and str(automatic).startswith("SAME") and bool(attributes.get("ceil_mode"))
+
+
+def without_late(name: str, attributes: Mapping[str, Any], output: Facts, data: Facts | None) -> Facts:
+    """Return the facts of a pool's output without sizes that count windows which start in the padding on the right.
+
+    With `ceil_mode` onnx's inference counts them; MaxPool-22 says that they are "ignored", and so they are in
+    onnxruntime 1.32.0 whatever the version is.
+    """
+    if name not in ROUNDED or not attributes.get("ceil_mode") or not output.shape or data is None or not data.shape:
+        return output
+    rank = len(data.shape) - 2
+    strides, pads = attributes.get("strides") or (1,) * rank, attributes.get("pads") or (0,) * 2 * rank
+    shape = list(output.shape)
+    for axis, (stride, before) in enumerate(zip(strides, pads, strict=False), 2):
+        count, size = shape[axis], data.shape[axis]
+        if isinstance(count, int) and isinstance(size, int) and (count - 1) * stride >= size + before:
+            shape[axis] = None
+    return output if tuple(shape) == output.shape else Facts(output.dtype, tuple(shape))
+
+
+_RANKED: Mapping[str, tuple[int, ...]] = {"Attention": (0, 1, 2)}
+"""Inputs without whose rank onnx infers too few dimensions."""
+
+_STATIC: Mapping[str, tuple[int, ...]] = {"Attention": (4, 5)}
+"""Inputs without all of whose dimensions onnx infers as if they were left out: an Attention without a past."""
+
+UNSURE = frozenset((*_RANKED, *_STATIC))
+"""Operators of which onnx infers wrong shapes where shapes of inputs are not known."""
+
+
+def unranked(name: str, shapes: Sequence[tuple[Dim, ...] | None]) -> bool:
+    """Whether onnx infers a wrong rank of a node, by the shapes of its inputs (() for one that is left out)."""
+    return any(index < len(shapes) and shapes[index] is None for index in _RANKED.get(name, ()))
+
+
+def unsized(name: str, shapes: Sequence[tuple[Dim, ...] | None]) -> bool:
+    """Whether onnx infers wrong dimensions of a node, by the shapes of its inputs (() for one that is left out)."""
+    needed = [shapes[index] for index in _STATIC.get(name, ()) if index < len(shapes)]
+    return any(shape is None or not all(isinstance(dim, int) for dim in shape) for shape in needed)
+
+
+_EMPTY_IS_ABSENT: Mapping[str, tuple[int, ...]] = {"Resize": (1, 2, 3)}
+"""Inputs that are as good as left out where they have no elements; onnx takes them for given from Resize-13 on.
+
+Resize-11: "If 'sizes' is specified, then set scales to empty data (zero shape) in this operator's input list".
+"""
+
+
+def is_absent(name: str, index: int, size: int | None) -> bool:
+    """Whether an input of so many elements is none."""
+    return size == 0 and index in _EMPTY_IS_ABSENT.get(name, ())

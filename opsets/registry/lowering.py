@@ -1,0 +1,207 @@
+"""`Lowering`: a meaning said with other operators, as an onnxscript function written at one opset."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+from opshift.opsets.registry.compiled import compiled
+from opshift.opsets.registry.facts import INTEGERS, exact, freeze
+from opshift.opsets.registry.schema import attribute_value, default_domain
+
+op: Any = None
+"""In a body: the operators of the opset that the body is written at."""
+
+meaning: Any = None
+"""In a body: operators spelled by their meaning, `meaning.OneHot(i, d, v, axis=0, negative="off")`."""
+
+HELD = 2**24
+"""Elements that a constant made for a lowering may have; a model with more would hardly be written, or loaded."""
+
+_compiling = threading.Lock()
+
+
+class TooManyError(Exception):
+    """A lowering would need a constant of too many elements."""
+
+
+def bounded(count: int) -> int:
+    """Return how many elements a constant of a lowering is to have, where that is not too many."""
+    if count > HELD:
+        raise TooManyError(f"it would hold a constant of {count} elements")
+    return count
+
+
+class Reason(str):
+    """Why something does not apply; `missing`: it might, were some fact known; `invalid`: it breaks ONNX's rules."""
+
+    __slots__ = ("invalid", "missing")
+    missing: bool
+    invalid: bool
+
+    def __new__(cls, text: str, missing: bool = False, invalid: bool = False) -> Reason:
+        """Make a reason of a text."""
+        self = super().__new__(cls, text)
+        self.missing = missing
+        self.invalid = invalid
+        return self
+
+
+@dataclass(frozen=True)
+class Call:
+    """A node of a function: the values of its attributes, and of others the parameter that each is bound to."""
+
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    parameters: Mapping[str, str]
+
+    @functools.cached_property
+    def said(self) -> tuple[Hashable, ...]:
+        """What `exact` returns of its attributes."""
+        return exact(self.attributes)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function, read off its protobuf."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    calls: tuple[Call, ...]
+
+
+def read(function: onnx.FunctionProto) -> Function:
+    """Return a function as plain data."""
+    calls = (
+        Call(
+            default_domain(node.domain),
+            node.op_type,
+            tuple(node.input),
+            tuple(node.output),
+            {one.name: freeze(attribute_value(one)) for one in node.attribute if not one.ref_attr_name},
+            {one.name: one.ref_attr_name for one in node.attribute if one.ref_attr_name},
+        )
+        for node in function.node
+    )
+    return Function(tuple(function.input), tuple(function.output), tuple(calls))
+
+
+@dataclass(frozen=True)
+class Body:
+    """A lowering's body for one node: which operands are its inputs, its attribute parameters bound.
+
+    `rounds` says that it computes the same but for rounding.
+    """
+
+    name: str
+    opset: int
+    function: Function
+    bound: Mapping[str, Any]
+    inputs: tuple[int | None, ...]
+    cost: float = 0.0
+    assumes: frozenset[str] = frozenset()
+    rounds: bool = False
+    carries: int | None = None
+    """How many values an iteration hands to the next, where this is the body of a Loop; see `Lowering`."""
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """One way to say a meaning with other operators.
+
+    `body` is a Python function in onnxscript's language: parameters without annotation are the operands, those with
+    one are attributes, which `bind` computes. (None leaves one out; a list used as a value may be bound to a Tensor.)
+    `given` tells why the lowering does not apply, or returns None. `assumes` names the assumptions about
+    inputs without which it is not valid: `no-nan`, `finite-inputs`, `whole-indices`. `cost` is added to that of the
+    body's nodes. With `rounds`, floats are added up, or computed with, in another order, so that the result is the
+    same but for rounding.
+
+    With `carries` the body is one iteration of a Loop. Its first operand is the number of the iteration, where the
+    operator has how many there are. As many values as `carries` follow, which the iteration before gave; all others are
+    the same in each. Its outputs are the values that go on, then rows that are stacked.
+    """
+
+    name: str
+    opset: int
+    body: Callable[..., Any]
+    given: Callable[[Any, Any], Reason | None] | None
+    bind: Callable[[Any, Any], Mapping[str, Any]] | None
+    assumes: Callable[[Any, Any], frozenset[str]] | None
+    cost: float
+    rounds: bool = False
+    carries: int | None = None
+
+    def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
+        """Return the body as it is for one node, or why it does not apply."""
+        try:
+            if self.given and (reason := self.given(meaning, operands)):
+                return Reason(f"{self.name}: {reason}", reason.missing)
+            bound = dict(self.bind(meaning, operands)) if self.bind else {}
+            assumes = self.assumes(meaning, operands) if self.assumes else frozenset[str]()
+        except TooManyError as error:
+            return Reason(f"{self.name}: {error}")
+        except (ArithmeticError, IndexError, ValueError) as error:
+            # Constants that the operator does not accept: two axes where there is one, numbers beyond 64 bits.
+            return Reason(f"{self.name}: the constants are none that it accepts ({error})")
+        rounds = self.rounds and any(facts is not None and facts.dtype not in INTEGERS for facts in operands)
+        inputs = tuple(range(len(operands)))
+        return Body(self.name, self.opset, self.read, bound, inputs, self.cost, assumes, rounds, self.carries)
+
+    @property
+    def summary(self) -> str:
+        """The first line of the body's docstring."""
+        return (self.body.__doc__ or "").strip().split("\n")[0]
+
+    @functools.cached_property
+    def function(self) -> onnx.FunctionProto:
+        """The body as a function: compiled already, or on first use."""
+        return compiled(self.body, self.opset) or self.compile()
+
+    @functools.cached_property
+    def read(self) -> Function:
+        """The body as plain data."""
+        return read(self.function)
+
+    def compile(self) -> onnx.FunctionProto:
+        """Return the body as onnxscript compiles it (1 ms)."""
+        import onnxscript
+        from onnxscript import values
+
+        opset = getattr(onnxscript, f"opset{self.opset}")
+        names = {"op": opset, "meaning": values.Opset("opshift", 1)}
+        # onnxscript looks names up in the module of the function; putting them there only while it compiles keeps
+        # onnxscript (0.6 s) out of every run that lowers nothing.
+        module = self.body.__globals__
+        with _compiling:
+            before = {name: module.get(name) for name in names}
+            module.update(names)
+            try:
+                return onnxscript.script(default_opset=opset)(self.body).to_function_proto()
+            finally:
+                module.update(before)
+
+
+def lowering(
+    opset: int,
+    *,
+    given: Callable[[Any, Any], Reason | None] | None = None,
+    bind: Callable[[Any, Any], Mapping[str, Any]] | None = None,
+    assumes: Callable[[Any, Any], frozenset[str]] | None = None,
+    cost: float = 0.0,
+    rounds: bool = False,
+    carries: int | None = None,
+) -> Callable[[Callable[..., Any]], Lowering]:
+    """Make a lowering of the onnxscript function that follows; it is named after that function."""
+
+    def decorate(body: Callable[..., Any]) -> Lowering:
+        return Lowering(body.__name__, opset, body, given, bind, assumes, cost, rounds, carries)
+
+    return decorate

@@ -1,0 +1,48 @@
+"""What has no conversion, and why: reviewed by hand, in `no_conversion.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+
+@dataclass(frozen=True)
+class NoConversion:
+    """Why an operator cannot go `below` the version that it came with, or from one of two `versions` to the other."""
+
+    operator: str
+    reason: str
+    below: int | None = None
+    versions: tuple[int, int] | None = None
+
+
+@cache
+def no_conversions() -> Mapping[str, tuple[NoConversion, ...]]:
+    """Return the list, by operator."""
+    text = resources.files("opshift.opsets.registry").joinpath("no_conversion.toml").read_text(encoding="utf-8")
+    return parse(text)
+
+
+def parse(text: str) -> dict[str, tuple[NoConversion, ...]]:
+    """Read the list from TOML; a key that no entry has is an error, and so is one that says neither or both."""
+    return {
+        operator: tuple(_entry(operator, **entry) for entry in entries)
+        for operator, entries in tomllib.loads(text).items()
+    }
+
+
+def _entry(operator: str, reason: str, below: int | None = None, versions: list[int] | None = None) -> NoConversion:
+    if (below is None) == (versions is None):
+        raise ValueError(f"{operator}: an entry says `below` or `versions`")
+    if versions is None:
+        return NoConversion(operator, reason, below)
+    older, newer = versions
+    return NoConversion(operator, reason, None, (older, newer))
+
+
+def why_absent(operator: str) -> str:
+    """Return why an operator has no decomposition where it does not exist; nothing if the list does not say."""
+    return next((entry.reason for entry in no_conversions().get(operator, ()) if entry.below is not None), "")

@@ -1,0 +1,134 @@
+"""Operators without attributes that have meant the same since opset 7, but for the element types they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.registry.facts import INTEGERS, Facts
+from opshift.opsets.registry.lowering import Lowering, Reason
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import Carriers
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The operator's name is all of its meaning."""
+
+
+def one_shape(meaning: Plain, operands: Operands) -> Reason | None:
+    """Sum-6, Max-6, Min-6: "All inputs and outputs must have the same shape and data type"; none is broadcast."""
+    shapes = {facts.shape for facts in operands if facts is not None}
+    one = next(iter(shapes))
+    known = len(operands) == 1 or (len(shapes) == 1 and one is not None and None not in one)
+    return None if known else Reason("the inputs are not known to have one shape, and it does not broadcast", True)
+
+
+def all_are(operand: Facts | None, number: float) -> bool:
+    """Whether all elements are constant and this number; of floats, 0.0 is not -0.0."""
+    if operand is None or operand.known is None or operand.known.dtype.kind not in "biuf":
+        return False
+    signed = operand.known.dtype.kind != "f" or (np.signbit(operand.known) == np.signbit(number)).all()
+    return bool((operand.known == number).all() and signed)
+
+
+def beside(
+    number: float, *, right_only: bool = False, floats: float | None = None
+) -> Callable[[Any, Operands], int | None]:
+    """Return what finds the operand beside one that is all `number`, which changes nothing.
+
+    With `right_only` the second operand must be that number. `floats` is the number in floats, if another one.
+    """
+
+    def neutral(meaning: Any, operands: Operands) -> int | None:
+        if len(operands) != 2:
+            return None
+        for place, one in ((0, operands[1]), (1, operands[0]))[: 1 if right_only else 2]:
+            whole = one is not None and one.dtype in INTEGERS
+            if all_are(one, number if whole or floats is None else floats):
+                return place
+        return None
+
+    return neutral
+
+
+def alone(meaning: Any, operands: Operands) -> int | None:
+    """Return the operand of which there is only one."""
+    return 0 if len(operands) == 1 else None
+
+
+def decided(ends: float, keeps: float) -> Callable[[Any, Operands], int | None]:
+    """Return what finds the operand that And or Or repeats: all elements of one are `ends`, or of the other `keeps`."""
+
+    def neutral(meaning: Any, operands: Operands) -> int | None:
+        found = next((place for place, one in enumerate(operands) if all_are(one, ends)), None)
+        return beside(keeps)(meaning, operands) if found is None else found
+
+    return neutral
+
+
+def two_integers(meaning: Plain, operands: Operands) -> Reason | None:
+    """Hold for two tensors of integers, which have no NaN that a comparison would lose."""
+    dtypes = {facts.dtype for facts in operands if facts is not None} - {None}
+    if len(operands) == 2 and dtypes and dtypes <= INTEGERS:
+        return None
+    return Reason("the inputs are not known to be two tensors of integers", missing=not dtypes)
+
+
+def of_double(meaning: Any, operands: Operands) -> Reason | None:
+    """Hold for double, for which onnxruntime 1.31.1 has no kernel of many a function."""
+    dtype = operands[0].dtype if operands[0] is not None else None
+    return None if dtype == TensorProto.DOUBLE else Reason("it is not known to be double", missing=dtype is None)
+
+
+def apart(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give 64-bit integers equal upper halves only where the lower ones are small.
+
+    Elsewhere onnxruntime compares the lower ones as signed: the larger of 2^31 and 0 is 0 to it (seen in 1.31.1).
+    """
+    wide = {name for name, array in feeds.items() if array.dtype.kind in "iu" and array.dtype.itemsize == 8}
+    free = {name for name in wide if feeds[name].flags.writeable}
+    high = bool(rng.integers(2))
+    return {
+        name: (array >> 32 << 32 if high else array >> 33) if name in free else array for name, array in feeds.items()
+    }
+
+
+def plain(
+    name: str,
+    versions: tuple[int, ...],
+    operands: tuple[str, ...],
+    function: Callable[..., Any],
+    lowerings: tuple[Lowering, ...] = (),
+    *,
+    moves_data: bool = False,
+    variadic: bool = False,
+    weight: float = 1.0,
+    carriers: Carriers | None = None,
+    given: Mapping[int, Callable[[Any, Operands], Reason | None]] | None = None,
+    hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    idle: Callable[[Plain, Operands], bool] | None = None,
+    body_unused: str = "",
+    neutral: Callable[[Any, Operands], int | None] | None = None,
+) -> Operator:
+    """Return the operator that computes a numpy function of its operands."""
+    return Operator(
+        name=name,
+        meaning=Plain,
+        versions=tuple(Version(since, given=(given or {}).get(since)) for since in versions),
+        hostile=hostile,
+        operands=operands,
+        oracle=lambda meaning, *arrays: function(*arrays),
+        lowerings=lowerings,
+        moves_data=moves_data,
+        variadic=variadic,
+        weight=weight,
+        idle=idle,
+        neutral=neutral,
+        carriers=carriers or {},
+        body_unused=body_unused,
+    )

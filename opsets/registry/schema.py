@@ -1,0 +1,178 @@
+"""The operators' schemas as onnx.defs has them, read once into plain frozen data."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+import onnx.defs
+
+from opshift.opsets.registry import own_schemas
+from opshift.opsets.registry.own_schemas import DEPRECATED as DEPRECATED
+from opshift.opsets.registry.own_schemas import READ as READ
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One formal input or output; `types` are strings such as `tensor(float)`."""
+
+    name: str
+    type_variable: str
+    types: frozenset[str]
+    optional: bool
+    variadic: bool
+    homogeneous: bool = True
+    """Whether all inputs of a variadic one have the same type."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One version of an operator."""
+
+    domain: str
+    name: str
+    since_version: int
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    attributes: Mapping[str, tuple[bool, Any]]
+    """Attribute name -> (required, default)."""
+    has_body: bool
+    """Whether ONNX says what it means by a function of other operators, which onnxruntime inlines."""
+    raw: onnx.defs.OpSchema
+
+    def input(self, index: int) -> Parameter | None:
+        """Return the formal input for an actual one; a variadic input takes all that follow."""
+        if index < len(self.inputs):
+            return self.inputs[index]
+        return self.inputs[-1] if self.inputs and self.inputs[-1].variadic else None
+
+
+def attribute_value(attribute: onnx.AttributeProto) -> Any:
+    """Return an attribute as a Python value: int, float, str, tuple, or the protobuf message it holds."""
+    value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, list | tuple) or hasattr(value, "append"):
+        return tuple(item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else item for item in value)
+    return value
+
+
+def _parameters(formal: Any) -> tuple[Parameter, ...]:
+    option = onnx.defs.OpSchema.FormalParameterOption
+    return tuple(
+        Parameter(
+            item.name,
+            item.type_str,
+            frozenset(item.types),
+            item.option == option.Optional,
+            item.option == option.Variadic,
+            item.is_homogeneous,
+        )
+        for item in formal
+    )
+
+
+def _view(raw: onnx.defs.OpSchema) -> Schema:
+    attributes = {
+        name: (item.required, attribute_value(item.default_value) if item.default_value.type else None)
+        for name, item in raw.attributes.items()
+    }
+    described: Any = raw
+    return Schema(
+        raw.domain,
+        raw.name,
+        raw.since_version,
+        _parameters(raw.inputs),
+        _parameters(raw.outputs),
+        attributes,
+        bool(described.has_function or described.has_context_dependent_function),
+        raw,
+    )
+
+
+@functools.cache
+def schema_at(domain: str, name: str, opset: int) -> Schema | None:
+    """Return the version of an operator that an opset has; None if it has none, or only a deprecated one."""
+    raw = _raw(domain, name, opset)
+    return None if raw is None or raw.deprecated else _view(raw)
+
+
+@functools.cache
+def schema_read_at(domain: str, name: str, opset: int) -> Schema | None:
+    """Return the version of an operator that a node written at an opset has, which may be one of `READ`."""
+    raw = _raw(domain, name, opset)
+    if raw is None or (name, raw.since_version) not in READ:
+        return schema_at(domain, name, opset)
+    return _revived(name, raw.since_version)
+
+
+def _raw(domain: str, name: str, opset: int) -> onnx.defs.OpSchema | None:
+    if domain == "opshift":
+        return _own().get((domain, name))
+    try:
+        return onnx.defs.get_schema(name, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+@functools.cache
+def _own() -> Mapping[tuple[str, str], onnx.defs.OpSchema]:
+    """Return the schemas that opshift adds to those of onnx, by domain and name."""
+    return {(schema.domain, schema.name): schema for schema in own_schemas.schemas(onnx.defs)}
+
+
+def _revived(name: str, since_version: int) -> Schema:
+    """Return a version of `READ` as one that is not deprecated."""
+    return dataclasses.replace(_view(_own()[DEPRECATED, f"{name}-{since_version}"]), name=name)
+
+
+_ATTRIBUTE = onnx.defs.OpSchema.AttrType
+_NUMBERS: Mapping[Any, type | tuple[type, ...]] = {
+    _ATTRIBUTE.INT: int,
+    _ATTRIBUTE.FLOAT: (int, float),
+    _ATTRIBUTE.STRING: str,
+}
+_FLAGS = frozenset(
+    {
+        *("allowzero", "ceil_mode", "count_include_pad", "exclusive", "fmod", "keepdims", "largest"),
+        *("noop_with_empty_axes", "reverse", "select_last_index", "sorted", "storage_order", "transA", "transB"),
+    }
+)
+"""Attributes that every version which has them says to be 0 or 1."""
+_LISTS: Mapping[Any, type | tuple[type, ...]] = {
+    _ATTRIBUTE.INTS: int,
+    _ATTRIBUTE.FLOATS: (int, float),
+    _ATTRIBUTE.STRINGS: str,
+}
+
+
+def misfit(schema: Schema, attributes: Mapping[str, Any]) -> str | None:
+    """Return an attribute whose value is not one that the schema allows.
+
+    A call of a function may give one a value of any type, and runtimes differ in what a flag of 2 means (onnxruntime
+    1.31.1: off).
+    """
+    for name, value in attributes.items():
+        wanted = schema.raw.attributes[name].type if name in schema.attributes else None
+        if wanted in _NUMBERS and not isinstance(value, _NUMBERS[wanted]):
+            return name
+        if name in _FLAGS and value not in (0, 1):
+            return name
+        if wanted in _LISTS and not (
+            isinstance(value, tuple) and all(isinstance(item, _LISTS[wanted]) for item in value)
+        ):
+            return name
+    return None
+
+
+def default_domain(domain: str) -> str:
+    """Return '' for both spellings of the default domain."""
+    return "" if domain == "ai.onnx" else domain
+
+
+NEWEST = onnx.defs.onnx_opset_version()
+OLDEST = 7

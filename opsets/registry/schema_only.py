@@ -1,0 +1,97 @@
+"""Operators without a file: a node means what it says, in the words of the version that it has.
+
+What another version says of it is read off the reviewed rows of `equivalences.toml`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import onnx.defs
+
+from opshift.opsets.registry.equivalences import same_meaning, table
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Operands, Operator, Version, operator_for
+from opshift.opsets.registry.schema import NEWEST, OLDEST, Schema, schema_at
+from opshift.opsets.registry.wider_types import KINDS
+
+_OPAQUE = frozenset(
+    getattr(onnx.defs.OpSchema.AttrType, name)
+    for name in ("GRAPH", "GRAPHS", "TYPE_PROTO", "TYPE_PROTOS", "SPARSE_TENSOR", "SPARSE_TENSORS")
+)
+"""Attributes that a fragment cannot hold."""
+
+
+@dataclass(frozen=True)
+class Worded:
+    """The attributes that are not the default, as the version of this number words them."""
+
+    since: int
+    attributes: tuple[tuple[str, Any], ...] = ()
+
+
+def operator_of(domain: str, name: str) -> Operator | None:
+    """Return the operator of a node: from its file or its package, else, in the default domain, off its schemas."""
+    return operator_for(domain, name) or (None if domain else _unfiled(name))
+
+
+@functools.cache
+def schemas(name: str) -> tuple[Schema, ...]:
+    """Return the versions of an operator of the default domain that opsets 7 to the newest have, oldest first."""
+    found = (schema_at("", name, opset) for opset in range(OLDEST, NEWEST + 1))
+    return tuple({schema.since_version: schema for schema in found if schema is not None}.values())
+
+
+def has_body(name: str) -> bool:
+    """Whether ONNX says of any version of an operator what it means in nodes of others."""
+    return any(schema.has_body for schema in schemas(name))
+
+
+@functools.cache
+def _unfiled(name: str) -> Operator | None:
+    versions = schemas(name)
+    if not versions or any(item.type in _OPAQUE for one in versions for item in one.raw.attributes.values()):
+        return None
+    newest = versions[-1].inputs
+    carried = next((row.carried for row in table().get(name, ()) if row.carried), "")
+    return Operator(
+        name=name,
+        meaning=Worded,
+        versions=tuple(
+            Version(schema.since_version, lift=_lift(schema), write=functools.partial(_write, schema))
+            for schema in versions
+        ),
+        operands=tuple(parameter.name for parameter in newest),
+        oracle=_no_oracle,
+        variadic=bool(newest) and newest[-1].variadic,
+        carriers=KINDS.get(carried, {}),
+    )
+
+
+def _no_oracle(meaning: Worded, *arrays: Any) -> NoReturn:
+    raise NotImplementedError("an operator without a file has no oracle")
+
+
+def _lift(schema: Schema) -> Callable[[Mapping[str, Any]], Worded]:
+    def lift(attributes: Mapping[str, Any]) -> Worded:
+        said = {
+            name: value
+            for name, value in attributes.items()
+            if value is not None and (schema.attributes[name][0] or value != schema.attributes[name][1])
+        }
+        return Worded(schema.since_version, tuple(sorted(said.items())))
+
+    return lift
+
+
+def _write(schema: Schema, meaning: Worded, operands: Operands) -> Mapping[str, Any] | Reason:
+    row = same_meaning(schema.name, meaning.since, schema.since_version)
+    if row is None:
+        return Reason(f"it differs from {schema.name}-{meaning.since}, and no conversion between them is known")
+    attributes = dict(meaning.attributes)
+    if lost := row.lost(attributes):
+        return Reason(f"it has no {', '.join(lost)}")
+    return {name: value for name, value in attributes.items() if name not in row.new_attributes}

@@ -1,0 +1,1 @@
+"""Which operators a runtime supports, and what they cost."""

@@ -1,0 +1,461 @@
+"""Which operators the installed onnxruntime can run, asked of its own kernel table."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.facts import Facts, Tensor, constant, freeze, tensor_of, type_name
+from opshift.opsets.registry.operator import Node, operator_for
+from opshift.opsets.registry.schema import NEWEST, OLDEST, Schema, attribute_value, schema_at
+
+OPEN_END = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of the CPU provider: the operator versions and the element types it is for."""
+
+    start: int
+    end: int
+    types: Mapping[str, frozenset[str]]
+
+    def serves(self, since_version: int) -> bool:
+        """Whether onnxruntime picks it for this version: an open end serves only the version it starts at."""
+        return self.start == since_version or (self.end != OPEN_END and self.start <= since_version <= self.end)
+
+
+@functools.cache
+def _kernels() -> Mapping[str, tuple[Kernel, ...]]:
+    from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+    found: dict[str, list[Kernel]] = {}
+    for item in native.get_all_opkernel_def():
+        if item.domain == "" and item.provider == "CPUExecutionProvider":
+            types = {variable: frozenset(names) for variable, names in item.type_constraints.items()}
+            start, end = item.version_range
+            found.setdefault(item.op_name, []).append(Kernel(start, end, types))
+    return {name: tuple(kernels) for name, kernels in found.items()}
+
+
+def _loads(opset: int, ir_version: int) -> bool:
+    """Whether the installed onnxruntime loads a model of one node."""
+    import onnxruntime
+    from onnx import helper
+
+    # 1.31.1 has kernels for opset 27 and loads 26: only a session tells. The model is one node, 1 ms.
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Not", ["x"], ["y"])],
+        "g",
+        [value("x", TensorProto.BOOL, [1])],
+        [value("y", TensorProto.BOOL, [1])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception:  # onnxruntime raises classes of its own, one for each status
+        return False
+    return True
+
+
+def installed() -> bool:
+    """Whether there is an onnxruntime, which is not imported yet."""
+    return importlib.util.find_spec("onnxruntime") is not None
+
+
+def version() -> str:
+    """Return the version of the installed onnxruntime."""
+    import onnxruntime
+
+    return str(onnxruntime.__version__)
+
+
+@functools.cache
+def runs_by_body(name: str, opset: int) -> bool:
+    """Return whether the installed onnxruntime runs an operator of the default domain by the body that ONNX defines.
+
+    So it does where it has no kernel for the version that an opset has; the body of Attention runs from 25 on. What has
+    neither kernel nor body counts too, since it does not run otherwise.
+    """
+    loaded = newest_opset()
+    schema = schema_at("", name, min(opset, loaded or opset, NEWEST))
+    return schema is None or not any(one.serves(schema.since_version) for one in _kernels().get(name, ()))
+
+
+@functools.cache
+def newest_opset() -> int | None:
+    """Return the newest opset that the installed onnxruntime loads; None where there is no onnxruntime."""
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        return None
+    return next((opset for opset in range(NEWEST, 0, -1) if _loads(opset, 8)), None)
+
+
+@functools.cache
+def newest_ir_version() -> int:
+    """Return the newest ir_version that the installed onnxruntime loads."""
+    return next((version for version in range(int(onnx.IR_VERSION), 7, -1) if _loads(7, version)), 7)
+
+
+def _carried(dtype: int) -> frozenset[str]:
+    """The kernel types that serve an element type: onnxruntime casts float16 to float where it has no kernel for it."""
+    name = f"tensor({type_name(dtype)})"
+    return frozenset({name, "tensor(float)"}) if name == "tensor(float16)" else frozenset({name})
+
+
+_NEUTRAL = {"Add": 0, "Div": 1, "Mul": 1, "Sub": 0}
+"""Operators that onnxruntime's optimizer drops, and the constant by which it does; it compares doubles as floats."""
+
+
+def computes_wrongly(node: Node) -> str | None:
+    """Say what the kernels of onnxruntime get wrong about a node, so that no lowering relies on it.
+
+    All were seen in 1.31.1, what is dropped in 1.32.0 too.
+    """
+    if not node.inputs or node.inputs[0] is None:
+        return None
+    if node.name == "Clip" and node.inputs[0].dtype == TensorProto.INT64:
+        return "Clip of int64 mistakes the order where upper halves are equal"
+    if node.name == "Clip" and node.inputs[0].dtype in (TensorProto.INT16, TensorProto.UINT16, TensorProto.BFLOAT16):
+        return "Clip of this type is a function, whose Where has no kernel"
+    if node.name in _NEUTRAL and node.inputs[0].dtype == TensorProto.DOUBLE:
+        neutral = _NEUTRAL[node.name]
+        numbers = [facts.known for facts in node.inputs if facts is not None and facts.known is not None]
+        with np.errstate(over="ignore"):
+            taken = any(one.size == 1 and one != neutral and one.astype(np.float32) == neutral for one in numbers)
+        if taken:
+            return f"{node.name} of double is dropped where a constant is {neutral} as float"
+    if node.name == "Gather" and node.inputs[0].dtype == TensorProto.STRING:
+        axis, shape = node.attributes.get("axis", 0), node.inputs[0].shape
+        behind = None if shape is None else shape[axis % len(shape) + 1 :] if shape else ()
+        return None if behind is not None and set(behind) <= {1} else "Gather of strings fills one element of a slice"
+    return None
+
+
+@functools.cache
+def _inlined(name: str, opset: int) -> bool:
+    """Whether onnxruntime inlines the body of an operator at an opset: not if any operator in it has a newer version.
+
+    Seen of Swish in 1.31.1, which runs at 24 and not at 25, where Constant and CastLike changed.
+    """
+    schema = schema_at("", name, opset)
+    if schema is None or not schema.has_body:
+        return False
+    raw: Any = schema.raw
+    written = [version for version in raw.function_opset_versions if version <= opset]
+    if not written:
+        return bool(raw.has_context_dependent_function)
+    function = onnx.FunctionProto.FromString(raw.get_function_with_opset_version(max(written)))
+    pairs = [(schema_at("", item.op_type, max(written)), schema_at("", item.op_type, opset)) for item in function.node]
+    return all(then and now and then.since_version == now.since_version for then, now in pairs)
+
+
+@dataclass(frozen=True)
+class Misread:
+    """What onnxruntime inlines where it has no kernel, and what computes something else than the operator says."""
+
+    reason: str
+    kernels: frozenset[str]
+    """The types of the first input, such as `tensor(float)`, for which there are kernels."""
+
+    def of(self, dtype: int | None) -> bool:
+        """Whether a node with this element type is inlined; where the type is unknown, whether all are.
+
+        float16 goes the same ways before and after a conversion, with the same overflows, and is left to onnxruntime.
+        """
+        if not self.kernels or dtype is None:
+            return not self.kernels
+        return dtype != TensorProto.FLOAT16 and f"tensor({type_name(dtype)})" not in self.kernels
+
+
+@functools.cache
+def misread(opset: int) -> Mapping[str, Misread]:
+    """Return by operator what onnxruntime inlines at an opset and opshift never uses as a lowering."""
+    found = {}
+    for name in sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}):
+        operator, schema = operator_for("", name), schema_at("", name, opset)
+        if not operator or not operator.body_unused or not schema or not _inlined(name, opset):
+            continue
+        parameter = schema.input(0)
+        variable = parameter.type_variable if parameter else ""
+        serving = [kernel for kernel in _kernels().get(name, ()) if kernel.serves(schema.since_version)]
+        if all(variable in kernel.types for kernel in serving):
+            types = frozenset(one for kernel in serving for one in kernel.types[variable])
+            if not {"tensor(float16)", *types} >= set(parameter.types if parameter else ()):
+                found[name] = Misread(operator.body_unused, types)
+    return found
+
+
+def loses(name: str, source: int, target: int) -> bool:
+    """Whether onnxruntime has no kernel for an operator, inlines its body at one opset, and does not at another."""
+    inlined_then_only = _inlined(name, source) and not _inlined(name, target)
+    return inlined_then_only and newest_opset() is not None and name not in _kernels()
+
+
+def _runs_as_body(node: Node, opset: int) -> bool:
+    """Whether onnxruntime rightly runs what it inlines in the place of a node, as far as the types are known."""
+    operator = operator_for("", node.name)
+    if not _inlined(node.name, opset) or (operator and operator.body_unused):
+        return False
+    dtypes = tuple(None if facts is None else facts.dtype or 0 for facts in node.inputs)
+    return 0 in dtypes or _body_runs(node.name, opset, tuple(sorted(node.attributes.items())), dtypes, len(node.used))
+
+
+@functools.lru_cache(4096)
+def _body_runs(
+    name: str, opset: int, attributes: tuple[tuple[str, Any], ...], dtypes: tuple[int | None, ...], outputs: int
+) -> bool:
+    schema = schema_at("", name, opset)
+    assert schema is not None
+    names = ["" if dtype is None else f"i{index}" for index, dtype in enumerate(dtypes)]
+    types = [onnx.helper.make_tensor_type_proto(dtype, None) if dtype else onnx.TypeProto() for dtype in dtypes]
+    kind = onnx.defs.OpSchema.AttrType
+    guesses = {kind.INT: 1, kind.FLOAT: 1.0, kind.STRING: "a", kind.INTS: (1,), kind.FLOATS: (1.0,)}
+    missing = {
+        key: guesses.get(schema.raw.attributes[key].type) for key, (must, _) in schema.attributes.items() if must
+    }
+    given = [
+        onnx.helper.make_attribute(key, tensor_of(value.array, constant(value.array).dtype or 0, ""))
+        if isinstance(value, Tensor)
+        else onnx.helper.make_attribute(key, value)
+        for key, value in {**missing, **{key: value for key, value in attributes if value is not None}}.items()
+        if value is not None and value != ()
+    ]
+    call = onnx.helper.make_node(name, names, [f"o{index}" for index in range(outputs)])
+    call.attribute.extend(given)
+    raw: Any = schema.raw
+    written = [version for version in raw.function_opset_versions if version <= opset]
+    try:
+        if written:
+            body = onnx.FunctionProto.FromString(raw.get_function_with_opset_version(max(written)))
+        else:
+            version = max(one for one in raw.context_dependent_function_opset_versions if one <= opset)
+            body = onnx_process.function_body(
+                schema, version, call.SerializeToString(), [one.SerializeToString() for one in types]
+            )
+    except (RuntimeError, ValueError, onnx.shape_inference.InferenceError):
+        return True  # the body depends on what is not known here
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([call], "g", [], []), opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8
+    )
+    graph = model.graph
+    del graph.node[:]
+    values = {item.name: item for item in given}
+    defaults = {key: default for key, (_, default) in schema.attributes.items() if default is not None}
+    for one in body.node:
+        bound = graph.node.add()
+        bound.CopyFrom(one)
+        del bound.attribute[:]
+        for item in one.attribute:
+            if not item.ref_attr_name:
+                bound.attribute.append(item)
+            elif item.ref_attr_name in values or item.ref_attr_name in defaults:
+                parameter = values.get(item.ref_attr_name) or onnx.helper.make_attribute(
+                    item.name, defaults[item.ref_attr_name]
+                )
+                bound.attribute.append(parameter)
+                bound.attribute[-1].name = item.name
+    for place, formal in enumerate(body.input):
+        if place < len(dtypes) and dtypes[place]:
+            graph.input.add(name=formal).type.CopyFrom(types[place])
+    try:
+        inferred = onnx_process.infer_shapes(model).graph
+    except Exception:  # what C++ throws at a body that does not fit these types
+        return True
+    known = {value.name: value.type.tensor_type.elem_type for value in (*inferred.value_info, *inferred.input)}
+    absent = {formal for place, formal in enumerate(body.input) if place >= len(dtypes) or dtypes[place] is None}
+    for one in graph.node:
+        one.input[:] = ["" if name in absent else name for name in one.input]
+    return all(_inner_runs(one, known, opset) for one in graph.node)
+
+
+def _inner_runs(one: onnx.NodeProto, known: Mapping[str, int], opset: int) -> bool:
+    """Whether there is a kernel for a node of a body, or the types are not known to tell."""
+    schema = schema_at("", one.op_type, opset)
+    if schema is None or one.domain or any(not known.get(name) for name in one.input if name):
+        return True
+    inputs = tuple(Facts(known[name]) if name else None for name in one.input)
+    attributes = {item.name: freeze(attribute_value(item)) for item in one.attribute}
+    node = Node("", one.op_type, schema.since_version, attributes, inputs, (True,) * len(one.output))
+    return has_kernel(node, schema, opset)
+
+
+@functools.cache
+def runs(name: str, opset: int) -> bool:
+    """Whether the installed onnxruntime has a kernel for an operator as an opset has it, for any element types."""
+    loaded = newest_opset()
+    if loaded is None or name == "Constant":
+        return True  # it cannot be asked, or needs none
+    schema = schema_at("", name, min(opset, loaded, NEWEST))
+    if schema is None:
+        return schema_at("", name, opset) is None
+    if any(one.serves(schema.since_version) for one in _kernels().get(name, ())):
+        return True
+    if not _inlined(name, min(opset, loaded)):
+        return False
+    # The body of Bernoulli has RandomUniformLike, of whose version 22 onnxruntime 1.32.0 has no kernel.
+    needed = [parameter for index in range(schema.raw.min_input) if (parameter := schema.input(index)) is not None]
+    return _body_runs(name, min(opset, loaded), (), tuple(_usual(parameter.types) for parameter in needed), 1)
+
+
+def _usual(types: Iterable[str]) -> int:
+    """Return float where an input may have it, else int64, else 0 for unknown."""
+    return next((one for one in (TensorProto.FLOAT, TensorProto.INT64) if f"tensor({type_name(one)})" in types), 0)
+
+
+@functools.cache
+def last_that_runs(name: str, source: int, target: int) -> int | None:
+    """Return the opset nearest to the target, coming from the source, at which onnxruntime runs an operator.
+
+    None if it runs the operator at the target, or does not at the source.
+    """
+    if runs(name, target) or not runs(name, source):
+        return None
+    between = range(target - 1, source - 1, -1) if target > source else range(target + 1, source + 1)
+    return next(opset for opset in between if runs(name, opset))
+
+
+def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
+    """Whether onnxruntime runs this node; False where a type is unknown and the kernels ask for certain ones."""
+    loaded = newest_opset()
+    if loaded is None:
+        return True  # it cannot be asked
+    # What is newer than the installed onnxruntime will run on the kernels that it has for the version before.
+    newest = min(loaded, NEWEST)
+    if node.name == "Constant" or _runs_as_body(node, min(opset, newest)):
+        return True
+    before = schema_at("", node.name, newest) if node.since_version > newest else None
+    since_version = before.since_version if before else node.since_version
+    bound: dict[str, int | None] = {}
+    for index, facts in enumerate(node.inputs):
+        parameter = schema.input(index)
+        if facts is not None and parameter is not None:
+            bound[parameter.type_variable] = facts.dtype
+    return any(
+        kernel.serves(since_version)
+        and all(
+            variable not in bound
+            or (bound[variable] is not None and not _carried(bound[variable] or 0).isdisjoint(types))
+            for variable, types in kernel.types.items()
+        )
+        for kernel in _kernels().get(node.name, ())
+    )
+
+
+# --- all of it, as a profile ------------------------------------------------------------------------------------------
+
+Types = Mapping[str, frozenset[str]]
+"""The element types that an input may have, by its name; an input that may have all is not named."""
+
+
+def profile() -> str:
+    """Return what the installed onnxruntime runs on the CPU, as a profile in TOML: its kernel table, by opset."""
+    newest = newest_opset() or OLDEST
+    names = sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain})
+    spans = {name: _spans(name, newest) for name in names}
+    has = {name: found for name, found in spans.items() if any(kernels is not None for _, kernels in found)}
+    without = [name for name, found in spans.items() if found and name not in has]
+    lines = [
+        f"# onnxruntime {version()}, CPU: what it loads, and its kernels, as the installed wheel tells.",
+        "# An operator that ONNX says by a function of others needs no kernel. float16 goes through kernels for float.",
+        'name = "onnxruntime"',
+        f'version = "{version()}"',
+        f"opset = [{OLDEST}, {newest}]",
+        f"ir_version = [3, {newest_ir_version()}]",
+        f"without = [{_quoted(without)}]",
+    ]
+    for name, found in has.items():
+        for (low, high), kernels in found:
+            if kernels != ({},):
+                lines += _limit(name, (low, high), kernels, whole=len(found) == 1)
+    return "\n".join(lines) + "\n"
+
+
+def _spans(name: str, newest: int) -> list[tuple[tuple[int, int], tuple[Types, ...] | None]]:
+    """Return spans of opsets with what the kernels take there: alternatives, or None where there are no kernels."""
+    found: list[tuple[tuple[int, int], tuple[Types, ...] | None]] = []
+    for opset in range(OLDEST, newest + 1):
+        schema = schema_at("", name, opset)
+        if schema is None:
+            continue
+        taken = _taken(schema, opset)
+        if found and found[-1][1] == taken and found[-1][0][1] == opset - 1:
+            found[-1] = (found[-1][0][0], opset), taken
+        else:
+            found.append(((opset, opset), taken))
+    return found
+
+
+def _taken(schema: Schema, opset: int) -> tuple[Types, ...] | None:
+    if schema.name == "Constant" or _inlined(schema.name, opset):
+        return ({},)  # which types a body is for is asked node by node, see `Legality`
+    kernels = [kernel for kernel in _kernels().get(schema.name, ()) if kernel.serves(schema.since_version)]
+    alternatives: list[dict[str, frozenset[str]]] = []
+    for kernel in kernels:
+        types: dict[str, frozenset[str]] = {}
+        first = {parameter.type_variable: parameter for parameter in reversed(schema.inputs)}
+        for variable, parameter in sorted(first.items(), key=lambda item: schema.inputs.index(item[1])):
+            served = kernel.types.get(variable)
+            if served is None or any(not name.startswith("tensor(") for name in parameter.types):
+                continue
+            if "tensor(float)" in served:
+                served |= {"tensor(float16)"}
+            if not parameter.types <= served:
+                types[parameter.name] = served & parameter.types
+        alternatives.append(types)
+    return tuple(joined(alternatives)) if alternatives else None
+
+
+def joined(alternatives: list[dict[str, frozenset[str]]]) -> list[dict[str, frozenset[str]]]:
+    """Join alternatives that differ in the types of one input."""
+    found: list[dict[str, frozenset[str]]] = []
+    for one in alternatives:
+        for other in found:
+            differing = [name for name in other if other[name] != one.get(name)]
+            if one.keys() == other.keys() and len(differing) <= 1:
+                other.update({name: other[name] | one[name] for name in differing})
+                break
+        else:
+            found.append(dict(one))
+    return found if len(found) == len(alternatives) else joined(found)
+
+
+def _limit(name: str, span: tuple[int, int], kernels: tuple[Types, ...] | None, *, whole: bool) -> list[str]:
+    lines = ["", "[[limits]]", f'operator = "{name}"']
+    if not whole:
+        lines.append(f"opset = [{span[0]}, {span[1]}]")
+    if kernels is None:
+        return [*lines, "never = true", 'reason = "there is no kernel"']
+    if len(kernels) == 1:
+        inputs = (f"{key} = [{_quoted(_names(types))}]" for key, types in kernels[0].items())
+        lines.append(f"dtypes = {{ {', '.join(inputs)} }}")
+    else:
+        lines.append("combinations = [")
+        for types in kernels:
+            for row in itertools.product(*(_names(one) for one in types.values())):
+                inputs = (f'{key} = "{dtype}"' for key, dtype in zip(types, row, strict=True))
+                lines.append(f"    {{ {', '.join(inputs)} }},")
+        lines.append("]")
+    return [*lines, 'reason = "there are kernels for no other types"']
+
+
+def _names(types: frozenset[str]) -> list[str]:
+    """Return `float` for `tensor(float)`."""
+    return sorted(name.removeprefix("tensor(").removesuffix(")") for name in types)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

@@ -1,0 +1,267 @@
+"""onnxruntime's releases as targets: what each one loads, as `benchmarks/releases.py` measured it in `releases.json`.
+
+The table has rows by operator and opset: from which release to which a node opens that has these element types.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opshift.opsets.registry.schema import OLDEST, Schema, schema_at
+from opshift.opsets.runtimes.kernels import joined
+
+PREFIX = "onnxruntime-"
+
+Types = Mapping[str, frozenset[str]]
+"""Element types by input; by `@to`, those that the attribute `to` names."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A minor release: the version that was measured, and the newest opsets and ir_version that it loads."""
+
+    place: int
+    """Among all releases, the oldest first."""
+    minor: str
+    version: str
+    opset: int
+    ir_version: int
+    ml: int
+    """The newest opset of ai.onnx.ml."""
+    functions: bool
+    """Whether it loads every model with functions; some releases load those only that call no others."""
+
+    @property
+    def name(self) -> str:
+        """The name of the target."""
+        return PREFIX + self.minor
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Element types with which nodes of an operator open, at the places of these releases."""
+
+    releases: range
+    types: Types
+
+    def takes(self, types: Mapping[str, str | None]) -> bool:
+        """Whether a node of these types opens; what the node leaves out counts for nothing."""
+        return all(name not in types or types[name] in allowed for name, allowed in self.types.items())
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A value of an attribute with which nodes open, at the places of these releases."""
+
+    releases: range
+    attribute: str
+    value: str | int
+
+
+@functools.cache
+def _table() -> Mapping[str, Any]:
+    file = importlib.resources.files("opshift.opsets").joinpath("data", "releases.json")
+    found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+@functools.cache
+def releases() -> tuple[Release, ...]:
+    """Return all releases, the oldest first."""
+    return tuple(Release(place, minor, **one) for place, (minor, one) in enumerate(_table()["releases"].items()))
+
+
+def measured() -> str:
+    """Return the date of the measurement."""
+    return str(_table()["measured"])
+
+
+@functools.cache
+def release_of(name: str) -> Release | None:
+    """Return the release of a target's name: onnxruntime-1.12, or onnxruntime-1.12.1, which is of the same minor."""
+    match = re.fullmatch(re.escape(PREFIX) + r"(\d+\.\d+)(\.\d+)?", name)
+    return next((one for one in releases() if match and one.minor == match[1]), None)
+
+
+def _at(part: str, name: str, opset: int) -> Sequence[Sequence[Any]] | None:
+    """Return the rows that a part of the table has for an operator at an opset; None if it has none for it."""
+    levels: list[Sequence[Sequence[Any]]] = [rows for lowest, rows in _table()[part].get(name, ()) if lowest <= opset]
+    return levels[-1] if levels else None
+
+
+def _span(first: str, last: str) -> range:
+    """Return the places of releases; those at the ends of the table have no name there."""
+    places = {one.minor: one.place for one in releases()}
+    return range(places[first] if first else 0, (places[last] if last else len(places) - 1) + 1)
+
+
+@functools.cache
+def _rows(name: str, opset: int) -> tuple[_Row, ...] | None:
+    """Return the rows of an operator at an opset; None if nothing was measured of it there."""
+    found = _at("operators", name, opset)
+    if found is None:
+        return None
+    split = ((_span(*ends), product) for *ends, product in found)
+    return tuple(_Row(span, {key: frozenset(types.split()) for key, types in one.items()}) for span, one in split)
+
+
+@functools.cache
+def _values(name: str, opset: int) -> tuple[_Value, ...]:
+    """Return the values of an operator's attributes of which some are refused by some releases."""
+    found = _at("attributes", name, opset) or ()
+    return tuple(_Value(_span(*ends), attribute, value) for attribute, value, *ends in found)
+
+
+def _allowed(name: str, opset: int, release: Release) -> dict[str, list[str | int]]:
+    """Return by attribute the values that a release takes, of attributes that it does not take as they are."""
+    values = _values(name, opset)
+    held: dict[str, list[str | int]] = {one.attribute: [] for one in values}
+    for one in values:
+        if release.place in one.releases:
+            held[one.attribute].append(one.value)
+    every = {one.attribute: {other.value for other in values if other.attribute == one.attribute} for one in values}
+    return {key: found for key, found in held.items() if key == "layout" or len(found) < len(every[key])}
+
+
+def first_that_runs(
+    name: str, types: Mapping[str, str | None], attributes: Mapping[str, Any], opset: int, after: Release
+) -> Release | None:
+    """Return the first newer release in which a node of these element types and attributes opens at an opset."""
+    rows = _rows(name, opset) or ()
+    for one in releases()[after.place + 1 :]:
+        if one.opset < opset or not any(one.place in row.releases and row.takes(types) for row in rows):
+            continue
+        allowed = _allowed(name, opset, one)
+        if all(attributes.get(key, values[0]) in values for key, values in allowed.items() if values):
+            return one
+    return None
+
+
+@functools.cache
+def _foreign() -> Mapping[str, Mapping[str, str]]:
+    """Return by domain and operator the first release that has it, empty where none has."""
+    found: dict[str, dict[str, str]] = {}
+    for key, names in _table()["foreign"].items():
+        domain, minor = key.split(" ")
+        found.setdefault(domain, {}).update(dict.fromkeys(names.split(), minor))
+    return found
+
+
+def why_foreign(domain: str, name: str, release: Release) -> str | None:
+    """Say why a release does not have an operator of another domain; None if it has it, or nobody knows of it."""
+    minor = _foreign().get(domain, {}).get(name)
+    if minor is None:
+        return None
+    if not minor:
+        return f"no release of onnxruntime up to {releases()[-1].minor} has it"
+    first = next(one for one in releases() if one.minor == minor)
+    return f"{first.name} is the first that has it" if first.place > release.place else None
+
+
+def first_that_loads(opset: int, ir_version: int) -> Release | None:
+    """Return the first release that loads models of an opset and ir_version."""
+    return next((one for one in releases() if one.opset >= opset and one.ir_version >= ir_version), None)
+
+
+# --- a release as a profile -------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def profile(release: Release) -> str:
+    """Return what a release loads as a profile in TOML."""
+    spans = {name: _spans(name, release) for name in _table()["operators"]}
+    without = [name for name, found in spans.items() if found and not any(rows for *_, rows, _ in found)]
+    lines = [
+        f"# onnxruntime {release.version}, CPU: what its sessions open, measured {measured()} with models of one node.",
+        "# `@to` is the element type that the attribute `to` names.",
+        f'name = "{release.name}"',
+        f'version = "{release.version}"',
+        f"opset = [{OLDEST}, {release.opset}]",
+        f"ir_version = [3, {release.ir_version}]",
+        f"functions = {str(release.functions).lower()}",
+        f'domains = {{ "ai.onnx.ml" = {release.ml} }}',
+        f"without = [{_quoted(without)}]",
+    ]
+    for name, found in spans.items():
+        for low, high, rows, allowed in found if name not in without else ():
+            schemas = (schema_at("", name, opset) for opset in range(low, high + 1))
+            if not all(_takes_all(schema, rows) for schema in schemas if schema):
+                lines += _limit(name, (low, high), rows)
+            if rows:
+                lines += _limit_of_attributes(name, (low, high), allowed)
+    return "\n".join(lines) + "\n"
+
+
+def limits_of_attributes(version: str) -> str:
+    """Return the limits on attributes of an installed version in TOML; the newest release's if that has no rows."""
+    release = release_of(PREFIX + version) or releases()[-1]
+    spans = ((name, span) for name in _table()["attributes"] for span in _spans(name, release))
+    limits = (_limit_of_attributes(name, (low, high), allowed) for name, (low, high, _, allowed) in spans)
+    return "\n".join(itertools.chain.from_iterable(limits)) + "\n"
+
+
+def _spans(name: str, release: Release) -> list[tuple[int, int, Sequence[Types], Mapping[str, Sequence[str | int]]]]:
+    """Return spans of opsets, with alternatives of element types, and values of attributes, that the release takes."""
+    found: list[tuple[int, int, Sequence[Types], Mapping[str, Sequence[str | int]]]] = []
+    for opset in range(OLDEST, release.opset + 1):
+        rows = _rows(name, opset)
+        if rows is None:
+            continue
+        taken = joined([dict(row.types) for row in rows if release.place in row.releases])
+        allowed = _allowed(name, opset, release)
+        if found and found[-1][2:] == (taken, allowed):
+            found[-1] = (found[-1][0], opset, taken, allowed)
+        else:
+            found.append((opset, opset, taken, allowed))
+    return found
+
+
+def _takes_all(schema: Schema, rows: Sequence[Types]) -> bool:
+    """Whether one alternative has every element type that the schema allows."""
+    allowed = {one.name: one.types for one in schema.inputs}
+    returned = schema.outputs[0].types
+    return any(
+        all(
+            {f"tensor({dtype})" for dtype in types} >= {one for one in allowed.get(name, returned) if "seq(" not in one}
+            for name, types in row.items()
+        )
+        for row in rows
+    )
+
+
+def _limit(name: str, span: tuple[int, int], rows: Sequence[Types]) -> Iterator[str]:
+    yield from ("", "[[limits]]", f'operator = "{name}"', f"opset = [{span[0]}, {span[1]}]")
+    if not rows:
+        yield from ("never = true", 'reason = "there is no kernel"')
+        return
+    written = [", ".join(f"{_key(key)} = [{_quoted(sorted(types))}]" for key, types in row.items()) for row in rows]
+    if len(written) == 1:
+        yield f"dtypes = {{ {written[0]} }}"
+    else:
+        yield "combinations = ["
+        yield from (f"    {{ {one} }}," for one in written)
+        yield "]"
+    yield 'reason = "there are kernels for no other types"'
+
+
+def _limit_of_attributes(name: str, span: tuple[int, int], allowed: Mapping[str, Sequence[str | int]]) -> Iterator[str]:
+    if not allowed:
+        return
+    yield from ("", "[[limits]]", f'operator = "{name}"', f"opset = [{span[0]}, {span[1]}]")
+    yield f"attributes = {{ {', '.join(f'{key} = {json.dumps(values)}' for key, values in allowed.items())} }}"
+    yield 'reason = "its kernels take no other values"'
+
+
+def _key(name: str) -> str:
+    return f'"{name}"' if name.startswith("@") else name
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

@@ -1,0 +1,1 @@
+"""Types, shapes and constants of a model's values."""

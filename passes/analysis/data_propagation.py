@@ -1,0 +1,88 @@
+"""Keep onnx's data propagation to what it is for, dimensions: it holds each element of a vector as a protobuf.
+
+onnx 1.23.2 makes such elements also of a vector of which only the length is known, 64 bytes or so for each: an Add of
+10^12 of them takes all memory there is. A node that reads a long vector is set aside, with the type that it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import onnx
+
+from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.facts import Dim, facts_of_type
+from opshift.opsets.registry.schema import default_domain
+from opshift.passes.graph.traversal import graphs
+
+LONGEST = 2**14
+"""Elements of a vector beyond which it is no list of dimensions."""
+
+_MANY = 12
+"""So many nodes that each double a vector make a long one of a short one."""
+
+_GROWING = frozenset({
+    "BlackmanWindow", "ConstantOfShape", "Expand", "HammingWindow", "HannWindow", "Loop", "MelWeightMatrix", "OneHot",
+    "Pad", "Range", "Resize", "Scan", "Tile", "Upsample",
+})  # fmt: skip
+"""Operators that make a long vector of a few numbers."""
+
+
+def set_long_aside(model: onnx.ModelProto, set_aside: Callable[[onnx.ModelProto, onnx.NodeProto], None]) -> None:
+    """Set aside the nodes of a model that read long vectors and whose elements onnx would propagate."""
+    if not _may_have_long(model):
+        return
+    typed = onnx_process.infer_shapes(model)
+    types = {
+        value.name: value.type
+        for graph in graphs(typed)
+        if isinstance(graph, onnx.GraphProto)
+        for value in (*graph.input, *graph.value_info, *graph.output)
+    }
+    long = {name for name, kind in types.items() if _is_long(facts_of_type(kind).shape)}
+    long.update(
+        tensor.name for graph in graphs(model) for tensor in _initializers(graph) if _is_long(tuple(tensor.dims))
+    )
+    for graph in graphs(model):
+        if not isinstance(graph, onnx.GraphProto):
+            continue
+        declared = {value.name: value for value in (*graph.output, *graph.value_info)}
+        for node in graph.node:
+            if default_domain(node.domain) or not _propagates(node.op_type) or long.isdisjoint(node.input):
+                continue
+            set_aside(model, node)
+            for name in node.output:
+                if name in declared and name in types:
+                    declared[name].type.CopyFrom(types[name])
+
+
+def _is_long(shape: tuple[Dim, ...] | None) -> bool:
+    return shape is not None and len(shape) == 1 and isinstance(shape[0], int) and shape[0] > LONGEST
+
+
+def _propagates(operator: str) -> bool:
+    """Return whether onnx propagates elements through an operator of the default domain, at its newest version."""
+    return onnx.defs.has(operator) and bool(onnx.defs.get_schema(operator).has_data_propagation_function)
+
+
+def _may_have_long(model: onnx.ModelProto) -> bool:
+    """Return whether a long vector may come up: where nothing large is declared it takes certain nodes, or many."""
+    found = Counter(node.op_type for graph in graphs(model) for node in graph.node)
+    return found["Concat"] >= _MANY or not _GROWING.isdisjoint(found) or any(size > LONGEST for size in _sizes(model))
+
+
+def _sizes(model: onnx.ModelProto) -> Iterator[int]:
+    """Yield how many elements the declared values have, and how many constant vectors."""
+    for graph in graphs(model):
+        yield from (tensor.dims[0] for tensor in _initializers(graph) if len(tensor.dims) == 1)
+        if isinstance(graph, onnx.GraphProto):
+            for value in (*graph.input, *graph.value_info, *graph.output):
+                dims = facts_of_type(value.type).shape or ()
+                yield math.prod(dim for dim in dims if isinstance(dim, int))
+
+
+def _initializers(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.TensorProto]:
+    if isinstance(graph, onnx.GraphProto):
+        yield from graph.initializer

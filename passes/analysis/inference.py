@@ -1,0 +1,287 @@
+"""What is known of a node's outputs: onnx infers types and shapes, the operators' oracles fold constants."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from opshift.opsets.operators import cast
+from opshift.opsets.operators import constant as constants
+from opshift.opsets.registry.facts import (
+    SMALL,
+    Dim,
+    Elsewhere,
+    Facts,
+    FrozenType,
+    Tensor,
+    constant,
+    facts_of_attribute,
+    partly,
+    tensor_of,
+    type_name,
+)
+from opshift.opsets.registry.inference_gaps import fatal, is_absent, rounded, without_late
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import SPELLING, Node, Outputs, lift, operator_for
+from opshift.opsets.registry.schema import NEWEST, Schema, schema_at, schema_read_at
+from opshift.passes.analysis.node_inference import NodeInference
+from opshift.passes.graph import limits
+
+POSITIONS = 8 * 2**20
+"""Bytes of the longest Range that is folded."""
+
+
+def make_node(
+    name: str, domain: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any]
+) -> onnx.NodeProto:
+    """Build a node; a Tensor among the attributes becomes a TensorProto."""
+    node = helper.make_node(name, inputs, outputs, domain=domain)
+    node.attribute.extend(
+        make_attribute(key, value, _list_type(name, domain, key) if value == () else 0)
+        for key, value in sorted(attributes.items())
+    )
+    return node
+
+
+def _list_type(name: str, domain: str, key: str) -> int:
+    """Return the type of an attribute that is an empty list, which the elements do not show: Constant has three."""
+    if not onnx.defs.has(name, domain):
+        return 0
+    known = onnx.defs.get_schema(name, domain).attributes
+    return int(known[key].type.value) if key in known else 0  # type: ignore[attr-defined]
+
+
+def form(name: str, attributes: Mapping[str, Any]) -> tuple[onnx.NodeProto, Any, Any]:
+    """Return a node of the default domain that lacks names, and its lists of inputs and outputs.
+
+    To ask protobuf for the lists takes as long as to fill them.
+    """
+    node = make_node(name, "", (), (), attributes)
+    return node, node.input, node.output
+
+
+_LISTS = frozenset({onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS, onnx.AttributeProto.STRINGS})
+
+
+def make_attribute(name: str, value: Any, kind: int = 0) -> onnx.AttributeProto:
+    """Build an attribute; a Tensor becomes a TensorProto, an empty tuple a list of a `kind`, by default of integers."""
+    if isinstance(value, FrozenType):
+        value = onnx.TypeProto.FromString(value)
+    elif isinstance(value, Elsewhere):
+        value = value.proto
+    elif isinstance(value, Tensor):
+        value = tensor_of(value.array, constant(value.array).dtype or 0, "")
+    known = kind if kind in _LISTS else onnx.AttributeProto.INTS
+    empty_type = known if isinstance(value, tuple) and not value else None
+    if isinstance(value, tuple):
+        value = tuple(map(_as_bytes, value))
+    return helper.make_attribute(name, _as_bytes(value), attr_type=empty_type)
+
+
+def _as_bytes(value: Any) -> Any:
+    """Return a string as the bytes that it was, also such as are not UTF-8."""
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+
+
+def infer(node: Node) -> tuple[Facts, ...] | Reason:
+    """Return what is known of each output, elements included, or why the operator's schema does not take the node."""
+    facts = typed(node)
+    if isinstance(facts, Reason) or (node.name == "Constant" and not node.domain):
+        return facts
+    value = _fold(node, facts)
+    if value is not None:
+        return value
+    return tuple(
+        constant(np.zeros(one.shape, helper.tensor_dtype_to_np_dtype(one.dtype)), one.dtype)
+        if one.size == 0 and one.dtype and one.shape and one.holdable and all(isinstance(dim, int) for dim in one.shape)
+        else one
+        for one in facts
+    )
+
+
+def typed(node: Node, *, written: bool = False) -> tuple[Facts, ...] | Reason:
+    """Return the type and shape of each output of a node, or why the operator's schema does not take it.
+
+    A node that is to be `written` must pass with what is known: onnxruntime (1.32.0) infers as onnx does when it loads
+    a model, and refuses a valid node where onnx takes what is not known for zero (Resize-13, sizes of unknown number).
+    """
+    if node.name == "Constant" and not node.domain:
+        return (_constant(node.attributes),)
+    if any(isinstance(value, Outputs) for value in node.attributes.values()):
+        return tuple(Facts() for _ in node.used)
+    schema = (
+        schema_at("", node.name, NEWEST)
+        if node.domain == SPELLING
+        else schema_read_at(node.domain, node.name, node.since_version)
+    )
+    if schema is None:
+        step = operator_for(node.domain, node.name)
+        if step is None or step.facts is None:
+            return tuple(Facts() for _ in node.used)
+        lifted = lift(step, node, "runtime")
+        return lifted if isinstance(lifted, Reason) else step.facts(lifted.meaning, lifted.operands)
+    return _typed(node, schema, written=written)
+
+
+def _constant(attributes: Mapping[str, Any]) -> Facts:
+    value = constants.tensor(attributes)
+    return Facts() if value is None else facts_of_attribute(value)
+
+
+def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | Reason:
+    """Infer types and shapes by onnx, then by the operator's own rule, which sees partly known shapes too."""
+    if any(required and name not in node.attributes for name, (required, _) in schema.attributes.items()):
+        return tuple(Facts() for _ in node.used)  # it is a function's parameter, which only a call gives
+    label = f"{node.name}-{node.since_version} does not take this"
+    position = limits.SHAPED.get(node.name, len(node.inputs))
+    wanted = node.inputs[position] if position < len(node.inputs) else None
+    axes = wanted.shape[0] if wanted and wanted.shape else 0
+    if isinstance(axes, int) and axes > limits.MOST_AXES:
+        return Reason(f"{label}: its shape has {axes} axes")
+    given = tuple(
+        None if facts is not None and _is_optional(schema, index) and is_absent(node.name, index, facts.size) else facts
+        for index, facts in enumerate(node.inputs)
+    )
+    names = [f"i{index}" if facts is not None else "" for index, facts in enumerate(given)]
+    # An Attention with nonpad_kv_seqlen is valid only where it gives neither present_key nor present_value.
+    outputs = [f"o{index}" if used else "" for index, used in enumerate(node.used)]
+    unread = {"ceil_mode"} if rounded(node.name, node.attributes) else set()
+    attributes = {name: value for name, value in node.attributes.items() if name in schema.attributes.keys() - unread}
+    proto = make_node(schema.raw.name, schema.domain, names, outputs, attributes)
+    inference = NodeInference(dataclasses.replace(node, inputs=given), schema, proto)
+    found = _fault(node, schema) or inference.facts(strict=written)
+    if isinstance(found, str):
+        if node.domain == SPELLING:
+            return tuple(Facts() for _ in node.used)  # what is meant is judged where it is written
+        return Reason(f"{label}: {found}")
+    data = node.inputs[0] if node.inputs else None
+    inferred = [without_late(node.name, node.attributes, facts, data) for facts in found]
+    operator = operator_for(node.domain, node.name)
+    if operator is not None and operator.shape is not None:
+        lifted = lift(operator, node, "runtime")
+        if not isinstance(lifted, Reason):
+            inferred[0] = _refined(inferred[0], operator.shape(lifted.meaning, lifted.operands))
+    if operator is not None and operator.dtype is not None and node.domain == SPELLING:
+        inferred[0] = dataclasses.replace(inferred[0], dtype=operator.dtype(operator.meaning(**node.attributes)))
+    return tuple(inferred)
+
+
+def _is_optional(schema: Schema, index: int) -> bool:
+    parameter = schema.input(index)
+    return parameter is not None and parameter.optional
+
+
+_OUTPUT_TYPES = frozenset(("dtype", "output_datatype", "output_dtype", "to"))
+"""Attributes that say which element type the output has; 0 leaves it to the inputs."""
+
+
+def _fault(node: Node, schema: Schema) -> str | None:
+    """Return what is wrong with a node whatever else comes to be known of its inputs, such as their types."""
+    if not schema.domain and (wrong := fatal(node.name, node.attributes, len(node.used))):
+        return wrong
+    for name in _OUTPUT_TYPES & node.attributes.keys() & schema.attributes.keys():
+        kind = f"tensor({type_name(node.attributes[name])})"
+        if node.attributes[name] and not any(kind in allowed for allowed in schema.outputs[0].types):
+            return f"its output {schema.outputs[0].name!r} is a {kind}"
+    raw = schema.raw
+    if not raw.min_input <= len(node.inputs) <= raw.max_input:
+        return f"it has {len(node.inputs)} inputs"
+    if not raw.min_output <= len(node.used) <= raw.max_output:
+        return f"it has {len(node.used)} outputs"
+    bound: dict[str, int] = {}
+    for index, facts in enumerate(node.inputs):
+        parameter = schema.input(index)
+        if parameter is None:
+            continue
+        if facts is None:
+            if not parameter.optional and not parameter.variadic:
+                return f"its input {parameter.name!r} is left out"
+            continue
+        if not facts.dtype:
+            continue
+        kind = f"tensor({type_name(facts.dtype)})"
+        if kind not in parameter.types:
+            return f"its input {parameter.name!r} is a {kind}"
+        if parameter.homogeneous and bound.setdefault(parameter.type_variable, facts.dtype) != facts.dtype:
+            return f"its input {parameter.name!r} is a {kind}, and another one of that type is not"
+    return None
+
+
+def _refined(facts: Facts, shape: tuple[Dim, ...] | None) -> Facts:
+    if shape is None:
+        return facts
+    if facts.shape is not None and len(facts.shape) == len(shape):
+        shape = tuple(new if old is None else old for old, new in zip(facts.shape, shape, strict=True))
+    return Facts(facts.dtype, shape)
+
+
+def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
+    """Compute the outputs where the inputs are known: wholly, or partly where elements are only moved about."""
+    if node.name in ("Shape", "Size", "CastLike"):
+        return _fold_by_facts(node)
+    operator = operator_for(node.domain, node.name)
+    if operator is None or any(facts is not None and facts.value is None for facts in node.inputs):
+        return None
+    # What is only moved about may be partly known; where it is moved to may not.
+    moved = len(node.inputs) if operator.variadic else 1
+    partly_known = [index for index, facts in enumerate(node.inputs) if facts is not None and facts.known is None]
+    if partly_known and not (operator.moves_data and partly_known[-1] < moved):
+        return None
+    if len(outputs) != 1 or outputs[0].size is None or outputs[0].dtype is None:
+        return None
+    most = _most(node)
+    if outputs[0].size * 8 > most:
+        return None
+    lifted = lift(operator, node, "runtime")
+    if isinstance(lifted, Reason):
+        return None
+    arrays = [None if facts is None or facts.value is None else facts.value.array for facts in lifted.operands]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            computed = operator.oracle(lifted.meaning, *arrays)
+        except Exception:
+            return None  # these constants are none that the operator takes, which onnx's inference need not notice
+    # An operator of several outputs may have one of them here. A symbol on its own is no string.
+    result = np.asarray(computed[0] if isinstance(computed, tuple) else computed, object if partly_known else None)
+    if result.nbytes > most:
+        return None
+    if result.dtype == object and outputs[0].dtype != TensorProto.STRING:
+        return (partly(result, outputs[0].dtype),)
+    return (constant(result, outputs[0].dtype),)
+
+
+def _most(node: Node) -> int:
+    """How many bytes a folded result may have: more than SMALL only for positions, and what is made of them alone.
+
+    A runtime that has no Range holds them as a constant, as large as an axis is long.
+    """
+    if node.name == "Range":
+        return POSITIONS
+    return max(
+        [SMALL, *(facts.known.size * 8 for facts in node.inputs if facts is not None and facts.known is not None)]
+    )
+
+
+def _fold_by_facts(node: Node) -> tuple[Facts, ...] | None:
+    """Fold what needs only the shape, or only the type, of an input."""
+    first = node.inputs[0]
+    if first is None:
+        return None
+    if node.name == "Shape" and first.shape is not None:
+        start, end = node.attributes.get("start", 0), node.attributes.get("end")
+        return (partly(first.shape[start:end]),)
+    if node.name == "Size" and first.size is not None and first.size < 2**63:
+        return (constant(np.array(first.size, dtype=np.int64)),)
+    like = node.inputs[1] if node.name == "CastLike" else None
+    if like is not None and like.dtype is not None and first.known is not None and like.dtype != TensorProto.STRING:
+        with np.errstate(invalid="ignore"):  # of an infinity no integer is made that anybody reads
+            value = cast.oracle(cast.Cast(like.dtype), first.known)
+        return (constant(value, like.dtype),)
+    return None

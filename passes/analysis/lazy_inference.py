@@ -1,0 +1,257 @@
+"""Types and shapes of single values, found out node by node from what is declared.
+
+That does where dimensions are known or have names, and nothing is computed of shapes; for the rest onnx infers all
+values at once. What is told here is what onnx would tell, only sooner: equal nodes are inferred once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import chain, islice
+
+import onnx
+
+from opshift.opsets.registry.facts import FLOATS, Facts, facts_of_type
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.schema import default_domain, schema_at
+from opshift.passes.analysis.inference import typed
+from opshift.passes.analysis.scopes import Scope, default_opset, initializers, view
+from opshift.passes.graph.columnar import Kind
+from opshift.passes.graph.limits import LONGEST
+from opshift.passes.graph.traversal import Body, Walked, said
+
+MOST = 256
+"""Nodes that are inferred one by one: where more of them differ, onnx is done sooner."""
+
+
+_OF_SHAPES = ("Shape", "Size")
+"""Operators whose results are known where no elements are."""
+
+
+class Static:
+    """The facts of values of a main graph, as far as they follow from those that are declared."""
+
+    def __init__(self, model: onnx.ModelProto, main: Body | Walked) -> None:
+        """Take a model that is checked, and that nobody changes, and its main graph."""
+        nodes = model.graph.node
+        self._model = model
+        self._opset = default_opset(model.opset_import) or 1
+        self._functions = {(item.domain, item.name) for item in model.functions}
+        self._known: dict[str, Facts | None] = {}
+        self._declared: dict[str, Facts] = {}
+        self._unknown: set[str] = set()
+        self._one: dict[Facts, Facts] = {}
+        if isinstance(main, Body):
+            self._inputs, self._outputs = iter(main.inputs), iter(main.outputs)
+        else:
+            self._inputs = chain.from_iterable(node.input[:] for node in nodes)
+            self._outputs = chain.from_iterable(node.output[:] for node in nodes)
+        self._rest = enumerate(self._plain(main.kinds))
+        self._at = -1
+        self._alike: dict[int, int] = {}
+        self._inferred: dict[Hashable, tuple[Sequence[Facts | None], tuple[Facts, ...] | None]] = {}
+
+    def _plain(self, places: Mapping[Kind, Sequence[int]]) -> list[dict[int, Facts] | None]:
+        """Return for each node what nodes of its kind make of their one input; None where they may have more to them.
+
+        These have no attributes, one input and one output: that is checked, and so nobody need look.
+        """
+        found: list[dict[int, Facts] | None] = [None] * sum(map(len, places.values()))
+        for (domain, name, overload), indices in places.items():
+            schema = None if default_domain(domain) else schema_at("", name, self._opset)
+            if overload or schema is None or schema.attributes or (domain, name) in self._functions:
+                continue
+            raw = schema.raw
+            if raw.min_input == raw.max_input == raw.min_output == raw.max_output == 1:
+                plain: dict[int, Facts] = {}
+                for index in indices:
+                    found[index] = plain
+        return found
+
+    def find(self, name: str) -> Facts | None:
+        """Return the facts of a value; None where they do not follow. Nodes are gone through up to its own."""
+        if not self._known:
+            self._start()
+        if name not in self._known and name not in self._unknown:
+            self._go_to(name, -1)
+        return self._known.get(name)
+
+    def alike(self, index: int) -> int | None:
+        """Return what a node shares with those of the same operator, attributes, inputs (but for names) and outputs.
+
+        None where that does not follow, and for nodes without attributes.
+        """
+        if not self._known:
+            self._start()
+        if index > self._at:
+            self._go_to(None, index)
+        return self._alike.get(index)
+
+    def _go_to(self, wanted: str | None, place: int) -> None:
+        """Go through the nodes up to the one that makes a value, or that stands at a place."""
+        known, unknown, declared, nodes = self._known, self._unknown, self._declared, self._model.graph.node
+        for index, plain in self._rest:
+            if plain is None:
+                node = nodes[index]
+                read = list(islice(self._inputs, len(node.input)))
+                made = list(islice(self._outputs, len(node.output)))
+                self._infer(index, node, read, made, plain)
+                if wanted in known or wanted in unknown or index == place:
+                    break
+                continue
+            source, output = next(self._inputs), next(self._outputs)
+            facts = plain.get(id(known.get(source)))
+            if facts and output not in unknown:
+                known.setdefault(output, declared.get(output, facts))
+            else:
+                self._infer(index, nodes[index], [source], [output], plain)
+            if wanted == output or index == place:
+                break
+        else:
+            index = len(nodes)
+        self._at = index
+
+    def _start(self) -> None:
+        """Note what is declared."""
+        graph, known = self._model.graph, self._known
+        known[""] = None
+        types: dict[bytes, Facts] = {}  # a large model has few
+        for values in (graph.value_info, graph.output, graph.input):
+            for value in values:
+                kind = value.type.SerializeToString()
+                if kind not in types:
+                    types[kind] = self._the_one(facts_of_type(value.type))
+                facts = types[kind]
+                fixed = _is_static(facts) and all(isinstance(dim, int) for dim in facts.shape or ())
+                if not (_is_static(facts) if values is graph.input else fixed):
+                    self._unknown.add(value.name)  # what is declared and what follows would have to be brought together
+                elif values is graph.input:
+                    known[value.name] = facts
+                elif facts.dtype in FLOATS:
+                    self._declared[value.name] = facts
+        for name, facts in initializers(self._model).items():
+            if _is_static(facts):
+                known[name] = facts
+            else:
+                known.pop(name, None)
+                self._unknown.add(name)
+
+    def _infer(
+        self,
+        index: int,
+        node: onnx.NodeProto,
+        names: Sequence[str],
+        outputs: Sequence[str],
+        plain: dict[int, Facts] | None,
+    ) -> None:
+        """Note what is known of the outputs of a node, and of its kind."""
+        known = self._known
+        found: tuple[Facts, ...] | None = None
+        try:
+            inputs = [known[name] for name in names]
+        except KeyError:
+            pass
+        else:
+            told = said(node) if node.attribute else ()
+            used = len(outputs) if all(outputs) else tuple(map(bool, outputs))
+            key = node.op_type, node.domain, told, tuple(map(id, inputs)), used
+            same = self._inferred.get(key)
+            if same:
+                found = same[1]
+            elif len(self._inferred) < MOST:
+                found = self._new(node, inputs)
+                if told is not None:
+                    # The inputs are kept, so that their ids are nobody else's.
+                    same = self._inferred[key] = inputs, found
+                if found and plain is not None and used == 1 and inputs[0] is not None:
+                    plain[id(inputs[0])] = found[0]
+            if same:
+                self._alike[index] = id(same)
+        # Of what is made of constants elements may follow, of which a declaration says nothing.
+        computed = node.op_type not in _OF_SHAPES and any(map(_is_computed, map(known.get, names)))
+        for name, facts in zip(outputs, found or [None] * len(outputs), strict=True):
+            if name in known or name in self._unknown:
+                continue
+            if (facts is None and computed) or (facts is not None and facts.value is None):
+                facts = self._declared.get(name, facts)
+            if facts is None:
+                self._unknown.add(name)
+            else:
+                known[name] = facts
+
+    def _new(self, node: onnx.NodeProto, inputs: Sequence[Facts | None]) -> tuple[Facts, ...] | None:
+        constant = node.op_type == "Constant"
+        if default_domain(node.domain) or (node.domain, node.op_type) in self._functions:
+            return None
+        if not constant and (node.op_type in _OF_SHAPES or all(one is None or one.value for one in inputs)):
+            return None  # elements follow
+        if not constant and said(node) is None:
+            return None
+        seen = view(node, Scope(self._known), self._opset)
+        found = typed(seen)
+        if isinstance(found, Reason) or len(found) != len(seen.used):
+            return None
+        if not all(_is_static(facts) for facts, used in zip(found, seen.used, strict=True) if used):
+            return None
+        return tuple([self._the_one(facts) for facts in found])
+
+    def _the_one(self, facts: Facts) -> Facts:
+        """Return one object for facts that are equal: by its id it is found."""
+        return self._one.setdefault(facts, facts)
+
+
+class Asked:
+    """A scope of which nothing is found out until it is asked for a value.
+
+    Of a main graph these are facts that follow from what is declared, as long as that does, and then all of them.
+    """
+
+    def __init__(self, static: Static | None, whole: Callable[[], Scope]) -> None:
+        """Ask `whole` for the scope only where `static` does not do."""
+        self._static = static
+        self._infer = whole
+        self._whole: Scope | None = None
+        self._noted: dict[str, Facts] = {}
+
+    def __getitem__(self, name: str) -> Facts | None:
+        """Return what is known of a value."""
+        if self._whole is None:
+            if name in self._noted:
+                return self._noted[name]
+            if self._static and (facts := self._static.find(name)) is not None:
+                return facts
+        return self._all()[name]
+
+    def alike(self, index: int) -> int | None:
+        """Return what a node shares with those that are the same to a planner, see `Static.alike`."""
+        return self._static.alike(index) if self._static and not self._noted else None
+
+    def note(self, name: str, facts: Facts) -> None:
+        """Note what has been found out about a value."""
+        self._noted[name] = facts
+        if self._whole is not None:
+            self._whole.note(name, facts)
+
+    def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
+        """Return the scope of a subgraph."""
+        return self._all().enter(node, attribute)
+
+    def _all(self) -> Scope:
+        if self._whole is None:
+            self._whole = self._infer()
+            self._static = None
+            for name, facts in self._noted.items():
+                self._whole.note(name, facts)
+        return self._whole
+
+
+def _is_computed(facts: Facts | None) -> bool:
+    """Whether a value is one of which no elements are known."""
+    return facts is not None and facts.value is None and not facts.unread
+
+
+def _is_static(facts: Facts) -> bool:
+    """Whether type and rank are known, and each dimension or its name."""
+    if not facts.dtype or facts.shape is None or None in facts.shape:
+        return False
+    return len(facts.shape) != 1 or not isinstance(facts.shape[0], int) or facts.shape[0] <= LONGEST

@@ -1,0 +1,175 @@
+"""The outline of a model: its nodes with functions inlined, small constants, and every shape that onnx infers.
+
+Weights are not read. A dim of a graph input that has no name has the one that its spec has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from opshift.opsets.registry.facts import Dim, facts_of_tensor, facts_of_type
+from opshift.opsets.registry.schema import default_domain
+from opshift.passes.analysis import scopes
+from opshift.passes.analysis.model_inference import infer_model
+from opshift.passes.analysis.scopes import Array, Shape, graph_inputs, unnamed, versions
+from opshift.passes.graph.traversal import graphs, subgraphs
+
+_FEW = 16
+"""Elements: a constant that has more is a table, not a number that somebody chose."""
+
+_SAME = frozenset({"Cast", "CastLike", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators whose output has the elements of their first input."""
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What an analysis of a model needs.
+
+    Attributes:
+        graph: the main graph, with functions inlined unless that makes too much of it.
+        inputs: the names of the graph inputs that a caller feeds.
+        functions: the names of functions that are still called.
+        shapes: the dims of each value whose rank is known.
+        constants: those of at most 16 elements, by name.
+        weights: the shapes of all initializers of the main graph.
+        same: for a value that has the elements of another, that other.
+        versions: the version of each domain.
+        bearers: for the symbol of a dim, the first graph input that has it, and its axis there.
+    """
+
+    graph: onnx.GraphProto
+    inputs: tuple[str, ...]
+    functions: frozenset[str]
+    shapes: Mapping[str, tuple[Dim, ...]]
+    constants: Mapping[str, Array]
+    weights: tuple[Shape, ...]
+    same: Mapping[str, str]
+    versions: Mapping[str, int]
+    bearers: Mapping[str, tuple[str, int]]
+
+    def origin(self, name: str) -> str:
+        """Return the value that a value has its elements from, through operators that only move or cast them."""
+        for _ in range(16):
+            if name in self.constants or name not in self.same:
+                break
+            name = self.same[name]
+        return name
+
+    def constant(self, name: str) -> Array | None:
+        """Return the elements of a small constant, in whatever shape it is written down."""
+        return self.constants.get(self.origin(name)) if name else None
+
+
+def outline(model: onnx.ModelProto) -> Outline:
+    """Return the outline of a model."""
+    light = scopes.without_weights(model)
+    bearers: dict[str, tuple[str, int]] = {}
+    for value in light.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.HasField("dim_value"):
+                dim.dim_param = dim.dim_param or unnamed(value.name, axis)
+                bearers.setdefault(dim.dim_param, (value.name, axis))
+    if light.functions and scopes.expanded(light) <= scopes.INLINED:
+        light = scopes.inlined(light)
+    # Where inference fails, what is declared is known all the same.
+    with contextlib.suppress(onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+        light = infer_model(light)
+    shapes: dict[str, tuple[Dim, ...]] = {}
+    constants: dict[str, Array] = {}
+    same: dict[str, str] = {}
+    for graph in graphs(light):
+        if isinstance(graph, onnx.GraphProto):
+            for value in (*graph.input, *graph.output, *graph.value_info):
+                if (dims := facts_of_type(value.type).shape) is not None:
+                    shapes.setdefault(value.name, dims)
+            for tensor in graph.initializer:
+                shapes[tensor.name] = tuple(tensor.dims)
+                _keep(constants, tensor.name, tensor)
+        for node in graph.node:
+            if default_domain(node.domain):
+                continue
+            if node.op_type == "Constant":
+                _keep(constants, node.output[0], _constant(node))
+            elif node.op_type == "ConstantOfShape":
+                _keep(constants, node.output[0], next((item.t for item in node.attribute), None))
+            elif node.op_type in _SAME and node.input:
+                same[node.output[0]] = node.input[0]
+    return Outline(
+        graph=light.graph,
+        inputs=tuple(value.name for value in graph_inputs(model.graph)),
+        functions=frozenset(function.name for function in light.functions),
+        shapes=shapes,
+        constants=constants,
+        weights=tuple(tuple(tensor.dims) for tensor in model.graph.initializer),
+        same=same,
+        versions=versions(light),
+        bearers=bearers,
+    )
+
+
+_WRITTEN = {"value_int": 7, "value_ints": 7, "value_float": 1, "value_floats": 1, "value_string": 8, "value_strings": 8}
+"""The element types of a Constant's attributes that are no tensor."""
+
+
+def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
+    """Return the tensor of a Constant node, whichever of its attributes it has."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.TENSOR:
+            tensor: onnx.TensorProto = attribute.t
+            return tensor
+        if attribute.name in _WRITTEN and not attribute.ref_attr_name:
+            value = onnx.helper.get_attribute_value(attribute)
+            items = list(value) if attribute.name.endswith("s") else [value]
+            dims = [len(items)] if attribute.name.endswith("s") else []
+            return onnx.helper.make_tensor("", _WRITTEN[attribute.name], dims, items)
+    return None
+
+
+def _keep(constants: dict[str, Array], name: str, tensor: onnx.TensorProto | None) -> None:
+    """Add a constant if it is small."""
+    if tensor is None or len(tensor.dims) > 4:
+        return
+    facts = facts_of_tensor(tensor)
+    if facts.known is not None and facts.known.size <= _FEW:
+        constants[name] = facts.known
+
+
+def nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Yield every node of a graph and of the graphs in its attributes."""
+    for node in graph.node:
+        yield node
+        for _, inner in subgraphs(node):
+            yield from nodes(inner)
+
+
+def declared_by_bodies(
+    node: onnx.NodeProto, opset: int, shapes: Mapping[str, tuple[Dim, ...]]
+) -> Iterator[tuple[str, tuple[Dim, ...]]]:
+    """Yield inputs of a Loop or a Scan, and the dims that the body declares for them; None for one that it leaves open.
+
+    What a Scan cuts along an axis has that axis besides, and a Scan-8 the batch before all. `shapes` tells the ranks;
+    an input of another rank than its declaration has is left out.
+    """
+    attributes = {one.name: one for one in node.attribute}
+    body = attributes.get("body")
+    if body is None or node.op_type not in ("Loop", "Scan") or (node.op_type == "Scan" and opset < 9):
+        return
+    names = list(node.input)[2:] if node.op_type == "Loop" else list(node.input)
+    formal = list(body.g.input)[2:] if node.op_type == "Loop" else list(body.g.input)
+    states = len(names) - (attributes["num_scan_inputs"].i if "num_scan_inputs" in attributes else 0)
+    axes = list(attributes["scan_input_axes"].ints) if "scan_input_axes" in attributes else []
+    for place, (name, value) in enumerate(zip(names, formal, strict=False)):
+        dims = facts_of_type(value.type).shape
+        if dims is None or name not in shapes:
+            continue
+        scanned = node.op_type == "Scan" and place >= states
+        if len(shapes[name]) != len(dims) + scanned:
+            continue
+        if scanned:
+            axis = (axes[place - states] if place - states < len(axes) else 0) % len(shapes[name])
+            dims = (*dims[:axis], None, *dims[axis:])
+        yield name, dims

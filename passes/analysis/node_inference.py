@@ -1,0 +1,289 @@
+"""Infer the outputs of one node with onnx, whatever is missing of what it must be told of the inputs.
+
+onnx infers nothing of an input without an element type, and takes what else it does not know for zero or for absent.
+Here types are assumed, and nothing is concluded from what is not known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper
+from onnx.shape_inference import InferenceError
+
+from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.facts import Dim, Facts, constant, container_type, facts_of_type, tensor_of, type_of_facts
+from opshift.opsets.registry.inference_gaps import blind, unranked, unsized
+from opshift.opsets.registry.operator import Node
+from opshift.opsets.registry.schema import Schema
+from opshift.passes.graph import limits
+
+Types = Mapping[int, onnx.TypeProto]
+"""Types that are assumed, by the index of the input."""
+
+_PREFERRED = ("float", "int64", "int32", "bool", "uint8", "int8", "float16", "double", "string")
+"""Element types in the order in which they are assumed: those of most models first."""
+
+_TRIES = 24
+"""Combinations of types that are tried for the inputs of one node: no operator of onnx 1.23.2 needs as many."""
+
+_NUMBERS = (5040, 1)
+"""Numbers in place of dimensions that are not known: heads and groups divide the one, the other broadcasts."""
+
+
+_POSITIONS = frozenset(("tensor(int32)", "tensor(int64)"))
+"""The types of axes, indices and counts."""
+
+
+@dataclass(frozen=True)
+class NodeInference:
+    """The inference of one node; `proto` is the node, its inputs i0, i1 ... and outputs o0, o1 ..., '' if left out."""
+
+    node: Node
+    schema: Schema
+    proto: onnx.NodeProto
+
+    def facts(self, *, strict: bool) -> tuple[Facts, ...] | str:
+        """Return the facts of the outputs, or what onnx complains of.
+
+        Unless `strict`, that is what would be wrong whatever comes to be known.
+        Types that are not known are assumed, in two ways that differ in all of them: what is inferred in both does not
+        depend on them. Of a node on which onnx crashes nothing is known.
+        """
+        try:
+            return self._facts(strict)
+        except onnx_process.OnnxDiedError as error:
+            return str(error) if strict else tuple(Facts() for _ in self.node.used)
+
+    def _facts(self, strict: bool) -> tuple[Facts, ...] | str:
+        complaint, free = "", self._free()
+        results: list[tuple[Types, tuple[Facts, ...]]] = []
+        for assumed in itertools.islice(self._assumptions(), _TRIES):
+            if results and any(assumed[index] == results[0][0][index] for index in free):
+                continue
+            found = self._call(self.node.inputs, assumed)
+            if isinstance(found, str):
+                complaint = complaint or found
+                continue
+            results.append((assumed, found))
+            if not free or len(results) == 2 or all(facts.dtype is None for facts in found):
+                break
+        if not results:
+            return complaint if strict or self._is_final() else tuple(Facts() for _ in self.node.used)
+        assumed, found = results[0]
+        found = self._without_false_zeros(assumed, found)
+        if not free:
+            return found
+        second = results[1][1] if len(results) == 2 else None
+        return tuple(
+            facts if self._is_sure(index, facts, free, second) else Facts(None, facts.shape)
+            for index, facts in enumerate(found)
+        )
+
+    def _free(self) -> Collection[int]:
+        """Return the inputs for which more than one type may be assumed."""
+        typed = {self._variable(index) for index, facts in enumerate(self.node.inputs) if facts and facts.type}
+        return [
+            index
+            for index, facts in enumerate(self.node.inputs)
+            if facts is not None and not facts.type and self._variable(index) not in typed
+            if (parameter := self.schema.input(index)) is not None and len(parameter.types) > 1
+        ]
+
+    def _variable(self, index: int) -> str:
+        """Name what inputs of one type share."""
+        parameter = self.schema.input(index)
+        if parameter is None or not parameter.homogeneous:
+            return f"input {index}"
+        return parameter.type_variable
+
+    def _is_sure(self, index: int, facts: Facts, free: Collection[int], second: Sequence[Facts] | None) -> bool:
+        """Whether an output's element type does not come from an assumption about `free` inputs."""
+        guessed = {parameter.type_variable for one in free if (parameter := self.schema.input(one)) is not None}
+        formal = self.schema.outputs[min(index, len(self.schema.outputs) - 1)]
+        if len(formal.types) == 1:
+            return True
+        if formal.type_variable in guessed:
+            return False
+        if second is None:
+            return any(one.type_variable == formal.type_variable for one in self.schema.inputs)
+        return second[index].dtype == facts.dtype
+
+    def _call(self, inputs: Sequence[Facts | None], assumed: Types) -> tuple[Facts, ...] | str:
+        """Infer the outputs, with a type assumed for each input that has none; or return onnx's complaint."""
+        present = {index: facts for index, facts in enumerate(inputs) if facts is not None}
+        data = {
+            f"i{index}": self._shown(index, facts.known, facts.dtype or 0)
+            for index, facts in present.items()
+            if facts.known is not None and _is_shown(facts)
+        }
+        if blind(self.node.name, [f"i{index}" in data if index in present else None for index in range(len(inputs))]):
+            data = {}
+        given = {
+            f"i{index}": assumed[index] if index in assumed else type_of_facts(facts)
+            for index, facts in present.items()
+        }
+        try:
+            types = onnx_process.infer_node(self.schema, self.proto, given, data)
+        except onnx_process.OnnxDiedError:
+            raise
+        except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError, MemoryError) as error:
+            return next(iter(str(error).splitlines()), "") or type(error).__name__
+        found = tuple(facts_of_type(types[name]) if name and name in types else Facts() for name in self.proto.output)
+        shapes = [() if facts is None else facts.shape for facts in inputs]
+        if unranked(self.node.name, shapes):
+            return tuple(Facts(facts.dtype) for facts in found)
+        if unsized(self.node.name, shapes):
+            return tuple(Facts(one.dtype, None if one.shape is None else (None,) * len(one.shape)) for one in found)
+        return found
+
+    def _shown(self, index: int, known: npt.NDArray[Any], dtype: int) -> onnx.TensorProto:
+        """Return the elements of an input; onnx reads int64 where positions may be int32 as well, as Pad's axes may."""
+        parameter = self.schema.input(index)
+        if parameter is not None and parameter.types == _POSITIONS:
+            return tensor_of(known.astype(np.int64), TensorProto.INT64, f"i{index}")
+        return tensor_of(known, dtype, f"i{index}")
+
+    def _assumptions(self) -> Iterator[Types]:
+        """Yield types for the inputs that have none, as the schema allows; the same for inputs of one type variable."""
+        bound: dict[str, str] = {}
+        places: dict[str, list[int]] = {}
+        allowed: dict[str, Sequence[str]] = {}
+        for index, facts in enumerate(self.node.inputs):
+            parameter = self.schema.input(index)
+            if facts is None or parameter is None:
+                continue
+            variable = self._variable(index)
+            if facts.type:
+                bound[variable] = facts.type
+            else:
+                places.setdefault(variable, []).append(index)
+                allowed[variable] = sorted(parameter.types, key=_preference)
+        choices = [[bound[variable]] if variable in bound else kinds for variable, kinds in allowed.items()]
+        # First the n-th type of each variable: two in a row differ in all variables that leave a choice.
+        turns = range(max(map(len, choices), default=1))
+        together = (tuple(kinds[turn % len(kinds)] for kinds in choices) for turn in turns)
+        for chosen in itertools.chain(together, itertools.product(*choices)):
+            yield {
+                index: _type_named(kind, self.node.inputs[index])
+                for variable, kind in zip(allowed, chosen, strict=True)
+                for index in places[variable]
+            }
+
+    def _is_final(self) -> bool:
+        """Whether what onnx complains of would be wrong whatever became known of the inputs.
+
+        Pad with axes that are computed, and Resize with sizes whose number is not known, are examples of what would
+        not. Dimensions are filled in, all with the same number, and some number would have to do; elements of integers
+        are as well, with 0, 1, 2 ...
+        """
+        present = [facts for facts in self.node.inputs if facts is not None]
+        if any(not facts.dtype or facts.shape is None for facts in present):
+            return False
+        known = {dim for facts in present for dim in facts.shape or () if isinstance(dim, int)}
+        numbers = [0] if all(map(_is_static, present)) else sorted(known.union(range(1, 9)))
+        tried = (_filled(self.node.inputs, number) for number in numbers)
+        return all(isinstance(self._call(one, {}), str) for inputs in tried for one in (inputs, _counted(inputs)))
+
+    def _without_false_zeros(self, assumed: Types, found: tuple[Facts, ...]) -> tuple[Facts, ...]:
+        """Forget dimensions of 0 that onnx has made of ones that are not known (Attention): with a number they go."""
+        present = [facts for facts in self.node.inputs if facts is not None]
+        if all(facts.size != 0 for facts in found) or any(facts.size == 0 for facts in present):
+            return found
+        if all(map(_is_static, present)):
+            return found
+        sure: tuple[Facts, ...] | str = ""
+        for number in _NUMBERS if all(facts.shape is not None for facts in present) else ():
+            inputs = _filled(self.node.inputs, number)
+            sure = self._call(inputs, {index: _reshaped(kind, inputs[index]) for index, kind in assumed.items()})
+            if not isinstance(sure, str):
+                break
+        return tuple(
+            Facts(facts.dtype, _kept(facts.shape, None if isinstance(sure, str) else sure[index].shape))
+            for index, facts in enumerate(found)
+        )
+
+
+_COUNTS = (TensorProto.INT64, TensorProto.INT32)
+"""Element types of the inputs whose elements onnx looks at."""
+
+
+def _is_shown(facts: Facts) -> bool:
+    """Whether onnx is shown the elements of a constant."""
+    return facts.dtype in _COUNTS and facts.known is not None and facts.known.size <= 1024
+
+
+def _is_static(facts: Facts) -> bool:
+    return facts.shape is not None and all(isinstance(dim, int) for dim in facts.shape)
+
+
+def _filled(inputs: Sequence[Facts | None], number: int) -> Sequence[Facts | None]:
+    """Return what is known of inputs, with a number in place of dimensions that are not known."""
+    return [
+        dataclasses.replace(facts, shape=tuple(dim if isinstance(dim, int) else number for dim in facts.shape))
+        if facts is not None and facts.shape is not None
+        else facts
+        for facts in inputs
+    ]
+
+
+def _counted(inputs: Sequence[Facts | None]) -> Sequence[Facts | None]:
+    """Return what is known of inputs, with elements 0, 1, 2 ... of vectors of integers that are not constant."""
+    return [
+        constant(np.arange(size, dtype=helper.tensor_dtype_to_np_dtype(facts.dtype)), facts.dtype)
+        if index
+        and facts is not None
+        and facts.dtype in _COUNTS
+        and facts.rank == 1
+        and facts.known is None
+        and (size := facts.size) is not None
+        and size <= limits.MOST_AXES
+        else facts
+        for index, facts in enumerate(inputs)
+    ]
+
+
+def _kept(shape: tuple[Dim, ...] | None, sure: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
+    """Return dimensions without those of 0 that are none in `sure`."""
+    if shape is None:
+        return None
+    agreed = sure if sure is not None and len(sure) == len(shape) else (None,) * len(shape)
+    return tuple(None if dim == 0 and other != 0 else dim for dim, other in zip(shape, agreed, strict=True))
+
+
+def _preference(kind: str) -> tuple[bool, int, str]:
+    inner = kind.removeprefix("tensor(").removesuffix(")")
+    place = _PREFERRED.index(inner) if inner in _PREFERRED else len(_PREFERRED)
+    return not kind.startswith("tensor("), place, kind
+
+
+def _type_named(kind: str, facts: Facts | None) -> onnx.TypeProto:
+    """Return the type that a schema writes as `tensor(float)`, `seq(tensor(float))` or `optional(...)`."""
+    outer, _, inner = kind.removesuffix(")").partition("(")
+    found = onnx.TypeProto()
+    if outer in ("seq", "optional"):
+        return container_type(kind)
+    if outer == "map":
+        key, _, value = inner.partition(",")
+        found.map_type.key_type = _element_type(key)
+        found.map_type.value_type.CopyFrom(type_of_facts(Facts(_element_type(value))))
+    else:
+        found.CopyFrom(type_of_facts(Facts(_element_type(inner), facts.shape if facts else None)))
+    return found
+
+
+def _element_type(name: str) -> int:
+    return int(TensorProto.DataType.Value(name.strip().removeprefix("tensor(").rstrip(")").upper()))
+
+
+def _reshaped(kind: onnx.TypeProto, facts: Facts | None) -> onnx.TypeProto:
+    """Return an assumed type with another shape; one of no tensor has none."""
+    known = facts_of_type(kind)
+    return type_of_facts(Facts(known.dtype, facts.shape)) if known.dtype and facts else kind

@@ -1,0 +1,334 @@
+"""What is known of a model's values: types, shapes and small constants, by graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy.typing as npt
+import onnx
+from onnx import AttributeProto, TensorProto
+
+from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.facts import INTEGERS, Facts, facts_of_tensor, facts_of_type, freeze
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Node, Outputs, operator_for
+from opshift.opsets.registry.schema import Schema, attribute_value, default_domain, schema_read_at
+from opshift.passes.analysis.inference import infer
+from opshift.passes.analysis.model_inference import infer_model
+from opshift.passes.graph.traversal import graphs, subgraphs
+
+INLINED = 200_000
+"""Nodes: a model that has more when its functions are inlined is described without them."""
+
+
+class Values(Protocol):
+    """What is known of the values that one graph can see."""
+
+    def __getitem__(self, name: str) -> Facts | None:
+        """Return what is known of a value, which may be nothing; None for an input that a call leaves out."""
+
+    def note(self, name: str, facts: Facts) -> None:
+        """Note what has been found out about a value of this graph."""
+
+    def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
+        """Return the scope of a subgraph."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The facts of the values that one graph can see; those of the graphs around it are in `outer`."""
+
+    own: dict[str, Facts | None]
+    outer: Scope | None = None
+    inner: Mapping[tuple[str, str], Scope] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Facts | None:
+        """Return what is known of a value, which may be nothing; None for an input that a call leaves out."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.own:
+                return scope.own[name]
+            scope = scope.outer
+        return Facts()
+
+    def note(self, name: str, facts: Facts) -> None:
+        """Note what has been found out about a value of this graph."""
+        self.own[name] = facts
+
+    def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
+        """Return the scope of a subgraph."""
+        return self.inner.get((_owner(node), attribute)) or Scope({}, self)
+
+
+NOTHING = Scope({})
+
+
+def dtypes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[int]:
+    """Yield the element types that a graph declares, of values and initializers, with repetitions."""
+    if isinstance(graph, onnx.GraphProto):
+        yield from (tensor.data_type for tensor in graph.initializer)
+        yield from (tensor.values.data_type for tensor in graph.sparse_initializer)
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            yield value.type.tensor_type.elem_type or _inner_dtype(value.type)
+
+
+def _inner_dtype(kind: onnx.TypeProto) -> int:
+    """Return the element type of the tensors in a sequence, an optional, a map or a sparse tensor; 0 if unknown."""
+    which = kind.WhichOneof("value")
+    if which in ("sequence_type", "optional_type"):
+        return _inner_dtype(getattr(kind, which).elem_type)
+    if which == "map_type":
+        return _inner_dtype(kind.map_type.value_type)
+    return getattr(kind, which).elem_type if which in ("tensor_type", "sparse_tensor_type") else 0
+
+
+def default_opset(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
+    """Return the opset of the default domain, under either of its names."""
+    return next((item.version for item in imports if not default_domain(item.domain)), None)
+
+
+def describe(model: onnx.ModelProto, absent: Collection[str] = (), outline: onnx.ModelProto | None = None) -> Scope:
+    """Infer types and shapes of all graphs of a model, through its functions; weights are not read.
+
+    `absent` names inputs of the main graph that nobody feeds: those of a function that a call leaves out. `outline` is
+    the model with types that were inferred without its functions, as `load` does where it must.
+    """
+    inferred = outline if outline is not None and _says_all(outline, model) else _inferred(model)
+    constants: dict[str, Facts | None] = {**initializers(model)}
+    constants.update(dict.fromkeys(absent))
+    opset = default_opset(model.opset_import) or 1
+    return _scope(inferred.graph, None, constants, opset)
+
+
+def initializers(model: onnx.ModelProto) -> dict[str, Facts]:
+    """Return the facts of the initializers of the main graph."""
+    constants = {tensor.name: facts_of_tensor(tensor) for tensor in model.graph.initializer}
+    if model.ir_version >= 4:
+        # From ir_version 4 on, an initializer that is an input too is a default, which a caller may override: with all
+        # that the input's type allows.
+        for value in model.graph.input:
+            if value.name in constants:
+                constants[value.name] = Facts(constants[value.name].dtype, facts_of_type(value.type).shape)
+    return constants
+
+
+def _says_all(outline: onnx.ModelProto, model: onnx.ModelProto) -> bool:
+    """Whether an outline has every node, and there are neither functions nor values that a caller may override."""
+    inputs = {value.name for value in model.graph.input}
+    overridable = any(tensor.name in inputs for tensor in model.graph.initializer)
+    return not model.functions and not overridable and len(outline.graph.node) == len(model.graph.node)
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    light = without_weights(model)
+    try:
+        if light.functions:
+            if expanded(light) > INLINED:
+                del light.functions[:]
+            else:
+                light = inlined(light)
+        return infer_model(light)
+    except Exception:  # InferenceError, OnnxDiedError, or what C++ throws at contents that nobody foresaw
+        return light
+
+
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model whose functions stand where they were called; the model itself if it has none."""
+    if not model.functions:
+        return model
+    told = onnx.ModelProto()
+    told.CopyFrom(model)
+    functions = {(one.domain, one.name, one.overload): one for one in told.functions}
+    for node in (node for graph in graphs(told) for node in graph.node):
+        called = functions.get((node.domain, node.op_type, node.overload))
+        given = {attribute.name for attribute in node.attribute}
+        # onnx 1.23.2's inliner forgets the defaults of a function's attributes.
+        node.attribute.extend(one for one in (called.attribute_proto if called else ()) if one.name not in given)
+    return onnx_process.inline(told)
+
+
+def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with typed inputs in place of the main graph's initializers that are not small."""
+    light = onnx.ModelProto(ir_version=max(model.ir_version, 4))
+    light.opset_import.extend(model.opset_import)
+    light.functions.extend(model.functions)
+    graph = light.graph
+    graph.name = model.graph.name
+    graph.node.extend(model.graph.node)
+    graph.input.extend(model.graph.input)
+    graph.output.extend(model.graph.output)
+    graph.value_info.extend(model.graph.value_info)
+    inputs = {value.name for value in model.graph.input}
+    for tensor in model.graph.initializer:
+        if tensor.name in inputs and model.ir_version >= 4:
+            continue  # a default, which a caller may override
+        if facts_of_tensor(tensor).value is not None:
+            graph.initializer.append(tensor)
+        elif tensor.name not in inputs:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return light
+
+
+def expanded(model: onnx.ModelProto) -> int:
+    """Count the nodes that inlining all functions gives, without doing it."""
+    functions = {(item.domain, item.name, item.overload): item for item in model.functions}
+    sizes: dict[tuple[str, str, str], int] = {}
+
+    def size(nodes: Sequence[onnx.NodeProto]) -> int:
+        total = 0
+        for node in nodes:
+            key = (node.domain, node.op_type, node.overload)
+            if key in functions and key not in sizes:
+                sizes[key] = INLINED + 1  # a function that calls itself never ends
+                sizes[key] = size(functions[key].node)
+            total += 1 + sizes.get(key, 0) + sum(size(graph.node) for _, graph in subgraphs(node))
+        return total
+
+    return size(model.graph.node)
+
+
+def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, Facts | None], opset: int) -> Scope:
+    own: dict[str, Facts | None] = {}
+    known: dict[bytes, Facts] = {}  # a large model has few types
+    for values in (graph.value_info, graph.output, graph.input):
+        for value in values:
+            kind = value.type.SerializeToString()
+            if kind not in known:
+                known[kind] = facts_of_type(value.type)
+            own[value.name] = known[kind]
+    own.update(constants)
+    inner: dict[tuple[str, str], Scope] = {}
+    scope = Scope(own, outer, inner)
+    for node in _telling(graph, scope):
+        if node.op_type == "Constant" and not default_domain(node.domain):
+            found = infer(view(node, scope, opset))
+            if not isinstance(found, Reason):
+                own[node.output[0]] = found[0]
+        for name, subgraph in subgraphs(node):
+            local: dict[str, Facts | None] = {tensor.name: facts_of_tensor(tensor) for tensor in subgraph.initializer}
+            inner[_owner(node), name] = _scope(subgraph, scope, local, opset)
+        own.update(_found_out(node, scope, opset))
+    for name, facts in own.items():
+        # Elements of which only some are known have told the shapes that follow from them; a node alone is proven
+        # without the others.
+        if facts is not None and facts.value is not None and facts.known is None:
+            own[name] = Facts(facts.dtype, facts.shape)
+    return scope
+
+
+def _telling(graph: onnx.GraphProto, scope: Scope) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes that may tell more than onnx: a rank is open, the first input has elements, or there are graphs.
+
+    Most nodes of a large model tell nothing, and are gone past at a glance.
+    """
+    own = scope.own
+    ranked = {"", *(name for name, facts in own.items() if facts is not None and facts.shape is not None)}
+    for node in graph.node:
+        # A slice is a list, which protobuf makes at once; it hands a sequence's items out one by one.
+        if ranked.issuperset(node.output[:]) and node.op_type not in ("Shape", "Size"):
+            inputs = node.input[:1]
+            first = own.get(inputs[0]) if inputs else None
+            if first is not None and first.value is None and (not node.attribute or not any(subgraphs(node))):
+                continue
+        yield node
+
+
+def _found_out(node: onnx.NodeProto, scope: Scope, opset: int) -> Iterator[tuple[str, Facts]]:
+    """Yield what onnx does not tell of a node's outputs: ranks that follow from constants, and integers made of them.
+
+    It sees no constants of the graphs around one, and follows no shape that is computed below Reshape-14.
+    """
+    if default_domain(node.domain) or not node.input or any(one.ref_attr_name for one in node.attribute):
+        return  # what a parameter makes of the outputs is not known
+    known = {name: scope[name] or Facts() for name in node.output if name}
+    inputs = [scope[name] or Facts() for name in node.input if name]
+    open_ranks = any(facts.shape is None for facts in known.values()) and any(one.shape is not None for one in inputs)
+    counts = node.op_type in ("Shape", "Size") or (bool(inputs) and all(one.value is not None for one in inputs))
+    if not open_ranks and not counts:
+        return
+    found = infer(view(node, scope, opset))
+    if isinstance(found, Reason):
+        return
+    for name, facts in zip(node.output, found, strict=False):
+        if not name:
+            continue
+        one = known[name]
+        shape = facts.shape if one.shape is None else one.shape
+        # Floats are left to kernels, which round as they like, unless they are only moved.
+        operator = operator_for("", node.op_type)
+        exact = facts.dtype in (*INTEGERS, TensorProto.BOOL) or (operator is not None and operator.moves_data)
+        value = facts.value if exact else None
+        if shape is not one.shape or value is not None:
+            yield name, Facts(one.dtype or facts.dtype, shape, value, computed=value is not None)
+
+
+def _typed_by_outputs(
+    node: onnx.NodeProto, schema: Schema, inputs: Sequence[Facts | None], scope: Values
+) -> tuple[Facts | None, ...]:
+    """Fill in types of inputs that outputs, whose types the model declares, are bound to."""
+    bound = {
+        formal.type_variable: facts.dtype
+        for formal, name in zip(schema.outputs, node.output, strict=False)
+        if name and not formal.variadic and (facts := scope[name]) is not None and facts.dtype
+    }
+    filled = []
+    for index, facts in enumerate(inputs):
+        formal_input = schema.input(index)
+        if facts is not None and not facts.type and formal_input is not None and not formal_input.variadic:
+            facts = dataclasses.replace(facts, dtype=bound.get(formal_input.type_variable))
+        filled.append(facts)
+    return tuple(filled)
+
+
+def _owner(node: onnx.NodeProto) -> str:
+    """Name a node by an output, since its place changes where functions are inlined."""
+    return next((name for name in node.output if name), "")
+
+
+def view(node: onnx.NodeProto, scope: Values, opset: int) -> Node:
+    """Return a node apart from its graph.
+
+    An attribute that is a graph is seen as the facts of its outputs; one that refers to a parameter is left out.
+    """
+    domain = default_domain(node.domain)
+    schema = schema_read_at(domain, node.op_type, opset if not domain else 1)
+    attributes = {
+        attribute.name: freeze(attribute_value(attribute))
+        for attribute in node.attribute
+        if not attribute.ref_attr_name and attribute.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS)
+    }
+    for attribute, graph in subgraphs(node):
+        inside = scope.enter(node, attribute)
+        attributes[attribute] = Outputs(inside[value.name] or Facts() for value in graph.output)
+    inputs = tuple(scope[name] if name else None for name in node.input)
+    if schema is not None and any(facts is not None and facts.dtype is None for facts in inputs):
+        inputs = _typed_by_outputs(node, schema, inputs, scope)
+    since = schema.since_version if schema else 1
+    return Node(domain, node.op_type, since, attributes, inputs, tuple(bool(name) for name in node.output))
+
+
+Array = npt.NDArray[Any]
+
+
+Shape = tuple[int, ...]
+
+
+def graph_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """Return the inputs that have no initializer, in order."""
+    given = {tensor.name for tensor in graph.initializer}
+    given |= {tensor.values.name for tensor in graph.sparse_initializer}
+    return [value for value in graph.input if value.name not in given]
+
+
+def unnamed(name: str, axis: int) -> str:
+    """Return the symbol of a dim that the model gives no name."""
+    return f"{name}:{axis}"
+
+
+def versions(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the version that a model imports of each domain; the default domain is ''."""
+    found = {entry.domain: entry.version for entry in model.opset_import}
+    return {**found, "": default_opset(model.opset_import) or 0}

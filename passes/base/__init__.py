@@ -1,0 +1,1 @@
+"""Plain results and limits that every other layer may use."""

@@ -1,0 +1,67 @@
+"""The errors that opshift raises on purpose, and how messages quote names; anything else is a fault of its own."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opshift.passes.base.results import ConvertedModel, Plan, ReadModel, Refusal, Report
+
+
+class OpshiftError(Exception):
+    """Base of all errors that opshift raises on purpose; its text is one paragraph for people."""
+
+
+class InvalidModelError(OpshiftError):
+    """The input is missing, unreadable, not ONNX, against the specification, or unsafe to open."""
+
+
+class UsageError(OpshiftError):
+    """The request itself makes no sense: an unknown operator, an opset that does not exist."""
+
+
+class UnsupportedError(OpshiftError):
+    """The model is valid and cannot be taken to the target; `refusals` names every node in the way.
+
+    `plan` is as far as planning came, and `source` what was read; None where there was none of it yet.
+    """
+
+    def __init__(
+        self, refusals: tuple[Refusal, ...], plan: Plan | None = None, source: ReadModel | None = None
+    ) -> None:
+        """Keep the refusals; the text is one line each."""
+        self.refusals = refusals
+        self.plan = plan
+        self.source = source
+        super().__init__("\n".join(str(refusal) for refusal in refusals))
+
+
+class VerificationError(OpshiftError):
+    """The rewritten model was not shown to be equal; nothing is written. `report` has the counterexample.
+
+    `result` is what was made, for those who look into it.
+    """
+
+    def __init__(self, message: str, report: Report, result: ConvertedModel | None = None) -> None:
+        """Keep the report beside the message."""
+        self.report = report
+        self.result = result
+        super().__init__(message)
+
+
+def printable(text: str | bytes, limit: int = 120) -> str:
+    """Return a text from a model as it may be printed: quoted, control characters escaped, cut to `limit`."""
+    text = text if isinstance(text, str) else text.decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= limit else text[:limit] + "...")
+
+
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as it may be printed."""
+    return printable(os.fspath(path), 300)
+
+
+def reason(error: BaseException) -> str:
+    """Return what went wrong in the system's words, without number and path."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text[:1].lower() + text[1:].rstrip(".")

@@ -1,0 +1,500 @@
+"""What a conversion comes to: frozen data that prints, compares and turns into JSON.
+
+A `Plan` says what would happen to each node, a `Refusal` why something cannot, a `Report` what was shown to be equal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import onnx
+
+import dataclasses
+import enum
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from opshift.passes.base import notebook
+
+if TYPE_CHECKING:
+    import os
+
+ASSUMPTIONS = ("no-nan", "finite-inputs", "whole-indices")
+"""Assumptions about inputs, without which some lowerings are not valid; `finite-inputs` includes `no-nan`."""
+
+
+class Code(enum.StrEnum):
+    """Why a node, or a model, cannot be taken to the target. The set is closed."""
+
+    OPSET_TOO_OLD = "opset-too-old"
+    """The model's or the target's opset is below 7, the oldest that opshift speaks."""
+    UNKNOWN_OPERATOR = "unknown-operator"
+    """The operator differs between the two opsets, and nobody has reviewed that difference."""
+    ABSENT_OPERATOR = "absent-operator"
+    """The target opset does not have the operator, and no lowering is known."""
+    NO_LOWERING = "no-lowering"
+    """Lowerings are known, none applies here; the reason names the nearest one."""
+    TYPE = "type"
+    """The target's version of the operator does not take these element types."""
+    MISSING_FACT = "missing-fact"
+    """A lowering would apply if a rank, a dimension, a type or a constant were known."""
+    ASSUMPTION = "assumption"
+    """The only lowerings that apply are valid only if an assumption holds, which `--assume` accepts."""
+    FUNCTION = "function"
+    """A model-local function cannot be converted."""
+    IR_VERSION = "ir-version"
+    """The requested ir_version cannot hold what the model needs."""
+    LIMIT = "limit"
+    """How the model is to be converted was not found out in the time allowed."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Refusal:
+    """Why one node cannot be converted: what, where, why, and what would help.
+
+    `node` is the path of the node in the model, such as `main/hot` or `main/if_0.then_branch/hot`;
+    `operator` reads `Hardmax-13`, or is empty where the whole model is meant.
+    """
+
+    code: Code
+    node: str
+    operator: str
+    reason: str
+    hint: str
+
+    def __str__(self) -> str:
+        """One paragraph for people."""
+        what = f"{self.operator} at {self.node}" if self.operator else self.node
+        return f"{what}: {self.reason}" + (f" {self.hint}" if self.hint else "")
+
+    def __repr__(self) -> str:
+        """Name the code and the node."""
+        return f"<opshift.Refusal {notebook.refusal_line(self)}>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Caution:
+    """A node of the result that the installed onnxruntime does not run, although it runs the original: where, why, fix.
+
+    The result is right, and other runtimes may have the operator.
+    """
+
+    node: str
+    operator: str
+    reason: str
+    hint: str
+
+    def __str__(self) -> str:
+        """One paragraph for people."""
+        return f"{self.operator} at {self.node}: {self.reason} {self.hint}"
+
+
+class Action(enum.StrEnum):
+    """What happens to a node."""
+
+    KEEP = "keep"
+    RESTAMP = "restamp"
+    LOWER = "lower"
+
+
+class Step(NamedTuple):
+    """What happens to one node.
+
+    `operator` and `since_version` are the node's own; `why` says what is wrong with it on the target (empty for KEEP);
+    `lowerings` names what replaced it, outermost first, and `becomes` lists the operators written, in order.
+    """
+
+    action: Action
+    node: str
+    operator: str
+    since_version: int
+    why: str = ""
+    lowerings: tuple[str, ...] = ()
+    becomes: tuple[str, ...] = ()
+    assumes: tuple[str, ...] = ()
+
+    def at(self, node: str) -> Step:
+        """Return the same step at another node."""
+        return Step._make((self[0], node, *self[2:]))
+
+
+class Steps(Sequence[Step]):
+    """The steps of a plan, of which a large model has many: found out when they are asked for."""
+
+    def __init__(self, count: int, lowered: Sequence[Step], find: Callable[[], tuple[Step, ...]]) -> None:
+        """Have `find` called once, if at all; it returns so many, those of nodes that are `lowered` among them."""
+        self._count = count
+        self._find = find
+        self.lowered = lowered
+
+    @functools.cached_property
+    def _all(self) -> tuple[Step, ...]:
+        return self._find()
+
+    def __len__(self) -> int:
+        """Return how many steps there are."""
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Step: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Step, ...]: ...
+    def __getitem__(self, place: int | slice) -> Step | tuple[Step, ...]:
+        """Return one step, or some."""
+        return self._all[place]
+
+    def __iter__(self) -> Iterator[Step]:
+        """Go through them in order."""
+        return iter(self._all)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by contents, with a tuple too."""
+        return self._all == (other._all if isinstance(other, Steps) else other)
+
+    def __hash__(self) -> int:
+        """Hash as a tuple does."""
+        return hash(self._all)
+
+    def __repr__(self) -> str:
+        """Count them."""
+        return f"<{notebook.count(self._count, 'step')}>"
+
+    def __reduce__(self) -> tuple[type[tuple[Step, ...]], tuple[tuple[Step, ...]]]:
+        """Be a tuple in another process."""
+        return tuple, (self._all,)
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """A way to say a node that was looked at: a lowering, the body that ONNX gives, or the operator itself ("native").
+
+    `cost` counts in nodes that do nothing (opsets/runtimes/costs.py); None where the way does not apply, and `why_not`
+    has the reason.
+    """
+
+    name: str
+    cost: float | None
+    why_not: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """A value of a drawing: its type as people write it (`float[n,3]`, empty: unknown), its elements if it is small."""
+
+    name: str
+    type: str = ""
+    elements: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """A node of a drawing, its attributes as `axis=1`; `since_version` is None where ONNX has no such operator."""
+
+    operator: str
+    since_version: int | None
+    attributes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Subgraph:
+    """A few nodes at one opset, in order; `constants` are initializers among what they read."""
+
+    opset: int
+    inputs: tuple[Value, ...]
+    constants: tuple[Value, ...]
+    nodes: tuple[Drawn, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """Nodes that are rewritten in one way, with what is known of their inputs: `nodes` holds their paths.
+
+    The first fields are those of their steps. `ways` are those that were compared, the one that was taken among them;
+    they are empty where there was no choice. `before` is the node by itself and `after` what replaces it; where it
+    stays as it is, and only the number of its version changes, its inputs are left out.
+    """
+
+    action: Action
+    operator: str
+    since_version: int
+    why: str
+    lowerings: tuple[str, ...]
+    becomes: tuple[str, ...]
+    assumes: tuple[str, ...]
+    ways: tuple[Way, ...]
+    before: Subgraph
+    after: Subgraph
+    nodes: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Plan:
+    """What `convert` would do to a model; `steps` leaves out the nodes that are kept as they are.
+
+    `kinds` has the same nodes once more, those that are alike together; it is found out when it is asked for.
+    """
+
+    source_opset: int
+    target_opset: int
+    target: str
+    decompose: tuple[str, ...]
+    kept: int
+    steps: Sequence[Step]
+    refusals: tuple[Refusal, ...]
+    warnings: tuple[Caution, ...] = ()
+    """Nodes that the installed onnxruntime runs in the original only."""
+    rewrites: Callable[[], tuple[Kind, ...]] = dataclasses.field(default=tuple, compare=False, repr=False)
+    """Finds out `kinds`."""
+
+    def __repr__(self) -> str:
+        """Show opsets and numbers of nodes."""
+        return f"<opshift.Plan {notebook.plan_line(self)}>"
+
+    @functools.cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The nodes of the steps, those that are alike together."""
+        return self.rewrites()
+
+    @property
+    def lowered(self) -> Sequence[Step]:
+        """The steps of the nodes that are lowered."""
+        if isinstance(self.steps, Steps):
+            return self.steps.lowered
+        return [step for step in self.steps if step.action is Action.LOWER]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to another process: the kinds, and not what finds them out."""
+        return {**self.__dict__, "kinds": self.kinds, "rewrites": tuple}
+
+    @property
+    def possible(self) -> bool:
+        """Whether nothing stands in the way."""
+        return not self.refusals
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether the model is on the target already."""
+        return self.possible and not self.steps and self.source_opset == self.target_opset
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts, lists, strings and numbers."""
+        return {
+            "possible": self.possible,
+            "nothing_to_do": self.nothing_to_do,
+            "source_opset": self.source_opset,
+            "target_opset": self.target_opset,
+            "target": self.target,
+            "decompose": self.decompose,
+            "kept": self.kept,
+            "steps": [step._asdict() for step in self.steps],
+            "refusals": [dataclasses.asdict(refusal) for refusal in self.refusals],
+            "warnings": [dataclasses.asdict(warning) for warning in self.warnings],
+            "kinds": [dataclasses.asdict(kind) for kind in self.kinds],
+        }
+
+
+class Verdict(enum.StrEnum):
+    """What a comparison showed."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNCHECKED = "unchecked"
+
+
+@dataclasses.dataclass(frozen=True)
+class Counterexample:
+    """An input on which the two differ: each value is a nested list, small enough to read.
+
+    `node` is where the two part, as `Hardmax-13 at main/hot`: the input is then what that node reads, and the output
+    what it makes. It is empty where the input is the model's. `command` shows the difference again.
+    """
+
+    inputs: dict[str, Any]
+    output: str
+    expected: Any
+    actual: Any
+    node: str = ""
+    command: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Departure:
+    """The element of an output that is farthest from what was expected, of those that count as equal.
+
+    `units` is the distance in units in the last place: how many steps from one float to the next lie between the two.
+    """
+
+    units: int
+    output: str
+    index: tuple[int, ...]
+    expected: float
+    actual: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """What was compared of the outputs, with graph optimisations off.
+
+    Attributes:
+        elements: how many elements, over all inputs.
+        identical: how many of these are equal bit for bit (NaN to NaN).
+        undefined: how many more were left out, since the original's result is undefined.
+        sizes: the largest size of each dimension of the inputs that is not fixed, by its name.
+        departure: the largest one; None where all are equal bit for bit, or no floats.
+    """
+
+    elements: int = 0
+    identical: int = 0
+    undefined: int = 0
+    sizes: dict[str, int] = dataclasses.field(default_factory=dict)
+    departure: Departure | None = None
+
+    def __add__(self, other: Coverage) -> Coverage:
+        """Return both as one."""
+        names = {**self.sizes, **other.sizes}
+        sizes = {name: max(self.sizes.get(name, 0), other.sizes.get(name, 0)) for name in names}
+        departures = [one for one in (self.departure, other.departure) if one is not None]
+        return Coverage(
+            self.elements + other.elements,
+            self.identical + other.identical,
+            self.undefined + other.undefined,
+            sizes,
+            max(departures, key=lambda one: one.units, default=None),
+        )
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Check:
+    """One comparison: of a lowered node against its replacement, or of the whole models (`node` empty).
+
+    `judge` is what computed the expected values, `onnxruntime 1.31.1` or `numpy oracle`; `inputs` counts those tried,
+    and `classes` how many of them have ties, infinities, empty dims and so on, 0 where such inputs were possible.
+    """
+
+    node: str
+    operator: str
+    verdict: Verdict
+    reason: str
+    judge: str
+    inputs: int
+    counterexample: Counterexample | None = None
+    classes: dict[str, int] = dataclasses.field(default_factory=dict)
+    coverage: Coverage = dataclasses.field(default_factory=Coverage)
+
+    @property
+    def untried(self) -> tuple[str, ...]:
+        """The classes that were possible and that no input belongs to."""
+        return tuple(name for name, number in self.classes.items() if not number)
+
+    def __repr__(self) -> str:
+        """Name the node and the verdict."""
+        return f"<opshift.Check {notebook.check_line(self)}>"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Report:
+    """What verification showed, node by node and as a whole, with the versions of what was run.
+
+    `about` returns what is known of the models, for `save`.
+    """
+
+    nodes: tuple[Check, ...]
+    whole: Check
+    seed: int
+    versions: dict[str, str]
+    about: Callable[[], dict[str, Any]] = dataclasses.field(default=dict, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        """Show the verdict."""
+        return f"<opshift.Report {notebook.report_line(self)}>"
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks."""
+        return notebook.report_html(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to another process, where the models are not."""
+        return {**self.__dict__, "about": dict}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as a page (.html), Markdown (.md) or JSON (.json), as the end of the name says.
+
+        Raises:
+            UsageError: the name ends otherwise, it cannot be written there, or a page needs jinja2.
+        """
+        WRITERS[-1](self, path)
+
+    @property
+    def verdict(self) -> Verdict:
+        """DIFFERENT if anything differed, EQUAL if everything was equal, else UNCHECKED."""
+        verdicts = {check.verdict for check in (*self.nodes, self.whole)}
+        if Verdict.DIFFERENT in verdicts:
+            return Verdict.DIFFERENT
+        return Verdict.UNCHECKED if Verdict.UNCHECKED in verdicts else Verdict.EQUAL
+
+    @property
+    def coverage(self) -> Coverage:
+        """What was compared of the nodes and of the whole model; `sizes` are those of the whole model's inputs."""
+        nodes = (dataclasses.replace(check.coverage, sizes={}) for check in self.nodes)
+        return sum(nodes, self.whole.coverage)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts, lists, strings and numbers."""
+        return {
+            "verdict": self.verdict,
+            "nodes": [dataclasses.asdict(check) for check in self.nodes],
+            "whole": dataclasses.asdict(self.whole),
+            "seed": self.seed,
+            "versions": self.versions,
+        }
+
+
+def _no_writer(_: Report, __: str | os.PathLike[str]) -> None:
+    raise RuntimeError("reports are written by the package opshift: use its public names")
+
+
+WRITERS: list[Callable[[Report, str | os.PathLike[str]], None]] = [_no_writer]
+"""The last one writes reports: the public package adds it, since formats are not the business of passes."""
+
+
+class ReadModel(Protocol):
+    """A model that was read, as errors carry it; `size` is that of its file in bytes, if it has one."""
+
+    @property
+    def model(self) -> onnx.ModelProto: ...  # noqa: D102
+
+    @property
+    def size(self) -> int | None: ...  # noqa: D102
+
+
+class ConvertedModel(Protocol):
+    """A conversion's result, as errors carry it."""
+
+    @property
+    def plan(self) -> Plan: ...  # noqa: D102
+
+    @property
+    def source(self) -> ReadModel: ...  # noqa: D102
+
+    @property
+    def model(self) -> Any: ...  # noqa: D102
+
+    @property
+    def source_model(self) -> onnx.ModelProto: ...  # noqa: D102
+
+    @property
+    def rewritten(self) -> onnx.ModelProto: ...  # noqa: D102
+
+    @property
+    def report(self) -> Report | None: ...  # noqa: D102
+
+    @property
+    def repairs(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    def notes(self) -> tuple[str, ...]: ...  # noqa: D102

@@ -1,0 +1,514 @@
+"""Convert many models, each apart from the others, on whatever `concurrent.futures.Executor` there is.
+
+A journal in the output's folder has a JSON line for each model that was tried: with `resume`, what is done and
+unchanged is not done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import glob
+import hashlib
+import importlib.metadata
+import importlib.util
+import inspect
+import itertools
+import json
+import os
+import stat
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from opshift.passes.arguments import check_types
+from opshift.passes.base import limits
+from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError, shown_path
+from opshift.passes.base.results import Plan, Report, Verdict
+from opshift.passes.graph import traversal
+from opshift.passes.io.atomic_files import Batch, Lines, unwritable
+from opshift.passes.runtime.process_pool import ProcessDiedError, Processes
+
+SUFFIXES = (".onnx", ".onnxtxt")
+"""What the names of models end in."""
+
+JOURNAL = "opshift-journal.jsonl"
+"""The name of the journal in the output's folder."""
+
+_PACKAGES = ("opshift", "onnx", "onnxscript", "onnx-ir", "numpy", "ml_dtypes")
+_RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxruntime-qnn", "onnxruntime-openvino")
+
+
+class Status(enum.StrEnum):
+    """What became of a model."""
+
+    CONVERTED = "converted"
+    UNCHANGED = "unchanged"
+    """It was on the target already; the output is a copy."""
+    REFUSED = "refused"
+    """It is valid and cannot be converted."""
+    NOT_EQUAL = "not equal"
+    """What was made of it was not shown to be equal, and was not written."""
+    UNREADABLE = "unreadable"
+    """It is missing, damaged, invalid, or unsafe to open."""
+    NOT_WRITTEN = "not written"
+    """The output cannot be written, or the request does not fit the model."""
+    FAILED = "failed"
+    """opshift itself failed, or its process ended."""
+
+
+_FINAL = frozenset({Status.CONVERTED, Status.UNCHANGED, Status.REFUSED})
+"""What comes out the same if nothing changes: `resume` tries all else again."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A plan in numbers of nodes."""
+
+    source_opset: int
+    target_opset: int
+    kept: int
+    restamped: int
+    lowered: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one model.
+
+    `reason` says why it was not converted, or is not proven. `verdict` is None where nothing was compared. `resumed`
+    tells that an earlier run did it.
+    """
+
+    source: str
+    output: str
+    status: Status
+    reason: str
+    seconds: float
+    plan: Summary | None = None
+    verdict: Verdict | None = None
+    resumed: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model to convert; everything in it can be pickled."""
+
+    source: Path
+    output: Path
+    asked: Mapping[str, Any]
+    saved: Mapping[str, Any]
+    record: Mapping[str, Any] | None
+    request: str
+    """A digest of what is asked, and of the versions of what does it."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """An outcome, and what the journal remembers of it."""
+
+    outcome: Outcome
+    record: Mapping[str, Any]
+
+
+def convert_many(
+    models: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    executor: Executor | None = None,
+    jobs: int = 1,
+    resume: bool = False,
+    external_data: Any = None,
+    size_threshold: int = 1024,
+    progress: Any = None,
+    **asked: Any,
+) -> Generator[Outcome, None, None]:
+    """Convert models into a folder, and yield what became of each as it is done.
+
+    Args:
+        models: a folder, whose models (.onnx, .onnxtxt) are found recursively; a glob pattern; a path; or a list of
+            these. Paths relative
+            to the folder, to the pattern's fixed part, or to the folder that all paths have in common, are kept.
+        output: the folder to write to, which is made where it does not exist. It gets a journal.
+        executor: runs the conversions. With processes on other machines all must see the same files. It is not shut
+            down. None takes `jobs` processes of opshift's own, which outlive a model that ends one of them.
+        jobs: how many models at a time, without an executor.
+        resume: leave out what the journal says is done, where model, request, versions and output are the same.
+        external_data: as in `Result.save`.
+        size_threshold: as in `Result.save`.
+        progress: called with a stage, the models done and all models.
+        asked: what `convert` takes. `save_repro` is a folder that gets one for each model.
+
+    Yields:
+        An Outcome for each model; one that fails raises nothing.
+
+    Raises:
+        UsageError: there are no models, the request makes no sense whatever the model, or `output` cannot be written.
+        TypeError: `convert` has no such argument.
+    """
+    if "allow" in asked:
+        from opshift.passes.convert import assumed
+
+        asked["assume"] = assumed(asked.get("assume", ()), asked.pop("allow"))
+    _check(asked, jobs)
+    folder = Path(output)
+    sources = found(models, folder)
+    journal = _Journal(folder)
+    records = _records(folder) if resume else {}
+    saved = {"external_data": external_data, "size_threshold": size_threshold}
+    request = digest_of([asked, saved])
+    asked = _absolute(asked)
+    todo: dict[str, Job] = {}
+    for name, source in sources.items():
+        own = dict(asked)
+        if asked.get("save_repro") is not None:
+            own["save_repro"] = Path(asked["save_repro"]).absolute() / name
+        todo[name] = Job(source.absolute(), (folder / name).absolute(), own, saved, records.get(name), request)
+    shown = {name: (str(source), str(folder / name)) for name, source in sources.items()}
+    return _run(todo, shown, journal, executor, jobs, progress)
+
+
+def _check(asked: Mapping[str, Any], jobs: int) -> None:
+    """Refuse at once what would be refused for every model."""
+    from opshift.passes.convert import check_request, convert
+
+    known = set(inspect.signature(convert).parameters) - {"model", "progress"}
+    if unknown := sorted(set(asked) - known):
+        raise TypeError(f"convert_many() got an unexpected argument {unknown[0]!r}")
+    if jobs < 1:
+        raise UsageError(f"At least one job is needed, not {jobs}.")
+    wish: dict[str, Any] = {"opset": None, "decompose": (), "target": None, "semantics": "runtime", "assume": ()}
+    wish |= {"optimize": False, "ir_version": None}
+    check_types(asked)
+    check_request(**{name: asked.get(name, default) for name, default in wish.items()})
+    limits.check(asked.get("seed", 0), asked.get("timeout"), asked.get("memory"))
+    if asked.get("verify", True) and importlib.util.find_spec("onnxruntime") is None:
+        from opshift.passes.runtime.ort_session import runtime
+
+        runtime()
+
+
+def _absolute(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request whose files are found from any working directory."""
+    from opshift.opsets.runtimes.profiles import is_builtin
+
+    found = dict(asked)
+    for name in ("target", "inputs"):
+        value = asked.get(name)
+        if isinstance(value, str | os.PathLike) and not is_builtin(os.fspath(value)):
+            found[name] = Path(value).absolute()
+    permitted = asked.get("allow_paths", ())
+    if permitted and not isinstance(permitted, str | os.PathLike):
+        found["allow_paths"] = [Path(path).absolute() for path in permitted]
+    return found
+
+
+# --- which models ---
+
+
+def is_pattern(text: str | os.PathLike[str]) -> bool:
+    """Tell whether a path is a glob pattern, and no file of that name."""
+    path = os.fspath(text)
+    return glob.has_magic(path) and not os.path.lexists(path)
+
+
+def found(models: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], output: Path) -> dict[str, Path]:
+    """Return the models by the path that each has below the folder of the output; what is in there is left out.
+
+    Raises:
+        UsageError: there are none, or an output would replace one of them.
+    """
+    base, paths = listed(models)
+    top = os.path.realpath(base)
+    results = os.path.realpath(output)
+    if results != top and Path(results).is_relative_to(top):
+        paths = [path for path in paths if not Path(os.path.realpath(path.parent)).is_relative_to(results)]
+    if not paths:
+        raise UsageError(f"there are no models ({', '.join(SUFFIXES)}) in {_shown(models)}.")
+    named = {os.path.relpath(path, base): path for path in paths}
+    real = {os.path.realpath(path) for path in paths}
+    for name, path in named.items():
+        if os.pardir in Path(name).parts:
+            raise UsageError(f"{_shown(path)} is outside of {_shown(base)}, so it has no place in {_shown(output)}.")
+        if os.path.realpath(output / name) in real:
+            raise UsageError(f"{_shown(output / name)} is one of the models: name another folder for the results.")
+    return {Path(name).as_posix(): named[name] for name in sorted(named)}
+
+
+def listed(models: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[Path, list[Path]]:
+    """Return the folder that paths are relative to, and the models."""
+    if not isinstance(models, str | os.PathLike):
+        parts = [listed(model) for model in models]
+        bases = [os.path.abspath(base) for base, _ in parts]  # noqa: PTH100 (links stay)
+        several = dict.fromkeys(path for _, found in parts for path in found)
+        return Path(os.path.commonpath(bases) if bases else "."), list(several)
+    if is_pattern(models):
+        paths = [Path(path) for path in glob.glob(os.fspath(models), recursive=True)]  # noqa: PTH207 (absolute ones too)
+        fixed = list(itertools.takewhile(lambda part: not glob.has_magic(part), Path(models).parts))
+        return Path(*fixed), [path for path in paths if _is_model(path)]
+    base = Path(models)
+    if base.is_dir():
+        paths = [Path(place) / name for place, _, names in os.walk(base) for name in names]
+        return base, [path for path in paths if _is_model(path)]
+    return base.parent, [base]
+
+
+def _is_model(path: Path) -> bool:
+    return path.name.lower().endswith(SUFFIXES) and not path.is_dir()
+
+
+def _shown(path: Any) -> str:
+    return repr(os.fspath(path)) if isinstance(path, str | os.PathLike) else "what was given"
+
+
+# --- one model ---
+
+
+def attempt(job: Job) -> Done:
+    """Convert one model, or find that it is done; whatever is wrong with it, nothing is raised."""
+    begun, since = time.monotonic(), time.time_ns()
+    if job.record is not None and (outcome := _earlier(job)):
+        return Done(outcome, job.record)
+    plan: Summary | None = None
+    verdict: Verdict | None = None
+    source_state: Mapping[str, Any] | None = None
+    output_state: Mapping[str, Any] | None = None
+    reason = ""
+    from opshift.passes.convert import convert
+    from opshift.passes.io import external_data as external
+
+    try:
+        with contextlib.suppress(OSError):  # which is told better below
+            source_state = _state(job.source, ())
+        result = convert(job.source, **job.asked)
+        plan = _summary(result.plan)
+        verdict = result.report.verdict if result.report else Verdict.UNCHECKED
+        reason = _unproven(result.report)
+        unchanged = result.rewritten is result.source.model
+        with Batch() as batch:
+            batch.make_folders(job.output.parent)
+            written = result.save(job.output, **job.saved, batch=batch)
+        status = Status.UNCHANGED if unchanged else Status.CONVERTED
+        read = external.references(traversal.bodies(result.source.model))
+        weights = _weights(job.source, {job.source.parent / reference.location for reference in read})
+        # What was written since may not be what was read.
+        known = all(written_at < since for _, written_at in weights.values())
+        source_state = {**source_state, "files": weights} if known and source_state else None
+        output_state = _state(job.output, written)
+    except UnsupportedError as error:
+        more = f" And {len(error.refusals) - 1} more." if len(error.refusals) > 1 else ""
+        status, reason = Status.REFUSED, f"{error.refusals[0]}{more}"
+    except VerificationError as error:
+        status, reason, verdict = Status.NOT_EQUAL, str(error), error.report.verdict
+    except InvalidModelError as error:
+        status, reason = Status.UNREADABLE, str(error).removeprefix(f"{shown_path(job.source)}: ")
+    except UsageError as error:
+        status, reason = Status.NOT_WRITTEN, str(error)
+    except OSError as error:
+        status, reason = Status.NOT_WRITTEN, f"{job.output}: {error.strerror or error}."
+    except Exception as error:
+        status, reason = Status.FAILED, f"opshift itself failed ({type(error).__name__}: {error})."
+    seconds = round(time.monotonic() - begun, 3)
+    outcome = Outcome(str(job.source), str(job.output), status, reason, seconds, plan, verdict)
+    return Done(outcome, _record(job, outcome, source_state, output_state))
+
+
+def _summary(plan: Plan) -> Summary:
+    lowered = len(plan.lowered)
+    return Summary(plan.source_opset, plan.target_opset, plan.kept, len(plan.steps) - lowered, lowered)
+
+
+def _unproven(report: Report | None) -> str:
+    """Return why a result that is written is not proven; nothing where nobody asked for a proof."""
+    if report is None or report.verdict is Verdict.EQUAL:
+        return ""
+    check = next(check for check in (report.whole, *report.nodes) if check.verdict is report.verdict)
+    return f"not verified: {check.reason}"
+
+
+# --- what is done ---
+
+
+def _earlier(job: Job) -> Outcome | None:
+    """Return the outcome that the journal has, if nothing has changed since."""
+    record = job.record or {}
+    try:
+        outcome = _outcome(record["outcome"])
+        same = record["request"] == job.request and outcome.status in _FINAL and _is(job.source, record["source"])
+        written = outcome.status is not Status.REFUSED
+        same = same and (not written or _is(job.output, record["output"]))
+    except (OSError, LookupError, TypeError, ValueError, AttributeError):  # it is gone, or the journal is damaged
+        return None
+    return replace(outcome, source=str(job.source), output=str(job.output), resumed=True) if same else None
+
+
+def _is(path: Path, state: Mapping[str, Any]) -> bool:
+    """Tell whether a model is in this state."""
+    return state == _state(path, [path.parent / name for name in state["files"]])
+
+
+def _outcome(data: Mapping[str, Any]) -> Outcome:
+    """Return an outcome as the journal has it."""
+    plan = data["plan"]
+    verdict = data["verdict"]
+    return Outcome(
+        source=data["source"],
+        output=data["output"],
+        status=Status(data["status"]),
+        reason=str(data["reason"]),
+        seconds=float(data["seconds"]),
+        plan=None if plan is None else Summary(**plan),
+        verdict=None if verdict is None else Verdict(verdict),
+    )
+
+
+def _record(
+    job: Job, outcome: Outcome, source: Mapping[str, Any] | None, output: Mapping[str, Any] | None
+) -> Mapping[str, Any]:
+    return {"request": job.request, "source": source, "output": output, "outcome": asdict(outcome)}
+
+
+def _state(path: Path, files: Iterable[Path]) -> Mapping[str, Any]:
+    """Return what tells a model from another: a digest of its file, size and time of those that hold its weights."""
+    if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO waits
+        raise OSError("this is not a regular file")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"sha256": digest, "files": _weights(path, files)}
+
+
+def _weights(path: Path, files: Iterable[Path]) -> dict[str, list[int]]:
+    """Return sizes and times of files by their paths from a model's folder."""
+    status = {Path(os.path.relpath(file, path.parent)).as_posix(): file.stat() for file in sorted(files)}
+    return {name: [one.st_size, one.st_mtime_ns] for name, one in status.items()}
+
+
+def digest_of(asked: Any) -> str:
+    """Return a digest of a request and of the versions of opshift and of what it works with."""
+    versions: dict[str, str] = {}
+    for name in (*_PACKAGES, *_RUNTIMES):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return hashlib.sha256(json.dumps([_stable(asked), versions], sort_keys=True).encode()).hexdigest()
+
+
+def _stable(value: Any) -> Any:
+    """Return what JSON can hold of an argument; of a path to a file, the file's digest."""
+    if isinstance(value, Mapping):
+        return {str(key): _stable(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value))
+    if isinstance(value, list | tuple):
+        return [_stable(item) for item in value]
+    if hasattr(value, "tobytes"):
+        return [str(value.dtype), list(value.shape), hashlib.sha256(value.tobytes()).hexdigest()]
+    if isinstance(value, os.PathLike) or (isinstance(value, str) and os.path.exists(value)):  # noqa: PTH110 (long names)
+        path = Path(value)
+        if path.is_file():
+            return [str(path), hashlib.sha256(path.read_bytes()).hexdigest()]
+        inside = sorted(file for file in path.rglob("*") if file.is_file())
+        return [str(path), [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in inside]]
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+class _Journal:
+    """Adds lines to the journal; one that a killed process has cut off is passed over when it is read."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(shown_path(folder), error) from None
+        self._lines = Lines(folder / JOURNAL)
+
+    def add(self, name: str, record: Mapping[str, Any]) -> None:
+        self._lines.add(json.dumps({"model": name, **record}).encode())
+
+    def close(self) -> None:
+        self._lines.close()
+
+
+def _records(folder: Path) -> dict[str, Mapping[str, Any]]:
+    """Return the last record of each model; lines that are none are passed over."""
+    records: dict[str, Mapping[str, Any]] = {}
+    with (folder / JOURNAL).open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            with contextlib.suppress(ValueError, RecursionError):
+                record = json.loads(line)
+                if isinstance(record, dict) and isinstance(record.get("model"), str):
+                    records[record["model"]] = record
+    return records
+
+
+# --- all models ---
+
+
+def _run(
+    todo: Mapping[str, Job],
+    shown: Mapping[str, tuple[str, str]],
+    journal: _Journal,
+    executor: Executor | None,
+    jobs: int,
+    progress: Any,
+) -> Generator[Outcome, None, None]:
+    """Yield outcomes as they come; what is done when this is broken off is in the journal all the same."""
+    number = 0
+    rest = todo
+    if progress:
+        progress("models", 0, len(todo))
+    with contextlib.closing(journal):
+        while rest:
+            # Nobody knows which model broke a pool: those that it has not done are tried again, one by one.
+            own = Processes(jobs if rest is todo else 1) if executor is None or rest is not todo else None
+            broken: dict[str, Job] = {}
+            for name, done in _each(rest, own or executor, journal, broken, own):
+                number += 1
+                if progress:
+                    progress("models", number, len(todo))
+                source, output = shown[name]
+                yield replace(done.outcome, source=source, output=output)
+            rest = broken
+
+
+def _each(
+    todo: Mapping[str, Job], pool: Any, journal: _Journal, broken: dict[str, Job], own: Processes | None
+) -> Iterator[tuple[str, Done]]:
+    """Yield what an executor makes of each model; those that it gave up with all others go to `broken`."""
+    waiting: dict[Future[Done], str] = {}
+    try:
+        for name, job in todo.items():
+            try:
+                waiting[pool.submit(attempt, job)] = name
+            except BrokenExecutor:
+                broken[name] = job
+        for future in as_completed(list(waiting)):
+            name = waiting[future]
+            try:
+                done = future.result()
+            except BrokenExecutor:
+                broken[name] = todo[name]
+                del waiting[future]
+                continue
+            except Exception as error:
+                done = _failed(todo[name], error)
+            journal.add(name, done.record)
+            del waiting[future]
+            yield name, done
+    finally:
+        for future in waiting:
+            future.cancel()
+        if own is not None:
+            own.stop()
+        for future, name in waiting.items():
+            if future.done() and not future.cancelled() and future.exception() is None:
+                journal.add(name, future.result().record)
+
+
+def _failed(job: Job, error: Exception) -> Done:
+    """Return the outcome of a call that came to nothing: its process died, or its machine was lost."""
+    what = str(error) if isinstance(error, ProcessDiedError) else f"{type(error).__name__}: {error}"
+    outcome = Outcome(str(job.source), str(job.output), Status.FAILED, f"opshift itself failed: {what}.", 0.0)
+    return Done(outcome, _record(job, outcome, None, None))

@@ -1,0 +1,1 @@
+"""Walks over the graphs of a model."""

@@ -1,0 +1,256 @@
+"""Walks over the graphs and nodes of a model: what is asked of all nodes is asked once for each kind of them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import onnx
+from onnx import AttributeProto, TensorProto
+
+from opshift.passes.base.errors import InvalidModelError
+from opshift.passes.graph.columnar import NAMING, UNTYPED, Columns, Kind
+from opshift.passes.graph.limits import NESTING
+
+_GRAPHS = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS})
+
+
+def kinds(graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[Kind, list[int]]:
+    """Return the places of the nodes of one graph by their kind, in the order of first appearance."""
+    places: dict[Kind, list[int]] = {}
+    for index, node in enumerate(graph.node):
+        kind = node.domain, node.op_type, node.overload
+        if kind in places:
+            places[kind].append(index)
+        else:
+            places[kind] = [index]
+    return places
+
+
+@dataclass(frozen=True)
+class Walked:
+    """What one walk over the nodes of a graph or function has found.
+
+    `noted` says whether any node has metadata_props or an overload, `placed` whether any has device configurations;
+    `dtypes` are the element types of tensors in attributes, and those that attributes name.
+    """
+
+    graph: onnx.GraphProto | onnx.FunctionProto
+    kinds: Mapping[Kind, Sequence[int]]
+    noted: bool
+    placed: bool
+    dtypes: Set[int]
+
+
+_TELLING = frozenset({UNTYPED, AttributeProto.TENSOR, AttributeProto.SPARSE_TENSOR}) | _GRAPHS
+"""Types of attributes that a walk looks into."""
+
+
+def walk(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Walked]:
+    """Walk once over all nodes of a model, graph by graph as `graphs` does; `main` is what the main graph's say."""
+    if main and not main.types & _TELLING and not model.functions and not model.training_info:
+        yield Walked(model.graph, main.kinds, main.noted, main.placed, main.dtypes)
+        return
+    for graph in graphs(model):
+        places: dict[Kind, list[int]] = {}
+        noted = placed = False
+        dtypes: set[int] = set()
+        for index, node in enumerate(graph.node):
+            kind = node.domain, node.op_type, node.overload
+            if kind in places:
+                places[kind].append(index)
+            else:
+                places[kind] = [index]
+            if node.metadata_props:
+                noted = True
+            if node.device_configurations:
+                placed = True
+            if node.attribute:
+                dtypes.update(attribute_dtypes(node))
+        noted = noted or any(overload for _, _, overload in places)
+        yield Walked(graph, places, noted, placed, dtypes)
+
+
+def attribute_dtypes(node: onnx.NodeProto) -> Iterator[int]:
+    """Yield the element types of a node's tensors, and those that its attributes name."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.TENSOR:
+            yield attribute.t.data_type
+        elif attribute.type == AttributeProto.SPARSE_TENSOR:
+            yield attribute.sparse_tensor.values.data_type
+        elif attribute.type == AttributeProto.INT and attribute.name in NAMING:
+            yield attribute.i
+
+
+_LARGE = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS, AttributeProto.TENSOR, AttributeProto.SPARSE_TENSOR})
+"""Types of attributes that are graphs, or may be as large as weights."""
+
+
+def said(node: onnx.NodeProto) -> tuple[bytes, ...] | None:
+    """Return what the attributes of a node say; None where one is a function's parameter, or may be large."""
+    found = []
+    for attribute in node.attribute:
+        if attribute.ref_attr_name or attribute.type in _LARGE:
+            return None
+        found.append(attribute.SerializeToString())
+    return tuple(found)
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+    """Yield the subgraphs of a node, by the name of their attribute; those of a list are numbered."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.name, attribute.g
+        for index, graph in enumerate(attribute.graphs):
+            yield f"{attribute.name}[{index}]", graph
+
+
+def graphs(owner: onnx.ModelProto | onnx.FunctionProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
+    """Yield all graphs and functions of a model, those of its training too, or a function and the graphs in it."""
+    waiting: list[onnx.GraphProto | onnx.FunctionProto] = [owner] if isinstance(owner, onnx.FunctionProto) else []
+    if isinstance(owner, onnx.ModelProto):
+        waiting = [owner.graph, *owner.functions]
+        for training in owner.training_info:
+            waiting += [training.initialization, training.algorithm]
+    while waiting:
+        graph = waiting.pop()
+        yield graph
+        for node in graph.node:
+            # Asked for any first: most nodes of a large model have no attribute, and few a graph in one.
+            if node.attribute:
+                for attribute in node.attribute:
+                    if attribute.type in _GRAPHS:
+                        waiting.extend((attribute.g,) if attribute.type == AttributeProto.GRAPH else attribute.graphs)
+
+
+# The types of attribute that can hold a tensor or a graph; one without a type is invalid, and looked into as well.
+_HOLDERS = frozenset(
+    {
+        AttributeProto.UNDEFINED,
+        AttributeProto.TENSOR,
+        AttributeProto.TENSORS,
+        AttributeProto.SPARSE_TENSOR,
+        AttributeProto.SPARSE_TENSORS,
+        AttributeProto.GRAPH,
+        AttributeProto.GRAPHS,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Body:
+    """A graph or a function of a model, with what one walk over its nodes has found.
+
+    `holders` are those of its attributes that hold tensors or graphs, `kinds` the places of the nodes by their kind,
+    `names` their names, `inputs` and `outputs` the values that they read and make, one after the other; where there is
+    none, the name is empty. `dtypes` are the element types of tensors in attributes, and those that attributes name.
+    `path` reads `main`, `main/if_0.then_branch` or `function f`; `outer` is the one that it is inside of.
+    """
+
+    graph: onnx.GraphProto | onnx.FunctionProto
+    path: str
+    outer: Body | None
+    holders: tuple[AttributeProto, ...]
+    kinds: Mapping[Kind, Sequence[int]]
+    names: Sequence[str]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    dtypes: Set[int]
+    depth: int = 0
+
+    def places(self, operators: Container[str]) -> list[int]:
+        """Return the places of the nodes of operators of these names, whatever their domain, in order."""
+        return sorted(index for (_, name, _), found in self.kinds.items() if name in operators for index in found)
+
+
+def bodies(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Body]:
+    """Walk all graphs and functions: the main graph first, an outer one always before those inside it.
+
+    Raises:
+        InvalidModelError: graphs nested deeper than protobuf reads.
+    """
+    first: list[tuple[onnx.GraphProto | onnx.FunctionProto, str, Body | None]] = [(model.graph, "main", None)]
+    first += [(function, f"function {function.name}", None) for function in model.functions]
+    for training in model.training_info:
+        first += [(training.initialization, "training", None), (training.algorithm, "training", None)]
+    waiting = first[::-1]
+    while waiting:
+        graph, path, outer = waiting.pop()
+        depth = outer.depth + 1 if outer else 0
+        if depth > NESTING:
+            raise InvalidModelError(
+                f"graphs are nested more than {NESTING} deep, which is more than protobuf and onnxruntime read."
+            )
+        holders: list[AttributeProto] = []
+        inner: list[tuple[onnx.GraphProto, str]] = []
+        places: dict[Kind, list[int]] = {}
+        names: list[str] = []
+        inputs: list[str] = []
+        outputs: list[str] = []
+        dtypes: set[int]
+        read = main if graph is model.graph else None
+        dtypes = set(read.dtypes) if read else set()
+        for index, node in enumerate(graph.node) if read is None or read.types & _HOLDERS else ():
+            if read is None:
+                kind = node.domain, node.op_type, node.overload
+                if kind in places:
+                    places[kind].append(index)
+                else:
+                    places[kind] = [index]
+                names.append(node.name)
+                inputs += node.input[:]
+                outputs += node.output[:]
+            # Asked for any first: most nodes of a large model have no attribute.
+            for attribute in node.attribute if node.attribute else ():
+                if attribute.type == AttributeProto.INT and attribute.name in NAMING:
+                    dtypes.add(attribute.i)
+                if attribute.type in _HOLDERS:
+                    holders.append(attribute)
+                    label = f"{path}/{node_name(node, index)}.{attribute.name}"
+                    inner += [(nested, label) for nested in held_graphs(attribute)]
+        if isinstance(graph, onnx.FunctionProto):
+            for attribute in graph.attribute_proto:
+                holders.append(attribute)
+                inner += [(nested, f"{path}.{attribute.name}") for nested in held_graphs(attribute)]
+        dtypes.update(attribute.t.data_type for attribute in holders)
+        dtypes.update(attribute.sparse_tensor.values.data_type for attribute in holders)
+        said = (places, names, inputs, outputs) if read is None else (read.kinds, read.names, read.inputs, read.outputs)
+        body = Body(graph, path, outer, tuple(holders), *said, dtypes, depth)
+        yield body
+        waiting += [(nested, label, body) for nested, label in reversed(inner)]
+
+
+def node_name(node: onnx.NodeProto, index: int) -> str:
+    """Return the name of a node or, where it has none, its operator and its place in the graph."""
+    return node.name or f"{node.op_type}_{index}"
+
+
+def held_graphs(attribute: AttributeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs that an attribute holds."""
+    if attribute.HasField("g"):
+        yield attribute.g
+    yield from attribute.graphs
+
+
+def tensors(found: Iterable[Body]) -> Iterator[TensorProto]:
+    """Yield every tensor: initializers, sparse ones (values and indices), and those in attributes."""
+    for body in found:
+        if isinstance(body.graph, onnx.GraphProto):
+            yield from body.graph.initializer
+        for attribute in body.holders:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+        for sparse in sparse_tensors(body):
+            yield sparse.values
+            yield sparse.indices
+
+
+def sparse_tensors(body: Body) -> Iterator[onnx.SparseTensorProto]:
+    """Yield the sparse tensors of one graph or function, those inside its inner graphs excepted."""
+    if isinstance(body.graph, onnx.GraphProto):
+        yield from body.graph.sparse_initializer
+    for attribute in body.holders:
+        if attribute.HasField("sparse_tensor"):
+            yield attribute.sparse_tensor
+        yield from attribute.sparse_tensors

@@ -1,0 +1,141 @@
+"""`inspect`: what a model is made of, and the opsets that it can go to."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import onnx
+
+from opshift.opsets.registry.schema import NEWEST, OLDEST, default_domain, schema_read_at
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.arguments import Model
+from opshift.passes.base.results import Code, Refusal
+from opshift.passes.graph.traversal import graphs
+from opshift.passes.io import external_data
+from opshift.passes.io.reader import load
+from opshift.passes.rewrite.planner import Planner, written_too_old
+
+
+class Use(NamedTuple):
+    """How often one version of an operator occurs; `since_version` is None for one that onnx does not know."""
+
+    name: str
+    domain: str
+    since_version: int | None
+    times: int
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """What stands in the way of nodes of one version of an operator, for one reason; `node` is the first of them."""
+
+    operator: str
+    nodes: int
+    node: str
+    code: Code
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The nearest opset that a model cannot go to, in one direction, and all that stands in the way."""
+
+    opset: int
+    obstacles: tuple[Obstacle, ...]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A model's opset, ir_version and operators.
+
+    `reachable` are the opsets that it can go to; `blocked` says of each other one what is in the way, node by node.
+    `down` and `up` sum that up for the nearest ones, where there are any.
+    """
+
+    opset: int
+    ir_version: int
+    producer: str
+    domains: dict[str, int]
+    operators: tuple[Use, ...]
+    reachable: tuple[int, ...]
+    blocked: dict[int, tuple[Refusal, ...]]
+    down: Stop | None
+    up: Stop | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts, lists, strings and numbers."""
+        return {**dataclasses.asdict(self), "operators": [item._asdict() for item in self.operators]}
+
+
+def inspect(model: Model, *, allow_paths: Collection[str | os.PathLike[str]] = ()) -> Inspection:
+    """Look at a model and plan it for every opset.
+
+    Raises:
+        InvalidModelError: the model is missing, unreadable or invalid.
+    """
+    source = load(model, allow_paths)
+    loaded = external_data.with_small(source.model, source.files)
+    own = default_opset(loaded.opset_import) or 1
+    blocked = _blocked(loaded, own)
+    return Inspection(
+        opset=own,
+        ir_version=loaded.ir_version,
+        producer=" ".join(part for part in (loaded.producer_name, loaded.producer_version) if part),
+        domains={item.domain: item.version for item in loaded.opset_import},
+        operators=_operators(loaded, own),
+        reachable=tuple(opset for opset in range(OLDEST, NEWEST + 1) if opset not in blocked),
+        blocked=blocked,
+        down=_stop(max((opset for opset in blocked if opset < own), default=None), blocked),
+        up=_stop(min((opset for opset in blocked if opset > own), default=None), blocked),
+    )
+
+
+def _blocked(model: onnx.ModelProto, own: int) -> dict[int, tuple[Refusal, ...]]:
+    """Plan for every opset; what is known of the values is inferred once."""
+    opsets = range(OLDEST, NEWEST + 1)
+    if refusal := written_too_old(model, own):
+        return dict.fromkeys(opsets, (refusal,))
+    first = Planner(model, Legality(own), "runtime", frozenset(), runnable=False)
+    found = {}
+    for opset in opsets:
+        planner = Planner(model, Legality(opset), "runtime", frozenset(), runnable=False, alike=first)
+        if refusals := planner.run().plan.refusals:
+            found[opset] = refusals
+    return found
+
+
+def _stop(opset: int | None, blocked: Mapping[int, Sequence[Refusal]]) -> Stop | None:
+    return None if opset is None else Stop(opset, obstacles(blocked[opset]))
+
+
+def obstacles(refusals: Sequence[Refusal]) -> tuple[Obstacle, ...]:
+    """Count the nodes that are refused for the same reason; the most frequent first."""
+    alike: dict[tuple[str, Code, str, str], list[str]] = {}
+    for refusal in refusals:
+        key = refusal.operator, refusal.code, refusal.reason, refusal.hint
+        alike.setdefault(key, []).append(refusal.node)
+    found = [
+        Obstacle(operator, len(nodes), nodes[0], code, reason, hint)
+        for (operator, code, reason, hint), nodes in alike.items()
+    ]
+    return tuple(sorted(found, key=lambda obstacle: -obstacle.nodes))
+
+
+def _operators(model: onnx.ModelProto, own: int) -> tuple[Use, ...]:
+    counts: Counter[tuple[str, str, int | None]] = Counter()
+    for graph in graphs(model):
+        for node in graph.node:
+            domain = default_domain(node.domain)
+            schema = schema_read_at(domain, node.op_type, own) if not domain else None
+            counts[node.op_type, domain, schema.since_version if schema else None] += 1
+    return tuple(
+        Use(name, domain, since, count)
+        for (name, domain, since), count in sorted(counts.items(), key=lambda item: (-item[1], item[0][:2]))
+    )

@@ -1,0 +1,1 @@
+"""Read, check and write models and their external data."""

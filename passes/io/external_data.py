@@ -1,0 +1,484 @@
+"""External data: which tensors of a model refer to files, and which of these references are safe to follow.
+
+A location is judged by its text, then by what the file system says of it, and only a regular file in the model's own
+directory, with no other name, passes, so that a stranger's model reaches nothing else. Only `embedded` opens one.
+
+Large weights that the model's own file holds stay there as well: a tensor has a `Span` in place of them, which looks
+like a reference to nobody but this process, and is none: `fill` and what writes the model put the bytes back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import stat
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
+from typing import BinaryIO
+
+import onnx
+from onnx import TensorProto
+
+from opshift.opsets.registry.facts import SMALL
+from opshift.passes.base.errors import InvalidModelError, UsageError
+from opshift.passes.base.errors import printable as printable
+from opshift.passes.base.errors import reason as reason
+from opshift.passes.base.errors import shown_path as shown_path
+from opshift.passes.graph.traversal import Body, bodies, tensors
+
+_WIDTHS = {
+    8: "UINT8 INT8 BOOL FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0",
+    16: "UINT16 INT16 FLOAT16 BFLOAT16",
+    32: "FLOAT INT32 UINT32",
+    64: "DOUBLE INT64 UINT64 COMPLEX64",
+    128: "COMPLEX128",
+    2: "UINT2 INT2",
+    4: "UINT4 INT4 FLOAT4E2M1",
+    6: "FLOAT6E2M3 FLOAT6E3M2",
+}
+_BITS = {TensorProto.DataType.Value(name): bits for bits, names in _WIDTHS.items() for name in names.split()}
+
+ELEMENT_TYPES = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
+"""The element types that this onnx knows."""
+
+
+ELEMENTS = (
+    *("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data"),
+    *("raw_data", "external_data", "data_location"),
+)
+"""The fields of a tensor that hold its elements, or say where they are."""
+
+
+AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""How to open what was looked at before: a link or a FIFO that stands there now was put there since."""
+
+_SPAN = f"opshift {os.urandom(16).hex()}"
+"""The key of an entry that is a span. It is drawn anew in each process: no file can say it."""
+
+# onnxruntime reads what follows as an address in its own memory.
+_MEMORY = "*/_ORT_MEM_ADDR_/*"
+
+
+def is_external(tensor: TensorProto) -> bool:
+    """Tell whether the tensor's elements are in another file than the model's own."""
+    return tensor.data_location == TensorProto.EXTERNAL and not is_span(tensor)
+
+
+def size(tensor: TensorProto) -> int | None:
+    """Return how many bytes the tensor's shape and element type need, if that is fixed.
+
+    Raises:
+        InvalidModelError: an element type that does not exist, or a negative dimension.
+    """
+    if tensor.data_type not in ELEMENT_TYPES:
+        raise InvalidModelError(
+            f"tensor {printable(tensor.name)} has the element type {tensor.data_type}, "
+            f"which onnx {onnx.__version__} does not know."
+        )
+    if any(dim < 0 for dim in tensor.dims):
+        raise InvalidModelError(f"tensor {printable(tensor.name)} has a negative dimension: {list(tensor.dims)[:16]}.")
+    bits = _BITS.get(tensor.data_type)
+    return None if bits is None else -(-math.prod(tensor.dims) * bits // 8)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Where a tensor's bytes are: `length` of them (None: it is not known) from `offset` in the file `location`."""
+
+    tensor: str
+    location: str
+    offset: int
+    length: int | None
+
+
+def references(found: Iterable[Body]) -> tuple[Reference, ...]:
+    """Return the references of all external tensors.
+
+    Raises:
+        InvalidModelError: a reference that is malformed, or whose text alone leads out of the model's directory.
+    """
+    return tuple(reference(tensor) for tensor in tensors(found) if is_external(tensor))
+
+
+def reference(tensor: TensorProto) -> Reference:
+    """Return where the bytes of an external tensor are; raises as `references`."""
+    shown = f"the external data of tensor {printable(tensor.name)}"
+    entries: dict[str, str] = {}
+    for entry in tensor.external_data:
+        if not isinstance(entry.key, str) or not isinstance(entry.value, str):
+            raise InvalidModelError(f"{shown} is described by text that is not UTF-8.")
+        if entry.key in entries:  # readers differ in which one counts
+            raise InvalidModelError(f"{shown} has the entry {printable(entry.key)} twice.")
+        entries[entry.key] = entry.value
+    location = entries.get("location", "")
+    if wrong := fault(location):
+        raise InvalidModelError(
+            f"{shown} is in {printable(location)}, which {wrong}. "
+            "Only a relative path into the model's own folder is safe to open."
+        )
+    offset = _number(entries.get("offset", "0"), "offset", shown)
+    length = _number(entries["length"], "length", shown) if "length" in entries else None
+    needed = size(tensor)
+    if tensor.data_type == TensorProto.STRING:
+        raise InvalidModelError(f"tensor {printable(tensor.name)} holds strings, which cannot be external data.")
+    if length is not None and needed is not None and length != needed:
+        raise InvalidModelError(f"{shown} is {length} bytes long, its shape and element type need {needed}.")
+    return Reference(tensor.name, location, offset, needed if length is None else length)
+
+
+def fault(location: str) -> str | None:
+    """Return what makes a location unsafe by its text; the rules of Windows hold everywhere."""
+    windows = PureWindowsPath(location)
+    if not location:
+        return "names no file"
+    if location.startswith(_MEMORY):
+        return "stands for an address in memory"
+    if "\0" in location:
+        return "has a zero byte in it"
+    if location.startswith("/") or windows.drive or windows.root:
+        return "is an absolute path"
+    if "\\" in location:
+        return "has a backslash in it"
+    if ".." in location.split("/"):
+        return "has '..' in it"
+    return None
+
+
+def _number(text: str, what: str, shown: str) -> int:
+    # int() takes more: blanks, signs, underscores, other scripts' digits, more digits than fit a file's size.
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise InvalidModelError(f"{shown} has the {what} {printable(text)}, which is not a number of bytes.")
+    return int(text)
+
+
+def resolve(
+    found: Iterable[Reference], directory: Path, model: Path | None, allowed: Collection[Path] = ()
+) -> dict[str, Path]:
+    """Return the real path of each file that a model in `directory` refers to, by location.
+
+    A link is followed as onnxruntime follows it: the real path must be inside the real directory or, where `model` is
+    itself a link, inside the directory of the real model. So a cache of the Hugging Face kind (snapshots/ with links
+    into blobs/) works. A file with several hard links is refused, as onnx does: which of its names lies outside cannot
+    be told. Files inside the `allowed` directories, real paths, may be reached by links of both kinds.
+
+    Raises:
+        InvalidModelError: a file that is missing, cannot be reached, leads out of these directories, is not a regular
+            file, has another name, or is too short for a tensor.
+    """
+    roots = {real(directory), real(model).parent if model else real(directory)}
+    files: dict[str, tuple[Path, int]] = {}
+    for reference in found:
+        path = directory / reference.location
+        shown = f"the external data of tensor {printable(reference.tensor)}, {shown_path(path)},"
+        if reference.location not in files:
+            files[reference.location] = _file(path, roots, allowed, shown)
+        length, available = reference.length or 0, files[reference.location][1]
+        if reference.offset + length > available:
+            raise InvalidModelError(
+                f"{shown} is too short: {length} bytes from {reference.offset} on are wanted, "
+                f"the file has {available}. Was it cut off while it was copied?"
+            )
+    return {location: path for location, (path, _) in files.items()}
+
+
+def real(path: Path) -> Path:
+    """Return the path with all links followed; InvalidModelError where they go in a circle."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links, before Python 3.13
+        raise InvalidModelError(f"{shown_path(path)} cannot be reached: {reason(error)}.") from None
+
+
+def _file(path: Path, roots: Collection[Path], allowed: Collection[Path], shown: str) -> tuple[Path, int]:
+    """Return a file's real path and size; it is not opened, since opening a FIFO waits and opening a device acts."""
+    try:
+        real = path.resolve(strict=True)
+        status = real.stat()
+    except FileNotFoundError:
+        raise InvalidModelError(f"{shown} is missing. A model and its external data belong in one folder.") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InvalidModelError(f"{shown} cannot be reached: {reason(error)}.") from None
+    trusted = any(real.is_relative_to(root) for root in allowed)
+    if not trusted and not any(real.is_relative_to(root) for root in roots):
+        raise InvalidModelError(
+            f"{shown} is a link that leads out of the model's folder, to {shown_path(real)}. "
+            "Such a link is not followed: copy the file into the folder of the model, or name the folder that it leads "
+            "to with --allow-path (in Python allow_paths) if you trust the model with it."
+        )
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidModelError(f"{shown} is not a regular file.")
+    if not trusted and status.st_nlink > 1:
+        raise InvalidModelError(
+            f"{shown} has {status.st_nlink} hard links, so that it may be a file of another folder. Such a file is not "
+            "opened: put a copy in its place, or name its folder with --allow-path (in Python allow_paths) if you "
+            "trust the model with it."
+        )
+    return real, status.st_size
+
+
+def permitted(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
+    """Return the real paths of directories whose files may be reached by links.
+
+    Raises:
+        UsageError: one is no directory.
+    """
+    if isinstance(paths, str | bytes | os.PathLike):
+        raise UsageError(f"allow_paths is a list of directories, not {paths!r} alone.")
+    found = []
+    for path in paths:
+        try:
+            found.append(Path(path).resolve(strict=True))
+        except (OSError, RuntimeError, ValueError) as error:
+            raise UsageError(f"--allow-path {shown_path(path)}: {reason(error)}.") from None
+        if not found[-1].is_dir():
+            raise UsageError(f"--allow-path {shown_path(path)}: this is not a folder.")
+    return tuple(found)
+
+
+def relocated(model: onnx.ModelProto, files: Mapping[str, Path], directory: Path) -> tuple[onnx.ModelProto, Path]:
+    """Return a model that names its files by their real paths, and the folder from which; itself where it does already.
+
+    `files` are those that `resolve` found. Neither onnx nor, for a model without a path, onnxruntime follows links.
+    """
+    if all(path == real(directory) / location for location, path in files.items()):
+        return model, directory
+    try:
+        root = Path(os.path.commonpath([path.parent for path in files.values()]))
+    except ValueError:
+        raise InvalidModelError(
+            "its external data lie on several drives. Copy them into the folder of the model."
+        ) from None
+    moved = onnx.ModelProto()
+    moved.CopyFrom(model)
+    for tensor in tensors(bodies(moved)):
+        for entry in tensor.external_data if is_external(tensor) else ():
+            if entry.key == "location":
+                entry.value = files[entry.value].relative_to(root).as_posix()
+    return moved, root
+
+
+def with_small(model: onnx.ModelProto, files: Mapping[str, Path]) -> onnx.ModelProto:
+    """Return a model whose small external tensors hold their elements; itself if it has none.
+
+    `files` are those that `resolve` found: what a model in memory refers to is not looked for. Small is what
+    `facts_of_tensor` looks into.
+
+    Raises:
+        InvalidModelError: a file cannot be read, is too short, or changes meanwhile.
+    """
+    if not files or not any(map(_is_small, tensors(bodies(model)))):
+        return model
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    with contextlib.ExitStack() as stack:
+        opened_files = {path: stack.enter_context(opened(path)) for path in set(files.values())}
+        for tensor in filter(_is_small, tensors(bodies(whole))):
+            where = reference(tensor)
+            path = files[where.location]
+            opened_files[path].seek(where.offset)
+            needed = size(tensor) or 0
+            data = opened_files[path].read(needed)
+            if len(data) != needed:
+                raise InvalidModelError(f"{shown_path(path)} is too short. Was it changed in the meantime?")
+            for field in ELEMENTS:
+                tensor.ClearField(field)
+            tensor.raw_data = data
+    return whole
+
+
+def _is_small(tensor: TensorProto) -> bool:
+    return is_external(tensor) and math.prod(tensor.dims) * 8 <= SMALL and size(tensor) is not None
+
+
+def embedded(tensor: TensorProto, directory: Path | None) -> TensorProto:
+    """Return a tensor with its elements in it, read from the file in a directory that it refers to; or as it is.
+
+    The file is one that `resolve` has let through. Without a directory external data stay where they are.
+
+    Raises:
+        InvalidModelError: it cannot be read, is too short, or was changed since its span was taken.
+    """
+    if span := span_of(tensor):
+        whole = TensorProto()
+        whole.CopyFrom(tensor)
+        take(whole, span)
+        return whole
+    if directory is None or not is_external(tensor):
+        return tensor
+    where = reference(tensor)
+    path = directory / where.location
+    try:
+        with os.fdopen(
+            os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb"
+        ) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InvalidModelError(f"{shown_path(path)} is not a regular file.")
+            file.seek(where.offset)
+            data = file.read(-1 if where.length is None else where.length)
+    except OSError as error:
+        raise InvalidModelError(f"{shown_path(path)} cannot be read: {reason(error)}.") from None
+    if where.length is not None and len(data) < where.length:
+        raise InvalidModelError(f"{shown_path(path)} is too short. Was it changed in the meantime?")
+    return TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, raw_data=data)
+
+
+# --- weights that stay in the model's own file ---
+
+LARGE = 2**18
+"""Bytes: smaller weights are read and written with what is around them.
+
+Nothing that is this large has elements that anything depends on, see `facts_of_tensor`.
+"""
+
+
+def stamp(status: os.stat_result) -> tuple[int, ...]:
+    """Return what tells one state of a file from another: its size comes first.
+
+    The time of the last change of the inode cannot be set back, as that of the contents can. On Windows it is the time
+    of creation. The device is left out: its number differs from machine to machine.
+    """
+    return (status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+
+
+_TICK = 10_000_000  # nanoseconds, at most, for which file systems give all changes the same time
+
+
+def settled(status: os.stat_result) -> None:
+    """Wait until a file that was changed just now would get another time, so that its stamp tells the next change."""
+    age = time.time_ns() - status.st_mtime_ns
+    if 0 <= age < _TICK:
+        time.sleep((_TICK - age) / 1e9)
+
+
+def changed(path: Path) -> InvalidModelError:
+    """Return the error for a file that is not the one any more that was read."""
+    return InvalidModelError(f"{shown_path(path)}: the file was changed in the meantime; convert it again.")
+
+
+def stamps(files: Iterable[Path]) -> dict[Path, tuple[int, ...]]:
+    """Return the stamps of files.
+
+    Raises:
+        InvalidModelError: one is gone.
+    """
+    found = {}
+    for path in files:
+        try:
+            settled(path.stat())
+            found[path] = stamp(path.stat())
+        except OSError as error:
+            raise InvalidModelError(f"{shown_path(path)} cannot be reached: {reason(error)}.") from None
+    return found
+
+
+def check_stamps(stamps: Mapping[Path, tuple[int, ...]]) -> None:
+    """Raise if a file has another stamp by now.
+
+    Raises:
+        InvalidModelError: it was changed, or is gone.
+    """
+    for path, before in stamps.items():
+        try:
+            now = stamp(path.stat())
+        except OSError:
+            now = ()
+        if now != before:
+            raise changed(path)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes of a file: `length` of them from `offset` on, while the file's stamp is `stamp`."""
+
+    file: Path
+    stamp: tuple[int, ...]
+    offset: int
+    length: int
+
+
+@contextlib.contextmanager
+def opened(path: Path, read: tuple[int, ...] | None = None) -> Iterator[BinaryIO]:
+    """Open a file to read it.
+
+    Raises:
+        InvalidModelError: it cannot be opened, changes meanwhile, or has changed since it had the stamp `read`.
+    """
+    try:
+        file = os.fdopen(os.open(path, os.O_RDONLY | AS_IT_IS), "rb")
+    except OSError as error:
+        raise InvalidModelError(f"{shown_path(path)} cannot be read: {reason(error)}.") from None
+    with file:
+        before = stamp(os.fstat(file.fileno()))
+        if before != (read or before):
+            raise changed(path)
+        yield file
+        if before != stamp(os.fstat(file.fileno())):
+            raise changed(path)
+
+
+def is_span(tensor: TensorProto) -> bool:
+    """Tell whether a tensor has a span in place of its elements."""
+    return len(tensor.external_data) == 1 and tensor.external_data[0].key == _SPAN
+
+
+def refer(tensor: TensorProto, span: Span) -> None:
+    """Have a tensor, one of the main graph's initializers, give a span in place of its elements.
+
+    These are all bytes that its shape and element type need, as raw_data has them.
+    """
+    for field in ELEMENTS:
+        tensor.ClearField(field)
+    numbers = (span.offset, span.length, *span.stamp)
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key=_SPAN, value=" ".join([os.fsencode(span.file).hex(), *map(str, numbers)]))
+
+
+def span_of(tensor: TensorProto) -> Span | None:
+    """Return the span that a tensor has in place of its elements."""
+    if not is_span(tensor):
+        return None
+    file, *numbers = tensor.external_data[0].value.split()
+    offset, length, *read = map(int, numbers)
+    return Span(Path(os.fsdecode(bytes.fromhex(file))), tuple(read), offset, length)
+
+
+def fill(model: onnx.ModelProto) -> None:
+    """Put the elements into all tensors that have a span in place of them.
+
+    Raises:
+        InvalidModelError: the file cannot be read, or was changed since the span was taken.
+    """
+    for tensor in model.graph.initializer:
+        if span := span_of(tensor):
+            take(tensor, span)
+
+
+def filled(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model whose tensors all have their elements; itself if it has no spans. Raises as `fill`."""
+    if not any(map(is_span, model.graph.initializer)):
+        return model
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    fill(whole)
+    return whole
+
+
+def take(tensor: TensorProto, span: Span) -> None:
+    """Have a tensor hold the bytes of a span as its elements. Raises as `fill`."""
+    with opened(span.file, span.stamp) as file:
+        file.seek(span.offset)
+        data = file.read(span.length)
+    for field in ELEMENTS:
+        tensor.ClearField(field)
+    tensor.raw_data = data
+
+
+def same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Tell whether both paths exist and are one file or folder."""
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        return False

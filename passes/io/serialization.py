@@ -1,0 +1,128 @@
+"""A model as protobuf writes it, in pieces: large weights are not copied into one more string of all bytes.
+
+Those that stayed in the model's file are pieces of that file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import onnx
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+from onnx import TensorProto
+
+from opshift.passes.base.errors import InvalidModelError, printable
+from opshift.passes.io import external_data
+from opshift.passes.io.external_data import LARGE, Span
+from opshift.passes.io.lazy_weights import varint
+
+_GRAPH, _INITIALIZER, _RAW_DATA = (
+    onnx.ModelProto.GRAPH_FIELD_NUMBER,
+    onnx.GraphProto.INITIALIZER_FIELD_NUMBER,
+    TensorProto.RAW_DATA_FIELD_NUMBER,
+)
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The raw_data of a tensor, and how many bytes they are."""
+
+    tensor: TensorProto
+    length: int
+
+
+Piece = bytes | Raw | Span
+
+
+def pieces(model: onnx.ModelProto) -> list[Piece]:
+    """Return what `SerializeToString` returns, in pieces; fields in the same order.
+
+    Raises:
+        EncodeError: it is larger than protobuf writes, as far as protobuf is asked.
+    """
+    large = [external_data.span_of(tensor) or _raw(tensor) for tensor in model.graph.initializer]
+    if not any(large) or any(map(_has_unknown, (model, model.graph, *model.graph.initializer))):
+        return [external_data.filled(model).SerializeToString()]
+    weights: list[Piece] = []
+    for tensor, data in zip(model.graph.initializer, large, strict=True):
+        inside = list(_around(_bare(tensor), _RAW_DATA, [data])) if data else None
+        weights += _field(_INITIALIZER, inside or [tensor.SerializeToString()])
+    return list(_around(model, _GRAPH, list(_around(model.graph, _INITIALIZER, weights, whole=True))))
+
+
+def data_of(piece: bytes | Raw) -> bytes:
+    """Return the bytes of a piece that is in memory.
+
+    Raises:
+        InvalidModelError: a tensor has more or less of them than its shape and element type need.
+    """
+    if isinstance(piece, bytes):
+        return piece
+    data = piece.tensor.raw_data
+    if len(data) != piece.length:
+        raise InvalidModelError(
+            f"tensor {printable(piece.tensor.name)} has {len(data)} bytes of data; its shape and element type need "
+            f"{piece.length}."
+        )
+    return data
+
+
+def _raw(tensor: TensorProto) -> Raw | None:
+    """Return the data of a tensor where they are large, by what it declares: protobuf would copy them to count them."""
+    if not tensor.HasField("raw_data"):
+        return None
+    try:
+        size = external_data.size(tensor)
+    except InvalidModelError:  # no such type or shape
+        return None
+    return None if size is None or size < LARGE else Raw(tensor, size)
+
+
+def length(parts: Iterable[Piece]) -> int:
+    """Return the number of bytes."""
+    return sum(len(part) if isinstance(part, bytes) else part.length for part in parts)
+
+
+def _bare(tensor: TensorProto) -> TensorProto:
+    """Return a tensor without the span in place of its elements."""
+    if not external_data.is_span(tensor):
+        return tensor
+    bare = TensorProto()
+    bare.CopyFrom(tensor)
+    bare.ClearField("external_data")
+    bare.ClearField("data_location")
+    return bare
+
+
+def _around(message: Message, number: int, parts: list[Piece], *, whole: bool = False) -> Iterator[Piece]:
+    """Yield a message with these parts as the one field; `whole`: they have tags of their own."""
+    yield _fields(message, lambda one: one < number)
+    yield from parts if whole else _field(number, parts)
+    yield _fields(message, lambda one: one > number)
+
+
+def _fields(message: Message, wanted: Callable[[int], bool]) -> bytes:
+    """Return some fields of a message as protobuf writes them."""
+    kept = type(message)()
+    for field in message.DESCRIPTOR.fields:  # to list those that are set makes a copy of each
+        if not wanted(field.number):
+            continue
+        if field.has_presence and not message.HasField(field.name):
+            continue
+        if field.message_type or not field.has_presence:  # without presence it is repeated, ONNX being proto2
+            getattr(kept, field.name).MergeFrom(getattr(message, field.name))
+        else:
+            setattr(kept, field.name, getattr(message, field.name))
+    data: bytes = kept.SerializeToString()
+    return data
+
+
+def _field(number: int, parts: list[Piece]) -> list[Piece]:
+    """Return parts as one field whose length stands in front."""
+    return [varint(number << 3 | 2) + varint(length(parts)), *parts]
+
+
+def _has_unknown(message: Message) -> bool:
+    return len(UnknownFieldSet(message)) > 0

@@ -1,0 +1,529 @@
+"""Save a model: the output is the old file or the whole new one, whatever happens, and its weights come along.
+
+writer.py writes the files: external data are renamed to their destinations first, the model last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import filecmp
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, Literal, get_args
+
+import onnx
+import onnx.numpy_helper
+from google.protobuf.message import EncodeError, Message
+from onnx import TensorProto
+
+from opshift.opsets.native import onnx_process
+from opshift.passes.base.errors import InvalidModelError, UsageError, reason, shown_path
+from opshift.passes.graph import traversal
+from opshift.passes.io import external_data as external
+from opshift.passes.io.atomic_files import Batch, Target, target, unwritable
+from opshift.passes.io.external_data import Span, opened, stamp
+from opshift.passes.io.reader import LIMIT, Source, is_text
+from opshift.passes.io.serialization import Piece, data_of, length, pieces
+
+Weights = Literal["keep", "copy", "embed", "save"]
+"""Where weights go: they stay where they are, come along, go into the model's file, or into one beside it."""
+
+WEIGHTS: tuple[Weights, ...] = get_args(Weights)
+
+THRESHOLD = 1024
+"""Bytes: `save` leaves smaller tensors in the model's file, as `onnx.save` does."""
+
+Progress = Callable[[str, int, int], None]
+Tell = Callable[[int], None]
+"""Takes how many bytes more are done."""
+
+_CHUNK = 1 << 26
+_MIB = 1 << 20
+_PAGE = 1 << 16  # where a large tensor begins: onnxruntime maps files by pages, which have 64 KiB on Windows
+
+_TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of external data to write: pieces of other files, and tensors, each at its offset."""
+
+    destination: Path
+    pieces: tuple[tuple[int, Span | TensorProto], ...]
+    size: int
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """A model as it is to be written, the files of weights that must be written with it, and all that it refers to."""
+
+    model: onnx.ModelProto
+    files: tuple[_File, ...]
+    paths: tuple[Path, ...]
+
+
+def save(
+    model: onnx.ModelProto,
+    path: str | os.PathLike[str],
+    *,
+    source: Source | None = None,
+    overwrite: bool = True,
+    external_data: Weights | None = None,
+    size_threshold: int = THRESHOLD,
+    progress: Progress | None = None,
+    batch: Batch | None = None,
+) -> tuple[Path, ...]:
+    """Write a model to a file, as ONNX text where the name ends in .onnxtxt, .onnx.txt or .txt.
+
+    External data that `model` shares with `source` are referred to where the output lies in the same folder, and
+    copied, each file whole and under its own name, where it does not. An output that is a link is written through: the
+    link stays, and what it points to is replaced. The output may be the input.
+
+    Args:
+        model: what to write; it is left untouched.
+        path: where to write it.
+        source: what `model` was made of.
+        overwrite: replace a file that is there.
+        external_data: "keep" refuses to copy, "copy" is what was said above, "embed" puts external data into the
+            model's file, "save" puts all weights into one file beside it, whose name has `.data` behind the model's.
+        size_threshold: with "save", how many bytes a tensor must have to leave the model's file.
+        progress: called with a stage, the MiB of weights that are written, and all.
+        batch: other files, to be written together with the model: all of them are, or none is.
+
+    Returns:
+        The files of external data that the output refers to.
+
+    Raises:
+        UsageError: the output cannot be written there, would replace another file's data, is larger than protobuf
+            writes, or would lose something as ONNX text; or nobody knows where the external data are.
+        InvalidModelError: external data are missing or unsafe to open.
+    """
+    output = target(path, overwrite=overwrite)
+    if external_data in (None, "keep", "copy") and not is_text(output.path):
+        parts = _as_binary(model, output.path)
+        outside = any(isinstance(part, bytes) and b"location" in part for part in parts)
+        layout = _layout(model, output, source, external_data, size_threshold, outside=outside)
+    else:
+        layout = _layout(model, output, source, external_data, size_threshold)
+        whole = external.filled(layout.model) if is_text(output.path) else layout.model
+        parts = [_as_text(whole, output.path)] if is_text(output.path) else _as_binary(whole, output.path)
+    kept = sum(part.length for part in parts if isinstance(part, Span))
+    _write(output, lambda file, tell: _write_parts(file, parts, tell), layout.files, progress, batch, kept)
+    return layout.paths
+
+
+def copy(
+    source: Source,
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = True,
+    external_data: Weights | None = None,
+    size_threshold: int = THRESHOLD,
+    progress: Progress | None = None,
+    batch: Batch | None = None,
+) -> tuple[Path, ...]:
+    """Write a model that needed no change: the same bytes as in its file, external data as in `save`.
+
+    A model in memory has no file, ONNX text does not fit a binary file or the other way, and weights that move change
+    the model's file: then it is `save`. Onto itself nothing is written.
+
+    Raises:
+        UsageError: as `save`.
+        InvalidModelError: as `save`, or the file is not the one any more that was read.
+    """
+    moved = _moving(source.model, external_data, size_threshold)
+    if source.path is None or is_text(source.path) != is_text(path) or moved:
+        return save(
+            source.model,
+            path,
+            source=source,
+            overwrite=overwrite,
+            external_data=external_data,
+            size_threshold=size_threshold,
+            progress=progress,
+            batch=batch,
+        )
+    output = target(path, overwrite=overwrite)
+    outside = source.directory is None or bool(source.files)
+    layout = _layout(source.model, output, source, external_data, size_threshold, outside=outside)
+    if not external.same_file(source.path, output.real):
+        origin = external.real(source.path)
+        _write(output, lambda file, _: _copy_file(origin, file, source.stamp), layout.files, progress, batch)
+    elif batch is not None:
+        batch.publish()
+    return layout.paths
+
+
+# --- what is written ---
+
+
+def _as_binary(model: onnx.ModelProto, path: Path) -> list[Piece]:
+    try:
+        parts = pieces(model)
+    except EncodeError:
+        raise _too_large(path) from None
+    if not 0 < length(parts) <= LIMIT:
+        raise _too_large(path)
+    return parts
+
+
+def _as_text(model: onnx.ModelProto, path: Path) -> bytes:
+    try:
+        text: str = onnx_process.to_text(model)
+        same = _comparable(onnx_process.parse_model(text)) == _comparable(model)
+    except Exception:  # ParseError, or whatever C++ throws at a model that its text cannot say
+        same = False
+    if not same:
+        raise UsageError(
+            f"{shown_path(path)}: ONNX text does not hold all of this model (metadata, some numbers, some names); "
+            "give the output a name that ends in .onnx."
+        )
+    return text.encode()
+
+
+def _comparable(model: onnx.ModelProto) -> bytes:
+    """Return what two models have in common that mean the same to the last bit.
+
+    The parser writes empty strings where a model has none, and numbers as numbers where a model has raw bytes.
+    """
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    for tensor in traversal.tensors(traversal.bodies(plain)):
+        if not external.is_external(tensor) and tensor.data_type != TensorProto.STRING:
+            raw = onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor)).raw_data
+            for field in _TYPED:
+                tensor.ClearField(field)
+            tensor.raw_data = raw
+    _drop_empty_strings(plain)
+    data: bytes = plain.SerializeToString(deterministic=True)
+    return data
+
+
+def _drop_empty_strings(message: Message) -> None:
+    for field, value in message.ListFields():
+        if isinstance(value, str) and not value:
+            message.ClearField(field.name)
+        elif field.message_type is not None:
+            for inner in [value] if isinstance(value, Message) else value:
+                _drop_empty_strings(inner)
+
+
+def _write_parts(file: BinaryIO, parts: Sequence[Piece], tell: Tell) -> None:
+    for part in parts:
+        if isinstance(part, Span):
+            _copy_span(part, file, tell)
+        else:
+            file.write(data_of(part))
+
+
+def _copy_span(span: Span, file: BinaryIO, tell: Tell) -> None:
+    _copy_file(span.file, file, span.stamp, (span.offset, span.length), tell)
+
+
+def _copy_file(
+    origin: Path,
+    file: BinaryIO,
+    read: tuple[int, ...] | None = None,
+    part: tuple[int, int] | None = None,
+    tell: Tell = lambda done: None,
+) -> None:
+    """Copy a file's bytes to where another stands; inside the kernel, and by reference, where the system can do that.
+
+    Holes of the one are holes of the other, which has nothing behind that place.
+
+    `part` is an offset and a length, for less than the whole file.
+
+    Raises:
+        InvalidModelError: the file changed while it was copied, or is not the one any more that `read` was taken of.
+    """
+    with opened(origin, read) as source:
+        at, size = part or (0, os.fstat(source.fileno()).st_size)
+        end, shift = at + size, file.tell() - at
+        for begin, stop in _extents(source, at, end):
+            if begin > at:
+                tell(begin - at)
+            file.seek(shift + begin)
+            _copy_extent(source.fileno(), file, begin, stop, tell)
+            at = stop
+        if end > at:
+            tell(end - at)
+        file.seek(shift + end)
+        file.truncate()
+
+
+def _extents(source: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield where a file has data between two places; all of it where nobody can tell. Elsewhere it reads as zeros."""
+    while at < end:
+        begin, stop = at, end
+        if hasattr(os, "SEEK_DATA"):
+            try:
+                begin = os.lseek(source.fileno(), at, os.SEEK_DATA)
+                stop = min(os.lseek(source.fileno(), begin, os.SEEK_HOLE), end)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # no data any more
+                    return
+                begin, stop = at, end  # not on this file system
+        if begin < stop:
+            yield begin, stop
+        at = max(begin, stop)
+
+
+def _copy_extent(source: int, file: BinaryIO, begin: int, stop: int, tell: Tell) -> None:
+    os.lseek(source, begin, os.SEEK_SET)
+    left = stop - begin
+    if hasattr(os, "copy_file_range"):
+        file.flush()
+        with contextlib.suppress(OSError):  # not between these file systems; a full disk is met again below
+            while left and (done := os.copy_file_range(source, file.fileno(), min(left, _CHUNK))):
+                left -= done
+                tell(done)
+    # What is left: some file systems end copy_file_range too early.
+    while left and (data := os.read(source, min(left, _MIB))):
+        file.write(data)
+        left -= len(data)
+        tell(len(data))
+
+
+def _write_pieces(file: BinaryIO, item: _File, tell: Tell) -> None:
+    """Write external data; between the pieces are zeros."""
+    at = 0
+    for offset, piece in item.pieces:
+        file.write(bytes(offset - at))
+        if isinstance(piece, TensorProto):
+            data = _raw(piece)
+            file.write(data)
+            tell(len(data))
+            at = offset + len(data)
+        else:
+            _copy_span(piece, file, tell)
+            at = offset + piece.length
+
+
+def _raw(tensor: TensorProto) -> bytes:
+    """Return the elements of an embedded tensor as external data have them."""
+    if tensor.HasField("raw_data"):
+        return tensor.raw_data
+    data: bytes = onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor)).raw_data
+    return data
+
+
+# --- where weights go ---
+
+
+def _layout(
+    model: onnx.ModelProto,
+    output: Target,
+    source: Source | None,
+    weights: Weights | None,
+    threshold: int,
+    *,
+    outside: bool = True,
+) -> _Layout:
+    """Say where weights go, and refuse what would lose or leave any; nothing is written yet.
+
+    `outside` says whether any tensor may be in another file.
+    """
+    references = external.references(traversal.bodies(model)) if outside else ()
+    files = _sources(references, output, source) if references else {}
+    if _moving(model, weights, threshold):
+        return _moved(model, output, files, weights, threshold)
+    if source is None or source.directory is None or not files:
+        return _Layout(model, (), ())
+    paths = tuple(output.directory / location for location in files)
+    if external.same_file(source.directory, output.directory):
+        _check_beside(references, output, source)
+        return _Layout(model, (), paths)
+    if weights == "keep":
+        raise UsageError(
+            f"{shown_path(output.path)} cannot be written: the weights are to stay in {shown_path(source.directory)}, "
+            "and a model refers to files of its own folder only. Write it there, or have the weights copied (copy) or "
+            "put into it (embed)."
+        )
+    wanted = {output.directory / location: file for location, file in files.items()}
+    copies = (
+        _File(destination, ((0, _piece(file)),), file.stat().st_size)
+        for destination, file in wanted.items()
+        if not _is_there(file, destination, output)
+    )
+    return _Layout(model, tuple(copies), paths)
+
+
+def _moving(model: onnx.ModelProto, weights: Weights | None, threshold: int) -> list[TensorProto]:
+    """Return the tensors that are to change their place."""
+    if weights not in ("embed", "save"):
+        return []
+    found = tuple(traversal.bodies(model))
+    outside = [tensor for tensor in traversal.tensors(found) if external.is_external(tensor)]
+    if weights == "embed":
+        return outside
+    graphs = (body.graph for body in found if isinstance(body.graph, onnx.GraphProto))
+    inside = (tensor for graph in graphs for tensor in graph.initializer if not external.is_external(tensor))
+    # Strings have no size.
+    large = (tensor for tensor in inside if (size := external.size(tensor)) is not None and size >= threshold)
+    return [*outside, *large]
+
+
+def _moved(
+    model: onnx.ModelProto, output: Target, files: Mapping[str, Path], weights: Weights | None, threshold: int
+) -> _Layout:
+    """Return the model with its weights where they are wanted, and the file that takes those outside of it."""
+    moved = onnx.ModelProto()
+    moved.CopyFrom(model)
+    place = output.directory / f"{output.path.name}.data"
+    known = {location: _piece(file) for location, file in files.items()}
+    pieces: list[tuple[int, Span | TensorProto]] = []
+    embedded: list[tuple[TensorProto, Span]] = []
+    end = 0
+    for old, new in zip(_moving(model, weights, threshold), _moving(moved, weights, threshold), strict=True):
+        length, piece = external.size(old) or 0, _part(old, known)
+        if weights == "save" and length >= threshold:
+            begin = -(-end // _PAGE) * _PAGE if length >= _MIB else end
+            pieces.append((begin, piece))
+            _point(new, place.name, begin, length)
+            end = begin + length
+        elif isinstance(piece, Span) and external.is_external(old):
+            embedded.append((new, piece))
+    if sum(piece.length for _, piece in embedded) > LIMIT:
+        raise _too_large(output.path)
+    initializers = {id(tensor): tensor for tensor in moved.graph.initializer}  # held, so that the ids stay theirs
+    for tensor, piece in embedded:
+        if id(tensor) in initializers and piece.length >= external.LARGE:
+            external.refer(tensor, piece)
+        else:
+            external.take(tensor, piece)
+    if not pieces:
+        return _Layout(moved, (), ())
+    _check_place(place, output)
+    return _Layout(moved, (_File(place, tuple(pieces), end),), (place,))
+
+
+def _piece(file: Path) -> Span:
+    status = file.stat()
+    return Span(file, stamp(status), 0, status.st_size)
+
+
+def _part(tensor: TensorProto, files: Mapping[str, Span]) -> Span | TensorProto:
+    """Return where the bytes of a tensor are: in a file, or in itself."""
+    if not external.is_external(tensor):
+        return external.span_of(tensor) or tensor
+    reference = external.reference(tensor)
+    return replace(files[reference.location], offset=reference.offset, length=reference.length or 0)
+
+
+def _point(tensor: TensorProto, location: str, offset: int, length: int) -> None:
+    """Have a tensor refer to a file in place of holding its elements."""
+    for field in external.ELEMENTS:
+        tensor.ClearField(field)
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, "offset": str(offset), "length": str(length)}.items():
+        tensor.external_data.add(key=key, value=value)
+
+
+def _sources(references: tuple[external.Reference, ...], output: Target, source: Source | None) -> Mapping[str, Path]:
+    """Return the files that hold the model's weights, none of which may be the output."""
+    shown = shown_path(output.path)
+    if source is None or source.directory is None:
+        raise UsageError(
+            f"{shown} cannot be written: the model was given in memory, and its weights are in files whose folder is "
+            "not known. Give the path of the model, or load the weights into memory first."
+        )
+    files = external.resolve(references, source.directory, source.path, source.allowed)
+    for location, file in files.items():
+        if external.same_file(file, output.real) or output.directory / location == output.path:
+            raise UsageError(f"{shown} cannot be written: the model keeps weights in a file of that name.")
+    return files
+
+
+def _check_beside(references: tuple[external.Reference, ...], output: Target, source: Source) -> None:
+    """Refuse where an output beside the input does not reach the input's weights."""
+    try:
+        external.resolve(references, output.directory, output.path, source.allowed)
+    except InvalidModelError as error:
+        raise UsageError(
+            f"{shown_path(output.path)} cannot be written beside the input: from there, {error} Write to another "
+            "folder, and the weights are copied along."
+        ) from None
+
+
+def _is_there(file: Path, destination: Path, output: Target) -> bool:
+    """Tell whether the destination is the file already; refuse if it is another, or outside the output's folder."""
+    _check_place(destination, output)
+    try:
+        if not os.path.lexists(destination):
+            return False
+        if destination.is_file() and (file.samefile(destination) or filecmp.cmp(file, destination, shallow=False)):
+            return True
+    except OSError as error:
+        raise UsageError(f"{shown_path(destination)} cannot be written: {reason(error)}.") from None
+    raise UsageError(_other_weights(destination))
+
+
+def _check_place(destination: Path, output: Target) -> None:
+    """Refuse a place for external data that is outside of the output's folder, or that no reader would go to."""
+    shown = shown_path(destination)
+    try:
+        if not destination.resolve().is_relative_to(output.directory.resolve()):
+            raise UsageError(f"{shown} cannot be written: a link leads out of the folder of {shown_path(output.path)}.")
+    except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links, before Python 3.13
+        raise UsageError(f"{shown} cannot be written: {reason(error)}.") from None
+    if fault := external.fault(destination.relative_to(output.directory).as_posix()):
+        raise UsageError(f"{shown} cannot be written: as the name of external data it {fault}.")
+
+
+def _other_weights(path: Path) -> str:
+    return (
+        f"{shown_path(path)} exists and is not the file that the model's weights are in; it is not overwritten. "
+        "Write to another folder, or remove it."
+    )
+
+
+def _too_large(path: Path) -> UsageError:
+    return UsageError(
+        f"{shown_path(path)} cannot be written: the model has more than 2 GiB, which is more than protobuf writes. "
+        'Keep its weights as external data: --save-as-external-data, in Python external_data="save".'
+    )
+
+
+# --- how it is written ---
+
+
+def _write(
+    output: Target,
+    content: Callable[[BinaryIO, Tell], None],
+    files: tuple[_File, ...],
+    progress: Progress | None,
+    batch: Batch | None,
+    size: int = 0,
+) -> None:
+    """Write all files, those of the batch included; on any failure leave everything as it was.
+
+    `content` writes the model, and tells of `size` bytes of weights.
+    """
+    tell = _teller(progress, size + sum(item.size for item in files))
+    shown = shown_path(output.path)
+    with contextlib.nullcontext(batch) if batch else Batch() as together:
+        try:
+            for item in files:
+                together.make_folders(item.destination.parent)
+                conflict = _other_weights(item.destination)
+                _write_pieces(together.draft(item.destination, shown, conflict=conflict), item, tell)
+            content(together.draft(output.real, shown), tell)
+        except OSError as error:
+            raise unwritable(shown, error) from None
+        together.publish()
+
+
+def _teller(progress: Progress | None, size: int) -> Tell:
+    """Return what counts the bytes of weights that are written."""
+    written = 0
+
+    def tell(done: int) -> None:
+        nonlocal written
+        written += done
+        if progress:
+            progress("writing weights (MiB)", written // _MIB, size // _MIB)
+
+    return tell

@@ -1,0 +1,1 @@
+"""Verify that two models compute the same."""

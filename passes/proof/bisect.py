@@ -1,0 +1,307 @@
+"""Where two models part: the first node whose value differs, cut out of both as two small models with one input.
+
+Values are matched by name, and where names changed by their bits on the input at hand. A cut starts at values that are
+the same in both, so that what differs is in between.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from opshift.passes.analysis.model_inference import infer_model
+from opshift.passes.base.limits import Limits
+from opshift.passes.proof.comparison import mismatch
+from opshift.passes.runtime.node_evaluator import outer_names, type_of
+from opshift.passes.runtime.ort_session import Feeds, Session, Source
+
+_EMBEDDED = 64 * 2**20  # bytes of constants up to which a cut is made
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A part of two models that should compute the same: its node in the original, and both parts with the input."""
+
+    node: str
+    operator: str
+    original: Source
+    rewritten: Source
+    feeds: Feeds
+
+
+class Side:
+    """A model with every value of its main graph, and who makes which."""
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        """Keep the model; it is opened when values are first asked for."""
+        self.source = source
+        self.nodes = list(source.proto.graph.node)
+        self.maker = {name: index for index, node in enumerate(self.nodes) for name in node.output if name}
+        self.constants = {tensor.name: tensor for tensor in source.proto.graph.initializer}
+        self._limits = limits
+
+    @functools.cached_property
+    def _session(self) -> Session:
+        proto = onnx.ModelProto()
+        proto.CopyFrom(self.source.proto)
+        known = {value.name for value in proto.graph.output}
+        proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self.maker if name not in known)
+        return Session(
+            replace(self.source, proto=proto, path=None, directory=_folder(self.source)),
+            optimised=False,
+            limits=self._limits,
+        )
+
+    def values(self, feeds: Feeds) -> dict[str, Any]:
+        """Return every value that is computed or fed, by name.
+
+        Raises:
+            RejectedError: onnxruntime cannot show them.
+        """
+        session = self._session
+        return {**feeds, **dict(zip(session.outputs, session.run(feeds), strict=True))}
+
+    def reads(self, index: int) -> Iterator[str]:
+        """Yield the names that a node reads, those of the graphs in its attributes included."""
+        node = self.nodes[index]
+        yield from (name for name in node.input if name)
+        yield from outer_names(node)
+
+    def cone(self, name: str, stops: Collection[str]) -> tuple[list[int], list[str]]:
+        """Return the nodes that compute a value from `stops` or from the inputs, in order, and where they begin.
+
+        The value itself is computed, also where it is a stop; constants are no beginning.
+        """
+        found: set[int] = set()
+        leaves: dict[str, None] = {}
+        waiting = [name]
+        while waiting:
+            value = waiting.pop()
+            if value in self.constants:
+                continue
+            if value not in self.maker or (value in stops and value != name):
+                leaves[value] = None
+            elif self.maker[value] not in found:
+                found.add(self.maker[value])
+                waiting.extend(self.reads(self.maker[value]))
+        return sorted(found), list(leaves)
+
+    @functools.cached_property
+    def types(self) -> Mapping[str, onnx.TypeProto]:
+        """The types of values, with the symbols of their dims, as far as they can be inferred."""
+        proto = self.source.proto
+        try:
+            graph = infer_model(proto).graph
+        except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+            graph = proto.graph
+        return {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
+
+    def part(
+        self,
+        nodes: Sequence[int],
+        inputs: Mapping[str, onnx.TypeProto],
+        output: onnx.ValueInfoProto,
+        renamed: Mapping[str, str],
+    ) -> Source:
+        """Return these nodes as a model of its own; `renamed` gives its inputs and its output other names."""
+        graph = onnx.GraphProto(name="part")
+        graph.node.extend(self.nodes[index] for index in nodes)
+        read = {name for index in nodes for name in self.reads(index)}
+        graph.initializer.extend(tensor for name, tensor in self.constants.items() if name in read)
+        for name, kind in inputs.items():
+            graph.input.add(name=name, type=kind)
+        graph.output.append(output)
+        old = self.source.proto
+        proto = helper.make_model(
+            graph, opset_imports=old.opset_import, ir_version=old.ir_version, functions=list(old.functions)
+        )
+        _rename(proto.graph, renamed)
+        return Source(proto, directory=_folder(self.source))
+
+
+def _folder(source: Source) -> Any:
+    """Return the directory of the external data."""
+    return source.path.parent if source.directory is None and source.path is not None else source.directory
+
+
+def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    """Give values other names, in the graphs of attributes too, which see those of the graphs around them."""
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+        for attribute in node.attribute:
+            for body in (*attribute.graphs, *((attribute.g,) if attribute.HasField("g") else ())):
+                own = {value.name for value in body.input} | {name for each in body.node for name in each.output}
+                _rename(body, {old: new for old, new in names.items() if old not in own})
+    for value in (*graph.input, *graph.output):
+        value.name = names.get(value.name, value.name)
+
+
+def matches(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+    """Return, for values of the original, the name of one in the rewritten model that is the same bit for bit."""
+    found = {name: name for name, value in before.items() if name in after and _same(value, after[name])}
+    by_bits: dict[Any, str] = {}
+    for name, value in after.items():
+        by_bits.setdefault(_bits(value), name)
+    for name, value in before.items():
+        if name not in found and name not in after and (other := by_bits.get(_bits(value))):
+            found[name] = other
+    return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    return mismatch(one, other) is None
+
+
+def _bits(value: Any) -> Any:
+    """Return a key that two values share if they are the same bit for bit."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, tuple(value.flat) if value.dtype == object else value.tobytes()
+    return repr(value)
+
+
+DECISIONS = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "OneHot", "TopK", "Unique"})
+"""Operators whose result jumps: what they make of the same values is the same, in whatever order it is computed."""
+
+
+def partings(
+    before: Side, after: Side, feeds: Feeds, differs: Callable[[Cut], bool], *, decisions: bool = False
+) -> Iterator[Cut]:
+    """Yield the places where two models part on an input: what is read is the same, and what comes out is not.
+
+    A value of one name may be another thing in the rewritten model. So both must compute it from the same values, and
+    with `decisions` it must be one that an operator like ArgMax makes: arithmetic may be moved behind another value.
+
+    Raises:
+        RejectedError: onnxruntime cannot show the values of one of the two.
+    """
+    wanted, found = before.values(feeds), after.values(feeds)
+    same = matches(wanted, found)
+    for index, node in enumerate(before.nodes):
+        for name in node.output:
+            if not name or name in same or name not in after.maker:
+                continue
+            if decisions and (node.op_type not in DECISIONS or not _alike(wanted[name], found.get(name))):
+                continue
+            if not all(read in same or read in before.constants for read in before.reads(index)):
+                continue
+            cut = _cut(before, after, index, name, same, wanted, found, alike=True)
+            if cut is not None and differs(cut):
+                yield cut
+
+
+def _alike(one: Any, other: Any) -> bool:
+    arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
+    return arrays and (one.dtype, one.shape) == (other.dtype, other.shape)
+
+
+def _cut(
+    before: Side,
+    after: Side,
+    index: int,
+    name: str,
+    same: Mapping[str, str],
+    values: Mapping[str, Any],
+    found: Mapping[str, Any],
+    *,
+    alike: bool = False,
+) -> Cut | None:
+    """Return both ways of computing a value from values that are the same, none of which depends on another.
+
+    With `alike` those must be what the node reads.
+    """
+    stops = dict(same)
+    while True:
+        others = {other: own for own, other in stops.items() if own not in before.constants}
+        nodes_after, leaves_after = after.cone(name, others)
+        if not all(leaf in others for leaf in leaves_after):
+            return None  # an input of the rewritten model alone
+        begin = {others[leaf] for leaf in leaves_after}
+        nodes_before, leaves_before = before.cone(name, begin)
+        inputs = [*dict.fromkeys((*leaves_before, *begin))]
+        if alike and set(inputs) != {read for read in before.reads(index) if read not in before.constants}:
+            return None
+        dependent = [leaf for leaf in inputs if leaf in before.maker and _depends(before, leaf, inputs)]
+        if not dependent:
+            break
+        for leaf in dependent:
+            del stops[leaf]
+    if any(leaf not in values for leaf in inputs) or name not in found:
+        return None
+    sizes = [tensor.ByteSize() for side in (before, after) for tensor in side.constants.values()]
+    if sum(sizes) > _EMBEDDED and _folder(before.source) is None:
+        return None
+    types = {leaf: before.types.get(leaf) or type_of(values[leaf]) for leaf in inputs}
+    node = before.nodes[index]
+    renamed = {stops[leaf]: leaf for leaf in inputs if stops.get(leaf, leaf) != leaf}
+    return Cut(
+        f"main/{node.name or node.output[0]}",
+        operator_label(before.source.proto, node),
+        before.part(nodes_before, types, onnx.ValueInfoProto(name=name, type=type_of(values[name])), {}),
+        after.part(
+            nodes_after,
+            {stops.get(leaf, leaf): kind for leaf, kind in types.items()},
+            onnx.ValueInfoProto(name=name, type=type_of(found[name])),
+            renamed,
+        ),
+        {leaf: values[leaf] for leaf in inputs},
+    )
+
+
+def _depends(side: Side, leaf: str, others: Collection[str]) -> bool:
+    """Return whether a value is computed from one of the others."""
+    stops = {other for other in others if other != leaf}
+    return any(found in stops for found in side.cone(leaf, stops)[1])
+
+
+def operator_label(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
+    """Return `Hardmax-13`, or the name with its domain where onnx does not know the operator."""
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    opset = next((entry.version for entry in model.opset_import if entry.domain in (domain, node.domain)), 0)
+    try:
+        return f"{node.op_type}-{onnx.defs.get_schema(node.op_type, opset, domain).since_version}"
+    except onnx.defs.SchemaError:
+        return f"{domain}.{node.op_type}" if domain else node.op_type
+
+
+def unoptimised_agree(before: Side, after: Side, feeds: Feeds, differs: Callable[[Cut], bool]) -> Cut | None:
+    """Return the smallest part found that differs although all values are the same with graph optimisations off.
+
+    Graph optimisations are asked for by `differs`. The values are searched by halves, then the beginning is moved back
+    until the part differs again: what is fused lies between.
+
+    Raises:
+        RejectedError: onnxruntime cannot show the values of one of the two.
+    """
+    wanted, found = before.values(feeds), after.values(feeds)
+    same = matches(wanted, found)
+    names = [name for node in before.nodes for name in node.output if name in same and same[name] == name]
+    inputs = {name: name for name in feeds}
+
+    def whole(name: str) -> Cut | None:
+        return _cut(before, after, before.maker[name], name, inputs, wanted, found)
+
+    low, high = 0, len(names) - 1
+    while low < high:
+        middle = (low + high) // 2
+        cut = whole(names[middle])
+        low, high = (low, middle) if cut is not None and differs(cut) else (middle + 1, high)
+    if not names:
+        return None
+    best = whole(names[low])
+    if best is None or not differs(best):
+        return None
+    for start in (low - 1, low - 2, low - 4, low - 8, low - 16, low - 32):
+        if start < 0:
+            break
+        stops = {name: name for name in (*inputs, *names[: start + 1])}
+        cut = _cut(before, after, before.maker[names[low]], names[low], stops, wanted, found)
+        if cut is not None and differs(cut):
+            return cut
+    return best

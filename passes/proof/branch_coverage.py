@@ -1,0 +1,223 @@
+"""The branches of an If that no input took, taken by force: a rewrite may be wrong where inputs hardly ever lead.
+
+One inside of another If's branch is reached by taking that by force too. Loops that no input enters are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opshift.passes.base.limits import Limits
+from opshift.passes.runtime.node_evaluator import bodies
+from opshift.passes.runtime.ort_session import Feeds, RejectedError, Session, Source
+
+NAMES = ("then_branch", "else_branch")
+_MOST = 32  # branches that are forced
+_DEEPEST = 6  # Ifs inside each other on the way to one: each doubles the model in which it is forced
+
+_Graph = onnx.GraphProto | onnx.FunctionProto
+_Taken = Mapping[str, Sequence[bool | None]]
+"""By the name of a condition what it is on each input; None where that is not known."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch that no input was seen to take: its name for people, and both models in which it is always taken."""
+
+    name: str
+    original: Source
+    rewritten: Source | None
+    """None where the rewritten model has no such If or never takes the branch, and where it is not forced."""
+    sure: bool = False
+    """Whether both models take it under the same condition: else the two may have changed places, both being right."""
+    runs: bool = True
+    """Whether it runs when it is forced: inside of a Loop, a Scan or a function nobody sees that."""
+
+
+@dataclass(frozen=True)
+class _If:
+    """An If: the branches that it is in by the places of their Ifs, and what else it is inside of."""
+
+    node: onnx.NodeProto
+    within: tuple[tuple[int, str], ...]
+    inside: str
+    constant: bool | None
+    """Its condition, where that is a constant."""
+
+
+def untaken(before: Source, after: Source, feeds: Sequence[Feeds], limits: Limits) -> Iterator[Branch]:
+    """Yield the branches of the original that none of these inputs was seen to take, and that are not dead.
+
+    The condition of an If inside of a Loop, a Scan or a function, or computed in another If's branch, is not seen.
+    """
+    conditionals, others = _conditionals(before.proto), _conditionals(after.proto)
+    if not conditionals:
+        return
+    taken, theirs = _taken(before, conditionals, feeds, limits), _taken(after, others, feeds, limits)
+    forced = 0
+    for place, one in enumerate(conditionals):
+        same = _match(conditionals, place, others)
+        for name in NAMES:
+            way = (*one.within, (place, name))
+            if _dead(conditionals, way) or _seen(conditionals, way, one.inside, taken):
+                continue
+            label = f"the {name.replace('_', ' ')} of If at {one.node.name or one.node.output[0]}"
+            if one.inside:
+                label += f", inside of {one.inside}, where it was not seen to run"
+            if same is None:
+                yield Branch(label, before, None)
+                continue
+            other_way = (*others[same].within, (same, name))
+            if _dead(others, other_way):
+                yield Branch(f"{label}, which the rewritten model never takes", before, None)
+                continue
+            if len(way) > _DEEPEST:
+                yield Branch(f"{label}, which was not taken by force, being inside of {len(way) - 1} Ifs", before, None)
+                continue
+            forced += 1
+            if forced > _MOST:
+                yield Branch(f"{label}, which was not taken by force, as {_MOST} others were", before, None)
+                continue
+            mine, found = _named(conditionals, way), _named(others, other_way)
+            sure = mine == found and one.inside == others[same].inside
+            sure = sure and all(taken.get(condition) == theirs.get(condition) for condition, _, _ in mine)
+            yield Branch(label, _forced(before, way), _forced(after, other_way), sure, not one.inside)
+
+
+def _conditionals(model: onnx.ModelProto) -> list[_If]:
+    """Return every If of a model, always in the same order; one that is inside of another comes after it."""
+    found: list[_If] = []
+    # From ir_version 4 on an initializer that is an input too is a default, which a caller may override.
+    defaults = {value.name for value in model.graph.input} if model.ir_version >= 4 else set()
+
+    def visit(graph: _Graph, within: tuple[tuple[int, str], ...], inside: str, known: Mapping[str, bool]) -> None:
+        known = {**known, **_constants(graph, defaults)}
+        for node in graph.node:
+            if node.op_type != "If" or node.domain not in ("", "ai.onnx"):
+                for body in bodies(node):
+                    visit(body, within, node.op_type, known)
+                continue
+            place = len(found)
+            found.append(_If(node, within, inside, known.get(node.input[0])))
+            for attribute in node.attribute:
+                if attribute.name in NAMES:
+                    visit(attribute.g, (*within, (place, attribute.name)), inside, known)
+
+    visit(model.graph, (), "", {})
+    for function in model.functions:
+        visit(function, (), f"the function {function.name}", {})
+    return found
+
+
+def _constants(graph: _Graph, overridden: Collection[str] = ()) -> dict[str, bool]:
+    """Return the constants of a graph that are one boolean, but for initializers of these names."""
+    tensors = {node.output[0]: a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute}
+    if isinstance(graph, onnx.GraphProto):
+        tensors |= {tensor.name: tensor for tensor in graph.initializer if tensor.name not in overridden}
+    return {
+        name: bool(onnx.numpy_helper.to_array(tensor).all())
+        for name, tensor in tensors.items()
+        if tensor.data_type == onnx.TensorProto.BOOL and tensor.data_location != onnx.TensorProto.EXTERNAL
+    }
+
+
+def _match(conditionals: Sequence[_If], place: int, others: Sequence[_If]) -> int | None:
+    """Return the place of the same If in the other model: with the same outputs, or in the same place of as many."""
+    outputs = list(conditionals[place].node.output)
+    named = [index for index, other in enumerate(others) if list(other.node.output) == outputs]
+    if len(named) == 1:
+        return named[0]
+    return place if len(others) == len(conditionals) else None
+
+
+def _named(conditionals: Sequence[_If], way: Sequence[tuple[int, str]]) -> list[tuple[str, list[str], str]]:
+    """Return a way to a branch by the names of the conditions and outputs of the Ifs on it."""
+    nodes = ((conditionals[place].node, name) for place, name in way)
+    return [(node.input[0], list(node.output), name) for node, name in nodes]
+
+
+def _dead(conditionals: Sequence[_If], way: Sequence[tuple[int, str]]) -> bool:
+    """Return whether a constant keeps every input off this way."""
+    return any(conditionals[place].constant is (name != NAMES[0]) for place, name in way)
+
+
+def _seen(conditionals: Sequence[_If], way: Sequence[tuple[int, str]], inside: str, taken: _Taken) -> bool:
+    """Return whether some input was seen to go this way to its end."""
+    turns = [(taken.get(conditionals[place].node.input[0]), name == NAMES[0]) for place, name in way]
+    known = [[value is wanted for value in values] for values, wanted in turns if values is not None]
+    return not inside and len(known) == len(way) and any(map(all, zip(*known, strict=True)))
+
+
+def _taken(source: Source, conditionals: Sequence[_If], feeds: Sequence[Feeds], limits: Limits) -> _Taken:
+    """Return the conditions that are values of the main graph, on each input."""
+    names = dict.fromkeys(one.node.input[0] for one in conditionals if not one.inside)
+    values = _values(source, names, feeds, limits)
+    return {name: [None if one is None else bool(np.all(one)) for one in values[name]] for name in values}
+
+
+def _values(
+    source: Source, names: Iterable[str], feeds: Sequence[Feeds], limits: Limits
+) -> Mapping[str, Sequence[Any]]:
+    """Return those of these values that the main graph has, on each input; None where one is not known."""
+    graph = source.proto.graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    fed, made = {value.name for value in graph.input}, {name for node in graph.node for name in node.output}
+    found: dict[str, Sequence[Any]] = {}
+    for name in names:
+        if name in fed or name in constants:
+            default = onnx.numpy_helper.to_array(constants[name]) if _small(constants.get(name)) else None
+            found[name] = [one.get(name, default) for one in feeds]
+    shown = [name for name in names if name in made]
+    if not shown:
+        return found
+    proto = onnx.ModelProto()
+    proto.CopyFrom(source.proto)
+    del proto.graph.output[:]
+    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in shown)
+    try:
+        session = Session(replace(source, proto=proto, path=None), optimised=False, limits=limits)
+        rows = session.run_all(feeds)
+    except RejectedError:
+        return found
+    for index, name in enumerate(session.outputs):
+        seen = [None if isinstance(row, RejectedError) else row[index] for row in rows]
+        found[name] = [*seen, *[None] * (len(feeds) - len(rows))]
+    return found
+
+
+def _small(tensor: onnx.TensorProto | None) -> bool:
+    """Return whether a tensor is there, in the file itself, and one element."""
+    return tensor is not None and tensor.data_location != onnx.TensorProto.EXTERNAL and np.prod(tensor.dims) == 1
+
+
+def unentered(source: Source, feeds: Sequence[Feeds], limits: Limits) -> Iterator[str]:
+    """Yield the Loops of the main graph whose body no input was seen to enter, by name.
+
+    Loop-13: "the loop body is executed" for as long as `M`, the trip count, and `cond` allow; either may be left out.
+    """
+    loops = [node for node in source.proto.graph.node if node.op_type == "Loop" and node.domain in ("", "ai.onnx")]
+    names = dict.fromkeys(name for node in loops for name in node.input[:2] if name)
+    values = _values(source, names, feeds, limits) if loops else {}
+    for node in loops:
+        gates = [values.get(name, [None] * len(feeds)) for name in node.input[:2] if name]
+        each = zip(*gates, strict=True)
+        if gates and not any(all(gate is not None and np.all(np.asarray(gate) > 0) for gate in one) for one in each):
+            yield node.name or node.output[0]
+
+
+def _forced(source: Source, way: Sequence[tuple[int, str]]) -> Source:
+    """Return the model in which every If on a way has the branch that leads on in the place of its other branch too."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(source.proto)
+    conditionals = _conditionals(proto)
+    for place, name in reversed(way):  # a branch is copied with what was forced in it
+        attributes = {attribute.name: attribute for attribute in conditionals[place].node.attribute}
+        for other in NAMES:
+            if other != name:
+                attributes[other].g.CopyFrom(attributes[name].g)
+    return replace(source, proto=proto, path=None)

@@ -1,0 +1,432 @@
+"""What equal means, and an input on which two models are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from opshift.passes.base.results import Counterexample
+from opshift.passes.proof.coverage import Covered, unequal
+from opshift.passes.proof.inputs.input_specs import Spec
+from opshift.passes.proof.shrink import shrink
+from opshift.passes.proof.tolerance import EXACT, FACTOR, Bound, Enough, half_the_digits
+from opshift.passes.proof.wider_types import is_float
+from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, Why
+
+Outputs = tuple[Any, ...]
+_SHOWN = 64  # elements of an array that a counterexample lists in full
+_HOPELESS = 8  # inputs that each end onnxruntime at a limit, after which a rewritten model that ran on none is given up
+_NEAR = 4  # inputs that are kept, on which two models differ within the bounds
+
+
+class Route(Protocol):
+    """A way to compute the outputs of a model: sessions of onnxruntime, its nodes one by one, an oracle."""
+
+    @property
+    def name(self) -> str:
+        """Who computes."""
+
+    @property
+    def modes(self) -> tuple[bool, ...]:
+        """Whether it can be asked with graph optimisations off and on, or off only."""
+
+    def run(self, feeds: Feeds, optimised: bool) -> Outputs:
+        """Return the outputs in the model's order, or raise RejectedError."""
+
+    def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[Outputs | RejectedError]:
+        """Return what `run` would for each; after one that ends onnxruntime come no others."""
+
+    def close(self) -> None:
+        """Let go of what is open."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What says which outputs are right, and how far others may be from them.
+
+    Attributes:
+        route: computes them.
+        outputs: their names.
+        note: what is to be said about the route.
+        bounds: how far arithmetic in another order may take the outputs of an input; None: not at all.
+        lean: the route is closed once it has answered, to make room.
+    """
+
+    route: Route
+    outputs: tuple[str, ...]
+    note: str = ""
+    bounds: Callable[[Feeds, Outputs, Enough], Sequence[Bound]] | None = None
+    lean: bool = False
+
+    def plain(self, feeds: Feeds) -> Outputs:
+        """Return the outputs with graph optimisations off."""
+        return self.route.run(feeds, False)
+
+    def plain_all(self, batch: Sequence[Feeds]) -> list[Outputs | RejectedError]:
+        """Return what `plain` would for each; after one that ends onnxruntime come no others."""
+        return self.route.run_all(batch, False)
+
+    def optimised(self, feeds: Sequence[Feeds], plain: Sequence[Outputs]) -> list[Outputs]:
+        """Return the outputs with optimisations on; where that does not run, the plain ones stand for them."""
+        if True not in self.route.modes:
+            return list(plain)
+        found: list[Outputs | RejectedError] = []
+        try:
+            while len(found) < len(feeds) and not (found and _ended(found[-1])):
+                found += self.route.run_all(feeds[len(found) :], True)
+        except RejectedError:
+            return list(plain)
+        ran = [one if isinstance(other, RejectedError) else other for one, other in zip(plain, found, strict=False)]
+        return [*ran, *plain[len(ran) :]]
+
+
+def _ended(result: Outputs | RejectedError) -> bool:
+    """Return whether onnxruntime ended on an input, or is asked nothing more."""
+    return isinstance(result, RejectedError) and result.why in (Why.DEATH, Why.LIMIT)
+
+
+# --- the comparison -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An output that differs: what was wanted, what came, what is wrong and at which element."""
+
+    output: str
+    expected: Any
+    actual: Any
+    what: str
+    index: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An input on which the two differ, with graph optimisations off or on."""
+
+    feeds: Feeds
+    difference: Difference
+    optimised: bool
+
+    @property
+    def reason(self) -> str:
+        """Say what differs."""
+        way = "on" if self.optimised else "off"
+        return f"output {self.difference.output}: {self.difference.what}, with graph optimisations {way}"
+
+    def counterexample(self, node: str = "", command: str = "") -> Counterexample:
+        """Return it in plain lists and numbers."""
+        found = self.difference
+        types = [value.dtype for value in (found.expected, found.actual) if isinstance(value, np.ndarray)]
+        mark = [f"{kind}: " if len(set(types)) > 1 else "" for kind in (*types, "", "")]
+        expected, actual = readable(found.expected, found.index), readable(found.actual, found.index)
+        return Counterexample(
+            {name: readable(value) for name, value in self.feeds.items()},
+            found.output,
+            f"{mark[0]}{expected}" if mark[0] else expected,
+            f"{mark[1]}{actual}" if mark[1] else actual,
+            node,
+            command,
+        )
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A rewritten model against its judge; `pardoned` names the outputs that do not count on an input.
+
+    `near` collects the inputs on which the two differ within the bounds, `beyond` those that show nothing: the
+    rewritten model exceeds a limit, or the two differ by more than the estimate of a rounding that could not be
+    measured, and in less than half of the digits. `unoptimised` collects the errors with which, with graph
+    optimisations on, neither of the two runs: onnxruntime 1.32.0 dies while it optimises a LayerNormalization of
+    float16 whose third input is "". `undefined` collects the inputs on which no output counts. `covered` adds up
+    what is compared.
+    """
+
+    judge: Judge
+    rewritten: Route
+    pardoned: Callable[[Feeds], frozenset[str]] = lambda feeds: frozenset()
+    near: list[Feeds] = field(default_factory=list)
+    beyond: list[tuple[Feeds, RejectedError]] = field(default_factory=list)
+    unoptimised: list[RejectedError] = field(default_factory=list)
+    undefined: list[Feeds] = field(default_factory=list)
+    covered: Covered = field(default_factory=Covered)
+
+    @property
+    def note(self) -> str:
+        """Say that some results were compared with graph optimisations off only."""
+        return f"with graph optimisations on, neither model runs: {self.unoptimised[0]}" if self.unoptimised else ""
+
+    def compared(self, trials: Sequence[tuple[Feeds, Outputs]]) -> bool:
+        """Return whether some output counted on some input."""
+        undefined = {id(feeds) for feeds in self.undefined}
+        return not all(id(feeds) in undefined for feeds, _ in trials)
+
+    def run(
+        self, trials: Sequence[tuple[Feeds, Outputs]], progress: Callable[[], None] = lambda: None
+    ) -> Finding | None:
+        """Return the first input on which the two differ; None if there is none.
+
+        Raises:
+            RejectedError: onnxruntime does not load the rewritten model, or it goes beyond a limit on every input.
+        """
+        ran = False
+        for optimised in self.rewritten.modes:
+            rest = list(trials)
+            while rest and (ran or len(self.beyond) < _HOPELESS):
+                if self.judge.lean:
+                    self.judge.route.close()
+                # They end after one that ends onnxruntime.
+                try:
+                    results = self.rewritten.run_all([feeds for feeds, _ in rest], optimised)
+                except RejectedError as error:
+                    if optimised and self._shared(rest[0][0], error):
+                        break
+                    raise
+                if not optimised:
+                    self.covered.add(rest, results, self.judge.outputs)
+                for _ in results:
+                    progress()
+                if self.judge.lean:
+                    self.rewritten.close()
+                found = self._first(rest, results, optimised)
+                if found is not None:
+                    return found
+                ran = ran or not all(isinstance(one, RejectedError) for one in results)
+                rest = rest[len(results) :]
+        if not ran and len(self.beyond) >= _HOPELESS:
+            raise self.beyond[0][1]
+        lost = {id(feeds) for feeds, _ in self.beyond}
+        if self.beyond and all(id(feeds) in lost for feeds, _ in trials):
+            raise self.beyond[0][1]
+        return None
+
+    def _first(
+        self,
+        trials: Sequence[tuple[Feeds, Outputs]],
+        results: Sequence[Outputs | RejectedError],
+        optimised: bool,
+    ) -> Finding | None:
+        """Return the first difference. What equals the plain outputs is right, whatever optimisations make of those."""
+        apart = [
+            (feeds, plain, result)
+            for (feeds, plain), result in zip(trials, results, strict=False)
+            if isinstance(result, RejectedError) or any(map(mismatch, plain, result))
+        ]
+        best = [plain for _, plain, _ in apart]
+        if optimised:
+            best = self.judge.optimised([feeds for feeds, _, _ in apart], best)
+        for (feeds, plain, result), expected in zip(apart, best, strict=True):
+            found = self._counting(feeds, plain, expected, result, optimised)
+            if found is not None:
+                return Finding(feeds, found, optimised)
+        return None
+
+    def on(self, feeds: Feeds, optimised: bool) -> Difference | None:
+        """Return the difference on an input that may be nonsense to the original, which then is no difference."""
+        try:
+            plain = self.judge.plain(feeds)
+            (best,) = self.judge.optimised([feeds], [plain]) if optimised else (plain,)
+        except RejectedError:
+            return None
+        result: Outputs | RejectedError
+        try:
+            result = self.rewritten.run(feeds, optimised)
+        except RejectedError as error:
+            result = error
+        try:
+            return self._counting(feeds, plain, best, result, optimised)
+        except RejectedError:
+            return None  # it goes beyond a limit, which shows nothing
+
+    def _counting(
+        self, feeds: Feeds, plain: Outputs, best: Outputs, result: Outputs | RejectedError, optimised: bool
+    ) -> Difference | None:
+        """Return the first difference that counts."""
+        found = self._difference(feeds, plain, best, result, optimised)
+        if found is None:
+            return None
+        pardoned = self.pardoned(feeds)
+        if not pardoned:
+            return found
+        self.covered.leave_out(feeds, pardoned)
+        if pardoned == frozenset(self.judge.outputs):
+            self.undefined.append(feeds)
+        if isinstance(result, RejectedError):
+            return found if pardoned != frozenset(self.judge.outputs) else None
+        return self._difference(feeds, plain, best, result, optimised, pardoned)
+
+    def _difference(
+        self,
+        feeds: Feeds,
+        plain: Outputs,
+        best: Outputs,
+        result: Outputs | RejectedError,
+        optimised: bool,
+        pardoned: frozenset[str] = frozenset(),
+    ) -> Difference | None:
+        expected = best if optimised else plain
+        if isinstance(result, RejectedError):
+            if result.why is Why.LIMIT:
+                self.beyond.append((feeds, result))
+                return None
+            if result.why in (Why.MISSING_KERNEL, Why.TOO_NEW):
+                raise result
+            if optimised and self._shared(feeds, result):
+                return None
+            return Difference(self.judge.outputs[0], expected[0], f"error: {result}", f"does not run: {result}")
+        apart = {
+            place: name
+            for place, name in enumerate(self.judge.outputs)
+            if name not in pardoned
+            and mismatch(expected[place], result[place])
+            and not (optimised and mismatch(plain[place], result[place]) is None)
+        }
+        if not apart:
+            return None
+
+        def wider(bound: Bound, place: int) -> Bound:
+            if not optimised and not self.judge.bounds:
+                return bound
+            return bound.plus(FACTOR * deviation(plain[place], best[place]))
+
+        def enough(found: Sequence[Bound]) -> bool:
+            return not any(mismatch(expected[place], result[place], wider(found[place], place)) for place in apart)
+
+        bounds = self.judge.bounds(feeds, plain, enough) if self.judge.bounds else (EXACT,) * len(plain)
+        for place, name in apart.items():
+            bound = wider(bounds[place], place)
+            found = mismatch(expected[place], result[place], bound)
+            if found is None or not bound.estimated:
+                pass
+            elif not mismatch(expected[place], result[place], bound.plus(half_the_digits(plain[place]))):
+                unknown = f"output {name}: {found[0]}, and how much of it is rounding cannot be measured on this input"
+                self.beyond.append((feeds, RejectedError(unknown, Why.LIMIT)))
+                return None
+            if found is not None:
+                return Difference(name, expected[place], result[place], *found)
+            if not optimised and len(self.near) < _NEAR:
+                self.near.append(feeds)
+        return None
+
+    def _shared(self, feeds: Feeds, error: RejectedError) -> bool:
+        """Return whether the original too, with graph optimisations on, ends with such an error on an input."""
+        if error.why is Why.LIMIT or True not in self.judge.route.modes:
+            return False
+        try:
+            self.judge.route.run(feeds, True)
+        except RejectedError as own:
+            if own.why is error.why:
+                self.unoptimised.append(error)
+                return True
+        return False
+
+    def shrunk(self, finding: Finding, specs: Sequence[Spec], attempts: int) -> Finding:
+        """Return a finding with a smaller input, made in so many attempts: free dims cut, then simpler values.
+
+        A rewritten model that goes beyond a limit on one of them, as a Loop that never ends does, is asked no more.
+        """
+        limits = len(self.beyond)
+
+        def fails(feeds: Feeds) -> Difference | None:
+            return self.on(feeds, finding.optimised) if len(self.beyond) == limits else None
+
+        feeds, difference = shrink(specs, finding.feeds, finding.difference, fails, attempts)
+        return Finding(feeds, difference, finding.optimised)
+
+
+def deviation(one: Any, other: Any) -> float:
+    """Return the largest distance of two values of floats; 0 where they are none, or of other shapes."""
+    if not (isinstance(one, np.ndarray) and isinstance(other, np.ndarray)) or one.shape != other.shape:
+        return 0.0
+    if one.dtype != other.dtype or not is_float(one.dtype):
+        return 0.0
+    finite = np.isfinite(one) & np.isfinite(other)
+    return float(np.abs(one[finite].astype(np.float64) - other[finite].astype(np.float64)).max(initial=0.0))
+
+
+def mismatch(expected: Any, actual: Any, bound: Bound = EXACT) -> tuple[str, tuple[int, ...] | None] | None:
+    """Return what is wrong with a value and at which element; None where it is right.
+
+    Floats are compared bit for bit, any NaN being equal to any other, or within the bound.
+    """
+    if isinstance(expected, list) and isinstance(actual, list):
+        if len(expected) != len(actual):
+            return f"{len(actual)} elements instead of {len(expected)}", None
+        found = (mismatch(one, other, bound) for one, other in zip(expected, actual, strict=True))
+        return next((each for each in found if each is not None), None)
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        if list(expected) != list(actual):
+            return f"the keys {list(actual)} instead of {list(expected)}", None
+        return mismatch(list(expected.values()), list(actual.values()), bound)
+    if expected is None or actual is None:
+        return None if expected is actual else ("a missing optional value", None)
+    if isinstance(expected, list | dict) or isinstance(actual, list | dict):
+        return f"{type(actual).__name__} instead of {type(expected).__name__}", None
+    return _array_mismatch(_plain(np.asarray(expected)), _plain(np.asarray(actual)), bound)
+
+
+def _plain(array: Array) -> Array:
+    """Return strings as objects, whatever way they came, and everything else as it is."""
+    return (
+        np.array([str(item) for item in array.flat], dtype=object).reshape(array.shape)
+        if array.dtype.kind in "OSU"
+        else array
+    )
+
+
+def _array_mismatch(expected: Array, actual: Array, bound: Bound) -> tuple[str, tuple[int, ...] | None] | None:
+    if expected.dtype != actual.dtype:
+        return f"element type {actual.dtype} instead of {expected.dtype}", None
+    unstable = bound.unstable
+    if expected.shape != actual.shape:
+        if bound.reshaped:
+            return None
+        return f"shape {list(actual.shape)} instead of {list(expected.shape)}", None
+    wrong = unequal(expected, actual)
+    if unstable is not None and unstable.shape == wrong.shape and wrong.any():
+        wrong &= ~unstable
+    if (bound.slack or bound.huge or bound.wild or bound.unsigned) and wrong.any() and is_float(expected.dtype):
+        wide, other = expected.astype(np.float64), actual.astype(np.float64)
+        finite = np.isfinite(wide) & np.isfinite(other)
+        with np.errstate(invalid="ignore"):
+            near = np.abs(wide - other) <= (bound.slack if bound.graded is None else bound.graded)
+        signs = (wide == 0) & (other == 0)
+        wrong &= ~(finite & near & ~signs) & ~(signs & bound.unsigned)
+        neither = ~np.isfinite(wide) & ~np.isfinite(other)
+        wrong &= finite | ~(bound.huge | (neither & bound.wild))
+    if not wrong.any():
+        return None
+    index = tuple(int(at) for at in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    return f"{actual[index]} instead of {expected[index]} at {list(index)}", index
+
+
+def readable(value: Any, index: tuple[int, ...] | None = None) -> Any:
+    """Return a value as nested lists of plain numbers and strings; a large one as a sentence about it."""
+    if isinstance(value, list):
+        return [readable(item) for item in value[:_SHOWN]]
+    if isinstance(value, dict):
+        return {str(key): readable(item) for key, item in list(value.items())[:_SHOWN]}
+    if not isinstance(value, np.ndarray | np.generic):
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind == "V":  # the types of ml_dtypes print as bytes
+        array = array.astype(np.float32 if is_float(array.dtype) else np.int8)
+    kind = f"{value.dtype}{list(array.shape)}"
+    if array.ndim > 1 and not array.size:
+        return f"{kind}, empty"
+    if array.size <= _SHOWN:
+        return array.tolist()
+    if index is not None:
+        return f"{kind}, {array[index]} at {list(index)}"
+    zero: Any = "" if array.dtype == np.object_ else 0
+    others = np.argwhere(array != zero)
+    listed = ", ".join(f"{array[tuple(at)]} at {at.tolist()}" for at in others[:8])
+    more = f" and {len(others) - 8} more" if len(others) > 8 else ""
+    return f"{kind}, zero but for {listed}{more}" if len(others) else f"{kind}, all zero"
+
+
+def sentence(*parts: str) -> str:
+    """Return the parts that say something, one after the other."""
+    return "; ".join(filter(None, parts))

@@ -1,0 +1,1 @@
+"""Inputs for verification: shapes and values."""

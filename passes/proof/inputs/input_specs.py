@@ -1,0 +1,147 @@
+"""What a model wants to be fed: the kind, the element type and the dims of each graph input."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opshift.passes.analysis.scopes import Array, graph_inputs, unnamed, versions
+
+_T = onnx.TensorProto
+Value = Array | list[Array] | None
+"""What an input is fed: a tensor, a sequence of tensors, or an optional that is absent."""
+Dims = tuple[int | str, ...]
+
+# In the order in which they are tried where an element type is unknown.
+_GUESSED: tuple[int, ...] = (
+    _T.FLOAT, _T.INT64, _T.INT32, _T.DOUBLE, _T.FLOAT16, _T.BOOL, _T.STRING, _T.UINT8,
+    _T.INT8, _T.BFLOAT16, _T.INT16, _T.UINT16, _T.UINT32, _T.UINT64,
+    _T.FLOAT8E4M3FN, _T.FLOAT8E5M2, _T.FLOAT8E4M3FNUZ, _T.FLOAT8E5M2FNUZ,
+)  # fmt: skip
+_ELEMENT_TYPES = {f"tensor({_T.DataType.Name(element).lower()})": element for element in _GUESSED}
+
+_KINDS = {
+    ("tensor_type",): "tensor",
+    ("sequence_type", "tensor_type"): "sequence",
+    ("optional_type", "tensor_type"): "optional",
+    ("optional_type", "sequence_type", "tensor_type"): "optional sequence",
+}
+
+
+class UntestableError(Exception):
+    """No inputs can be made for a model; the text says why."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A graph input: its element type (0: unknown) and its dims (a str is a symbol; None: the rank is unknown).
+
+    `kind` is "tensor", "sequence", "optional" or "optional sequence"; the dims are those of the tensors in it.
+    """
+
+    name: str
+    element_type: int
+    dims: Dims | None
+    kind: str = "tensor"
+
+
+def specs(graph: onnx.GraphProto) -> tuple[Spec, ...]:
+    """Return the specs of the inputs that a caller must feed.
+
+    A dim without a name is a symbol of its own, that no other dim shares.
+
+    Raises:
+        UntestableError: an input is a map, sparse, or a sequence of something other than tensors.
+    """
+    return tuple(_spec(value) for value in graph_inputs(graph))
+
+
+def _spec(value: onnx.ValueInfoProto) -> Spec:
+    path: list[str] = []
+    proto = value.type
+    while (which := proto.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        path.append(str(which))
+        proto = getattr(proto, str(which)).elem_type
+    kind = _KINDS.get((*path, which or "tensor_type"))
+    if kind is None:
+        told = " of ".join(f"a {str(step).removesuffix('_type')}" for step in (*path, which))
+        raise UntestableError(f"input {value.name} is {told}, for which no values are made")
+    tensor = proto.tensor_type
+    dims = tuple(
+        dim.dim_value
+        if dim.HasField("dim_value") and dim.dim_value >= 0
+        else dim.dim_param or unnamed(value.name, index)
+        for index, dim in enumerate(tensor.shape.dim)
+    )
+    return Spec(value.name, tensor.elem_type, dims if tensor.HasField("shape") else None, kind)
+
+
+def np_dtype(element_type: int) -> np.dtype[Any]:
+    """Return the numpy dtype that arrays of an ONNX element type have; strings are objects."""
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element_type))
+
+
+def arrays(value: Value) -> Sequence[Array]:
+    """Return the tensors that a value holds."""
+    if value is None:
+        return ()
+    return value if isinstance(value, list) else (value,)
+
+
+# --- element types that are not known -------------------------------------------------------------------------------
+
+
+def guesses(model: onnx.ModelProto) -> Iterator[dict[str, int]]:
+    """Yield element types for the inputs of a one-node model whose types are unknown, by input name.
+
+    Inputs that share a type variable of the operator's schema get the same type, and a known one binds it. The most
+    usual types come first; at most 40 combinations are yielded. Nothing is unknown: one empty dict.
+    """
+    unknown = [spec.name for spec in specs(model.graph) if not spec.element_type]
+    if not unknown:
+        yield {}
+        return
+    node = model.graph.node[-1]
+    variables, allowed = _type_variables(model, node)
+    known = {spec.name: spec.element_type for spec in specs(model.graph)}
+    known |= {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    for feed, variable in variables.items():
+        if known.get(feed):
+            allowed[variable] = (known[feed],)
+    slots = list(dict.fromkeys(variables.get(feed, feed) for feed in unknown))
+    choices = [allowed.get(slot, _GUESSED) for slot in slots]
+    ranked = sorted(itertools.product(*(range(len(choice)) for choice in choices)), key=lambda pick: (sum(pick), pick))
+    for pick in ranked[:40]:
+        types = {slot: choice[index] for slot, choice, index in zip(slots, choices, pick, strict=True)}
+        yield {feed: types[variables.get(feed, feed)] for feed in unknown}
+
+
+@functools.cache
+def schema(domain: str, operator: str, version: int) -> Any:
+    """Return the schema of an operator, or None where onnx has none."""
+    try:
+        return onnx.defs.get_schema(operator, version, "" if domain == "ai.onnx" else domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _type_variables(model: onnx.ModelProto, node: onnx.NodeProto) -> tuple[dict[str, str], dict[str, Sequence[int]]]:
+    """Return the type variable of each input of a node, and the types that each variable may be, usual ones first."""
+    imports = versions(model)
+    found = schema(node.domain, node.op_type, imports.get(node.domain, imports[""]))
+    variables: dict[str, str] = {}
+    allowed: dict[str, Sequence[int]] = {}
+    for index, value in enumerate(node.input):
+        if not value or found is None or not found.inputs:
+            continue
+        parameter = found.inputs[min(index, len(found.inputs) - 1)]
+        variables[value] = parameter.type_str if parameter.is_homogeneous else f"{parameter.type_str}#{index}"
+        types = {_ELEMENT_TYPES[kind] for kind in parameter.types if kind in _ELEMENT_TYPES}
+        allowed[variables[value]] = tuple(element for element in _GUESSED if element in types)
+    return variables, allowed

@@ -1,0 +1,617 @@
+"""Shapes for the inputs of a model: several consistent ones, found again where the model accepts few.
+
+The same symbol has the same size wherever it stands. What shape inference tells of symbols comes first; where the model
+rejects what is tried a small search follows, led by the sizes that stand in the model.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opshift.opsets.registry.facts import Dim
+from opshift.passes.analysis.model_summary import Outline, declared_by_bodies, nodes
+from opshift.passes.analysis.scopes import Shape
+from opshift.passes.proof.inputs.input_specs import Spec
+
+Shapes = Mapping[str, Shape]
+Accepts = Callable[[Shapes], bool]
+Repair = Callable[[Accepts, Sequence[Shapes]], Iterator[Shapes]]
+
+_RANKS = (2, 1, 3, 0, 4, 5, 6)
+_LARGEST = 4096  # a size beyond is a vocabulary, which no dim of an input is likely to be
+_ORDINARY = 8  # sizes up to this are tried anyway
+_LONG = 2048  # what grows with the square of a size still fits
+_ENDS = 8
+_COUNTED = (300, 130)
+"""Sizes that no byte counts, and no signed one."""
+
+
+def free(found: Sequence[Spec]) -> bool:
+    """Return whether there is a choice of shapes at all."""
+    return any(spec.dims is None or any(isinstance(dim, str) for dim in spec.dims) for spec in found)
+
+
+def fits(found: Sequence[Spec], shapes: Shapes) -> bool:
+    """Return whether shapes are small enough to try, or have no choice."""
+    return not free(found) or sum(math.prod(dims) for dims in shapes.values()) <= 2**22
+
+
+def with_shapes(found: Sequence[Spec], shapes: Shapes) -> tuple[Spec, ...]:
+    """Return the specs with the dims of some inputs set, and their symbols set wherever else they stand.
+
+    Raises:
+        ValueError: no such input, or the shape contradicts the input's rank or its static dims.
+    """
+    names = [spec.name for spec in found]
+    sizes: dict[str, int] = {}
+    for name, shape in shapes.items():
+        if name not in names:
+            raise ValueError(f"the model has no input {name}; it has {', '.join(names) or 'none'}")
+        dims = found[names.index(name)].dims
+        if dims is None:
+            continue
+        if len(dims) != len(shape) or any(isinstance(d, int) and d != s for d, s in zip(dims, shape, strict=True)):
+            raise ValueError(f"input {name} has the shape {list(dims)}, which {list(shape)} does not fit")
+        sizes |= {dim: size for dim, size in zip(dims, shape, strict=True) if isinstance(dim, str)}
+    return tuple(
+        replace(
+            spec,
+            dims=tuple(shapes[spec.name])
+            if spec.name in shapes
+            else spec.dims and tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.dims),
+        )
+        for spec in found
+    )
+
+
+def symbols(found: Sequence[Spec]) -> tuple[str, ...]:
+    """Return the symbols in the dims of the inputs, in order."""
+    return tuple(dict.fromkeys(dim for spec in found for dim in spec.dims or () if isinstance(dim, str)))
+
+
+def sizes_of(found: Sequence[Spec], shapes: Shapes) -> dict[str, int]:
+    """Return the size that each symbol has in shapes."""
+    return {
+        dim: size
+        for spec in found
+        if spec.dims is not None and spec.name in shapes
+        for dim, size in zip(spec.dims, shapes[spec.name], strict=False)
+        if isinstance(dim, str)
+    }
+
+
+# --- patterns -------------------------------------------------------------------------------------------------------
+
+
+def sizes(found: Sequence[Spec], *, whole: bool, hints: Hints | None = None) -> Iterator[dict[str, Shape]]:
+    """Yield shapes for all inputs, small ones first: the same symbol has the same size wherever it stands.
+
+    Inputs of unknown rank share their dims counted from the right, so that they broadcast. `whole` adds the sizes
+    that images and sequences have. Shapes that agree with the hints take turns with others: a dim of 1 is spread.
+    """
+    given: set[tuple[Shape, ...]] = set()
+    for ranked in _ranks(found):
+        names = symbols(ranked)
+        kinds = [_groups(names, hints), *([_groups(names, None)] if hints else [])]
+        rows = itertools.zip_longest(*(map(groups.sizes, _patterns(len(groups.free), whole=whole)) for groups in kinds))
+        for size in (size for row in rows for size in row if size is not None):
+            shapes = _bound(ranked, size)
+            if (key := tuple(shapes.values())) not in given:
+                given.add(key)
+                yield shapes
+
+
+def long_sizes(found: Sequence[Spec]) -> Iterator[dict[str, Shape]]:
+    """Yield shapes with a dim longer than an int8, a uint8, a float16 and a uint16 count, the other symbols being 1."""
+    for ranked in itertools.islice(_ranks(found), 2):
+        names = symbols(ranked)
+        for pattern in _long_patterns(len(names)):
+            yield _bound(ranked, dict(zip(names, pattern, strict=True)))
+
+
+def beyond(found: Sequence[Spec], known: Hints, base: Shapes) -> Iterator[dict[str, Shape]]:
+    """Yield shapes with one symbol, or those that are equal to it, at and beyond each end that the model has.
+
+    The others are as in `base`, which is accepted.
+    """
+    ranked = tuple(
+        replace(spec, dims=spec.dims or tuple(f":{at}" for at in range(len(base[spec.name])))) for spec in found
+    )
+    chosen = sizes_of(ranked, base)
+    lengths = dict.fromkeys((*_COUNTED[:1], *(end + more for end in known.ends for more in (1, 0)), *_COUNTED[1:]))
+    groups = _groups(symbols(ranked), Hints(known.equal, known.pinned)).free
+    for length, group in itertools.product(lengths, groups):
+        yield _bound(ranked, {**chosen, **dict.fromkeys(group, length)})
+
+
+def _bound(ranked: Sequence[Spec], size: Mapping[str, int]) -> dict[str, Shape]:
+    """Return the shapes of all inputs for a size of each symbol."""
+    return {spec.name: tuple(size[dim] if isinstance(dim, str) else dim for dim in spec.dims or ()) for spec in ranked}
+
+
+def _ranks(found: Sequence[Spec]) -> Iterator[tuple[Spec, ...]]:
+    """Yield the specs with each unknown rank set, all to the same first; at most 60 times."""
+    unranked = [spec.name for spec in found if spec.dims is None]
+    if not unranked:
+        yield tuple(found)
+        return
+    same = [(rank,) * len(unranked) for rank in _RANKS]
+    mixed = [
+        (*ranks, *ranks[-1:] * (len(unranked) - 3)) for ranks in itertools.product(_RANKS, repeat=min(len(unranked), 3))
+    ]
+    for ranks in list(dict.fromkeys(same + mixed))[:60]:
+        rank_of = dict(zip(unranked, ranks, strict=True))
+        yield tuple(
+            replace(spec, dims=tuple(f":{index}" for index in reversed(range(rank_of[spec.name]))))
+            if spec.dims is None
+            else spec
+            for spec in found
+        )
+
+
+def _patterns(count: int, *, whole: bool) -> Iterable[Shape]:
+    """Return small sizes for `count` symbols: equal ones, distinct ones, each of the first four 1 and 0."""
+    first = min(count, 4)
+    one = [tuple(1 if at == index else 3 + index for index in range(count)) for at in range(first)]
+    none = [tuple(0 if at == index else 2 + index for index in range(count)) for at in range(first)]
+    patterns: list[Shape] = [
+        (2,) * count,
+        tuple(2 + index % 4 for index in range(count)),
+        tuple(4 - index % 3 for index in range(count)),
+        (1,) * count,
+    ]
+    if whole:
+        patterns += [*none[:1], (3,) * count, *one, *none[1:]]
+        patterns += [(length,) * count for length in (5, 8, 16, 32, 64, 128)]
+        patterns += [(1,) + (length,) * (count - 1) for length in (4, 8, 16, 32, 64, 128, 224, 256, 512) if count > 1]
+    else:
+        patterns += [(3,) * count, *one, *none]
+        # Everything at once is empty for single nodes alone, whose oracles know whether that has a meaning.
+        patterns += [(0,) * count]
+        # Kernels take four, eight or sixteen elements at once.
+        patterns += [tuple(5 + index for index in range(count))] if count <= 3 else []
+        patterns += [
+            tuple(length if at == index else 2 for index in range(count)) for length in (9, 17) for at in range(first)
+        ]
+    return dict.fromkeys(patterns)
+
+
+def _long_patterns(count: int) -> Iterator[Shape]:
+    """Yield sizes for `count` symbols with one long dim."""
+    for length in (130, 300, 3000, 70_000):
+        for at in range(min(count, 3)):
+            yield tuple(length if at == index else 1 for index in range(count))
+
+
+# --- what the model tells of its symbols ----------------------------------------------------------------------------
+
+_BROADCASTS = frozenset({
+    "Add", "And", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual", "Less",
+    "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Sub", "Sum", "Where", "Xor",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What shape inference tells of symbols, which need not hold where a dim of 1 is spread.
+
+    Attributes:
+        equal: symbols that meet in one dim.
+        pinned: symbols that meet a number, and that number.
+        lengths: numbers that stand in the model as sizes, the likeliest first.
+        ends: numbers that a long axis may be compared with, or cut at: integer constants, and lengths of tables.
+    """
+
+    equal: tuple[tuple[str, str], ...] = ()
+    pinned: tuple[tuple[str, int], ...] = ()
+    lengths: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+
+
+def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
+    """Return what the nodes of a model tell of the symbols in its shapes; `fixed` are sizes that somebody gives."""
+    equal: dict[tuple[str, str], None] = {}
+    pinned: dict[str, int] = dict(fixed or {})
+    reshaped: dict[int, None] = {}
+    for node in nodes(view.graph):
+        for one, other in _meeting(node, view):
+            if isinstance(one, str) and isinstance(other, str) and one != other:
+                equal[one, other] = None
+            elif isinstance(one, str) and isinstance(other, int) and other != 1:
+                pinned.setdefault(one, other)
+            elif isinstance(other, str) and isinstance(one, int) and one != 1:
+                pinned.setdefault(other, one)
+        if node.op_type == "Reshape" and len(node.input) > 1:
+            target = view.constant(node.input[1])
+            known = [size for size in ([] if target is None else target.reshape(-1).tolist()) if size > 0]
+            reshaped.update(dict.fromkeys((*known, math.prod(known))))
+        if node.op_type in ("Split", "SplitToSequence"):
+            parts = view.constant(node.input[1]) if len(node.input) > 1 else _attribute_of(node, "split")
+            reshaped.update(dict.fromkeys([] if parts is None or not np.ndim(parts) else [int(np.sum(parts))]))
+        if node.op_type == "GroupNormalization":
+            reshaped.update(dict.fromkeys((2 * _groups_of(node), _groups_of(node))))
+    declared = dict.fromkeys(
+        dim for dims in (*view.weights, *view.shapes.values()) for dim in dims if isinstance(dim, int)
+    )
+    kept = [size for size in (*reshaped, *pinned.values(), *sorted(declared)) if 1 < size <= _LARGEST]
+    integers = (array for array in view.constants.values() if array.dtype.kind in "iu")
+    values = [abs(int(value)) for array in integers for value in array.reshape(-1).tolist()]
+    tables = [size for dims in view.weights for size in dims]
+    ends = sorted({value for value in (*values, *tables) if _ORDINARY < value <= _LONG}, reverse=True)
+    return Hints(tuple(equal), tuple(pinned.items()), tuple(dict.fromkeys(kept))[:48], tuple(ends[:_ENDS]))
+
+
+def _attribute_of(node: onnx.NodeProto, name: str) -> Any:
+    return next((onnx.helper.get_attribute_value(item) for item in node.attribute if item.name == name), None)
+
+
+def _groups_of(node: onnx.NodeProto) -> int:
+    """Return how many groups of channels a GroupNormalization has, of which the channels are a multiple."""
+    return next((item.i for item in node.attribute if item.name == "num_groups"), 1)
+
+
+def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
+    """Yield the dims of the inputs of a node that must be equal, or that are spread over each other."""
+    for name, declared in declared_by_bodies(node, view.versions.get("", 0), view.shapes):
+        yield from zip(view.shapes[name], declared, strict=True)
+    shapes = [view.shapes.get(name) for name in node.input]
+    known = [dims for dims in shapes if dims is not None]
+    if len(known) < 2:
+        return
+    operator = node.op_type
+    if operator in _BROADCASTS:
+        for one, other in itertools.pairwise(known):
+            yield from zip(reversed(one), reversed(other), strict=False)
+        return
+    first, second = shapes[0], shapes[1]
+    if operator == "Concat" and len({len(dims) for dims in known}) == 1:
+        axis = next((item.i for item in node.attribute if item.name == "axis"), 0) % max(1, len(known[0]))
+        for one, other in itertools.pairwise(known):
+            yield from (pair for at, pair in enumerate(zip(one, other, strict=True)) if at != axis)
+    if not first or not second:
+        return
+    if operator == "MatMul":
+        yield first[-1], second[-2] if len(second) > 1 else second[-1]
+        yield from zip(reversed(first[:-2]), reversed(second[:-2]), strict=False)
+    elif operator == "Gemm" and len(first) == len(second) == 2:
+        turned = {item.name: item.i for item in node.attribute}
+        yield first[0 if turned.get("transA") else 1], second[1 if turned.get("transB") else 0]
+    elif operator in ("Conv", "ConvInteger", "ConvTranspose") and len(first) > 1 and len(second) > 1:
+        groups = next((item.i for item in node.attribute if item.name == "group"), 1)
+        channels = second[0] if operator == "ConvTranspose" else second[1]
+        yield first[1], channels * groups if operator != "ConvTranspose" and isinstance(channels, int) else channels
+    elif operator in _GATES:
+        yield from _recurrent(node, shapes)
+    elif operator in ("MaxUnpool", "Scatter", "ScatterElements") and len(shapes) > 1:
+        pair = shapes[:2] if operator == "MaxUnpool" else shapes[1:3]
+        if len(pair) == 2 and pair[0] and pair[1]:
+            yield from zip(*pair, strict=False)
+    elif operator == "GridSample":
+        yield first[0], second[0]
+    elif operator == "RoiAlign" and len(shapes) > 2 and shapes[2]:
+        yield second[0], shapes[2][0]
+    elif operator == "NonMaxSuppression" and len(first) == len(second) == 3:
+        yield from ((first[0], second[0]), (first[1], second[2]), (first[2], 4))
+    elif operator == "RotaryEmbedding" and len(shapes) > 2 and shapes[2] is not None:
+        yield from zip(second, shapes[2], strict=False)
+    elif operator == "GroupNormalization" and view.versions.get("", 0) < 21:
+        yield second[0], _groups_of(node)  # a scale for each group, and not for each channel
+    elif operator in ("BatchNormalization", "InstanceNormalization", "GroupNormalization") and len(first) > 1:
+        yield first[1], second[0]
+    elif operator == "LayerNormalization":
+        yield from zip(reversed(first), reversed(second), strict=False)
+
+
+_GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
+
+
+def _recurrent(node: onnx.NodeProto, shapes: Sequence[tuple[Dim, ...] | None]) -> Iterator[tuple[Dim, Dim]]:
+    """Yield the dims of the inputs of a recurrent node that must be equal."""
+    gates, attributes = _GATES[node.op_type], {one.name: one for one in node.attribute}
+    both = "direction" in attributes and attributes["direction"].s == b"bidirectional"
+    directions: Dim = 2 if both else 1
+    hidden: Dim = attributes["hidden_size"].i if "hidden_size" in attributes else None
+    batch, length, features = "", "", ""
+    first = shapes[0]
+    if first is not None and len(first) == 3:
+        turned = "layout" in attributes and attributes["layout"].i
+        length, batch, features = (first[1], first[0], first[2]) if turned else first  # type: ignore[assignment]
+
+    def times(count: int) -> Dim:
+        return count * hidden if isinstance(hidden, int) else None
+
+    wanted: tuple[tuple[Dim, ...], ...] = (
+        (length, batch, features),
+        (directions, times(gates), features),
+        (directions, times(gates), hidden),
+        (directions, times(2 * gates)),
+        (batch,),
+        (directions, batch, hidden),
+        (directions, batch, hidden),
+        (directions, times(3)),
+    )
+    turned_states = "layout" in attributes and attributes["layout"].i
+    for at, (dims, meant) in enumerate(zip(shapes, wanted, strict=False)):
+        if dims is None or len(dims) != len(meant) or not at:
+            continue
+        if at in (5, 6) and turned_states:
+            meant = (meant[1], meant[0], meant[2])
+        yield from ((one, other) for one, other in zip(dims, meant, strict=True) if other)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Symbols in groups of one size: `free` ones have a choice, the sizes of the others are in `fixed`."""
+
+    free: tuple[tuple[str, ...], ...]
+    fixed: Mapping[str, int]
+
+    def sizes(self, pattern: Sequence[int]) -> dict[str, int]:
+        """Return the size of each symbol for a size of each free group."""
+        chosen = {name: size for group, size in zip(self.free, pattern, strict=True) for name in group}
+        return {**self.fixed, **chosen}
+
+
+def _groups(names: Sequence[str], known: Hints | None) -> _Groups:
+    """Return symbols in groups that the hints tell to be equal, each on its own where there are none."""
+    known = known or Hints()
+    leader: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while (above := leader.get(name, name)) != name:
+            name = above
+        return name
+
+    for one, other in known.equal:
+        if root(one) != root(other):
+            leader[root(other)] = root(one)
+    pinned: dict[str, int] = {}
+    for name, size in known.pinned:
+        pinned.setdefault(root(name), size)
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(root(name), []).append(name)
+    return _Groups(
+        tuple(tuple(group) for top, group in groups.items() if top not in pinned),
+        {name: pinned[top] for top, group in groups.items() if top in pinned for name in group},
+    )
+
+
+# --- the search -----------------------------------------------------------------------------------------------------
+
+_SMALL = (2, 1, 3, 4)
+_VARIED = (1, 3, 0, 2, 5, 4, 8)
+_SQUARES = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 384)
+_ENOUGH = 4  # different sizes of a symbol, after which it is not varied for its own sake
+_TRIES = 4  # lengths of a symbol that are rejected in a row, after which it is left alone
+
+
+def repaired(
+    found: Sequence[Spec], known: Hints, accepts: Accepts, start: Sequence[Shapes] = (), *, rejections: int = 150
+) -> Iterator[Shapes]:
+    """Yield shapes that are accepted, so that each symbol soon has several sizes, 0 and 1 among them.
+
+    `start` are shapes that were accepted before, and that are not yielded again. Where there are none a first one is
+    searched: of all small sizes for up to three groups of symbols; for more with groups made equal, one the sum of two
+    others, and single ones as long as something in the model. Then single symbols are varied, pairs of them together,
+    and sums in step. The search ends after so many rejections.
+    """
+    unranked = any(spec.dims is None for spec in found)
+    for ranked in _ranks(found):
+        names = symbols(ranked)
+        accepted = [sizes_of(ranked, shapes) for shapes in start if _of_rank(ranked, shapes)]
+        if start and not accepted:
+            continue
+        limit = min(rejections, 12) if unranked and not accepted else rejections
+        search = _Search(ranked, accepts, limit, {_key(names, one) for one in accepted})
+        if not accepted:
+            accepted = list(itertools.islice(search.first(_proposals(names, known)), 1))
+            yield from map(search.shapes, accepted)
+        rejections -= limit - search.left
+        if accepted:
+            search.left = rejections
+            yield from _varied(names, known, accepted, search)
+        if accepted or rejections <= 0:
+            return
+
+
+def repairer(found: Sequence[Spec], known: Hints, allowed: Accepts = lambda shapes: True) -> Repair | None:
+    """Return `repaired` for shapes that are allowed and small enough to try; None where there is no choice."""
+    if not free(found):
+        return None
+
+    def repair(accepts: Accepts, start: Sequence[Shapes]) -> Iterator[Shapes]:
+        def tried(shapes: Shapes) -> bool:
+            return fits(found, shapes) and allowed(shapes) and accepts(shapes)
+
+        return repaired(found, known, tried, start)
+
+    return repair
+
+
+def _of_rank(ranked: Sequence[Spec], shapes: Shapes) -> bool:
+    return all(len(spec.dims or ()) == len(shapes.get(spec.name, ())) for spec in ranked)
+
+
+def _key(names: Sequence[str], size: Mapping[str, int]) -> Shape:
+    return tuple(size.get(name, -1) for name in names)
+
+
+class _Search:
+    """Asks once for each assignment of sizes, until too many were rejected."""
+
+    def __init__(self, ranked: Sequence[Spec], accepts: Accepts, rejections: int, known: Iterable[Shape]) -> None:
+        self._ranked = ranked
+        self._names = symbols(ranked)
+        self._accepts = accepts
+        self._answers = dict.fromkeys(known, True)
+        self.left = rejections
+
+    def shapes(self, size: Mapping[str, int]) -> dict[str, Shape]:
+        """Return the shapes that an assignment gives."""
+        return _bound(self._ranked, size)
+
+    def holds(self, size: Mapping[str, int]) -> bool:
+        """Return whether an assignment is accepted."""
+        key = _key(self._names, size)
+        if key not in self._answers:
+            if self.left <= 0:
+                return False
+            self._answers[key] = self._accepts(self.shapes(size))
+            self.left -= not self._answers[key]
+        return self._answers[key]
+
+    def accepts(self, size: Mapping[str, int]) -> bool:
+        """Return whether an assignment is new and accepted."""
+        return _key(self._names, size) not in self._answers and self.holds(size)
+
+    def first(self, proposals: Iterable[dict[str, int]]) -> Iterator[dict[str, int]]:
+        """Yield the assignments that are accepted, until too many were rejected."""
+        for proposal in proposals:
+            if self.left <= 0:
+                return
+            if self.accepts(proposal):
+                yield proposal
+
+
+def _proposals(names: Sequence[str], known: Hints) -> Iterator[dict[str, int]]:
+    """Yield assignments of sizes to symbols, the likeliest first."""
+    hinted, loose = _groups(names, known), _groups(names, None)
+    for groups in (hinted, loose):
+        count = len(groups.free)
+        for pattern in ((2,) * count, tuple(2 + index for index in range(count)), (1,) * count):
+            yield groups.sizes(pattern)
+    for groups in (hinted, loose) if hinted != loose else (loose,):
+        for pattern in _images(len(groups.free)):
+            yield groups.sizes(pattern)
+    for groups in (hinted, loose) if hinted != loose else (loose,):
+        count = len(groups.free)
+        search = _exhaustive(count, known.lengths) if count <= 3 else _structured(count, known.lengths)
+        limit = 60 if groups is hinted and hinted != loose else None
+        for pattern in itertools.islice(search, limit):
+            yield groups.sizes(pattern)
+
+
+def _images(count: int) -> Iterator[Shape]:
+    """Yield sizes of square images, of a batch of one or two."""
+    for length in _SQUARES:
+        yield (2 if length < 100 else 1, *(length,) * (count - 1)) if count > 1 else (length,) * count
+
+
+def _exhaustive(count: int, lengths: Sequence[int]) -> Iterator[Shape]:
+    """Yield all sizes for a few symbols, those first that come early in the list of sizes."""
+    choice = tuple(dict.fromkeys((*_SMALL, *lengths[: {1: 48, 2: 16, 3: 8}.get(count, 0)], 5, 6, 7, 8, 16, 32)))
+    ranked = sorted(itertools.product(range(len(choice)), repeat=count), key=lambda pick: (sum(pick), pick))
+    return (tuple(choice[index] for index in pick) for pick in ranked)
+
+
+def _structured(count: int, lengths: Sequence[int]) -> Iterator[Shape]:
+    """Yield sizes for many symbols: sums, one of a size in the model, and equal ones, taking turns."""
+    kinds = [_sums(count), _single(count, lengths), _partitions(count)]
+    for row in itertools.zip_longest(*kinds):
+        yield from (pattern for pattern in row if pattern is not None)
+
+
+def _sums(count: int) -> Iterator[Shape]:
+    """Yield sizes of which one is the sum of two others; the rest is 2, or all different."""
+    for distinct in (False, True):
+        for total in reversed(range(count)):
+            for one, other in itertools.combinations([at for at in range(count) if at != total], 2):
+                pattern = [2 + index if distinct else 2 for index in range(count)]
+                pattern[one], pattern[other] = 3, pattern[other]
+                pattern[total] = pattern[one] + pattern[other]
+                yield tuple(pattern)
+
+
+def _single(count: int, lengths: Sequence[int]) -> Iterator[Shape]:
+    """Yield sizes of which one, or all, is a number of the model, and the others are 2 or another such number."""
+    for length in lengths[:16]:
+        yield (length,) * count
+    for fill, length in itertools.product((2, *lengths[:6]), lengths[:16]):
+        for at in range(count):
+            yield tuple(length if at == index else fill for index in range(count))
+
+
+def _partitions(count: int) -> Iterator[Shape]:
+    """Yield sizes for each way to make symbols equal, few groups first; of many symbols the first eight have groups."""
+
+    def grow(prefix: Shape, blocks: int) -> Iterator[Shape]:
+        if len(prefix) == count:
+            if max(prefix, default=0) + 1 == blocks:
+                yield tuple(2 + block for block in prefix)
+            return
+        if len(prefix) >= 8:
+            yield from grow((*prefix, prefix[len(prefix) % 8]), blocks)
+            return
+        for block in range(min(blocks, max(prefix, default=-1) + 2)):
+            yield from grow((*prefix, block), blocks)
+
+    for blocks in range(2, min(count, 8) + 1):
+        yield from grow((), blocks)
+
+
+def _varied(
+    names: Sequence[str], known: Hints, accepted: Sequence[Mapping[str, int]], search: _Search
+) -> Iterator[dict[str, Shape]]:
+    """Yield accepted shapes near an accepted one: each symbol alone, with those that move with it, and in step."""
+    base = accepted[0]
+    seen = {name: {size[name] for size in accepted} for name in names}
+    lengths = tuple(dict.fromkeys((*_VARIED, *known.lengths[:12])))
+
+    def tell(changes: Mapping[str, int]) -> Iterator[dict[str, Shape]]:
+        size = {**base, **changes}
+        if all(len(seen[name]) >= _ENOUGH or value in seen[name] for name, value in changes.items()):
+            return
+        if search.accepts(size):
+            for name, value in size.items():
+                seen[name].add(value)
+            yield search.shapes(size)
+
+    def rounds(groups: Sequence[Sequence[str]]) -> Iterator[dict[str, Shape]]:
+        """Try every length on every group, but for groups that never accept one."""
+        tries = [_TRIES] * len(groups)
+        for length, (at, group) in itertools.product(lengths, enumerate(groups)):
+            if tries[at] > 0:
+                before = search.left
+                told = list(tell(dict.fromkeys(group, length)))
+                tries[at] = _TRIES if told else tries[at] - (search.left < before)
+                yield from told
+
+    def stuck() -> list[str]:
+        return [name for name in names if len(seen[name]) < 2]
+
+    yield from rounds(_groups(names, Hints(equal=known.equal)).free)
+    yield from rounds([(name,) for name in stuck()])
+    together: list[tuple[str, ...]] = []
+    for name in stuck():
+        if not any(name in group for group in together) and (group := _together(name, names, base, search)):
+            together.append(group)
+    yield from rounds(together)
+    # One more of the past is one more in all; zero and one of it too.
+    for one, other in itertools.permutations(names, 2):
+        if base[one] < base[other]:
+            for step in (1, -base[one], 1 - base[one], 3):
+                yield from tell({one: base[one] + step, other: base[other] + step})
+    for factor, (one, other) in itertools.product((2, 3), itertools.combinations_with_replacement(names, 2)):
+        yield from tell({one: base[one] * factor, other: base[other] * factor})
+
+
+def _together(name: str, names: Sequence[str], base: Mapping[str, int], search: _Search) -> tuple[str, ...]:
+    """Return a symbol with those that must change with it; nothing where not even all of them may."""
+    length = base[name] + 1
+    group = [other for other in names if base[other] == base[name]]
+    if not search.holds({**base, **dict.fromkeys(group, length)}):
+        return ()
+    others = [other for other in group if other != name]
+    for left_out in (*itertools.combinations(others, 1), *itertools.combinations(others, 2)):
+        fewer = [kept for kept in group if kept not in left_out]
+        if fewer != group and search.holds({**base, **dict.fromkeys(fewer, length)}):
+            group = fewer
+    return tuple(group)

@@ -1,0 +1,80 @@
+"""A difference written down: two small models and the input on which they differ, as anybody can run them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx
+
+from opshift.passes.base.errors import UsageError, reason, shown_path
+from opshift.passes.graph import traversal
+from opshift.passes.io import atomic_files, external_data
+from opshift.passes.proof.comparison import Finding
+from opshift.passes.proof.inputs import user_inputs
+from opshift.passes.runtime.ort_session import Source
+
+
+def refuse_used(directory: Path) -> None:
+    """Refuse a directory that holds anything, which might be overwritten or read as a part of the example.
+
+    Raises:
+        UsageError: it holds a file, cannot be looked into, or is none.
+    """
+    try:
+        if directory.exists():
+            atomic_files.sweep(directory)
+        held = sorted(directory.iterdir()) if directory.exists() else []
+    except OSError as error:
+        raise _unwritable(directory, error) from error
+    if held:
+        raise UsageError(
+            f"--save-repro {_bare(directory)}: it holds {_bare(held[0].name)} already, and nothing is "
+            "overwritten. Name a directory that is new or empty."
+        )
+
+
+def write(directory: Path, original: Source, rewritten: Source, finding: Finding, options: Sequence[str] = ()) -> str:
+    """Write original.onnx, rewritten.onnx and test_data_set_0, and return the command that compares them.
+
+    What the data set has as output is what the original computes. `options` are further ones of the command, without
+    which it might not show the difference.
+
+    Raises:
+        UsageError: the directory holds something, or cannot be written to.
+    """
+    refuse_used(directory)
+    try:
+        with atomic_files.Batch() as batch:
+            batch.make_folders(directory)
+            for name, source in (("original.onnx", original), ("rewritten.onnx", rewritten)):
+                proto = onnx.ModelProto()
+                proto.CopyFrom(source.proto)
+                for tensor in traversal.tensors(traversal.bodies(proto)):
+                    tensor.CopyFrom(external_data.embedded(tensor, source.directory))
+                place = directory / name
+                batch.draft(place, conflict=user_inputs.taken(place)).write(proto.SerializeToString())
+            found = finding.difference
+            user_inputs.write(directory, finding.feeds, {found.output: found.expected}, original.proto.graph, batch)
+            batch.publish()
+    except (OSError, ValueError) as error:
+        raise _unwritable(directory, error) from error
+    return shlex.join(
+        [
+            *("opshift", "verify", str(directory / "original.onnx"), str(directory / "rewritten.onnx")),
+            *("--inputs", str(directory / "test_data_set_0")),
+            *options,
+        ]
+    )
+
+
+def _unwritable(directory: Path, error: Exception) -> UsageError:
+    return UsageError(
+        f"--save-repro {_bare(directory)}: it cannot be written: {reason(error)}. Name another directory."
+    )
+
+
+def _bare(path: str | Path) -> str:
+    """Return a path as it may be printed, without quotation marks."""
+    return shown_path(path)[1:-1]

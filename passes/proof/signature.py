@@ -1,0 +1,103 @@
+"""What two models look like from outside, and whether the shapes of values are those that onnx infers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opshift.opsets.native import onnx_process
+from opshift.passes.analysis.model_summary import declared_by_bodies
+from opshift.passes.analysis.scopes import graph_inputs, versions
+from opshift.passes.runtime.ort_session import Feeds, RejectedError
+
+
+def interface_difference(original: onnx.ModelProto, rewritten: onnx.ModelProto) -> str:
+    """Return how the inputs and outputs of two models differ in name, order or type; empty if they do not.
+
+    Inputs that have an initializer are left out, and the order of inputs does not matter.
+    """
+    wanted_inputs, found_inputs = (
+        {value.name: _kind(value.type) for value in graph_inputs(model.graph)} for model in (original, rewritten)
+    )
+    wanted, found = ([(v.name, _kind(v.type)) for v in model.graph.output] for model in (original, rewritten))
+    if set(wanted_inputs) != set(found_inputs):
+        return f"the inputs are {_listed(found_inputs)} instead of {_listed(wanted_inputs)}"
+    if [name for name, _ in wanted] != [name for name, _ in found]:
+        return f"the outputs are {_listed(dict(found))} instead of {_listed(dict(wanted))}"
+    pairs = [("input", name, kind, found_inputs[name]) for name, kind in wanted_inputs.items()]
+    pairs += [("output", name, kind, other) for (name, kind), (_, other) in zip(wanted, found, strict=True)]
+    for role, name, kind, other in pairs:
+        if kind and other and kind != other:
+            return f"{role} {name} is {other} instead of {kind}"
+    return ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _kind(kind: onnx.TypeProto) -> str:
+    """Return a type without its shape, such as seq(tensor(float)); empty where it is not known."""
+    which = kind.WhichOneof("value")
+    if which in ("tensor_type", "sparse_tensor_type"):
+        element = getattr(kind, which).elem_type
+        name = onnx.TensorProto.DataType.Name(element).lower()
+        return f"{which.removesuffix('_type')}({name})" if element else ""
+    if which in ("sequence_type", "optional_type"):
+        inner = _kind(getattr(kind, which).elem_type)
+        return f"{which.removesuffix('_type')}({inner})" if inner else ""
+    if which == "map_type":
+        key = onnx.TensorProto.DataType.Name(kind.map_type.key_type).lower()
+        return f"map({key}, {_kind(kind.map_type.value_type)})"
+    return ""
+
+
+def contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any], *, strict: bool = False) -> str:
+    """Return how the shape of a value contradicts what onnx infers from these inputs; empty if none does.
+
+    So does one that the body of a Loop or a Scan declares otherwise, by which onnxruntime plans memory, and with
+    `strict` an output of another rank than the model declares, which onnxruntime only warns of. onnx is asked
+    where something is empty only, since that is where onnxruntime's kernels were seen to be wrong.
+
+    Raises:
+        RejectedError: with `strict`, onnx infers that the model does not accept these inputs.
+    """
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    sizes = {name: array.shape for name, array in arrays.items()}
+    for node in model.graph.node:
+        for name, declared in declared_by_bodies(node, versions(model).get("", 0), sizes):
+            if any(isinstance(dim, int) and dim != size for dim, size in zip(declared, sizes[name], strict=True)):
+                return f"{name} has the shape {list(sizes[name])}, and the body of {node.op_type} declares another"
+    for value in model.graph.output if strict else ():
+        rank = len(value.type.tensor_type.shape.dim) if value.type.tensor_type.HasField("shape") else None
+        if rank is not None and value.name in arrays and arrays[value.name].ndim != rank:
+            return f"{value.name} has {arrays[value.name].ndim} dimensions, and the model declares {rank}"
+    given = {name: value for name, value in feeds.items() if isinstance(value, np.ndarray)}
+    if all(array.size for array in (*given.values(), *arrays.values())):
+        return ""
+    concrete = onnx.ModelProto()
+    concrete.CopyFrom(model)
+    del concrete.graph.value_info[:]
+    for value in concrete.graph.input:
+        if value.name in given:
+            shape = onnx.helper.make_tensor_type_proto(value.type.tensor_type.elem_type, given[value.name].shape)
+            value.type.CopyFrom(shape)
+    for value in concrete.graph.output:
+        value.ClearField("type")
+    try:
+        inferred = onnx_process.infer_shapes(concrete, strict_mode=strict).graph
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
+        if strict and isinstance(error, onnx.shape_inference.InferenceError):
+            raise RejectedError(f"onnx: {error}") from error
+        return ""  # a model that is too large to infer contradicts nothing
+    for value in (*inferred.output, *inferred.value_info):
+        array = arrays.get(value.name)
+        if array is None or not value.type.tensor_type.HasField("shape"):
+            continue
+        dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in value.type.tensor_type.shape.dim]
+        if len(dims) != array.ndim or any(d not in (None, size) for d, size in zip(dims, array.shape, strict=True)):
+            return f"onnxruntime gives {value.name} the shape {list(array.shape)}, where onnx infers {dims}"
+    return ""

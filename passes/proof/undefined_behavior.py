@@ -1,0 +1,253 @@
+"""Inputs that do not count although two models differ on them, since the original makes nothing defined of them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opshift.opsets.registry.operator import operator_for
+from opshift.opsets.registry.traits import selects
+from opshift.opsets.runtimes.kernels import runs_by_body
+from opshift.passes.analysis.scopes import inlined
+from opshift.passes.base.limits import Limits
+from opshift.passes.proof.bisect import Side
+from opshift.passes.proof.comparison import Route, mismatch
+from opshift.passes.proof.integer_overflow import overflows
+from opshift.passes.proof.node_pairs import Pair
+from opshift.passes.proof.signature import contradiction
+from opshift.passes.proof.wider_types import is_float
+from opshift.passes.runtime import ort_session
+from opshift.passes.runtime.node_evaluator import Interpreter, bodies, outer_names
+from opshift.passes.runtime.ort_session import Feeds, RejectedError, Source, Why
+
+# What these make of a NaN is not defined; what comes after them differs with the order of comparisons.
+_NAN_UNDEFINED = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "TopK", "Unique"})
+
+_UNWRITTEN = {"CausalConvWithState": (0, 1), "ConvInteger": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3)}
+"""Operators of which onnxruntime 1.32.0 leaves sums of no products, or the state after no elements, as memory is, and
+the inputs that have none then."""
+
+_UNCHECKED = frozenset({"Concat", "Einsum", "Pad"})
+"""Operators whose kernels in onnxruntime 1.32.0 take inputs that do not fit, and leave results as memory is."""
+
+_SCALES = {"QuantizeLinear": (1,), "QLinearMatMul": (1, 4, 6)}
+"""Operators that quantize, and their scales: those of the inputs, then the one that they are divided by."""
+
+
+_AT_PLACES = frozenset({"DeformConv", "GridSample", "MaxRoiPool", "RoiAlign"})
+"""Operators that read at places which floats say. From 2^23 on these hold none between two elements, kernels cut them
+to integers that they do not fit, and no text says what is read there."""
+
+
+class Pardon:
+    """Says which outputs do not count on an input on which two models differ.
+
+    None do if the original makes a value of the main graph from it whose shape contradicts onnx's inference, or if
+    onnxruntime computes an operator of the pairs that selects other than its numpy oracle does (1.31.1 takes 0 for the
+    larger of 2^31 and 0 in int64). Nor do those that depend on an operator that selects and that a NaN reaches (of the
+    pairs: one that excludes NaN, or is exact for finite values or whole indices only and gets others), on one that
+    reads at places that no float holds, on a Cast to integers of what no integer is, on an operator that quantizes and
+    whose scale is none, or on what a Loop collects in no turns, of which only the first dimension is said. What an
+    oracle of the pairs rejects has no meaning, whatever onnxruntime makes of it: it does not look at the axis of a
+    CumSum of nothing (1.32.0). Nor has it where an operator runs by ONNX's function body, which does not look at all
+    that the text demands: that of LinearAttention reshapes the rates of fewer tokens.
+    """
+
+    def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits, route: Route | None = None) -> None:
+        """Keep the model; it is opened when it is first asked, unless its route is to run node by node anyway."""
+        self._interpreter = route if isinstance(route, Interpreter) else None
+        model = self._interpreter.model if self._interpreter else inlined(original.proto)
+        self._original = replace(original, proto=model)
+        self._outputs = frozenset(value.name for value in original.proto.graph.output)
+        named = [(pair.original.graph.node[0].op_type, pair) for pair in pairs]
+        operators = frozenset(name for name, pair in named if pair.exclude_nan or pair.finite)
+        self._selecting = operators if pairs else _NAN_UNDEFINED
+        self._finite = frozenset(name for name, pair in named if pair.finite)
+        self._whole = frozenset(name for name, pair in named if pair.whole)
+        self._known = frozenset(name for name, pair in named if pair.oracle is not None)
+        names = {node.op_type for node in ort_session.nodes(original.proto) if node.domain in ("", "ai.onnx")}
+        version = ort_session.opset(original.proto)
+        self._by_body = frozenset(
+            name
+            for name in names
+            if operator_for("", name) is not None and (name in _UNCHECKED or runs_by_body(name, version))
+        )
+        self._judged = frozenset(name for name, pair in named if selects(pair.original.graph.node[0]))
+        self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
+        self._limits = limits
+        self._unsaid: dict[int, Feeds] = {}
+
+    @functools.cached_property
+    def _oracles(self) -> Interpreter:
+        return Interpreter(self._original, self._limits, self._judged)
+
+    @functools.cached_property
+    def _every_oracle(self) -> Interpreter:
+        return Interpreter(self._original, self._limits, self._known | self._by_body)
+
+    @functools.cached_property
+    def _side(self) -> Side:
+        return Side(ort_session.fit(self._original)[0], self._limits)
+
+    def __call__(self, feeds: Feeds) -> frozenset[str]:
+        """Return the outputs on which what the two compute on this input does not count."""
+        try:
+            values = self._interpreter.values(feeds) if self._interpreter else self._side.values(feeds)
+        except RejectedError:
+            values = dict(feeds)
+        if (
+            contradiction(self._original.proto, feeds, values)
+            or self._miscomputed(feeds, values)
+            or self._meaningless(feeds)
+        ):
+            found = self._outputs
+        else:
+            found = self._undefined(values)
+        if found:
+            self._unsaid[id(feeds)] = feeds
+        return found
+
+    def note(self) -> str:
+        """Return on how many inputs something did not count, as a reason."""
+        return (
+            f"on {len(self._unsaid)} inputs the original makes nothing defined of some outputs" if self._unsaid else ""
+        )
+
+    def _miscomputed(self, feeds: Feeds, values: Mapping[str, Any]) -> bool:
+        if not self._judged or self._interpreter:
+            return False
+        try:
+            right = self._oracles.run(feeds)
+        except NotImplementedError:
+            return False  # no oracle computes it
+        except RejectedError as error:
+            # What an oracle or onnx rejects has no meaning, whatever onnxruntime makes of it.
+            return error.why is Why.REJECTED
+        outputs = [value.name for value in self._original.proto.graph.output]
+        return any(mismatch(one, values[name]) for name, one in zip(outputs, right, strict=True) if name in values)
+
+    def _meaningless(self, feeds: Feeds) -> bool:
+        if not (self._known or self._by_body):
+            return False
+        try:
+            self._every_oracle.run(feeds)
+        except NotImplementedError:
+            return False  # no oracle computes it
+        except RejectedError as error:
+            return error.why is Why.REJECTED
+        return False
+
+    def _undefined(self, values: Mapping[str, Any]) -> frozenset[str]:
+        """Return the outputs that depend on something undefined."""
+        tainted: set[str] = set()
+        for node in self._original.proto.graph.node:
+            names = [*node.input, *outer_names(node)]
+            if not tainted.isdisjoint(names) or self._at(node, [values.get(name) for name in names], values):
+                tainted.update(node.output)
+            tainted.update(_collected(node, values))
+        return frozenset(tainted & self._outputs)
+
+    def _at(self, node: onnx.NodeProto, read: Sequence[Any], values: Mapping[str, Any]) -> bool:
+        """Return whether a node itself makes something undefined."""
+        inside = node.op_type in self._functions or any(self._selects(graph.node) for graph in bodies(node))
+        if inside and any(_has(np.isnan, value) for value in values.values()):
+            return True  # it may come up inside
+        for graph in bodies(node):
+            if any(self._at(inner, [values.get(name) for name in inner.input], values) for inner in graph.node):
+                return True
+        if any(overflows(inner.op_type, [one]) for inner in self._inside(node) for one in (*read, *values.values())):
+            return True
+        places = any(inner.op_type in _AT_PLACES for inner in self._inside(node))
+        if places and any(_has(_nowhere, value) for value in values.values()):
+            return True
+        return (
+            (node.op_type in _AT_PLACES and any(_has(_nowhere, value) for value in read[1:]))
+            or (node.op_type in self._selecting and any(_has(np.isnan, value) for value in read))
+            or (node.op_type in self._finite and any(_has(np.isinf, value) for value in read))
+            or (node.op_type in self._whole and _has(_has_fraction, read[0]))
+            or (node.op_type == "Cast" and _beyond(read[0], values.get(node.output[0])))
+            or (node.op_type in _UNWRITTEN and any(_empty(read[place]) for place in _UNWRITTEN[node.op_type]))
+            or overflows(node.op_type, read)
+            # The kernel of onnxruntime 1.32.0 for 24 makes 0 of a NaN in a row of which some keys are padding.
+            or (node.op_type == "Attention" and len(read) > 6 and any(_has(_nowhere, value) for value in read[:3]))
+            or (node.op_type == "DynamicQuantizeLinear" and not _ranged(read[0]))
+            or (node.op_type == "AffineGrid" and _alone(node, read[1]))
+            or (node.op_type in _SCALES and not _scaled([read[place] for place in _SCALES[node.op_type]]))
+        )
+
+    def _inside(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+        """Yield the nodes in the graphs of a node, and in the function that it calls."""
+        called = [function.node for function in self._original.proto.functions if function.name == node.op_type]
+        for inner in itertools.chain(*(graph.node for graph in bodies(node)), *called):
+            yield inner
+            yield from self._inside(inner)
+
+    def _selects(self, nodes: Sequence[onnx.NodeProto]) -> bool:
+        return any(
+            node.op_type in self._selecting or any(self._selects(graph.node) for graph in bodies(node))
+            for node in nodes
+        )
+
+
+def _collected(node: onnx.NodeProto, values: Mapping[str, Any]) -> list[str]:
+    """Return the outputs that a Loop has collected in no turns."""
+    if node.op_type != "Loop":
+        return []
+    collected = node.output[len(node.input) - 2 :]
+    return [name for name in collected if isinstance(value := values.get(name), np.ndarray) and not value.shape[0]]
+
+
+def _ranged(value: Any) -> bool:
+    """Return whether the 255th part of the range of floats and 0 is a number to divide by; of zeros alone it is 1."""
+    if not isinstance(value, np.ndarray) or not value.size:
+        return True
+    with np.errstate(all="ignore"):
+        spread = np.float32(max(value.max(), 0)) - np.float32(min(value.min(), 0))
+        return bool(spread == 0 or (np.isfinite(spread) and spread / np.float32(255) >= np.finfo(np.float32).tiny))
+
+
+def _alone(node: onnx.NodeProto, size: Any) -> bool:
+    """Return whether one pixel alone is at both corners: 0 / 0 to ONNX's function body, 1 to onnxruntime's kernel."""
+    aligned = any(attribute.name == "align_corners" and attribute.i for attribute in node.attribute)
+    return aligned and isinstance(size, np.ndarray) and bool((size[2:] == 1).any())
+
+
+def _scaled(scales: Sequence[Any]) -> bool:
+    """Return whether scales are some: what is divided by 0 or by a NaN is no number to be rounded."""
+    floats = [one.astype(np.float32) for one in scales if isinstance(one, np.ndarray)]
+    with np.errstate(all="ignore"):
+        inputs = functools.reduce(np.multiply, [one.max(initial=0) for one in floats[:-1]], np.float32(1))
+        floats.append(np.asarray(inputs / floats[-1] if floats else inputs))
+    return all(bool((np.isfinite(one) & (one != 0)).all()) for one in floats)
+
+
+def _empty(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and not value.size
+
+
+def _has(what: Callable[[Any], Any], value: Any) -> bool:
+    return isinstance(value, np.ndarray) and is_float(value.dtype) and bool(what(value).any())
+
+
+def _nowhere(value: Any) -> Any:
+    return ~(np.abs(value.astype(np.float64)) < 2**23)
+
+
+def _has_fraction(value: Any) -> Any:
+    return value != np.trunc(value)
+
+
+def _beyond(value: Any, integers: Any) -> bool:
+    """Return whether floats were cast to integers that cannot hold them: "results are undefined" (Cast-13)."""
+    if not (isinstance(value, np.ndarray) and isinstance(integers, np.ndarray)):
+        return False
+    if not is_float(value.dtype) or integers.dtype.kind not in "iu" or not value.size:
+        return False
+    info, wide = np.iinfo(integers.dtype), value.astype(np.float64)
+    return not bool(((wide > float(info.min) - 1) & (wide < float(info.max) + 1)).all())

@@ -1,0 +1,122 @@
+"""Models in the next wider type: float as double, float16 and bfloat16 as float.
+
+Rounding is measured by what changes in the wider type. And a node of bfloat16 that onnxruntime has no kernel for is
+computed in float and rounded once.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from opshift.passes.graph.traversal import subgraphs
+
+_WIDER = {
+    TensorProto.FLOAT: TensorProto.DOUBLE,
+    TensorProto.FLOAT16: TensorProto.FLOAT,
+    TensorProto.BFLOAT16: TensorProto.FLOAT,
+}
+WIDE: Mapping[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(np.float32): np.dtype(np.float64),
+    np.dtype(np.float16): np.dtype(np.float32),
+    np.dtype(ml_dtypes.bfloat16): np.dtype(np.float32),
+    np.dtype(np.float64): np.dtype(np.float64),  # there is no wider one in onnxruntime
+}
+# Without inputs they give what they are told to, in the type that they are told.
+GIVEN = frozenset({"Constant", "ConstantOfShape", "EyeLike"})
+NARROW = frozenset({"BitCast"})
+"""Operators that read the bits of floats, which a wider type has others of."""
+
+
+def widened(node: onnx.NodeProto) -> onnx.NodeProto:
+    """Return a copy that makes the wide type where the node makes the narrow one, in the graphs inside of it too."""
+    wide = copy.deepcopy(node)
+    for attribute in wide.attribute:
+        if attribute.name in ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "softmax_precision"):
+            attribute.i = _wider_type(attribute.i)
+    for _, body in subgraphs(wide):
+        for value in (*body.input, *body.output, *body.value_info):
+            _widen(value.type)
+        for tensor in body.initializer:
+            tensor.CopyFrom(_wide_tensor(tensor))
+        for inner in body.node:
+            inner.CopyFrom(widened(inner))
+            for attribute in inner.attribute if inner.op_type in GIVEN else ():
+                attribute.CopyFrom(_wide_constant(attribute))
+    return wide
+
+
+def in_double(node: onnx.NodeProto) -> onnx.NodeProto:
+    """Return a copy that returns double where the node computes in float and casts the result to integers."""
+    wide = copy.deepcopy(node)
+    for attribute in wide.attribute:
+        if attribute.name == "output_datatype" and attribute.i not in _WIDER:
+            attribute.i = TensorProto.DOUBLE
+    return wide
+
+
+def _wider_type(element: int) -> int:
+    return int(_WIDER.get(element, element))  # type: ignore[call-overload]
+
+
+def _widen(kind: onnx.TypeProto) -> None:
+    """Make a type the wide one, also of the elements of a sequence or an optional."""
+    which = kind.WhichOneof("value")
+    if which == "tensor_type":
+        kind.tensor_type.elem_type = _wider_type(kind.tensor_type.elem_type)
+    elif which in ("sequence_type", "optional_type"):
+        _widen(getattr(kind, which).elem_type)
+
+
+def _wide_tensor(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    if tensor.data_type not in _WIDER or tensor.data_location == TensorProto.EXTERNAL:
+        return tensor
+    return onnx.numpy_helper.from_array(wider(onnx.numpy_helper.to_array(tensor)), tensor.name)
+
+
+def _wide_constant(attribute: onnx.AttributeProto) -> onnx.AttributeProto:
+    """Return the attribute `value` of a node that gives it as a wide tensor; those of a Constant are float alone."""
+    if attribute.name == "value":
+        return onnx.helper.make_attribute("value", _wide_tensor(attribute.t))
+    if attribute.name in ("value_float", "value_floats"):
+        value = np.asarray(onnx.helper.get_attribute_value(attribute), np.float32)
+        return onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(wider(value)))
+    return attribute
+
+
+def wider(value: Any) -> Any:
+    """Return floats in the next wider type, those of a list too, and anything else as it is."""
+    if isinstance(value, np.ndarray):
+        wide = WIDE.get(np.dtype(value.dtype))
+        return value if wide is None else value.astype(wide)
+    return [wider(item) for item in value] if isinstance(value, list) else value
+
+
+def narrowed(value: Any, like: Any) -> Any:
+    """Return a value in the type that the narrow model has it in."""
+    if isinstance(value, np.ndarray) and isinstance(like, np.ndarray):
+        with np.errstate(over="ignore"):
+            return value.astype(like.dtype, copy=False)
+    if isinstance(value, list) and isinstance(like, list) and like:
+        return [narrowed(item, like[0]) for item in value]
+    return value
+
+
+_FLOATS = frozenset(
+    np.dtype(getattr(ml_dtypes, name))
+    for name in (
+        *("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+        "float4_e2m1fn",
+    )
+)
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is a float, those of ml_dtypes included."""
+    return dtype.kind == "f" or dtype in _FLOATS

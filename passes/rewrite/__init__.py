@@ -1,0 +1,1 @@
+"""Decide what each node becomes, and apply it to a copy of the model."""

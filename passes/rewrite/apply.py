@@ -1,0 +1,615 @@
+"""Carry a plan out on a copy of the model: the only place where nodes of a model are built."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence, Set
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto
+
+from opshift.opsets.operators.constant import gives
+from opshift.opsets.registry.facts import (
+    Elsewhere,
+    Facts,
+    Tensor,
+    facts_of_attribute,
+    tensor_of,
+    type_name,
+    type_of_facts,
+)
+from opshift.opsets.registry.operator import Node
+from opshift.opsets.registry.schema import default_domain
+from opshift.passes.analysis.inference import make_node
+from opshift.passes.graph import traversal
+from opshift.passes.graph.traversal import Body, graphs, subgraphs
+from opshift.passes.rewrite.edits import Call, Carry, Drop, FunctionPlan, GraphPlan, Nest, Planned, Relabel, Replace
+from opshift.passes.rewrite.function_planner import bind_attributes
+from opshift.passes.rewrite.lowering_search import Constant, Fragment, Input, Iteration, Output, Ref, Written
+
+METADATA = 10
+"""The ir_version from which on nodes have metadata_props."""
+
+
+class Names:
+    """Names that nothing in a model has yet; values and nodes share one pool."""
+
+    def __init__(self, model: onnx.ModelProto, bodies: Iterable[Body] = ()) -> None:
+        """Take all names of a model as taken; `bodies` is the model, where somebody has walked over it."""
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        for body in bodies or traversal.bodies(model):
+            graph = body.graph
+            if isinstance(graph, onnx.GraphProto):
+                self._taken.update(tensor.name for tensor in graph.initializer)
+                self._taken.update(tensor.values.name for tensor in graph.sparse_initializer)
+                self._taken.update(value.name for value in (*graph.input, *graph.output))
+            else:
+                self._taken.update(graph.input)
+            # Types of values that are gone may still be noted.
+            self._taken.update(value.name for value in graph.value_info)
+            self._taken.update(body.names)
+            self._taken.update(body.outputs)
+
+    def new(self, wanted: str) -> str:
+        """Return the name that is wanted, or the first numbered one that is free."""
+        if wanted not in self._taken:
+            self._taken.add(wanted)
+            return wanted
+        name, number = wanted, self._numbers.get(wanted, 0)
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name)
+        self._numbers[wanted] = number  # none below it will be free
+        return name
+
+
+class Constants:
+    """The constants that new nodes read: one initializer of the main graph for each value."""
+
+    def __init__(self, names: Names, opset: int, *, nodes: bool = False) -> None:
+        """Start with none; `nodes`: the target has Constant, for whatever types its opset allows."""
+        self._names = names
+        self._opset = opset
+        self._nodes = nodes
+        self._known: dict[tuple[bytes, int], str] = {}
+        self.made: list[TensorProto] = []
+        self.outputs: list[TensorProto] = []
+        """Those that are the outputs of replaced nodes themselves: initializers of the graph that these stand in."""
+
+    def within(self, node: NodeProto) -> Constants:
+        """Return where a node's graphs have their constants: those of another domain's may see no values of outside.
+
+        The functions of FlexAttention-1 of ai.onnx.preview become part of its function body.
+        """
+        return Constants(self._names, self._opset, nodes=self._nodes) if default_domain(node.domain) else self
+
+    def name(self, constant: Constant, before: list[NodeProto]) -> str:
+        """Return the name of a value that holds the constant; `before` takes nodes to put before its use."""
+        key = constant.value.digest, constant.dtype
+        if key not in self._known:
+            shape = "x".join(map(str, facts_of_attribute(constant.value).shape or ()))
+            self._known[key] = self._names.new(f"opshift/{type_name(constant.dtype)}[{shape}]")
+            self.made.append(_tensor(constant, self._known[key]))
+        return self._known[key]
+
+    def output(self, constant: Constant, name: str, before: list[NodeProto]) -> NodeProto | None:
+        """Return a node that gives a constant a name: runtimes infer shapes through Constant, not through Identity.
+
+        None: neither has the element type at this opset (int4 below 21), and it is an initializer of that name.
+        """
+        if self._nodes and gives("Constant", self._opset, constant.dtype):
+            return make_node("Constant", "", [], [name], {"value": constant.value})
+        if gives("Identity", self._opset, constant.dtype):
+            return make_node("Identity", "", [self.name(constant, before)], [name], {})
+        self.outputs.append(_tensor(constant, name))
+        return None
+
+
+def _tensor(constant: Constant, name: str) -> TensorProto:
+    """Return a constant as an initializer; what is in a file stays there."""
+    if not isinstance(constant.value, Elsewhere):
+        return tensor_of(constant.value.array, constant.dtype, name)
+    tensor = TensorProto()
+    tensor.CopyFrom(constant.value.proto)
+    tensor.name = name
+    return tensor
+
+
+class ConstantNodes(Constants):
+    """Constants as nodes, where initializers cannot be: in functions, and below ir_version 4 (there all are inputs)."""
+
+    def __init__(self, names: Names, opset: int) -> None:
+        """Write Constant as this opset has it; each use gets its own, so that it is in scope wherever it stands."""
+        super().__init__(names, opset)
+
+    def within(self, node: NodeProto) -> Constants:
+        """Return itself: the nodes stand where they are used."""
+        return self
+
+    def name(self, constant: Constant, before: list[NodeProto]) -> str:
+        """Put a Constant in front, and below opset 9, where a Constant holds floats only, a Cast behind it."""
+        name = self._names.new(f"opshift/{type_name(constant.dtype)}")
+        floats = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
+        if self._opset >= 9 or constant.dtype in floats:
+            before.append(make_node("Constant", "", [], [name], {"value": constant.value}))
+        elif ((array := constant.value.array).astype(np.float64).astype(array.dtype) == array).all():
+            self._cast(array.astype(np.float64), constant.dtype, name, before)
+        else:
+            # Of 64-bit integers a double holds one half at a time.
+            high, low, scale, scaled = (
+                self._names.new(f"{name}/{part}") for part in ("high", "low", "scale", "scaled")
+            )
+            self._cast((array // 2**32).astype(np.float64), constant.dtype, high, before)
+            self._cast((array % 2**32).astype(np.float64), constant.dtype, low, before)
+            self._cast(np.float64(2**32), constant.dtype, scale, before)
+            before.append(make_node("Mul", "", [high, scale], [scaled], {}))
+            before.append(make_node("Add", "", [scaled, low], [name], {}))
+        for node in before:
+            node.name = node.name or node.output[0]
+        return name
+
+    def output(self, constant: Constant, name: str, before: list[NodeProto]) -> NodeProto:
+        """Return the node that makes a constant, under this name."""
+        self.name(constant, before)
+        made = before.pop()
+        made.output[0] = name
+        made.name = ""
+        return made
+
+    def _cast(self, array: Any, dtype: int, name: str, before: list[NodeProto]) -> None:
+        whole = self._names.new(f"{name}/double")
+        before.append(make_node("Constant", "", [], [whole], {"value": Tensor(np.asarray(array))}))
+        before.append(make_node("Cast", "", [whole], [name], {"to": dtype}))
+
+
+def lower(model: onnx.ModelProto, planned: Planned, bodies: Iterable[Body] = (), ir_version: int | None = None) -> None:
+    """Rewrite a model in place, as planned; opset imports are `restamp`'s.
+
+    `bodies` are those of the model that it is a copy of, where somebody has walked over it. `ir_version` is the one
+    that the result is to have, if not the model's: nodes get no metadata that would have no place in it.
+    """
+    names = Names(model, bodies)
+    read_before = _read_by_changed(model, planned)
+    opset = planned.plan.target_opset
+    if planned.initializers:
+        # Before 4, an initializer is an input that has a default.
+        model.ir_version = max(model.ir_version, 4)
+    initializers = Constants(names, opset, nodes=planned.constants)
+    ir_version = model.ir_version if ir_version is None else ir_version
+    in_graphs = initializers if max(ir_version, model.ir_version) >= 4 else ConstantNodes(names, opset)
+    mains: list[onnx.GraphProto] = [model.graph]
+    for training in model.training_info:
+        mains += [training.initialization, training.algorithm]
+    marked = min(ir_version, model.ir_version) >= METADATA
+    for graph, plan in zip(mains, planned.graphs, strict=True):
+        _lower_graph(graph, plan, names, in_graphs, marked)
+    _lower_functions(model, planned.functions, names, ConstantNodes(names, opset), marked)
+    _drop_unread(model, read_before)
+    model.graph.initializer.extend(initializers.made)
+
+
+def _read(model: onnx.ModelProto) -> Iterator[str]:
+    """Yield the names of all values that a node reads or a graph gives out, each as often as that is."""
+    for graph in graphs(model):
+        yield from (value if isinstance(value, str) else value.name for value in graph.output)
+        if isinstance(graph, onnx.GraphProto):
+            yield from (
+                entry.value for note in graph.quantization_annotation for entry in note.quant_parameter_tensor_names
+            )
+        for node in graph.node:
+            yield from node.input[:]
+    for training in model.training_info:
+        for item in (*training.initialization_binding, *training.update_binding):
+            yield from (item.key, item.value)
+
+
+def _read_by_changed(model: onnx.ModelProto, planned: Planned) -> set[str]:
+    """Return the names that the nodes of the main graph read which are to be replaced, and those in its graphs."""
+    names: set[str] = set()
+    waiting: list[tuple[onnx.GraphProto, GraphPlan]] = [(model.graph, planned.graphs[0])]
+    while waiting:
+        graph, plan = waiting.pop()
+        for index in plan.changes:
+            names.update(graph.node[index].input[:])
+        for (index, attribute), inside in plan.inner.items():
+            waiting.append((next(found for name, found in subgraphs(graph.node[index]) if name == attribute), inside))
+    return names
+
+
+def _drop_unread(model: onnx.ModelProto, names: Set[str]) -> None:
+    """Drop what rewriting has made idle in the main graph: axes that are an attribute now, a shape that is known.
+
+    `names` are those that the rewritten nodes read before. What computed such a value alone goes with it.
+    """
+    graph = model.graph
+    given = {value.name for value in (*graph.input, *graph.output)}
+    readers = Counter(_read(model))
+    unread = {name for name in names if name and not readers[name]} - given
+    if not unread:
+        return
+    makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+    waiting = list(unread)
+    idle: set[int] = set()
+    while waiting:
+        index = makers.get(waiting.pop(), -1)
+        if index < 0 or index in idle or any(readers[name] or name in given for name in graph.node[index].output):
+            continue
+        idle.add(index)
+        read = [name for name in _all_read(graph.node[index]) if name]
+        readers.subtract(read)
+        freed = {name for name in read if not readers[name]} - given
+        unread |= freed
+        waiting += freed
+    for index in range(len(graph.initializer) - 1, -1, -1):
+        if graph.initializer[index].name in unread:
+            del graph.initializer[index]
+    for index in sorted(idle, reverse=True):
+        del graph.node[index]
+
+
+def _all_read(node: NodeProto) -> Iterator[str]:
+    """Yield the names that a node reads, and those that its graphs read and give out."""
+    yield from node.input
+    for _, inner in subgraphs(node):
+        yield from (value.name for value in inner.output)
+        for one in inner.node:
+            yield from _all_read(one)
+
+
+def _lower_functions(
+    model: onnx.ModelProto,
+    plans: Sequence[FunctionPlan],
+    names: Names,
+    constants: Constants,
+    marked: bool,
+) -> None:
+    originals = {(item.domain, item.name, item.overload): item for item in model.functions}
+    copies: list[onnx.FunctionProto] = []
+    for plan in plans:
+        function = onnx.FunctionProto.FromString(originals[plan.key].SerializeToString())
+        function.name = plan.name
+        if plan.bound:
+            bind_attributes(function, plan.bound)
+            del function.attribute[:], function.attribute_proto[:]
+        _lower_graph(function, plan.graph, names, constants, marked)
+        copies.append(function)
+    del model.functions[:]
+    model.functions.extend(copies)
+
+
+def _lower_graph(
+    graph: onnx.GraphProto | onnx.FunctionProto,
+    plan: GraphPlan,
+    names: Names,
+    constants: Constants,
+    marked: bool,
+) -> None:
+    if isinstance(graph, onnx.GraphProto):
+        noted = {value.name for value in (*graph.value_info, *graph.output)}
+        for name, facts in plan.notes.items():
+            if name not in noted:
+                graph.value_info.add(name=name).type.CopyFrom(type_of_facts(facts))
+    for (index, attribute), inside in plan.inner.items():
+        inner = next(found for name, found in subgraphs(graph.node[index]) if name == attribute)
+        own = constants.within(graph.node[index])
+        _lower_graph(inner, inside, names, own, marked)
+        if own is not constants:
+            inner.initializer.extend(own.made)
+    nodes = graph.node
+    places = list(range(len(nodes)))
+    gone: list[int] = []
+    renamed: dict[str, str] = {}
+    for index, change in plan.changes.items():
+        node = nodes[index]
+        if isinstance(change, Call):
+            node.op_type = change.name
+            # A copy has its attributes bound; the call passes none.
+            del node.attribute[:]
+        elif isinstance(change, Drop):
+            gone.append(index)
+            renamed.update(dict.fromkeys(node.output, ""))
+        elif isinstance(change, Carry):
+            before: list[NodeProto] = []
+            _carry(node, names, constants, before)
+            nodes.extend([*before, node])
+            gone.append(index)
+        elif isinstance(change, Nest):
+            _nest(node, names)
+        elif isinstance(change, Relabel):
+            kept = [item for item in node.attribute if item.name not in change.drop]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+        else:
+            splice(nodes, node, index, change, names, constants, marked, renamed)
+            gone.append(index)
+            if constants.outputs and isinstance(graph, onnx.GraphProto):
+                graph.initializer.extend(constants.outputs)
+                constants.outputs.clear()
+        places += [index] * (len(nodes) - len(places))
+    if gone:
+        _sort(nodes, places, gone)
+    if renamed:
+        _rename(graph, renamed)
+        for index in range(len(graph.value_info) - 1, -1, -1):
+            if graph.value_info[index].name in renamed:
+                del graph.value_info[index]
+
+
+def _sort(nodes: MutableSequence[NodeProto], places: list[int], gone: Sequence[int]) -> None:
+    """Bring nodes to their places, and cut off those that are gone; nodes that stay are not copied."""
+    end = len(places)
+    for index in gone:
+        places[index] = end
+    # Each node's key is the next place: `next` takes the node for what is returned at the end, which there is not.
+    nodes.sort(key=functools.partial(next, iter(places)))  # type: ignore[attr-defined]
+    del nodes[end - len(gone) :]
+
+
+def _rename(graph: onnx.GraphProto | onnx.FunctionProto, renamed: Mapping[str, str]) -> None:
+    """Let the nodes of a graph, and of all graphs inside, read other values."""
+    for node in graph.node:
+        for place, name in enumerate(node.input):
+            while name in renamed:
+                name = renamed[name]
+            node.input[place] = name
+        for _, inner in subgraphs(node):
+            _rename(inner, renamed)
+
+
+def _carry(node: NodeProto, names: Names, constants: Constants, before: list[NodeProto]) -> None:
+    """Add a value to a Loop that comes out of each iteration as it went in."""
+    base = node.name or node.output[0]
+    body = next(inner for _, inner in subgraphs(node))
+    zero = Constant(Tensor(np.zeros((), dtype=np.float32)), TensorProto.FLOAT)
+    node.input.append(constants.name(zero, before))
+    node.output.insert(0, names.new(f"{base}/carried"))
+    taken, given = names.new(f"{base}/carried.in"), names.new(f"{base}/carried.out")
+    body.input.add(name=taken).type.CopyFrom(onnx.helper.make_tensor_type_proto(TensorProto.FLOAT, ()))
+    outputs = [body.output[0], onnx.helper.make_tensor_value_info(given, TensorProto.FLOAT, ()), *body.output[1:]]
+    kept = onnx.GraphProto()
+    kept.output.extend(outputs)
+    del body.output[:]
+    body.output.extend(kept.output)
+    same = make_node("Identity", "", [taken], [given], {})
+    same.name = names.new(f"{base}/Identity")
+    body.node.append(same)
+
+
+def _nest(node: NodeProto, names: Names) -> None:
+    """Put a Scan-8 into the body of a Scan through the batch, which is the first axis of all that it takes and gives.
+
+    Scan-8: "the batch-axis is required to be 0", "the sequence axis or scan axis is required to be 1".
+    """
+    base = node.name or node.output[0]
+    given = {attribute.name: attribute for attribute in node.attribute}
+    body, scanned = given["body"].g, given["num_scan_inputs"].i
+    states = len(body.input) - scanned
+    outer = onnx.GraphProto(name=f"{base}/batch")
+
+    def entry(values: Any, value: onnx.ValueInfoProto, *, sequence: bool) -> str:
+        """Add what one entry of the batch has for a value of the body."""
+        name = names.new(f"{base}/{value.name}")
+        values.add(name=name).type.CopyFrom(value.type)
+        if sequence and value.type.tensor_type.HasField("shape"):
+            shape = values[-1].type.tensor_type.shape
+            dims = [onnx.TensorShapeProto.Dimension(), *value.type.tensor_type.shape.dim]
+            del shape.dim[:]
+            shape.dim.extend(dims)
+        return name
+
+    taken = [entry(outer.input, value, sequence=place >= states) for place, value in enumerate(body.input)]
+    made = [
+        entry(outer.output, value, sequence=place >= states) if name else ""
+        for place, (name, value) in enumerate(zip(node.output, body.output, strict=False))
+    ]
+    inner = make_node("Scan", "", taken, made, {"num_scan_inputs": scanned})
+    inner.name = names.new(f"{base}/Scan")
+    inner.attribute.add(name="body", type=onnx.AttributeProto.GRAPH).g.CopyFrom(body)
+    if "directions" in given:
+        inner.attribute.append(onnx.helper.make_attribute("scan_input_directions", list(given["directions"].ints)))
+    outer.node.append(inner)
+    inputs, outputs = list(node.input[1:]), [name for name in node.output if name]
+    del node.input[:], node.output[:], node.attribute[:]
+    node.input.extend(inputs)
+    node.output.extend(outputs)
+    node.attribute.add(name="body", type=onnx.AttributeProto.GRAPH).g.CopyFrom(outer)
+    node.attribute.append(onnx.helper.make_attribute("num_scan_inputs", len(inputs)))
+
+
+def splice(
+    nodes: Any,
+    node: NodeProto,
+    index: int,
+    change: Replace,
+    names: Names,
+    constants: Constants,
+    marked: bool,
+    renamed: dict[str, str],
+) -> None:
+    """Add to `nodes` those of a fragment, with the inputs and outputs of the node that they replace.
+
+    Outputs that no node writes are put into `renamed`, with the names of what they are.
+    """
+    base = node.name or next((name for name in node.output if name), f"{node.op_type}_{index}")
+    fragment = change.fragment
+    before: list[NodeProto] = []
+    outputs, given = node.output[:], change.inputs or node.input[:]
+    values = _output_names(outputs, fragment, names, base)
+
+    def hold(constant: Constant) -> str:
+        return constants.name(constant, before)
+
+    def name_of(ref: Ref) -> str:
+        if ref is None:
+            return ""
+        if isinstance(ref, Output):
+            return values[ref]
+        if isinstance(ref, Input):
+            source = change.sources[ref.operand]
+            ref = source if isinstance(source, Constant) else None
+            if isinstance(source, int):
+                return given[source]
+        return "" if ref is None else hold(ref)
+
+    inputs = [[name_of(ref) for ref in leaf.inputs] for leaf in fragment.nodes]
+    labels = [node.name if len(inputs) == 1 else names.new(f"{base}/{leaf.name}") for leaf in fragment.nodes]
+    behind: list[NodeProto] = []
+    for place, (name, ref) in enumerate(zip(outputs, fragment.outputs, strict=True)):
+        if place in change.renamed:
+            renamed[name] = name_of(ref)
+        elif name and isinstance(ref, Constant):
+            made_of_it = constants.output(ref, name, before)
+            behind += [] if made_of_it is None else [made_of_it]
+        elif name and (source := name_of(ref)) != name:
+            behind.append(make_node("Identity", "", [source], [name], {}))
+    nodes.extend(before)
+    first = len(nodes)
+    wanted = {ref for name, ref in zip(outputs, fragment.outputs, strict=True) if name}
+    wanted.update(ref for leaf in fragment.nodes for ref in leaf.inputs)
+    for leaf, read, made, label in zip(fragment.nodes, inputs, fragment.made, labels, strict=True):
+        before.clear()
+        left_out = _optional_outputs(leaf.name) - {ref.place for ref, _ in made if ref in wanted}
+        written = ["" if ref.place in left_out else values[ref] for ref, _ in made]
+        new = _filled(leaf, read, written, label, names, hold)
+        nodes.extend(before)  # constants of a Loop's body
+        nodes.append(new)
+    for new in behind:
+        new.name = names.new(f"{base}/{new.op_type}")
+    nodes.extend(behind)
+    if marked or node.doc_string:
+        for new in nodes[first:]:
+            new.doc_string = node.doc_string
+            if marked:
+                new.metadata_props.extend(node.metadata_props)
+                if fragment.lowerings:
+                    told = f"{node.op_type}: {', '.join(fragment.lowerings)}"
+                    new.metadata_props.add(key="opshift.lowering", value=told)
+
+
+@functools.cache
+def _optional_outputs(name: str) -> frozenset[int]:
+    """Return the outputs that a node may leave out: an Attention may have to, and an LSTM need not compute them."""
+    if not onnx.defs.has(name):
+        return frozenset()
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    outputs = onnx.defs.get_schema(name).outputs
+    return frozenset(index for index, output in enumerate(outputs) if output.option == optional)
+
+
+def _filled(
+    leaf: Written, read: Sequence[str], made: Sequence[str], label: str, names: Names, hold: Callable[[Constant], str]
+) -> NodeProto:
+    """Return a node of a fragment with its names; `hold` gives those of constants."""
+    node, inputs, outputs = leaf.form
+    if leaf.body is None:
+        node.name, inputs[:], outputs[:] = label, read, made
+        return node  # whoever appends it makes a copy
+    loop = make_node(leaf.name, "", read[: 2 + len(leaf.body.carries)], made, leaf.attributes)
+    loop.name = label
+    body = _iteration(leaf.body, read, label, names, hold)
+    loop.attribute.add(name="body", type=onnx.AttributeProto.GRAPH).g.CopyFrom(body)
+    return loop
+
+
+def _iteration(
+    iteration: Iteration, read: Sequence[str], base: str, names: Names, hold: Callable[[Constant], str]
+) -> onnx.GraphProto:
+    """Return the body of a Loop; `read` are the values that the Loop reads, its own inputs first."""
+    fragment, carried = iteration.fragment, iteration.carries
+    graph = onnx.GraphProto(name=f"{base}/body")
+    given = [
+        names.new(f"{base}/{name}") for name in ("iteration", "going", *(f"carried:{i}" for i in range(len(carried))))
+    ]
+    for name, facts in zip(given, (Facts(TensorProto.INT64, ()), Facts(TensorProto.BOOL, ()), *carried), strict=True):
+        graph.input.add(name=name).type.CopyFrom(type_of_facts(facts))
+    operands = [given[0], *given[2:], *read[len(given) :]]
+    values = _output_names((), dataclasses.replace(fragment, outputs=()), names, base)
+
+    def name_of(ref: Ref) -> str:
+        if isinstance(ref, Input):
+            return operands[ref.operand]
+        return "" if ref is None else values[ref] if isinstance(ref, Output) else hold(ref)
+
+    for leaf, made in zip(fragment.nodes, fragment.made, strict=True):
+        label, inputs = names.new(f"{base}/{leaf.name}"), [name_of(ref) for ref in leaf.inputs]
+        graph.node.append(_filled(leaf, inputs, [values[ref] for ref, _ in made], label, names, hold))
+    outputs: list[str] = []
+    for ref in (None, *fragment.outputs):
+        source = given[1] if ref is None else name_of(ref)
+        if not isinstance(ref, Output) or source in outputs:
+            # An output of a body is made in it, and only once.
+            outputs.append(names.new(f"{base}/Identity.out"))
+            graph.node.append(make_node("Identity", "", [source], outputs[-1:], {}))
+            graph.node[-1].name = names.new(f"{base}/Identity")
+        else:
+            outputs.append(source)
+    for name, facts in zip(outputs, (Facts(TensorProto.BOOL, ()), *carried, *iteration.rows), strict=True):
+        graph.output.add(name=name).type.CopyFrom(type_of_facts(facts))
+    return graph
+
+
+def _output_names(outputs: Sequence[str], fragment: Fragment, names: Names, base: str) -> dict[Output, str]:
+    """Name all outputs of a fragment: those that are the node's own keep its names."""
+    values: dict[Output, str] = {}
+    for name, ref in zip(outputs, fragment.outputs, strict=True):
+        if name and isinstance(ref, Output) and ref not in values:
+            values[ref] = name
+    for made in fragment.made:
+        for ref, ending in made:
+            if ref not in values:
+                values[ref] = names.new(base + ending)
+    return values
+
+
+def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """Return a lowered node, and its replacement, each as a model of its own, typed as far as the planner knew.
+
+    Inputs bear the names of the operands; those that are constants are initializers. Outputs are y0, y1 ...
+    """
+    seen, operator = change.seen, change.lifted.operator
+    named = {
+        index: name for name, index in zip(operator.operands, change.lifted.sources, strict=False) if index is not None
+    }
+    inputs = ["" if facts is None else named.get(index, f"x{index}") for index, facts in enumerate(seen.inputs)]
+    outputs = [f"y{index}" if used else "" for index, used in enumerate(seen.used)]
+    original = _model(source, seen, inputs, outputs)
+    node = make_node(seen.name, seen.domain, inputs, outputs, seen.attributes)
+    original.graph.node.append(node)
+    node.name = "node"
+    if change.cast is not None:
+        node.output[0] = "index"
+        original.graph.node.append(make_node("Cast", "", ["index"], outputs, {"to": change.cast}))
+        node = make_node(seen.name, seen.domain, inputs, outputs, seen.attributes)
+    rewritten = _model(target, seen, inputs, outputs)
+    constants = Constants(Names(original), target)
+    # Alone, a value that is the output must have its name.
+    change = change._replace(renamed=(), inputs=())
+    splice(rewritten.graph.node, node, 0, change, Names(original), constants, False, {})
+    rewritten.graph.initializer.extend([*constants.made, *constants.outputs])
+    return original, rewritten
+
+
+def _model(opset: int, seen: Node, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.ModelProto:
+    imports = [onnx.helper.make_opsetid("", opset)]
+    if seen.domain:
+        imports.append(onnx.helper.make_opsetid(seen.domain, 1))
+    least = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
+    model = onnx.ModelProto(ir_version=max(least, 8))
+    model.opset_import.extend(imports)
+    model.graph.name = "node"
+    for name, facts in zip(inputs, seen.inputs, strict=True):
+        if facts is None:
+            continue
+        if facts.known is not None:
+            model.graph.initializer.append(tensor_of(facts.known, facts.dtype or 0, name))
+            continue
+        value = model.graph.input.add(name=name)
+        value.type.CopyFrom(type_of_facts(facts))
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs if name)
+    return model

@@ -1,0 +1,124 @@
+"""What is to be done to a model, as `plan` decides it and `lower` carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.operator import Lifted, Node
+from opshift.passes.base.results import Plan, Step
+from opshift.passes.rewrite.lowering_search import Constant, Fragment
+
+FunctionKey = tuple[str, str, str]
+
+
+class Replace(NamedTuple):
+    """Write a fragment in the place of a node; `sources` says what each operand of the fragment is.
+
+    Outputs that are `renamed` are written by no node: who reads them reads what they are instead. `cast` is the Cast
+    behind the node that is replaced together with it, in whose place the fragment stands; `inputs` are the node's then.
+    """
+
+    fragment: Fragment
+    sources: tuple[int | Constant | None, ...]
+    seen: Node
+    lifted: Lifted
+    where: str
+    renamed: tuple[int, ...] = ()
+    cast: int | None = None
+    inputs: tuple[str, ...] = ()
+
+    def at(self, where: str) -> Replace:
+        """Return the same for another node."""
+        return Replace(*self[:4], where, *self[5:])
+
+
+@dataclass(frozen=True)
+class Relabel:
+    """Keep a node but for attributes that mean nothing at the target's version, or do not exist there."""
+
+    drop: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Carry:
+    """Give a Loop that carries nothing a value to carry: Loop-1 must have one."""
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Put a Scan-8 into a Scan that goes through the batch, of which later versions know nothing."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """Call a copy of a function that is made for these inputs."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Write nothing: the Cast that reads the node is replaced together with it."""
+
+
+Change = Replace | Relabel | Carry | Nest | Call | Drop
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of a node, and of every other that is the same but for its place and its names."""
+
+    change: Change | None
+    steps: tuple[Step, ...]
+    kept: int
+
+
+class Known(NamedTuple):
+    """A decision, and what was known of the node's inputs."""
+
+    decision: Decision
+    inputs: tuple[Facts | None, ...]
+
+
+@dataclass
+class GraphPlan:
+    """What to do in one graph, by the index of the node; `inner` by node and attribute."""
+
+    path: str
+    changes: dict[int, Change] = field(default_factory=dict)
+    notes: dict[str, Facts] = field(default_factory=dict)
+    """Values whose shapes are to be noted, since the target's versions do not tell them."""
+    inner: dict[tuple[int, str], GraphPlan] = field(default_factory=dict)
+
+    def all(self) -> Iterator[GraphPlan]:
+        """Yield this plan and those of all graphs inside."""
+        yield self
+        for plan in self.inner.values():
+            yield from plan.all()
+
+
+@dataclass(frozen=True)
+class FunctionPlan:
+    """A function of the result: which one it is made of, its name, the attributes that are bound, what to do in it."""
+
+    key: FunctionKey
+    name: str
+    bound: Mapping[str, Any]
+    graph: GraphPlan
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan with all that carrying it out needs."""
+
+    plan: Plan
+    graphs: tuple[GraphPlan, ...]
+    """The main graph's, then those of training_info in order."""
+    functions: tuple[FunctionPlan, ...]
+    constants: bool = False
+    """Whether a Constant of any type may stand on the target."""
+    initializers: bool = True
+    """Whether constants can be initializers only, whatever the ir_version."""

@@ -1,0 +1,305 @@
+"""Model-local functions: planned as they are where that needs no facts, else once for each kind of call."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import onnx
+from google.protobuf.message import Message
+from onnx import AttributeProto, TensorProto
+
+from opshift.opsets.registry.facts import Facts, freeze, type_name, type_of_facts
+from opshift.opsets.registry.operator import Node, Outputs
+from opshift.opsets.registry.schema import attribute_value
+from opshift.passes.analysis.inference import make_attribute
+from opshift.passes.analysis.lazy_inference import Asked
+from opshift.passes.analysis.scopes import Scope, Values, default_opset, describe, view
+from opshift.passes.base.results import Code
+from opshift.passes.graph.traversal import graphs, kinds, subgraphs
+from opshift.passes.rewrite.edits import Call, Change, FunctionKey, FunctionPlan, GraphPlan, Replace
+from opshift.passes.rewrite.lowering_search import Input
+
+if TYPE_CHECKING:
+    from opshift.passes.rewrite.planner import Planner
+
+COPIES = 64
+"""Copies of one function, for as many kinds of calls; a model with more is refused."""
+
+
+class Functions:
+    """The functions of one model, as they are planned for one target; `known` has them by key."""
+
+    def __init__(self, planner: Planner, alike: Functions | None) -> None:
+        """Plan with this planner; what `alike` knows of the same functions is not inferred again."""
+        self._planner = planner
+        self.known = {(item.domain, item.name, item.overload): item for item in planner.model.functions}
+        self.uncalled = False
+        """Whether the function that is being planned is called by nobody."""
+        self.copies: dict[FunctionKey, list[tuple[Any, FunctionPlan]]] = {}
+        self._generic: dict[FunctionKey, FunctionPlan | None] = {}
+        self._calls: dict[FunctionKey, Sequence[FunctionKey]] = {}
+        self._scopes: dict[Hashable, Values] = alike._scopes if alike else {}
+
+    def plan_the_rest(self) -> None:
+        """Plan the functions that nobody calls."""
+        for key in self.known:
+            if self.as_it_is(key) is None and key not in self.copies:
+                # Nobody says which types it is for; it stays one for those that the target takes.
+                self.uncalled = True
+                self.planned(key, (), {}, called=False)
+                self.uncalled = False
+
+    def result(self) -> tuple[FunctionPlan, ...]:
+        """Return the functions of the result."""
+        copies = [plan for made in self.copies.values() for _, plan in made]
+        as_they_are = [plan for plan in self._generic.values() if plan is not None]
+        return tuple({(made.key, made.name): made for made in (*as_they_are, *copies)}.values())
+
+    def imports(self) -> Iterator[tuple[str, int]]:
+        """Yield the functions whose opset is another than the model's, with that opset."""
+        for function in self._planner.model.functions:
+            version = default_opset(function.opset_import)
+            if version not in (None, self._planner.source):
+                yield function.name, version or 0
+
+    def _scope_of(
+        self, key: FunctionKey, inputs: Sequence[Facts | None], bound: Mapping[str, Any], *, known: bool
+    ) -> Values:
+        """What is known of the values in a function, called so; inferred once for all targets."""
+        kind = key, tuple(inputs), _hashable(bound), known
+        if kind not in self._scopes:
+            called = [self.known[one] for one in self._called(key)]
+            function = self.known[key]
+            described = functools.partial(
+                describe_function, self._planner.model, function, called, inputs, bound, known=known
+            )
+            self._scopes[kind] = Asked(None, described)
+        return self._scopes[kind]
+
+    def _called(self, key: FunctionKey) -> Sequence[FunctionKey]:
+        """Return the functions that a function calls, or that one of those calls."""
+        found: dict[FunctionKey, None] = {}
+        waiting = [key]
+        while waiting:
+            one = waiting.pop()
+            if one not in self._calls:
+                inside = (kind for graph in graphs(self.known[one]) for kind in kinds(graph))
+                self._calls[one] = [kind for kind in inside if kind in self.known]
+            waiting += [called for called in self._calls[one] if called not in found and called != key]
+            found.update(dict.fromkeys(self._calls[one]))
+        return list(found)
+
+    def call(
+        self, key: FunctionKey, node: onnx.NodeProto, opset: int, scope: Values | None, bound: Mapping[str, Any] | None
+    ) -> Call | None:
+        """Plan a call: None where the function stays one for all calls, under its name."""
+        function = self.known[key]
+        if bound is None:
+            if self.as_it_is(key) is None:
+                self._planner.refuse(Code.FUNCTION, function.name, "", "it cannot be planned without facts.", "")
+            return None
+        defaults = {item.name: freeze(attribute_value(item)) for item in function.attribute_proto}
+        seen = bind(view(node, self._planner.scope if scope is None else scope, opset), node, bound)
+        wanted = [*function.attribute, *defaults]
+        attributes = {name: seen.attributes.get(name, defaults.get(name)) for name in wanted}
+        return self.planned(key, seen.inputs, attributes, called=True)
+
+    def planned(
+        self, key: FunctionKey, inputs: Sequence[Facts | None], attributes: Mapping[str, Any], *, called: bool
+    ) -> Call | None:
+        """Plan a function for one kind of call: as it is for all calls, if that needs no facts, else a copy of it."""
+        function = self.known[key]
+        if self.as_it_is(key) is not None:
+            return None
+        made = self.copies.setdefault(key, [])
+        kind = tuple(inputs), _hashable(attributes)
+        for known, plan in made:
+            if known == kind:
+                return None if plan.name == function.name else Call(plan.name)
+        # The first copy keeps the name, so that a function with one kind of call keeps it too.
+        name = function.name if not made else self._free_name(function)
+        bound = {name: value for name, value in attributes.items() if value is not None}
+        if not called:
+            bound = {item.name: freeze(attribute_value(item)) for item in function.attribute_proto}
+        place = len(made)
+        plan = FunctionPlan(key, name, bound, GraphPlan(f"function {function.name}"))
+        made.append((kind, plan))
+        if place >= COPIES:
+            self._planner.refuse(
+                Code.FUNCTION,
+                f"function {function.name}",
+                "",
+                f"it is called in more than {COPIES} different ways.",
+                "Inline it.",
+            )
+            return None
+        scope = self._scope_of(key, inputs, bound, known=called)
+        opset = default_opset(function.opset_import) or self._planner.source
+        graph = self._planner.graph(function, f"function {name}", opset, scope, bound)
+        if called:
+            self._refuse_unread(function, inputs, graph)
+        done = dataclasses.replace(plan, graph=graph)
+        if not any(part.changes for part in graph.all()):
+            done = FunctionPlan(key, function.name, {}, graph)
+        # Calls of two kinds often come to the same function.
+        alike = next((one for _, one in made[:place] if one.bound == done.bound and same_work(one.graph, graph)), None)
+        if alike is None and done.name != name and any(one.name == done.name for _, one in made[:place]):
+            done = dataclasses.replace(plan, graph=graph)
+        made[place] = (kind, alike or done)
+        return None if made[place][1].name == function.name else Call(made[place][1].name)
+
+    def _refuse_unread(self, function: onnx.FunctionProto, inputs: Sequence[Facts | None], graph: GraphPlan) -> None:
+        """Refuse an input that nothing reads any more, if onnxruntime then does not take its type.
+
+        The type of an input that no node reads must be one that onnx 1.10 had: onnxruntime 1.32.0, "Type
+        'tensor(float8e5m2)' of input parameter (x) of operator (F) in node () is invalid".
+        """
+        unread = read_names(function, GraphPlan("")) - read_names(function, graph)
+        for name, facts in zip(function.input, inputs, strict=False):
+            dtype = facts.dtype if facts else None
+            if name in unread and dtype is not None and dtype > TensorProto.BFLOAT16:
+                reason = f"no node reads its input {name} any more, and onnxruntime then takes no {type_name(dtype)}."
+                self._planner.refuse(Code.TYPE, f"function {function.name}", "", reason, "Inline it.")
+
+    def _free_name(self, function: onnx.FunctionProto) -> str:
+        taken = {key[1] for key in self.known} | {plan.name for made in self.copies.values() for _, plan in made}
+        return next(name for number in itertools.count(1) if (name := f"{function.name}__{number}") not in taken)
+
+    def as_it_is(self, key: FunctionKey) -> FunctionPlan | None:
+        """Plan a function without facts, once; None, leaving no trace, where that meets any refusal.
+
+        None too where a node of unknown type is lowered: its lowering may be for fewer types than the node is.
+        """
+        if key not in self._generic:
+            self._generic[key] = None  # a function that calls itself cannot be planned
+            function = self.known[key]
+            before = len(self._planner.steps), len(self._planner.refusals), self._planner.kept
+            scope = self._scope_of(key, (), {}, known=False)
+            opset = default_opset(function.opset_import) or self._planner.source
+            plan = self._planner.graph(function, f"function {function.name}", opset, scope, None)
+            refused = len(self._planner.refusals) > before[1]
+            changes = (change for part in plan.all() for change in part.changes.values())
+            if not refused and not any(map(_lowers_untyped, changes)):
+                self._generic[key] = FunctionPlan(key, function.name, {}, plan)
+            else:
+                del self._planner.steps[before[0] :], self._planner.refusals[before[1] :]
+                self._planner.kept = before[2]
+        return self._generic[key]
+
+
+def _lowers_untyped(change: Change) -> bool:
+    """Return whether a node is said in other words though the types of what it reads are not known."""
+    if not isinstance(change, Replace) or not change.fragment.lowerings:
+        return False
+    return any(facts is not None and facts.dtype is None for facts in change.lifted.operands)
+
+
+def _hashable(attributes: Mapping[str, Any]) -> Hashable:
+    """Return the attributes that have a value, as a key; a type, a graph or a sparse tensor becomes its bytes."""
+
+    def frozen(value: Any) -> Hashable:
+        if isinstance(value, tuple):
+            return tuple(map(frozen, value))
+        if isinstance(value, Message):
+            return type(value).__name__, value.SerializeToString(deterministic=True)
+        return value  # type: ignore[no-any-return]
+
+    return tuple((name, frozen(value)) for name, value in sorted(attributes.items()) if value is not None)
+
+
+def same_work(one: GraphPlan, other: GraphPlan) -> bool:
+    """Whether two plans write the same into the same graph, whatever they were made for."""
+
+    def work(change: Change) -> object:
+        return (change.fragment, change.sources) if isinstance(change, Replace) else change
+
+    return (
+        {index: work(change) for index, change in one.changes.items()}
+        == {index: work(change) for index, change in other.changes.items()}
+        and one.inner.keys() == other.inner.keys()
+        and all(same_work(one.inner[key], other.inner[key]) for key in one.inner)
+    )
+
+
+def read_names(graph: onnx.GraphProto | onnx.FunctionProto, plan: GraphPlan) -> set[str]:
+    """Return the names of the values that are read in a graph, and in those inside, once a plan is carried out."""
+    names = {value.name for value in graph.output} if isinstance(graph, onnx.GraphProto) else set(graph.output)
+    for index, node in enumerate(graph.node):
+        change = plan.changes.get(index)
+        if not isinstance(change, Replace):
+            names.update(node.input)
+        else:
+            refs = [*change.fragment.outputs, *(ref for leaf in change.fragment.nodes for ref in leaf.inputs)]
+            sources = [change.sources[ref.operand] for ref in refs if isinstance(ref, Input)]
+            inputs = change.inputs or node.input
+            names.update(inputs[source] for source in sources if isinstance(source, int))
+        for attribute, inner in subgraphs(node):
+            names |= read_names(inner, plan.inner.get((index, attribute), GraphPlan("")))
+    return names
+
+
+def bind(seen: Node, node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> Node:
+    """Fill in attributes that refer to a function's parameters; one without a value is left out."""
+    references = {item.name: item.ref_attr_name for item in node.attribute if item.ref_attr_name}
+    if not references or not bound:
+        return seen
+    given = {name: bound[parameter] for name, parameter in references.items() if bound.get(parameter) is not None}
+    return dataclasses.replace(seen, attributes={**seen.attributes, **given})
+
+
+def describe_function(
+    model: onnx.ModelProto,
+    function: onnx.FunctionProto,
+    called: Sequence[onnx.FunctionProto],
+    inputs: Sequence[Facts | None],
+    bound: Mapping[str, Any],
+    *,
+    known: bool,
+) -> Scope:
+    """Describe a function as a graph with these inputs, its parameters bound; `known`: one left out is not there."""
+    as_model = onnx.ModelProto(ir_version=max(model.ir_version, 8))
+    as_model.opset_import.extend(function.opset_import or model.opset_import)
+    as_model.functions.extend(one for one in called if one is not function)
+    graph = as_model.graph
+    graph.name = function.name
+    graph.value_info.extend(function.value_info)
+    for index, name in enumerate(function.input):
+        facts = inputs[index] if index < len(inputs) else None
+        value = graph.input.add(name=name)
+        if facts is not None and facts.type:
+            value.type.CopyFrom(type_of_facts(facts))
+    graph.node.extend(function.node)
+    for name in function.output:
+        graph.output.add(name=name)
+    bind_attributes(graph, bound, known=known)
+    given = len(inputs)
+    absent = [name for index, name in enumerate(function.input) if known and (index >= given or inputs[index] is None)]
+    return describe(as_model, absent)
+
+
+def bind_attributes(
+    graph: onnx.GraphProto | onnx.FunctionProto, bound: Mapping[str, Any], *, known: bool = True
+) -> None:
+    """Replace, in place, attributes that refer to parameters by their values.
+
+    Those without a value go; unless the call is `known`, they stay references.
+    """
+    for node in graph.node:
+        kept: list[AttributeProto] = []
+        for attribute in node.attribute:
+            if not attribute.ref_attr_name or (not known and attribute.ref_attr_name not in bound):
+                kept.append(attribute)
+            elif isinstance(bound.get(attribute.ref_attr_name), Outputs):
+                kept.append(attribute)  # of a graph no more is known than its outputs
+            elif attribute.ref_attr_name in bound:
+                kept.append(make_attribute(attribute.name, bound[attribute.ref_attr_name], attribute.type))
+        if len(kept) != len(node.attribute) or any(item.ref_attr_name for item in node.attribute):
+            copies = [AttributeProto.FromString(item.SerializeToString()) for item in kept]
+            del node.attribute[:]
+            node.attribute.extend(copies)
+        for _, inner in subgraphs(node):
+            bind_attributes(inner, bound, known=known)

@@ -1,0 +1,200 @@
+"""An ir_version that is older than what a model holds: what has no place in it is left out or said otherwise."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from opshift.opsets.native.onnx_process import OnnxDiedError
+from opshift.opsets.registry.schema import default_domain
+from opshift.passes.analysis.scopes import INLINED, expanded, inlined
+from opshift.passes.base.errors import InvalidModelError
+from opshift.passes.graph.traversal import Walked, graphs, walk
+from opshift.passes.rewrite.apply import METADATA
+from opshift.passes.rewrite.opset_imports import FUNCTIONS, Need, needs, unwritten
+
+OWN = "opshift."
+"""How the keys of metadata begin that opshift writes."""
+
+
+Check = Callable[[onnx.ModelProto], object]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model with the ir_version that it got; what it lost for that, and what needs more than was wanted."""
+
+    model: onnx.ModelProto
+    walked: Sequence[Walked]
+    left_out: tuple[str, ...]
+    needs: tuple[Need, ...]
+
+
+def fitted(
+    model: onnx.ModelProto,
+    wanted: int,
+    highest: int | None,
+    walked: Sequence[Walked],
+    check: Check,
+    *,
+    functions: bool = True,
+) -> Fitted:
+    """Return a model at the ir_version wanted, or at the lowest above that can express all that it computes.
+
+    Metadata of nodes, values, graphs and functions (10), and device configurations (11), are left out where they have
+    no place; initializers (4) become inputs, or constants of the subgraph that they are in. Only if `highest` requires
+    it, functions are inlined and training information and quantization annotations left out as well; without
+    `functions`, the target loads none, and they are inlined too. The model itself may be changed; its ir_version may be
+    above `highest` afterwards, for the needs that are returned. `check` raises InvalidModelError for a model that is
+    invalid after its functions are inlined.
+    """
+    gone: list[str] = []
+    if not functions and model.functions:
+        model = _inlined(model, gone, check)
+        walked = tuple(walk(model))
+    needed = needs(model, walked)
+    if highest is not None and any(need.ir_version > highest for need in needed):
+        model = _forced(model, highest, gone, check)
+        walked = tuple(walk(model))
+        needed = needs(model, walked)
+    ir_version = max(wanted, 3, *(need.ir_version for need in needed))
+    newer = model.ir_version >= METADATA or any(one.noted for one in walked)
+    model.ir_version = ir_version
+    if ir_version < 11 and (count := _unplaced(model)):
+        gone.append(f"device configurations of {_count(count, 'node')}" if count > 0 else "device configurations")
+    if ir_version < METADATA and newer:
+        gone += _without_metadata(model)
+    if ir_version < 4:
+        _initializers_given(model)
+        walked = tuple(walk(model))
+    return Fitted(model, walked, tuple(gone), tuple(need for need in needed if need.ir_version > wanted))
+
+
+def _forced(model: onnx.ModelProto, ir_version: int, gone: list[str], check: Check) -> onnx.ModelProto:
+    """Inline functions, and leave out what is no part of an inference, where an ir_version has no place for them."""
+    if ir_version < 7 and model.training_info:
+        gone.append("training information")
+        del model.training_info[:]
+    if model.functions and any(need.what in FUNCTIONS and need.ir_version > ir_version for need in needs(model, ())):
+        model = _inlined(model, gone, check)
+    if ir_version < 5:
+        noted = [graph for graph in graphs(model) if isinstance(graph, onnx.GraphProto)]
+        noted = [graph for graph in noted if graph.quantization_annotation]
+        gone += ["quantization annotations"] * bool(noted)
+        for graph in noted:
+            del graph.quantization_annotation[:]
+    return model
+
+
+def _inlined(model: onnx.ModelProto, gone: list[str], check: Check) -> onnx.ModelProto:
+    """Inline all functions, if that can be."""
+    plain = _without_functions(model, check)
+    if plain is None:
+        return model
+    gone.append(f"{_count(len(model.functions), 'function')}, inlined at each call")
+    return plain
+
+
+def _without_functions(model: onnx.ModelProto, check: Check) -> onnx.ModelProto | None:
+    """Return a model with its functions written where they are called; None where that cannot be, or is too much."""
+    if model.training_info or expanded(model) > INLINED:  # onnx's inliner passes graphs for training over
+        return None
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    imported = {item.domain for item in whole.opset_import}
+    for item in itertools.chain.from_iterable(function.opset_import for function in whole.functions):
+        if item.domain not in imported:
+            imported.add(item.domain)
+            whole.opset_import.add(domain=item.domain, version=item.version)
+    try:
+        plain = inlined(whole)
+    except OnnxDiedError:
+        return None
+    used = {node.domain for graph in graphs(plain) for node in graph.node}
+    kept = [item for item in plain.opset_import if not default_domain(item.domain) or item.domain in used]
+    del plain.opset_import[:]
+    plain.opset_import.extend(kept)
+    try:
+        check(plain)
+    except InvalidModelError:  # a function that gives its input out is inlined to a value that nothing computes
+        return None
+    return plain
+
+
+def _unplaced(model: onnx.ModelProto) -> int:
+    """Leave out device configurations; return of how many nodes, or -1 if the model alone has some."""
+    placed = [node for graph in graphs(model) for node in graph.node if node.device_configurations]
+    for node in placed:
+        del node.device_configurations[:]
+    configured = bool(model.configuration)
+    del model.configuration[:]
+    return len(placed) or -configured
+
+
+def _without_metadata(model: onnx.ModelProto) -> Iterator[str]:
+    """Leave out metadata, and say of how many nodes and others: what opshift itself has written is told first."""
+    own = nodes = others = 0
+    for holder in _holders(model):
+        if holder.metadata_props:
+            marks = sum(item.key.startswith(OWN) for item in holder.metadata_props)
+            own += bool(marks)
+            noted = len(holder.metadata_props) > marks
+            nodes += noted and isinstance(holder, onnx.NodeProto)
+            others += noted and not isinstance(holder, onnx.NodeProto)
+            del holder.metadata_props[:]
+    told = [function for function in model.functions if function.value_info]
+    for function in told:
+        del function.value_info[:]
+    if own:
+        yield f"opshift's own marks on {_count(own, 'node')}"
+    if nodes:
+        yield f"metadata of {_count(nodes, 'node')}"
+    if others:
+        yield f"metadata of {_count(others, 'graph or value', 'graphs and values')}"
+    if told:
+        yield f"types of values in {_count(len(told), 'function')}"
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def _holders(
+    model: onnx.ModelProto,
+) -> Iterator[onnx.GraphProto | onnx.FunctionProto | onnx.NodeProto | onnx.ValueInfoProto | onnx.TensorProto]:
+    for graph in graphs(model):
+        yield graph
+        yield from graph.node
+        if isinstance(graph, onnx.GraphProto):
+            for values in (graph.input, graph.output, graph.value_info):
+                yield from values
+            yield from graph.initializer
+
+
+def _initializers_given(model: onnx.ModelProto) -> None:
+    """Make the main graph's initializers inputs, and those of other graphs constants: before 4 all were inputs."""
+    for place, graph in enumerate(graphs(model)):  # the main graph is the first
+        if not isinstance(graph, onnx.GraphProto):
+            continue
+        inputs = {value.name for value in graph.input}
+        held = [tensor for tensor in graph.initializer if tensor.name not in inputs]
+        if place == 0:
+            graph.input.extend(
+                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims) for tensor in held
+            )
+        elif held and not unwritten(graph):
+            _as_constants(graph, held)
+
+
+def _as_constants(graph: onnx.GraphProto, held: Sequence[onnx.TensorProto]) -> None:
+    nodes = [onnx.helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in held]
+    nodes += [onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node]
+    names = {tensor.name for tensor in held}
+    kept = [tensor for tensor in graph.initializer if tensor.name not in names]
+    kept = [onnx.TensorProto.FromString(tensor.SerializeToString()) for tensor in kept]
+    del graph.node[:], graph.initializer[:]
+    graph.node.extend(nodes)
+    graph.initializer.extend(kept)

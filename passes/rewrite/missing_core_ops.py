@@ -1,0 +1,184 @@
+"""Targets that lack Identity, Constant or Cast: how an output gets its name, and an index its type, without them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import onnx
+
+from opshift.opsets.registry.facts import FLOATS, Facts, facts_of_attribute
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Lifted, Node
+from opshift.opsets.registry.schema import default_domain, schema_at
+from opshift.opsets.registry.traits import Trait, traits
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.analysis.inference import infer
+from opshift.passes.graph.traversal import subgraphs
+from opshift.passes.rewrite.edits import Change, Replace
+from opshift.passes.rewrite.lowering_search import (
+    Constant,
+    Deriver,
+    Failure,
+    Fragment,
+    Input,
+    Output,
+    Ref,
+    operand_sources,
+)
+
+
+def closed(
+    change: Replace, node: onnx.NodeProto, deriver: Deriver, given_out: Callable[[], frozenset[str]], *, constants: bool
+) -> Replace | Failure:
+    """Do without the Identity or Constant that gives an output its name, on a target that does not have them.
+
+    Where only nodes read the output, they read what it is instead; else the Identity is lowered like any node.
+    `given_out` returns the names that must stay; with `constants`, a Constant of any type may stand on the target.
+    """
+    fragment = change.fragment
+    nodes, outputs, renamed = list(fragment.nodes), list(fragment.outputs), []
+    for place, (name, ref) in enumerate(zip(node.output, fragment.outputs, strict=True)):
+        own = isinstance(ref, Output) and ref not in fragment.outputs[:place]
+        if not name or own or (isinstance(ref, Constant) and constants):
+            continue
+        if isinstance(ref, Constant) and name not in given_out():
+            renamed.append(place)  # behind an Identity it would count as computed
+            continue
+        facts = Facts()
+        if isinstance(ref, Constant):
+            facts = Facts(ref.dtype, facts_of_attribute(ref.value).shape)
+        elif isinstance(ref, Input):
+            facts = change.lifted.operands[ref.operand] or facts
+        found = _named(_untold(facts), deriver)
+        if isinstance(found, Fragment) and not found.lowerings:
+            continue
+        if name not in given_out():
+            renamed.append(place)
+        elif constants and facts.known is not None and facts.value is not None and facts.dtype:
+            outputs[place] = Constant(facts.value, facts.dtype)
+        elif isinstance(found, Failure):
+            return found
+        else:
+            nodes += [dataclasses.replace(leaf, inputs=_behind(leaf.inputs, len(nodes), ref)) for leaf in found.nodes]
+            outputs[place] = Output(len(nodes) - 1, 0)
+    fragment = dataclasses.replace(fragment, nodes=tuple(nodes), outputs=tuple(outputs))
+    return change._replace(fragment=fragment, renamed=tuple(renamed))
+
+
+def _untold(facts: Facts) -> Facts:
+    """Leave out the elements: what is known of them would be folded, and a node is wanted that names the value.
+
+    Of an empty tensor the dimensions tell the elements.
+    """
+    shape = facts.shape
+    return Facts(facts.dtype, (None,) * len(shape) if facts.size == 0 and shape else shape)
+
+
+def _named(facts: Facts | None, deriver: Deriver) -> Fragment | Failure:
+    """Derive the node that gives a value another name."""
+    schema = schema_at("", "Identity", deriver.legality.opset)
+    node = Node("", "Identity", schema.since_version if schema else 1, {}, (facts,), (True,))
+    lifted = deriver.lift(node)
+    return Failure(lifted) if isinstance(lifted, Reason) else deriver.derive(lifted)
+
+
+def _behind(inputs: Sequence[Ref], base: int, ref: Ref) -> tuple[Ref, ...]:
+    """Move the inputs of a node that follows `base` others, and whose operand is `ref`."""
+    return tuple(
+        Output(one.node + base, one.place) if isinstance(one, Output) else ref if isinstance(one, Input) else one
+        for one in inputs
+    )
+
+
+def folded(
+    seen: Node, derived: tuple[Lifted, Fragment] | Failure | None, deriver: Deriver
+) -> tuple[Lifted, Fragment] | None:
+    """Return constants in the place of a node that the target does not have as it is, where they are known."""
+    if isinstance(derived, tuple) and not derived[1].lowerings:
+        return None
+    lifted, inferred = deriver.lift(seen), infer(seen)
+    if isinstance(lifted, Reason) or isinstance(inferred, Reason):
+        return None
+    refs = [
+        Constant(facts.value, facts.dtype) if facts.known is not None and facts.value and facts.dtype else None
+        for facts in inferred
+    ]
+    if any(used and ref is None for used, ref in zip(seen.used, refs, strict=True)):
+        return None
+    rounds = traits(seen.name).isdisjoint({Trait.MOVES, Trait.SELECTS}) and any(
+        facts is not None and facts.dtype in FLOATS for facts in inferred
+    )
+    return lifted, Fragment((), tuple(refs), ("folded",), 0.0, rounds=rounds)
+
+
+def pin(
+    fragment: Fragment, lifted: Lifted, seen: Node, legality: Legality
+) -> tuple[tuple[int | Constant | None, ...], bool]:
+    """Return where each operand comes from, a constant where the target needs one and the model computes the operand.
+
+    The second value is whether there is any such operand.
+    """
+    sources = list(operand_sources(lifted))
+    pinned = False
+    for leaf in fragment.nodes:
+        facts = tuple(lifted.operands[ref.operand] if isinstance(ref, Input) else None for ref in leaf.inputs)
+        node = Node("", leaf.name, 0, leaf.attributes, facts, (True,) * leaf.outputs)
+        for index in legality.computed(node):
+            ref, one = leaf.inputs[index], facts[index]
+            if isinstance(ref, Input) and one is not None and one.value is not None:
+                sources[ref.operand] = Constant(one.value, one.dtype or 0)
+                pinned = True
+    return tuple(sources), pinned
+
+
+def is_folded(change: Change | None) -> bool:
+    """Whether a node becomes a constant, of which the scope has been told."""
+    return isinstance(change, Replace) and change.fragment.lowerings == ("folded",)
+
+
+def given_out(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
+    """Return the names that must stay what they are: outputs, also of graphs inside, and values that notes speak of."""
+    if isinstance(graph, onnx.FunctionProto):
+        names = set(graph.output)
+    else:
+        names = {value.name for value in graph.output}
+        for note in graph.quantization_annotation:
+            names.add(note.tensor_name)
+            names.update(entry.value for entry in note.quant_parameter_tensor_names)
+    return frozenset(names).union(*(given_out(inner) for node in graph.node for _, inner in subgraphs(node)))
+
+
+def indices_cast(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, int]:
+    """Return the Casts that alone read an index, with the ArgMax that gives it."""
+    makers = {
+        node.output[0]: index
+        for index, node in enumerate(graph.node)
+        if node.op_type == "ArgMax" and not default_domain(node.domain)
+    }
+    if not makers:
+        return {}
+    names = given_out(graph)
+    inner = (name for node in graph.node for _, one in subgraphs(node) for name in _read_in(one))
+    readers = Counter(itertools.chain((name for node in graph.node for name in node.input), inner))
+    found = {
+        index: makers[node.input[0]]
+        for index, node in enumerate(graph.node)
+        if node.op_type == "Cast" and not default_domain(node.domain) and node.input[0] in makers
+    }
+    return {
+        cast: maker
+        for cast, maker in found.items()
+        if readers[graph.node[cast].input[0]] == 1 and graph.node[cast].input[0] not in names
+        if not any(item.ref_attr_name for place in (cast, maker) for item in graph.node[place].attribute)
+    }
+
+
+def _read_in(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names that the nodes of a graph read, with those of graphs inside."""
+    for node in graph.node:
+        yield from node.input
+        for _, inner in subgraphs(node):
+            yield from _read_in(inner)

@@ -1,0 +1,234 @@
+"""What becomes of all nodes of a kind, where their operator and the model's element types decide it.
+
+Most nodes of a model are settled so, and nobody asks what is known of their values.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Set
+
+import onnx
+import onnx.defs
+from onnx import TensorProto
+
+from opshift.opsets.registry.equivalences import same_meaning
+from opshift.opsets.registry.facts import Facts, type_name
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Node, operator_for
+from opshift.opsets.registry.schema import Schema, default_domain, schema_at
+from opshift.opsets.registry.schema_only import has_body, schemas
+from opshift.opsets.runtimes.kernels import loses
+from opshift.opsets.runtimes.target import Target
+from opshift.passes.analysis.scopes import dtypes
+from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.traversal import Body, Walked
+from opshift.passes.rewrite.lowering_search import RIVALLED, Deriver, Failure, Input, Output
+
+TYPES = 6
+"""Element types of a model for which an operator is tried; a model with more is looked at node by node."""
+
+_MADE: Mapping[str, tuple[int, ...]] = {
+    "Cast": (),
+    "Constant": (TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING),
+    "ConstantOfShape": (TensorProto.FLOAT,),
+    "If": (),
+    "Loop": (),
+    "Scan": (),
+}
+"""Operators whose outputs have the types that attributes name, or those of graphs inside, and these."""
+
+
+class ByKind:
+    """What becomes of all nodes of an operator of the default domain."""
+
+    def __init__(self, plain: Deriver, strict: Deriver, types: Callable[[], Set[int] | None]) -> None:
+        """Judge for the target of two derivers; `strict` prefers what onnxruntime runs.
+
+        `types` returns what `occurring` does; it is called only where that counts.
+        """
+        self._plain = plain
+        self._strict = strict
+        self._types = types
+        self._still: dict[tuple[str, int], bool] = {}
+        self._renewals: dict[tuple[str, int], Step | None] = {}
+
+    def has(self, name: str) -> bool:
+        """Whether the target has an operator, be it with limits."""
+        legality = self._plain.legality
+        return name not in legality.decompose and (legality.target is None or legality.target.has(name))
+
+    def loses(self, name: str, opset: int) -> bool:
+        """Whether onnxruntime runs an operator at the model's opset, and at the target's only what its body says."""
+        return self._strict is not self._plain and loses(name, opset, self._plain.legality.opset)
+
+    def stays(self, name: str, opset: int) -> bool:
+        """Whether a node is legal whatever is known of it: same version, nothing that the target asks of it."""
+        key = name, opset
+        if key not in self._still:
+            target = self._plain.legality.opset
+            before, after = schema_at("", name, opset), schema_at("", name, target)
+            preferred = self._strict is not self._plain and opset != target and _has_lowerings(name)
+            self._still[key] = (
+                before is not None
+                and after is not None
+                and before.since_version == after.since_version
+                and self._unasked(name)
+                and not (self._plain.optimize and name in RIVALLED)
+                and not preferred
+                and not self.loses(name, opset)
+            )
+        return self._still[key]
+
+    def renewal(self, name: str, opset: int) -> Step | None:
+        """Return the step of a node that the target's version takes as it is, whatever is known of it; None: ask."""
+        key = name, opset
+        if key not in self._renewals:
+            before, after = schema_at("", name, opset), schema_at("", name, self._plain.legality.opset)
+            self._renewals[key] = (
+                Step(Action.RESTAMP, "", name, before.since_version, f"opset {self._plain.legality.opset}")
+                if before is not None
+                and after is not None
+                and before.since_version != after.since_version
+                and self._unasked(name)
+                and not self.loses(name, opset)
+                and _takes_all(before, after)
+                and (self._reviewed(before, after) if operator_for("", name) is None else self._native(before, after))
+                else None
+            )
+        return self._renewals[key]
+
+    def _unasked(self, name: str) -> bool:
+        """Whether the target has an operator, and asks nothing of its nodes."""
+        target = self._plain.legality.target
+        if target and target.name == "onnxruntime" and has_body(name):
+            return False  # it depends on the types whether there are kernels for the body
+        return self.has(name) and (target is None or self._within(name, target))
+
+    def _within(self, name: str, target: Target) -> bool:
+        """Whether all nodes of an operator fit the target's limits, of whichever types of the model their inputs are.
+
+        So a value whose type onnx does not infer is none that the target does not take.
+        """
+        opset = self._plain.legality.opset
+        limits = [limit for limit in target.limits if limit.operator == name and limit.holds(opset)]
+        schema = schema_at("", name, opset)
+        if not limits or schema is None:
+            return not limits
+        if any(not limit.only_types for limit in limits):
+            return False
+        types = self._types()
+        if types is None or len(types) > TYPES:
+            return False
+        node = Node("", name, schema.since_version, {}, (Facts(),) * len(schema.inputs), (True,))
+        return not any(limit.why_not(node, schema, types) for limit in limits)
+
+    def _reviewed(self, before: Schema, after: Schema) -> bool:
+        """Whether the reviewed table lets every node pass."""
+        row = same_meaning(before.name, before.since_version, after.since_version)
+        old = self._plain.legality.opset < 13 and any("tensor(bfloat16)" in one.types for one in before.inputs)
+        return row is not None and not row.new_attributes and not old
+
+    def _native(self, before: Schema, after: Schema) -> bool:
+        """Whether a node of each combination of types is the same node at the target, with nothing else known of it.
+
+        What is legal then is legal whatever else is known, and is what is taken: see `Deriver.derive`.
+        """
+        if before.attributes or after.attributes or before.name in RIVALLED:
+            return False
+        if any(parameter.optional or parameter.variadic for parameter in (*before.inputs, *before.outputs)):
+            return False
+        types = self._types()
+        if types is None or len(types) > TYPES:
+            return False
+        variables = list(dict.fromkeys(parameter.type_variable for parameter in before.inputs))
+        allowed = {parameter.type_variable: parameter.types for parameter in before.inputs}
+        choices = [[one for one in sorted(types) if f"tensor({type_name(one)})" in allowed[name]] for name in variables]
+        for chosen in itertools.product(*choices):
+            bound = dict(zip(variables, chosen, strict=True))
+            inputs = tuple(Facts(bound[parameter.type_variable]) for parameter in before.inputs)
+            seen = Node("", before.name, before.since_version, {}, inputs, (True,) * len(before.outputs))
+            if not self._is_native(seen):
+                return False
+        return True
+
+    def _is_native(self, seen: Node) -> bool:
+        if self._plain.legality.opset < 13 and any(one and one.dtype == TensorProto.BFLOAT16 for one in seen.inputs):
+            return False
+        lifted = self._strict.lift(seen)
+        if isinstance(lifted, Reason):
+            return False
+        found = self._strict.derive(lifted)
+        if isinstance(found, Failure) or found.lowerings or len(found.nodes) != 1:
+            return False
+        (leaf,) = found.nodes
+        straight = tuple(Input(index) for index in range(len(seen.inputs)))
+        outputs = tuple(Output(0, index) for index in range(len(seen.used)))
+        return (leaf.name, leaf.attributes, leaf.inputs, found.outputs) == (seen.name, {}, straight, outputs)
+
+
+def occurring(model: onnx.ModelProto, walked: Iterable[Body | Walked], opset: int) -> Set[int] | None:
+    """Return the element types that values of a model can have; None where nobody can tell.
+
+    A value has a type that is declared or that an attribute names, or one that its operator gives whatever it reads.
+    """
+    if model.functions:
+        return None  # their parameters may name types
+    types: set[int] = set()
+    for one in walked:
+        types.update(one.dtypes)
+        types.update(dtypes(one.graph))
+        for domain, name, _ in one.kinds:
+            made = None if default_domain(domain) else _made(name, opset)
+            if made is None:
+                return None
+            types |= made
+    return types - {TensorProto.UNDEFINED}
+
+
+@functools.cache
+def _made(name: str, opset: int) -> frozenset[int] | None:
+    """Return the types that an operator gives whatever it reads; None where they are not known."""
+    if name in _MADE:
+        return frozenset(_MADE[name])
+    schema = schema_at("", name, opset)
+    if schema is None:
+        return None
+    read = {parameter.type_variable for parameter in schema.inputs if not parameter.optional}
+    types = [parameter.types for parameter in schema.outputs if parameter.type_variable not in read]
+    if any(len(one) != 1 for one in types):
+        return None
+    names = {f"tensor({type_name(number)})": number for number in TensorProto.DataType.values()}
+    found = [names.get(kind) for one in types for kind in one]
+    return None if None in found else frozenset(number for number in found if number is not None)
+
+
+@functools.cache
+def holds_graphs(name: str) -> bool:
+    """Whether any version of an operator of the default domain has graphs as attributes."""
+    kind = onnx.defs.OpSchema.AttrType
+    return any(
+        attribute.type in (kind.GRAPH, kind.GRAPHS)
+        for schema in schemas(name)
+        for attribute in schema.raw.attributes.values()
+    )
+
+
+def _takes_all(before: Schema, after: Schema) -> bool:
+    """Whether a version takes, and types, every node that another takes."""
+    given = {parameter.type_variable for parameter in after.inputs}
+    pairs = [(before.input(index), after.input(index)) for index in range(max(len(before.inputs), len(after.inputs)))]
+    return (
+        after.raw.min_input <= before.raw.min_input
+        and before.raw.max_input <= after.raw.max_input
+        and before.raw.max_output <= after.raw.max_output
+        and before.attributes.keys() <= after.attributes.keys()
+        and all(parameter.type_variable in given for parameter in after.outputs)
+        and all(old is None or (new is not None and old.types <= new.types) for old, new in pairs)
+    )
+
+
+def _has_lowerings(name: str) -> bool:
+    operator = operator_for("", name)
+    return operator is not None and bool(operator.lowerings)

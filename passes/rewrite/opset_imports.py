@@ -1,0 +1,165 @@
+"""Opset imports and ir_version of the result."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import onnx
+from onnx import TensorProto, helper
+
+from opshift.opsets.registry.operator import SPELLING
+from opshift.opsets.registry.schema import default_domain
+from opshift.passes.analysis.scopes import dtypes
+from opshift.passes.graph.traversal import Walked, graphs
+from opshift.passes.rewrite.apply import METADATA
+
+_TYPES = {
+    4: ("BFLOAT16",),
+    9: ("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"),
+    10: ("UINT4", "INT4"),
+    11: ("FLOAT4E2M1",),
+    12: ("FLOAT8E8M0",),
+    13: ("UINT2", "INT2"),
+    14: ("FLOAT6E2M3", "FLOAT6E3M2"),
+}
+"""The ir_version that brought an element type, from the comments on versions in onnx.proto."""
+
+_CONSTANT_1 = frozenset({TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE})
+"""The element types of Constant-1, the version of the opsets that go with ir_version 3."""
+
+FUNCTIONS = "local functions", "default values of a function's attributes", "overloads of functions"
+"""What functions need an ir_version for, each another."""
+
+_LATE_TYPES = frozenset({"optional_type", "sparse_tensor_type"})
+"""The kinds of values that came with ir_version 8."""
+
+
+def restamp(model: onnx.ModelProto, opset: int, domains: Mapping[str, int] | None = None) -> None:
+    """Set the opset of the default domain everywhere, and drop the domain `opshift`; the ir_version stays.
+
+    `domains` has the newest opsets of other domains: what is newer is set to them.
+    """
+    for owner in (model, *model.functions):
+        kept = [item for item in owner.opset_import if item.domain != SPELLING]
+        for item in kept:
+            if not default_domain(item.domain):
+                item.version = opset
+            item.version = min(item.version, (domains or {}).get(item.domain, item.version))
+        if all(default_domain(item.domain) for item in kept) and any(
+            not default_domain(node.domain) for graph in graphs(owner) for node in graph.node
+        ):
+            kept.append(onnx.helper.make_opsetid("", opset))
+        copies = [onnx.OperatorSetIdProto.FromString(item.SerializeToString()) for item in kept]
+        del owner.opset_import[:]
+        owner.opset_import.extend(copies)
+
+
+def released_with(opset: int, domain: str = "") -> int:
+    """Return the ir_version of the first onnx release that has an opset; 3 if onnx does not know it."""
+    return helper.find_min_ir_version_for([helper.make_opsetid(domain, opset)], ignore_unknown=True)
+
+
+def converted_ir_version(ir_version: int, before: int, opset: int) -> int:
+    """Return the ir_version that goes with a conversion between two opsets, whatever the model holds.
+
+    Down, it is that of the first onnx release with the opset, or the source's if lower: an old opset is for an old
+    runtime. Up, the source's is raised only if it is lower than that release's.
+    """
+    if opset < before:
+        return max(3, min(ir_version, released_with(opset)))
+    return max(ir_version, released_with(opset)) if opset > before else max(3, ir_version)
+
+
+class Need(NamedTuple):
+    """An ir_version that something in a model needs, and what that is."""
+
+    ir_version: int
+    what: str
+
+
+def least_ir_version(model: onnx.ModelProto, walked: Sequence[Walked]) -> int:
+    """Return the lowest ir_version that holds a model as it is: the opset, and the fields and types that it uses."""
+    opset = max((item.version for item in model.opset_import if not default_domain(item.domain)), default=1)
+    held = (released_with(opset), *(need.ir_version for need in needs(model, walked)), *_spare(model, walked))
+    return max(held)
+
+
+def needs(model: onnx.ModelProto, walked: Sequence[Walked]) -> list[Need]:
+    """Return what no lower ir_version can express, apart from the opset and from what can be dropped or rewritten."""
+    found = list(_fields(model, walked))
+    imported = {item.domain: item.version for item in model.opset_import}
+    used = {domain for one in walked for domain, _, _ in one.kinds if default_domain(domain)}
+    for domain in sorted(used & imported.keys()):
+        version = imported[domain]
+        found.append(Need(released_with(version, domain), f"operators of {domain} {version}"))
+    known = set(TensorProto.DataType.values())  # an operator of another domain may number its own
+    dtyped = {*itertools.chain.from_iterable((*dtypes(one.graph), *one.dtypes) for one in walked)}
+    types = {TensorProto.DataType.Name(dtype) for dtype in dtyped & known}
+    for version, names in _TYPES.items():
+        if held := sorted(types & set(names)):
+            found.append(Need(version, f"the element type {held[0].lower()}"))
+    return [need for need in found if need.ir_version > 3]
+
+
+def _fields(model: onnx.ModelProto, walked: Sequence[Walked]) -> Iterator[Need]:
+    bodies = [one.graph for one in walked if isinstance(one.graph, onnx.GraphProto)]
+    if any(unwritten(graph) for graph in bodies[1:]):
+        yield Need(4, "initializers of a subgraph, which Constant-1 cannot hold")
+    if any(graph.quantization_annotation for graph in bodies):
+        yield Need(5, "quantization annotations")
+    if any(graph.sparse_initializer for graph in bodies):
+        yield Need(6, "sparse initializers")
+    if model.training_info:
+        yield Need(7, "training information")
+    if any(
+        kind in _LATE_TYPES
+        for graph in bodies
+        for value in (*graph.input, *graph.output)
+        for kind in kinds_of_type(value.type)
+    ):
+        yield Need(8, "optional or sparse values")
+    if model.functions:
+        yield Need(8, FUNCTIONS[0])
+    if any(item.attribute_proto for item in model.functions):
+        yield Need(9, FUNCTIONS[1])
+    if any(item.overload for item in model.functions):
+        yield Need(METADATA, FUNCTIONS[2])
+
+
+def unwritten(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
+    """Return the initializers that are no inputs, and that Constant-1 cannot hold."""
+    inputs = {value.name for value in graph.input}
+    return [
+        tensor
+        for tensor in graph.initializer
+        if tensor.name not in inputs
+        and (tensor.data_type not in _CONSTANT_1 or tensor.data_location == TensorProto.EXTERNAL)
+    ]
+
+
+def kinds_of_type(kind: onnx.TypeProto) -> Iterator[str]:
+    """Yield what a type is, and what the types inside of it are: sequence_type, tensor_type."""
+    which = kind.WhichOneof("value")
+    if which:
+        yield which
+    if which in ("sequence_type", "optional_type"):
+        yield from kinds_of_type(getattr(kind, which).elem_type)
+    if which == "map_type":
+        yield from kinds_of_type(kind.map_type.value_type)
+
+
+def _spare(model: onnx.ModelProto, walked: Sequence[Walked]) -> Iterator[int]:
+    """Yield the ir_versions of what can be dropped or rewritten without any change to what is computed."""
+    for graph in (one.graph for one in walked):
+        if isinstance(graph, onnx.GraphProto) and graph.initializer:
+            inputs = {value.name for value in graph.input}
+            if any(tensor.name not in inputs for tensor in graph.initializer):
+                yield 4
+    if model.graph.metadata_props or any(item.metadata_props or item.value_info for item in model.functions):
+        yield METADATA
+    if any(one.noted for one in walked):
+        yield METADATA
+    if model.configuration or any(one.placed for one in walked):
+        yield 11

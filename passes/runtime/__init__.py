@@ -1,0 +1,1 @@
+"""Run models in ONNX Runtime, in a child process with limits."""

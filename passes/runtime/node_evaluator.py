@@ -1,0 +1,459 @@
+"""A model run node by node: each in onnxruntime where that has a kernel, else by its operator's numpy oracle.
+
+It is slow, and it serves what a session of the whole model cannot: models with nodes that onnxruntime has no kernel
+for, the oracle as the judge, and every value on the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
+
+from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.facts import SMALL, Facts, constant, freeze
+from opshift.opsets.registry.operator import Lifted, Node, lift, operator_for
+from opshift.opsets.runtimes.kernels import runs_by_body
+from opshift.passes.analysis.scopes import inlined
+from opshift.passes.base.limits import Limits
+from opshift.passes.graph.traversal import bodies as bodies_of
+from opshift.passes.graph.traversal import tensors
+from opshift.passes.io.external_data import embedded, is_external
+from opshift.passes.runtime import ort_session
+from opshift.passes.runtime.ort_session import (
+    Array,
+    Feeds,
+    RejectedError,
+    Session,
+    Source,
+    Why,
+    attempt,
+    fit,
+    name,
+    nodes,
+)
+
+Values = Sequence[Any]
+Evaluator = Callable[[Values, Mapping[str, Any]], Values]
+
+_TURNS = 250  # of a Loop, which Python goes through here
+
+
+def outer_names(node: onnx.NodeProto) -> tuple[str, ...]:
+    """Return the names that the graphs in a node's attributes take from outside of them."""
+    return tuple(dict.fromkeys(name for graph in bodies(node) for name in _free(graph)))
+
+
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs in a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def within(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of a graph and of the graphs in it."""
+    for node in graph.node:
+        yield node
+        for body in bodies(node):
+            yield from within(body)
+
+
+def _free(graph: onnx.GraphProto) -> Iterator[str]:
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
+        yield from (name for name in (*node.input, *outer_names(node)) if name and name not in own)
+        own.update(node.output)
+    yield from (value.name for value in graph.output if value.name not in own)
+
+
+def type_of(value: Any) -> onnx.TypeProto:
+    """Return the type of a value without its shape; that of an empty list is not known and taken for floats."""
+    if isinstance(value, np.ndarray):
+        element = TensorProto.STRING if value.dtype == object else helper.np_dtype_to_tensor_dtype(value.dtype)
+        return helper.make_tensor_type_proto(element, None)
+    if isinstance(value, list):
+        return helper.make_sequence_type_proto(
+            type_of(value[0]) if value else helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+        )
+    raise RejectedError(f"a {type(value).__name__} between two nodes has no type that is known")
+
+
+def single(
+    node: onnx.NodeProto, feeds: Mapping[str, Any], imports: Sequence[onnx.OperatorSetIdProto], like: onnx.ModelProto
+) -> onnx.ModelProto:
+    """Return a model of this node alone, with the functions of another, whose inputs are typed as these values."""
+    inputs = [helper.make_value_info(name, type_of(value)) for name, value in feeds.items()]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = helper.make_graph([node], "node", inputs, outputs)
+    return helper.make_model(
+        graph, opset_imports=imports, ir_version=max(like.ir_version, 8), functions=list(like.functions)
+    )
+
+
+class Interpreter:
+    """A model that runs node by node.
+
+    `judged` names operators whose oracle is asked before onnxruntime, also inside of an If or a Loop. With `strict`
+    what an oracle or onnx rejects is rejected, else onnxruntime is asked then. `oracles` collects those that were.
+    """
+
+    modes = (False,)
+
+    def __init__(
+        self,
+        source: Source,
+        limits: Limits = Limits(),  # noqa: B008 (frozen)
+        judged: frozenset[str] = frozenset(),
+        semantics: str = "runtime",
+        *,
+        strict: bool = True,
+    ) -> None:
+        """Keep the model; a node is opened when it is first reached."""
+        self.model = inlined(source.proto)
+        self._limits = limits
+        self._judged = judged
+        self._semantics = semantics
+        self._strict = strict
+        self._directory = source.directory or (source.path.parent if source.path else None)
+        self.model = _with_attributes(self.model, self._directory)
+        self.oracles: dict[str, None] = {}
+        self._evaluators: dict[tuple[Any, ...], Evaluator] = {}
+        # A protobuf is one object, with one id, only as long as somebody holds it.
+        self._held = list(nodes(self.model))
+
+    @property
+    def name(self) -> str:
+        """Return who judges, as a report says it."""
+        oracles = f", the numpy oracle of {', '.join(self.oracles)}" if self.oracles else ""
+        return f"{name()} node by node{oracles}"
+
+    def run(self, feeds: Feeds, optimised: bool = False) -> tuple[Any, ...]:
+        """Return the outputs in the model's order.
+
+        Raises:
+            RejectedError: neither onnxruntime nor an oracle computes a node on what reaches it.
+        """
+        values = self.values(feeds)
+        return tuple(values[value.name] for value in self.model.graph.output)
+
+    def run_all(self, batch: Sequence[Feeds], optimised: bool = False) -> list[tuple[Any, ...] | RejectedError]:
+        """Return what `run` would for each, or the error that it would raise."""
+        return [attempt(self.run, feeds) for feeds in batch]
+
+    def close(self) -> None:
+        """Let go of the nodes that are open."""
+        self._evaluators.clear()
+
+    def values(self, feeds: Feeds) -> dict[str, Any]:
+        """Return every value of the main graph by name, the constants among them.
+
+        Raises:
+            RejectedError: as for `run`.
+        """
+        values = {**self.constants, **feeds}
+        self._through(self.model.graph, values)
+        return values
+
+    @functools.cached_property
+    def constants(self) -> Mapping[str, Array]:
+        """The initializers of the main graph."""
+        return _constants(self.model.graph, self._directory)
+
+    def node(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the outputs of one node by name, of the values by name that its graph has.
+
+        Raises:
+            RejectedError: as for `run`.
+        """
+        try:
+            return self._computed(node, values)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise RejectedError(f"{node.op_type} does not accept what reaches it: {error}") from error
+
+    def _computed(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        inputs = [values[name] if name else None for name in node.input]
+        outer = {name: values[name] for name in outer_names(node)}
+        key = (id(node), *(_key(value) for value in (*inputs, *outer.values())))
+        if key not in self._evaluators:
+            self._evaluators[key] = self._evaluator(node, inputs, outer)
+        outputs = self._evaluators[key](inputs, outer)
+        return dict(zip((name for name in node.output if name), outputs, strict=True))
+
+    def _through(self, graph: onnx.GraphProto, values: dict[str, Any]) -> None:
+        for node in graph.node:
+            values.update(self.node(node, values))
+
+    def _evaluator(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Evaluator:
+        oracle = self._oracle(node, inputs)
+        # Kernels of onnxruntime 1.31.1 are wrong on some empty tensors: ArgMax along axis -1 keeps that axis.
+        empty = any(isinstance(value, np.ndarray) and not value.size for value in inputs)
+        # What has no kernel runs by its body, which may ask for shapes that a node alone lacks (LinearAttention).
+        by_body = runs_by_body(node.op_type, ort_session.opset(self.model))
+        if oracle is not None and (empty or node.op_type in self._judged or by_body):
+            return oracle if self._strict else self._either(oracle, node)
+        if self._judged and any(inner.op_type in self._judged for graph in bodies(node) for inner in within(graph)):
+            return self._entered(node)
+        if not any(isinstance(value, np.ndarray) and value.dtype.kind == "c" for value in inputs):
+            try:
+                run = self._session(node, inputs, outer)
+                return self._checked(node, run) if oracle is not None and self._strict else run
+            except RejectedError as error:
+                if error.why in (Why.LIMIT, Why.DEATH):
+                    raise
+                refusal = error
+        else:
+            refusal = RejectedError("onnxruntime knows no complex numbers")
+        if node.domain in ("", "ai.onnx") and node.op_type in ("If", "Loop"):
+            return self._entered(node)
+        if oracle is None and refusal.why is Why.MISSING_KERNEL and any(map(_is_bfloat16, (*inputs, *outer.values()))):
+            return self._in_float(node, inputs, outer)
+        if oracle is None:
+            raise RejectedError(f"{node.op_type} has no numpy oracle, and in onnxruntime: {refusal}", refusal.why)
+        return oracle
+
+    def _entered(self, node: onnx.NodeProto) -> Evaluator:
+        """Return an evaluator that goes through the graphs of a node.
+
+        Raises:
+            RejectedError: it is none of If and Loop.
+        """
+        if node.op_type not in ("If", "Loop"):
+            raise RejectedError(f"{node.op_type} is not run node by node", Why.MISSING_KERNEL)
+        return functools.partial(self._if if node.op_type == "If" else self._loop, node)
+
+    def _either(self, oracle: Evaluator, node: onnx.NodeProto) -> Evaluator:
+        """Return an evaluator that asks onnxruntime where the oracle rejects something."""
+
+        def run(inputs: Values, outer: Mapping[str, Any]) -> Values:
+            try:
+                return oracle(inputs, outer)
+            except RejectedError as error:
+                with contextlib.suppress(RejectedError):
+                    return self._session(node, inputs, outer)(inputs, outer)
+                raise error
+
+        return run
+
+    def _session(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Evaluator:
+        feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name} | dict(outer)
+        model = single(node, feeds, self.model.opset_import, self.model)
+        session = Session(fit(Source(model))[0], optimised=False, limits=self._limits)
+        names = list(node.input)
+
+        def run(inputs: Values, outer: Mapping[str, Any]) -> Values:
+            given = {name: value for name, value in zip(names, inputs, strict=True) if name}
+            return session.run({**given, **outer})
+
+        return run
+
+    def _in_float(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Evaluator:
+        """Return an evaluator that computes a node of bfloat16 in float, and rounds what it returns once.
+
+        Raises:
+            RejectedError: onnxruntime does not run it in float either.
+        """
+        feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name} | dict(outer)
+        typed = single(node, feeds, self.model.opset_import, self.model)
+        made = _inferred(typed)
+        wide = copy.deepcopy(node)
+        for attribute in wide.attribute:
+            if attribute.name in ("to", "dtype", "output_datatype", "output_dtype", "stash_type"):
+                attribute.i = TensorProto.FLOAT if attribute.i == TensorProto.BFLOAT16 else attribute.i
+        run = self._session(wide, [_float(value) for value in inputs], {name: _float(outer[name]) for name in outer})
+        narrow = [made.get(name) == TensorProto.BFLOAT16 for name in node.output if name]
+
+        def computed(inputs: Values, outer: Mapping[str, Any]) -> Values:
+            found = run([_float(value) for value in inputs], {name: _float(value) for name, value in outer.items()})
+            return tuple(one.astype(_BFLOAT16) if back else one for one, back in zip(found, narrow, strict=True))
+
+        return computed
+
+    def _oracle(self, node: onnx.NodeProto, inputs: Values) -> Evaluator | None:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        operator = operator_for(domain, node.op_type)
+        if operator is None or not all(value is None or isinstance(value, np.ndarray) for value in inputs):
+            return None
+        seen = seen_node(node, domain, inputs, self.model.opset_import)
+        if seen is None or isinstance(lift(operator, seen, self._semantics), str):
+            return None
+        label = f"{node.op_type}-{seen.since_version}"
+        used = [index for index, output in enumerate(node.output) if output]
+
+        def run(inputs: Values, outer: Mapping[str, Any]) -> Values:
+            seen = seen_node(node, domain, inputs, self.model.opset_import)
+            assert seen is not None
+            self._check(node, inputs)
+            self.oracles[label] = None
+            try:
+                lifted = lift(operator, seen, self._semantics)
+                if not isinstance(lifted, Lifted):
+                    raise RejectedError(f"{label}: {lifted}")
+                with np.errstate(all="ignore"):
+                    results = lifted.operator.oracle(lifted.meaning, *_operands(lifted, inputs))
+            except NotImplementedError as error:
+                raise RejectedError(str(error), Why.MISSING_KERNEL) from error
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                raise RejectedError(f"{type(error).__name__}: {error}") from error
+            listed = results if isinstance(results, tuple) else (results,)
+            return tuple(np.asarray(listed[index]) for index in used)
+
+        return run
+
+    def _checked(self, node: onnx.NodeProto, run: Evaluator) -> Evaluator:
+        """Return an evaluator that rejects scalars where onnx does: onnxruntime takes any axis of one."""
+
+        def checked(inputs: Values, outer: Mapping[str, Any]) -> Values:
+            if any(isinstance(value, np.ndarray) and not value.ndim for value in inputs):
+                self._check(node, inputs)
+            return run(inputs, outer)
+
+        return checked
+
+    def _check(self, node: onnx.NodeProto, inputs: Values) -> None:
+        """Raise RejectedError for inputs that onnx's inference rejects, such as an axis out of range."""
+        feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name}
+        model = single(node, feeds, self.model.opset_import, onnx.ModelProto(ir_version=self.model.ir_version))
+        for declared in model.graph.input:
+            declared.type.tensor_type.shape.dim.extend(
+                onnx.TensorShapeProto.Dimension(dim_value=size) for size in feeds[declared.name].shape
+            )
+            declared.type.tensor_type.shape.SetInParent()
+        try:
+            onnx_process.infer_shapes(model, strict_mode=True)
+        except onnx.shape_inference.InferenceError as error:
+            raise RejectedError(f"onnx: {error}") from error
+
+    def _if(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Values:
+        taken = bool(np.asarray(inputs[0]).item())
+        wanted = "then_branch" if taken else "else_branch"
+        (branch,) = (attribute.g for attribute in node.attribute if attribute.name == wanted)
+        return self._body(branch, {}, outer)
+
+    def _loop(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Values:
+        """Loop-1: "the loop body runs while the trip count is not reached and the condition holds"."""
+        body = node.attribute[0].g
+        trips = _TURNS if inputs[0] is None else int(np.asarray(inputs[0]).item())
+        going = inputs[1] is None or bool(np.asarray(inputs[1]).item())
+        carried, collected = list(inputs[2:]), []
+        turn = 0
+        while going and turn < trips:
+            if turn == _TURNS:
+                raise RejectedError(f"a Loop runs more than {_TURNS} times", Why.LIMIT)
+            given = (np.asarray(turn, np.int64), np.asarray(going), *carried)
+            names = [value.name for value in body.input]
+            results = self._body(body, dict(zip(names, given, strict=True)), outer)
+            going = bool(np.asarray(results[0]).item())
+            carried = list(results[1 : 1 + len(carried)])
+            collected.append(results[1 + len(carried) :])
+            turn += 1
+        scanned = len(body.output) - 1 - len(carried)
+        if scanned and not collected:
+            raise RejectedError("a Loop that does not run leaves the shape of its scan outputs open")
+        stacked = [np.stack([each[index] for each in collected]) for index in range(scanned)]
+        outputs = [*carried, *stacked]
+        return tuple(value for value, output in zip(outputs, node.output, strict=False) if output)
+
+    def _body(self, graph: onnx.GraphProto, given: Mapping[str, Any], outer: Mapping[str, Any]) -> Values:
+        values = {**outer, **_constants(graph, self._directory), **given}
+        self._through(graph, values)
+        return tuple(values[value.name] for value in graph.output)
+
+
+def _constants(graph: onnx.GraphProto, directory: Path | None) -> Mapping[str, Array]:
+    return {tensor.name: numpy_helper.to_array(embedded(tensor, directory)) for tensor in graph.initializer}
+
+
+def _with_attributes(model: onnx.ModelProto, directory: Path | None) -> onnx.ModelProto:
+    """Return a model whose attributes hold the elements of their tensors; itself if they do already.
+
+    Raises:
+        RejectedError: elements are in another file, and nobody says in which folder.
+    """
+    if not any(map(is_external, tensors(bodies_of(model)))):
+        return model
+    if directory is None:
+        raise RejectedError("the model has external data, and nobody says in which folder")
+    if not any(map(is_external, _held(model))):
+        return model
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    for tensor in filter(is_external, _held(whole)):
+        tensor.CopyFrom(embedded(tensor, directory))
+    return whole
+
+
+def _held(model: onnx.ModelProto) -> Iterator[TensorProto]:
+    """Yield the tensors in attributes."""
+    for body in bodies_of(model):
+        for attribute in body.holders:
+            yield from (attribute.t, *attribute.tensors)
+
+
+def seen_node(
+    node: onnx.NodeProto, domain: str, inputs: Values, imports: Sequence[onnx.OperatorSetIdProto]
+) -> Node | None:
+    """Return a node with its values as an operator's file sees it; None where onnx has no such operator."""
+    if any(True for _ in bodies(node)):
+        return None
+    opset = next((entry.version for entry in imports if entry.domain in (domain, domain or "ai.onnx")), 0)
+    try:
+        since_version = onnx.defs.get_schema(node.op_type, opset, domain).since_version
+    except onnx.defs.SchemaError:
+        return None
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    frozen = {
+        key: freeze(value.decode() if isinstance(value, bytes) else tuple(value) if isinstance(value, list) else value)
+        for key, value in attributes.items()
+    }
+    facts = tuple(None if value is None else _facts(np.asarray(value)) for value in inputs)
+    return Node(domain, node.op_type, since_version, frozen, facts, tuple(bool(output) for output in node.output))
+
+
+def _facts(array: Array) -> Facts:
+    element = TensorProto.STRING if array.dtype == object else helper.np_dtype_to_tensor_dtype(array.dtype)
+    return constant(array, element) if array.nbytes <= SMALL else Facts(element, array.shape)
+
+
+def _operands(lifted: Lifted, inputs: Values) -> Iterator[Array | None]:
+    """Yield the value of each operand: an input's, or a constant that the node has as an attribute."""
+    for source, facts in zip(lifted.sources, lifted.operands, strict=True):
+        known = facts.known if facts else None
+        yield known if source is None else inputs[source]
+
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == _BFLOAT16
+
+
+def _float(value: Any) -> Any:
+    """Return a tensor of bfloat16 as one of float, and anything else as it is."""
+    return value.astype(np.float32) if _is_bfloat16(value) else value
+
+
+def _inferred(model: onnx.ModelProto) -> Mapping[str, int]:
+    """Return the element types of the outputs of a model, as far as onnx infers them."""
+    try:
+        outputs = onnx_process.infer_shapes(model).graph.output
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+        return {}
+    return {value.name: value.type.tensor_type.elem_type for value in outputs}
+
+
+def _key(value: Any) -> Any:
+    """Return what a one-node model of a value depends on."""
+    if isinstance(value, np.ndarray):
+        return value.dtype, not value.size
+    return ("seq", _key(value[0]) if value else None) if isinstance(value, list) else None

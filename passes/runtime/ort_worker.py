@@ -1,0 +1,298 @@
+"""The program of the child process in which onnxruntime runs: what ends there does not end opshift.
+
+It answers one pickled request after the other, from its standard input to its standard output, until that is closed;
+an answer has the number of its request. Both ends are opshift; no pickle from anywhere else is read. It imports nothing
+else of opshift but confine.py, to start in no time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import os
+import pickle
+import queue
+import re
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from opshift.opsets.native import sandbox
+
+Array = npt.NDArray[Any]
+
+Part = bytes | tuple[str, int, int]
+"""Bytes of a model, or the file that has them, where they begin there, and how many they are."""
+
+_CHUNK = 1 << 24
+
+# numpy has no such types of its own. They cross into onnxruntime as bytes, of which the narrow ones share one:
+# TensorProto: "the first element is stored in the least significant bits".
+CARRIED: dict[int, tuple[np.dtype[Any], int]] = {
+    16: (np.dtype(ml_dtypes.bfloat16), 16),
+    17: (np.dtype(ml_dtypes.float8_e4m3fn), 8),
+    18: (np.dtype(ml_dtypes.float8_e4m3fnuz), 8),
+    19: (np.dtype(ml_dtypes.float8_e5m2), 8),
+    20: (np.dtype(ml_dtypes.float8_e5m2fnuz), 8),
+    21: (np.dtype(ml_dtypes.uint4), 4),
+    22: (np.dtype(ml_dtypes.int4), 4),
+    23: (np.dtype(ml_dtypes.float4_e2m1fn), 4),
+    24: (np.dtype(ml_dtypes.float8_e8m0fnu), 8),
+    25: (np.dtype(ml_dtypes.uint2), 2),
+    26: (np.dtype(ml_dtypes.int2), 2),
+}
+"""By the number of the element type in TensorProto: the dtype, and the bits that an element has in onnxruntime."""
+
+_BY_DTYPE = {dtype: (element_type, bits) for element_type, (dtype, bits) in CARRIED.items()}
+_NATIVE = frozenset(
+    f"tensor({name})"
+    for name in (
+        *("float", "double", "float16", "bool", "string", "int8", "int16", "int32", "int64"),
+        *("uint8", "uint16", "uint32", "uint64"),
+    )
+)
+
+
+class _Model:
+    """A session with one thread, graph optimisations all on or all off."""
+
+    def __init__(
+        self, model: str | bytes | list[Part], folder: str | None, optimised: bool, results: int | None = None
+    ) -> None:
+        import onnxruntime  # once the limits are set
+
+        self._ort = onnxruntime
+        self.results = results
+        level = onnxruntime.GraphOptimizationLevel
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        if folder is not None:
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        given = _joined(model) if isinstance(model, list) else model
+        self._session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+        values = (*self._session.get_inputs(), *self._session.get_outputs())
+        self._carried = any(value.type.startswith("tensor(") and value.type not in _NATIVE for value in values)
+        self.outputs = [value.name for value in self._session.get_outputs()]
+
+    def run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        """Return the outputs: arrays, lists and dicts of them, None for an absent optional."""
+        if not self._carried:
+            return list(self._session.run(None, dict(feeds)))
+        values, kept = {}, []
+        for name, value in feeds.items():
+            carrier = _carrier(np.asarray(value))
+            kept.append(carrier)
+            values[name] = self._to_ort(np.asarray(value), carrier)
+        return [_from_ort(value) for value in self._session.run_with_ort_values(None, values)]
+
+    def _to_ort(self, array: Array, carrier: Array) -> Any:
+        make = self._ort.OrtValue
+        if array.dtype not in _BY_DTYPE:
+            return make.ortvalue_from_numpy(array)
+        return make.ortvalue_from_numpy_with_onnx_type(carrier, _BY_DTYPE[array.dtype][0])
+
+
+def _joined(parts: list[Part]) -> bytes:
+    """Return the bytes of a model that comes in parts."""
+    whole = io.BytesIO()
+    for part in parts:
+        if isinstance(part, bytes):
+            whole.write(part)
+            continue
+        path, offset, length = part
+        with Path(path).open("rb") as file:
+            file.seek(offset)
+            while length:
+                data = file.read(min(length, _CHUNK))
+                if not data:
+                    raise ValueError(f"{path} is too short; was it changed in the meantime?")
+                whole.write(data)
+                length -= len(data)
+    return whole.getvalue()
+
+
+def _carrier(array: Array) -> Array:
+    """Return an array of unsigned integers of the same shape, whose first bytes hold the elements as packed."""
+    if array.dtype not in _BY_DTYPE:
+        return array
+    bits = _BY_DTYPE[array.dtype][1]
+    whole = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").reshape(array.shape)
+    if bits >= 8:
+        return whole.copy()
+    per_byte = 8 // bits
+    flat = (whole.reshape(-1) & ((1 << bits) - 1)).astype(np.uint8)
+    flat = np.concatenate([flat, np.zeros(-len(flat) % per_byte, np.uint8)]).reshape(-1, per_byte)
+    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(bits)
+    packed = np.bitwise_or.reduce(flat << shifts, axis=1)
+    carrier = np.zeros(array.shape, np.uint8)
+    carrier.reshape(-1)[: len(packed)] = packed
+    return carrier
+
+
+def _from_ort(value: Any) -> Any:
+    """Return the values of an OrtValue; those of the carried types, which OrtValue.numpy does not know, from memory."""
+    if not value.is_tensor():
+        raise ValueError("sequences, maps and optionals beside tensors of types foreign to numpy cannot be read")
+    element_type = value.element_type()
+    if element_type not in CARRIED:
+        return np.asarray(value.numpy())
+    dtype, bits = CARRIED[element_type]
+    shape = tuple(value.shape())
+    size = value.tensor_size_in_bytes()
+    raw = np.frombuffer(ctypes.string_at(value.data_ptr(), size) if size else b"", np.uint8)
+    if bits >= 8:
+        return raw.view(dtype).reshape(shape)
+    shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
+    unpacked = (raw[:, None] >> shifts).reshape(-1)[: int(np.prod(shape))] & np.uint8((1 << bits) - 1)
+    if dtype in (np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.int2)):
+        signed = (unpacked.astype(np.int8) ^ (1 << (bits - 1))) - (1 << (bits - 1))
+        return signed.astype(dtype).reshape(shape)
+    return unpacked.view(dtype).reshape(shape)
+
+
+def _reason(error: BaseException) -> str:
+    """Return the first line of an error of onnxruntime, without its codes and source locations."""
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    line = re.sub(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", line)
+    line = re.sub(r"/onnxruntime_src/\S+ .*?\) (const )?", "", line)
+    return line if len(line) <= 300 else line[:297] + "..."
+
+
+_NOT_IMPLEMENTED = (
+    "Unsupported value attribute datatype",
+    "is not currently registered or supported",
+    "of input parameter (_inlfunc_",
+)
+"""What onnxruntime 1.32.0 says, with an exception of another name, where a kernel lacks a type: ConstantOfShape,
+or what stands in a body that it inlines (SoftmaxCrossEntropyLoss of bfloat16)."""
+_OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation", "Unable to allocate")
+
+
+class _LargeError(Exception):
+    """The outputs of a run are more than may be sent."""
+
+
+def _bytes(value: Any) -> int:
+    """Return about how many bytes an output has; a sequence and a map hold several arrays."""
+    if isinstance(value, list | dict):
+        return sum(map(_bytes, value.values() if isinstance(value, dict) else value))
+    return int(getattr(value, "nbytes", 0))
+
+
+def _answer(kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model], kept: dict[int, Any]) -> Any:
+    """Do what is asked: `open`, or `run` on inputs that are kept by their number if they have one."""
+    if kind == "unread":
+        raise MemoryError("a request is too large")
+    if kind == "open":
+        models[key] = _Model(*rest)
+        return models[key].outputs
+    number, feeds = rest
+    if feeds is None:
+        feeds = kept[number]
+    elif number is not None:
+        kept[number] = feeds
+    outputs = models[key].run(feeds)
+    most = models[key].results
+    if most is not None and (size := sum(map(_bytes, outputs))) > most:
+        raise _LargeError(f"its outputs have {size} bytes, and at most {most} are compared; --memory allows more")
+    return outputs
+
+
+def _replied(
+    kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model], kept: dict[int, Any]
+) -> tuple[str, Any]:
+    """Return `done` with the answer; or `memory`, `large`, `missing kernel` or `rejected` with the reason."""
+    try:
+        return "done", _answer(kind, key, rest, models, kept)
+    except Exception as error:  # onnxruntime's exceptions share no base class but Exception
+        reason = _reason(error)
+        if isinstance(error, _LargeError):
+            return "large", reason
+        if isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY):
+            return "memory", reason
+        missing = type(error).__name__ == "NotImplemented" or any(words in str(error) for words in _NOT_IMPLEMENTED)
+        return ("missing kernel" if missing else "rejected"), reason
+
+
+def _packed(number: int | None, outcome: str, value: Any) -> bytes:
+    """Return an answer as it is sent: all of it, or that there is no memory for it."""
+    try:
+        return pickle.dumps((number, outcome, value), protocol=5)
+    except MemoryError as error:
+        return pickle.dumps((number, "memory", _reason(error)), protocol=5)
+
+
+def _take(stream: BinaryIO, requests: queue.SimpleQueue[tuple[Any, ...]]) -> None:
+    """Take requests as they come; end the process, whatever it computes, once nobody is left to ask."""
+    while True:
+        try:
+            requests.put(pickle.load(stream))
+        except MemoryError:
+            requests.put((None, "unread", 0))
+            return  # in the middle of a request
+        except Exception:  # what was broken off in the middle raises anything
+            os._exit(0)
+
+
+def _watch(parent: int) -> None:
+    """End the process when its parent has ended, although one that was forked off there holds the pipe open.
+
+    Windows, where getppid never changes, has no fork.
+    """
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(0)
+
+
+def main(memory: int | None, mark: str) -> None:
+    """Answer requests; `memory` limits the bytes that this process may hold, where the system can.
+
+    The line `mark` comes before the answers, since something else may have been printed.
+    """
+    stream, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # nor may anything else read the requests
+    os.dup2(2, 1)  # what onnxruntime prints must not come between the answers
+    answers.write(f"\n{mark}\n".encode())
+    answers.flush()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches opshift, which ends this
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if memory is not None:
+            _, most = resource.getrlimit(resource.RLIMIT_DATA)
+            memory = memory if most == resource.RLIM_INFINITY else min(memory, most)
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    with contextlib.suppress(OSError):  # Linux: where memory runs out this process is ended, not the one it serves
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    sandbox.files()
+    sandbox.calls()
+    requests: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+    threading.Thread(target=_take, args=(stream, requests), daemon=True).start()
+    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+    models: dict[int, _Model] = {}
+    kept: dict[int, Any] = {}
+    pickle.dump((None, "done", None), answers, protocol=5)
+    answers.flush()
+    while True:
+        number, kind, key, *rest = requests.get()
+        if kind in ("close", "forget"):
+            (models if kind == "close" else kept).pop(key, None)
+            continue
+        answers.write(_packed(number, *_replied(kind, key, rest, models, kept)))
+        answers.flush()
