@@ -1160,7 +1160,7 @@ def test_did_you_mean_ends_the_sentence_where_nothing_is_near() -> None:
 
 FAKE_RUN = """
 import sys, types
-from opshift.passes import sessions
+from opshift.passes.runtime import ort_session as sessions
 from opshift.passes.base.results import *
 from opshift.passes.io.atomic_files import Batch
 from opshift.cli.main import main

@@ -387,7 +387,7 @@ linux = pytest.mark.skipif(
 
 CONFINED = """
 import ctypes, os, socket, subprocess, sys, threading
-from opshift.opsets import confine
+from opshift.opsets.native import sandbox as confine
 
 reading, writing = os.pipe()
 before = threading.Event()

@@ -1046,7 +1046,7 @@ def test_weights_of_terabytes_stay_where_they_are(tmp_path: Path) -> None:
 def test_loading_imports_neither_onnxscript_nor_onnxruntime(tmp_path: Path) -> None:
     path = written(tmp_path, parse(HARDMAX))
     code = (
-        "import sys; from opshift.passes import load; "
+        "import sys; from opshift.passes.io import reader as load; "
         f"load.load({str(path)!r}); print([m for m in ('onnxscript', 'onnxruntime', 'onnx_ir') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

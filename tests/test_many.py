@@ -572,7 +572,7 @@ import signal
 import sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from opshift.cli.main import main
-from opshift.passes import many
+from opshift.passes import batch as many
 import test_many
 many.attempt = test_many.slow
 sys.exit(main(["convert", "zoo", "-o", "out", "--opset", "12", "--no-verify", *sys.argv[1:]]))

@@ -250,7 +250,7 @@ def test_threads_have_children_of_their_own() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="it kills by a signal")
 def test_a_child_ends_with_the_process_that_it_serves() -> None:
     code = (
-        "import os, signal; from opshift.opsets import onnx_process as p; p.start(); "
+        "import os, signal; from opshift.opsets.native import onnx_process as p; p.start(); "
         "print(p._idle[0].process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

@@ -213,7 +213,7 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, large_files: None) ->
 
 def test_no_file_can_say_what_a_span_says(tmp_path: Path) -> None:
     """Another process, and so another run, has other words for it."""
-    code = "from opshift.passes import external; print(external._SPAN)"
+    code = "from opshift.passes.io import external_data as external; print(external._SPAN)"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert other != external_data._SPAN
     assert len(other) == len(external_data._SPAN)

@@ -52,7 +52,7 @@ def test_inspect_takes_twice_the_import_of_onnx_at_most() -> None:
 def test_only_the_command_that_is_named_is_imported(name: str) -> None:
     code = (
         "import sys; from opshift.cli.main import COMMANDS, main; main(sys.argv[1:]); "
-        "print(*(name for name in COMMANDS if f'opshift.cli.{name}' in sys.modules))"
+        "print(*(name for name in COMMANDS if f'opshift.cli.commands.{name}' in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code, name, "--help"], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[-2].split() == [name]
@@ -60,5 +60,5 @@ def test_only_the_command_that_is_named_is_imported(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_has_the_first_line_of_each_module(name: str) -> None:
-    module = __import__(f"opshift.cli.{name}", fromlist=["run"])
+    module = __import__(f"opshift.cli.commands.{name}", fromlist=["run"])
     assert str(module.__doc__).partition("\n")[0] == COMMANDS[name]

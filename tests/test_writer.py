@@ -515,9 +515,9 @@ import os, signal, sys
 source, folder = sys.argv[1:]
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
-from opshift.cli import interrupts
+from opshift.cli import signals as interrupts
 from opshift.cli.main import main
-from opshift.passes import repro
+from opshift.passes.proof import repro
 from opshift.passes.proof.comparison import Difference, Finding
 from opshift.passes.runtime.ort_session import Source
 from opshift.passes.io.atomic_files import Lines
