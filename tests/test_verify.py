@@ -812,7 +812,7 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
 def test_without_onnxruntime_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     ort_session.runtime.cache_clear()
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(UsageError, match=r'pip install "opshift\[verify\]"'):
+    with pytest.raises(UsageError, match="pip install 'onnxruntime>="):
         verify(model(ARGMAX), model(ARGMAX_TOPK))
     with pytest.raises(UsageError):
         prove([EQUAL["argmax"]])
