@@ -107,7 +107,7 @@ def test_pre_commit_runs_the_hook(released: Path, tmp_path: Path) -> None:
     git(mine, "add", ".")
     done = commit()
     assert done.returncode == 1
-    assert "OneHot-28 at main/OneHot_0: its input is bfloat16" in done.stdout
+    assert "OneHot-28 (main/OneHot_0): its input is bfloat16" in done.stdout
 
 
 def test_the_manifest_of_hooks_is_valid() -> None:
