@@ -1,4 +1,4 @@
-"""Run all checks: ruff, mypy --strict, the tests and the site; end with what was counted.
+"""Run all checks: ruff, mypy --strict, the contracts of imports, the tests and the site; end with what was counted.
 
 It needs a plain (not editable) installation of opshift with the extras `browser`, `corpus`, `docs` and `runtimes`, and
 installs two packages more, and Chromium, fish and zsh where there are none (as root, on Debian and its like). A skipped
@@ -58,6 +58,9 @@ def main() -> int:
         run("ruff format", "ruff", "format", "--check", "."),
         run("mypy, the package", "mypy", "--strict", "-p", "opshift"),
         *(run(f"mypy, {', '.join(folders)}", "mypy", "--strict", *folders) for folders in SCRIPTS),
+        run_script(
+            "import contracts", "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"
+        ),
         tests(),
         site(),
         elsewhere("the lowest versions", sys.executable, *lowest()),

@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opshift.passes.arguments import check_types
 from opshift.passes.base import limits
+from opshift.passes.base.arguments import check_types
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError, shown_path
 from opshift.passes.base.results import Plan, Report, Verdict
 from opshift.passes.graph import traversal

@@ -25,14 +25,15 @@ from opshift.opsets.runtimes import kernels
 from opshift.opsets.runtimes.profiles import ProfileError, load_target
 from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.analysis.scopes import default_opset
-from opshift.passes.arguments import Model, check_path, check_progress, check_types
 from opshift.passes.base import limits, notebook
+from opshift.passes.base.arguments import check_path, check_progress, check_types
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
 from opshift.passes.base.results import ASSUMPTIONS, Caution, Check, Code, Plan, Refusal, Report, Verdict
 from opshift.passes.graph import traversal
 from opshift.passes.graph.columnar import columns
 from opshift.passes.graph.traversal import Walked, walk
 from opshift.passes.io import external_data as external
+from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import Source, check_unchanged, is_small, load, without_weights
 from opshift.passes.io.serialization import length, pieces
 from opshift.passes.rewrite.apply import alone, lower

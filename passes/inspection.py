@@ -14,10 +14,10 @@ import onnx
 from opshift.opsets.registry.schema import NEWEST, OLDEST, default_domain, schema_read_at
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.scopes import default_opset
-from opshift.passes.arguments import Model
 from opshift.passes.base.results import Code, Refusal
 from opshift.passes.graph.traversal import graphs
 from opshift.passes.io import external_data
+from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import load
 from opshift.passes.rewrite.planner import Planner, written_too_old
 

@@ -553,7 +553,8 @@ def test_what_cannot_be_made_is_named() -> None:
 def test_inputs_depend_on_the_seed_alone() -> None:
     script = """
 import numpy as np
-from opshift.passes.proof.inputs import generator as inputs; from opshift.passes.proof.inputs import shape_search as shapes; from opshift.passes.analysis import model_summary as outline
+from opshift.passes.analysis import model_summary as outline
+from opshift.passes.proof.inputs import generator as inputs, shape_search as shapes
 from onnx.parser import parse_model
 m = parse_model('''<ir_version: 8, opset_import: ["": 13]> g (int64[N] i, float[A, B] t, float[C] z, string[N] s) => (y)
   <float c = {3}, float d = {4}> { a = Gather(t, i) y = Max(a, z, c) w = Clip(z, c, d) }''')

@@ -10,7 +10,7 @@ from opshift.cli import terminal
 from opshift.cli.options import check_report
 from opshift.cli.reports.document import document
 from opshift.cli.reports.operator_counts import Census, census
-from opshift.passes.arguments import check_path
+from opshift.passes.base.arguments import check_path
 from opshift.passes.base.results import Verdict
 
 if TYPE_CHECKING:

@@ -32,13 +32,13 @@ from opshift.opsets.registry.schema import DEPRECATED, READ, Schema, attribute_v
 from opshift.passes.analysis.lazy_inference import Static
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.analysis.operator_checks import ADDED_AXES, TensorType, operator_fault
-from opshift.passes.arguments import Model, as_model
 from opshift.passes.base.errors import InvalidModelError, UsageError, printable, reason, shown_path
 from opshift.passes.graph import limits, traversal
 from opshift.passes.graph.columnar import SMALL, columns
 from opshift.passes.graph.traversal import Body
 from opshift.passes.io import external_data, lazy_weights
 from opshift.passes.io.external_data import stamp
+from opshift.passes.io.model_forms import Model, as_model
 from opshift.passes.io.repairs import repair
 
 if TYPE_CHECKING:

@@ -27,13 +27,14 @@ from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.operator import operator_for
 from opshift.passes.analysis.model_summary import Outline, outline
 from opshift.passes.analysis.scopes import Shape
-from opshift.passes.arguments import Model, check_types
+from opshift.passes.base.arguments import check_types
 from opshift.passes.base.errors import OpshiftError, UsageError
 from opshift.passes.base.limits import Limits
 from opshift.passes.base.limits import check as check_limits
 from opshift.passes.base.limits import limits as within
 from opshift.passes.base.results import Check, Counterexample, Coverage, Report, Verdict
 from opshift.passes.io import external_data
+from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import check_unchanged
 from opshift.passes.io.repairs import repair
 from opshift.passes.proof import branch_coverage, repro

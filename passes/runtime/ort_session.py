@@ -32,11 +32,11 @@ from opshift.opsets.registry.equivalences import same_meaning
 from opshift.opsets.registry.facts import Facts, freeze
 from opshift.opsets.registry.operator import Lifted, Node, lift, operator_for
 from opshift.opsets.runtimes import kernels
-from opshift.passes.arguments import Model, as_model
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.limits import Limits as Limits
 from opshift.passes.graph import traversal
 from opshift.passes.io import external_data, reader, serialization
+from opshift.passes.io.model_forms import Model, as_model
 from opshift.passes.runtime import process_pool
 from opshift.passes.runtime.ort_worker import Part
 
