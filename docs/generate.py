@@ -45,7 +45,8 @@ DOCUMENT = ROOT / "docs" / "operators.md"
 BODIES = ROOT / "opsets" / "data" / compiled.FILE
 README = ROOT / "README.md"
 GUIDES = tuple(
-    ROOT / "docs" / name for name in ("index.md", "tutorial.md", "reference/python.md", "lift-and-lower.md")
+    ROOT / "docs" / name
+    for name in ("index.md", "tutorial.md", "examples.md", "reference/python.md", "lift-and-lower.md")
 ) + tuple(sorted((ROOT / "docs" / "howto").glob("*.md")))
 """Pages to learn from: all that stands in them runs."""
 SHOWN = (README, ROOT / "docs" / "verification.md", *GUIDES)
