@@ -20,6 +20,7 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.cli.main import main
+from opshift.opsets.native import onnx_process
 from opshift.opsets.runtimes.target import Limit, Target
 from opshift.passes.analysis import lazy_inference, scopes
 from opshift.passes.base.results import Action, Step
@@ -63,11 +64,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         counts["functions beside"] += len(model.functions)
         return scopes.describe(model, *rest)
 
-    original = onnx.shape_inference.infer_shapes
+    original = onnx_process.infer_shapes
     monkeypatch.setattr(function_planner, "describe", described)
     for module in (planner, lazy_inference, function_planner):
         monkeypatch.setattr(module, "view", view)
-    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", infer_shapes)
+    monkeypatch.setattr(onnx_process, "infer_shapes", infer_shapes)
     return counts
 
 
