@@ -162,7 +162,8 @@ OPERATORS = (argmax, hardmax, onehot)
 def is_bounded(asked: Asked) -> bool:
     """Return whether a bound is promised: below 11, where neither CumSum nor Range count, not for every node.
 
-    An unknown rank or length takes a shape that is computed there, and uint64 comparisons by halves.
+    An unknown rank or length takes a shape that is computed there, uint64 is compared by halves, and without ArgMax and
+    TopK the first maximum of a row takes the index of each element.
     """
     data = asked.operands[0]
     if asked.opset >= 11 or data.shape is None:
@@ -170,7 +171,7 @@ def is_bounded(asked: Asked) -> bool:
     if asked.name == "OneHot":
         return True
     if asked.name == "Hardmax":
-        return all(isinstance(dim, int) for dim in data.shape)
+        return all(isinstance(dim, int) for dim in data.shape) and not {"ArgMax", "TopK"} <= set(asked.without)
     return data.dtype != T.UINT64 and isinstance(data.shape[dict(asked.attributes)["axis"]], int)
 
 
