@@ -116,7 +116,10 @@ def show(options: argparse.Namespace, report: Report) -> None:
             output.say(line)
         for check in (*report.nodes, report.whole):
             output.say(words.describe(check))
-        output.say(f"seed {report.seed}; " + ", ".join(f"{name} {is_}" for name, is_ in report.versions.items()))
+        output.say(
+            f"seed {report.seed}, effort {report.effort}; "
+            + ", ".join(f"{name} {is_}" for name, is_ in report.versions.items())
+        )
     if report.verdict is Verdict.EQUAL and not options.quiet:
         for line in (*(() if options.verbose else words.departure(report)), *words.untried(report)):
             output.say(line)

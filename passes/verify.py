@@ -31,6 +31,8 @@ from opshift.passes.classes import counted
 from opshift.passes.compare import Contest, Finding, Judge, Route, mismatch, sentence
 from opshift.passes.coverage import Covered
 from opshift.passes.drift import Drift
+from opshift.passes.effort import LARGE, Allowance
+from opshift.passes.effort import check as check_effort
 from opshift.passes.errors import OpshiftError, UsageError
 from opshift.passes.inputs import Draft, UntestableError
 from opshift.passes.interface import interface_difference
@@ -38,7 +40,7 @@ from opshift.passes.interpret import Interpreter
 from opshift.passes.limits import check as check_limits
 from opshift.passes.limits import limits as within
 from opshift.passes.load import check_unchanged
-from opshift.passes.localise import Cut, Side, partings, unoptimised_agree
+from opshift.passes.localise import DECISIONS, Cut, Side, partings, unoptimised_agree
 from opshift.passes.outcome import Check, Counterexample, Coverage, Report, Verdict
 from opshift.passes.outline import Outline, outline
 from opshift.passes.pairs import Pair, Progress, failed, prove, route
@@ -68,6 +70,8 @@ def verify(
     drift: bool = False,
     timeout: float | None = None,
     memory: int | None = None,
+    effort: str = "normal",
+    max_time: float | None = None,
     save_repro: str | os.PathLike[str] | None = None,
     original_dir: str | os.PathLike[str] | None = None,
     rewritten_dir: str | os.PathLike[str] | None = None,
@@ -98,6 +102,10 @@ def verify(
         timeout: seconds that the comparison may take (None: ten minutes, and longer for large models).
         memory: bytes that onnxruntime may take, where the system can limit them (None: 1 GiB, and more for weights and
             for inputs and outputs of large declared shapes, up to three quarters of the machine's).
+        effort: how much CPU time the comparison may take: "normal" 10 times what onnxruntime takes to open both models
+            and to run each once, 3 times where there are more than 100 MB of weights, and at least 1.8 seconds; "quick"
+            a third of that, "thorough" ten times as much.
+        max_time: seconds after which no more inputs are tried than the least; what was compared by then counts.
         save_repro: a directory for two small models and an input on which they differ, if they do.
         original_dir: the directory of the original's external data, where a protobuf is given.
         rewritten_dir: the same for the rewritten model.
@@ -105,8 +113,8 @@ def verify(
         progress: is called with a stage ("nodes" or "whole"), the steps done and all steps.
 
     Raises:
-        UsageError: onnxruntime is not installed, or `input_shapes`, `inputs`, `semantics`, `seed`, `timeout` or
-            `memory` does not fit.
+        UsageError: onnxruntime is not installed, or `input_shapes`, `inputs`, `semantics`, `seed`, `timeout`,
+            `memory`, `effort` or `max_time` does not fit.
         InvalidModelError: a path holds no ONNX model, or another one by the time the comparison ends.
     """
     check_types(
@@ -120,7 +128,9 @@ def verify(
         }
     )
     check_limits(seed, timeout, memory)
+    check_effort(effort, max_time)
     sessions.runtime()
+    allowance = Allowance(sessions.seconds, effort, max_time)
     if save_repro is not None:
         repro.refuse_used(Path(save_repro))
     with onnx_process.limited(timeout, memory):
@@ -128,7 +138,8 @@ def verify(
         after = _named(sessions.read(rewritten, rewritten_dir, allow_paths))
     limits = within(timeout, memory, (before.proto, after.proto))
     report = progress or (lambda stage, done, total: None)
-    options = _options(exact, semantics, timeout, memory, allow_paths)
+    allowance.large = max(map(_weights, (before, after))) >= LARGE
+    options = _options(exact, semantics, timeout, memory, effort, allow_paths)
     shown = _Shown(save_repro, _command(before, after, seed, input_shapes, inputs, options), options)
     checks = prove(pairs, seed=seed, semantics=semantics, limits=limits, progress=report, shown=shown)
     if not whole:
@@ -138,7 +149,19 @@ def verify(
     else:
         judged = _contested(before.proto) if semantics == "spec" else frozenset()
         comparison = _Whole(
-            before, after, input_shapes or {}, inputs, seed, pairs, exact, drift, judged, limits, shown, report
+            before,
+            after,
+            input_shapes or {},
+            inputs,
+            seed,
+            pairs,
+            exact,
+            drift,
+            judged,
+            limits,
+            allowance,
+            shown,
+            report,
         )
         try:
             check = comparison.check()
@@ -154,7 +177,7 @@ def verify(
     for source in (before, after):
         if source.origin is not None:
             check_unchanged(source.origin)
-    return Report(checks, check, seed, _versions(), functools.partial(_about, before, after))
+    return Report(checks, check, seed, _versions(), effort, max_time, functools.partial(_about, before, after))
 
 
 def _about(before: Source, after: Source) -> dict[str, Any]:
@@ -194,10 +217,12 @@ def _options(
     semantics: str,
     timeout: float | None,
     memory: int | None,
+    effort: str,
     allow_paths: Iterable[str | os.PathLike[str]],
 ) -> list[str]:
     """Return what else directs the comparison, as options of the command."""
     asked = {"--semantics": semantics if semantics != "runtime" else None, "--timeout": timeout, "--memory": memory}
+    asked |= {"--effort": effort if effort != "normal" else None}
     given = [part for name, value in asked.items() if value is not None for part in (name, f"{value}")]
     permitted = [part for path in allow_paths for part in ("--allow-path", os.fspath(path))]
     return ["--exact"] * exact + given + permitted
@@ -246,6 +271,7 @@ class _Whole:
     drift: bool
     judged: frozenset[str]
     limits: Limits
+    allowance: Allowance
     shown: _Shown
     progress: Progress
     defaults: bool = True
@@ -284,7 +310,8 @@ class _Whole:
         outputs = tuple(value.name for value in source.proto.graph.output)
         way, note = self._route(source)
         bounds = self._bounds(source, self.after)
-        return Judge(way, outputs, note and f"the original's {note}", bounds, self._lean)
+        opening = way.open(optimised=False).opening if isinstance(way, Runner) else 0.0
+        return Judge(way, outputs, note and f"the original's {note}", bounds, self._lean, opening)
 
     def _bounds(self, original: Source, rewritten: Source) -> Bounds | Drift | None:
         """Return what bounds the outputs of both models, or of a part of both; None: nothing may differ."""
@@ -317,26 +344,28 @@ class _Whole:
 
     def _tried(self, specs: Sequence[Spec], judge: Judge) -> Check:
         trials = self._trials(specs, judge)
-        count = len(trials.accepted)
+        allowance, count = self.allowance, len(trials.accepted)
         self.progress("whole", 0, 2 * count)
         if not count:
             reason = f"the original ran on none of {trials.tried} inputs: {trials.rejection}"
             return self._told(Verdict.UNCHECKED, reason)
+        contest: Contest | None = None
         covered = Covered(specs)
-        told = functools.partial(
-            self._told,
-            covered=covered,
-            judge=judge.route.name,
-            count=count,
-            classes=counted([feeds for feeds, _ in trials.accepted], specs),
-        )
-        if not _repeats(judge, trials.accepted[0][0]):
+
+        def told(verdict: Verdict, reason: str, *, shown: Counterexample | None = None) -> Check:
+            tried = contest.decided(trials.accepted) if contest else [feeds for feeds, _ in trials.accepted]
+            name, classes = judge.route.name, counted(tried, specs)
+            return self._told(
+                verdict, reason, judge=name, count=len(tried), classes=classes, shown=shown, covered=covered
+            )
+
+        if not _repeats(judge, trials.accepted[0]):
             return told(Verdict.UNCHECKED, "the original gives other outputs each time it runs")
         done = iter(range(1, 2 * count + 1))
         pardoned = Pardon(self.before, self.pairs, self.limits, judge.route)
         try:
             rewritten, note = self._rival(self.after, judge)
-            contest = Contest(judge, rewritten, pardoned, covered=covered)
+            contest = Contest(judge, rewritten, pardoned, covered=covered, allowance=allowance)
             finding = contest.run(trials.accepted, lambda: self.progress("whole", next(done), 2 * count))
         except RejectedError as error:
             if error.why in (Why.MISSING_KERNEL, Why.TOO_NEW, Why.LIMIT):
@@ -362,7 +391,7 @@ class _Whole:
             return told(Verdict.EQUAL, sentence(*notes, left_out))
         further: tuple[Callable[[], _Look], ...] = (
             lambda: self._parted(contest.near),
-            lambda: self._branches(trials.accepted),
+            lambda: self._branches(trials.accepted[: max(1, len(contest.decided(trials.accepted)))]),
             self._overridden,
         )
         for find in further:
@@ -435,7 +464,7 @@ class _Whole:
         self, specs: Sequence[Spec], judge: Judge, fixed: given.Given, fitting: Callable[[inputs.Result], inputs.Result]
     ) -> inputs.Trials:
         size = sum(1 for _ in sessions.nodes(self.before.proto))
-        budget = inputs.whole_budget(_weights(self.before), specs, size)
+        budget = inputs.whole_budget(_weights(self.before), specs, size, self.allowance.factor)
         shapes = {**self.shapes, **given.shapes(fixed)}
         draft = self._draft(inputs.with_shapes(specs, shapes))
         known = hints(self._outline, sizes_of(specs, shapes))
@@ -456,7 +485,7 @@ class _Whole:
         def plain(batch: Sequence[Feeds]) -> list[inputs.Result]:
             return [fitting(one) for one in judge.plain_all(batch)]
 
-        return inputs.trials(draft, drawn, plain, candidates, long, budget, repair)
+        return inputs.trials(draft, drawn, plain, candidates, long, budget, repair, self.allowance.pace(judge.opening))
 
     def _draft(self, specs: Sequence[Spec]) -> Draft:
         wanted, found = inputs.uses(self._outline), inputs.uses(self.after.proto)
@@ -484,7 +513,11 @@ class _Whole:
 
     def _parted(self, near: Sequence[Feeds]) -> _Look:
         """Look for a place where the two part by more than rounding, although the outputs differ by no more."""
-        for feeds in near:
+        if not any(node.op_type in DECISIONS for node in self.before.proto.graph.node):
+            return _Look("")
+        for place, feeds in enumerate(near):
+            if place and self.allowance.left() < 0:
+                break
             found = self._cut(feeds, optimised=False, decisions=True)
             if found is not None:
                 return self._told_cut(found, "the outputs differ by no more than rounding")
@@ -635,10 +668,11 @@ def _of_ranks(ranks: Sequence[int | None], result: inputs.Result) -> inputs.Resu
     return result
 
 
-def _repeats(judge: Judge, feeds: Feeds) -> bool:
-    """Return whether the original computes the same twice in a row on this input."""
+def _repeats(judge: Judge, trial: tuple[Feeds, Any]) -> bool:
+    """Return whether the original computes the same once more on this input."""
+    feeds, outputs = trial
     try:
-        return mismatch(list(judge.plain(feeds)), list(judge.plain(feeds))) is None
+        return mismatch(list(outputs), list(judge.plain(feeds))) is None
     except RejectedError as error:
         if error.why is Why.LIMIT:
             raise
