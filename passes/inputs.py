@@ -466,9 +466,9 @@ def trials(
             attempt((shape, turn))
     full = [shape for shape in fitting if not any(0 in dims for dims in shape.values())]
     for shape in itertools.islice(long((full or fitting)[0]), budget.long) if fitting else ():
-        if len(rejections) < budget.rejections + budget.long and fits(draft.specs, shape) and len(fatal) < _FATAL:
-            if affordable(shape) and affordable(shape):  # each shape has two inputs
-                attempt((shape, "peak"), (shape, "dip" if not draft.allowed.whole else len(found)))
+        tried = len(rejections) < budget.rejections + budget.long and len(fatal) < _FATAL
+        if tried and fits(draft.specs, shape) and affordable(shape) and affordable(shape):  # it has two inputs
+            attempt((shape, "peak"), (shape, "dip" if not draft.allowed.whole else len(found)))
     rejection = fatal[0] if fatal else (rejections or ["no shape was found"])[-1]
     return Trials(tuple(found), len(found) + len(rejections), rejection, tuple(fatal))
 
