@@ -133,7 +133,7 @@ def segmentation() -> onnx.ModelProto:
         channels = wide
         skips.append(value)
     for _ in skips:
-        value = net("Resize", value, "", net.constant(np.float32([1, 1, 2, 2])), mode="linear")
+        value = net("Resize", value, "", net.constant(np.array([1, 1, 2, 2], np.float32)), mode="linear")
         value = net("Relu", net("Conv", value, net.weight(64, channels, 3, 3), pads=[1] * 4))
         channels = 64
     return net.model({"x": ("n", 3, "h", "w")}, net("ArgMax", net("Conv", value, net.weight(21, 64, 1, 1)), axis=1))
@@ -145,7 +145,7 @@ def resizes() -> onnx.ModelProto:
     modes = ("linear", "nearest", "cubic")
     for place in range(60):
         size = 16 + (place * 7) % 41
-        sizes = net.constant(np.int64([1, 8, size, size + place % 3]))
+        sizes = net.constant(np.array([1, 8, size, size + place % 3], np.int64))
         value = net("Resize", value, "", "", sizes, mode=modes[place % 3])
         if place % 6 == 5:
             value = net("Relu", net("Conv", value, net.weight(8, 8, 3, 3), pads=[1] * 4))
@@ -157,7 +157,7 @@ def recurrent() -> onnx.ModelProto:
     net, value, wide = Net(14), "x", 64
     for _ in range(2):
         weights = [net.weight(1, 4 * 128, wide), net.weight(1, 4 * 128, 128), net.weight(1, 8 * 128, scale=0.1)]
-        value = net("Squeeze", net("LSTM", value, *weights, hidden_size=128), net.constant(np.int64([1])))
+        value = net("Squeeze", net("LSTM", value, *weights, hidden_size=128), net.constant(np.array([1], np.int64)))
         wide = 128
     value = net("MatMul", value, net.weight(128, 30))
     return net.model({"x": ("length", "n", 64)}, net("ArgMax", value, axis=2))
@@ -167,8 +167,8 @@ def transformer(layers: int = 4, wide: int = 256, words: int = 5000, opset: int 
     """Return an encoder with embeddings, for any batch and length."""
     net = Net(opset)
     value = net("Gather", net.weight(words, wide, scale=1.0), "ids")
-    heads, shape = 4, net.constant(np.int64([0, 0, 4, wide // 4]))
-    back, root = net.constant(np.int64([0, 0, wide])), net.constant(np.float32(1 / np.sqrt(wide / heads)))
+    heads, shape = 4, net.constant(np.array([0, 0, 4, wide // 4], np.int64))
+    back, root = net.constant(np.array([0, 0, wide], np.int64)), net.constant(np.float32(1 / np.sqrt(wide / heads)))
     for _ in range(layers):
         query, key, held = (
             net("Transpose", net("Reshape", net("MatMul", value, net.weight(wide, wide)), shape), perm=perm)
