@@ -264,7 +264,7 @@ class Contest:
         worse = [pair for pair in left[:1] if pair[0].severity > _LIKELY * most]
         for one, _ in left[len(worse) :]:
             self.unmeasured.append(one.feeds)
-            self.covered.leave_out(one.feeds, frozenset(self.judge.outputs))
+            self.covered.drop(one.feeds)
         return self._measured(worse, optimised)
 
     def _measured(self, pairs: Sequence[tuple[_Apart, Outputs]], optimised: bool) -> Finding | None:
