@@ -65,8 +65,7 @@ def _free(graph: onnx.GraphProto) -> Iterator[str]:
 
 def _nameless(node: onnx.NodeProto) -> tuple[onnx.NodeProto, dict[str, str]]:
     """Return a node whose values are named by their places, and these names by the old ones."""
-    plain = onnx.NodeProto()
-    plain.CopyFrom(node)
+    plain = copy.deepcopy(node)
     plain.name = plain.doc_string = ""
     del plain.metadata_props[:]
     names: dict[str, str] = {}
