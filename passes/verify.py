@@ -102,8 +102,8 @@ def verify(
         timeout: seconds that the comparison may take (None: ten minutes, and longer for large models).
         memory: bytes that onnxruntime may take, where the system can limit them (None: 1 GiB, and more for weights and
             for inputs and outputs of large declared shapes, up to three quarters of the machine's).
-        effort: how much CPU time the comparison may take: "normal" 10 times what onnxruntime takes to open both models
-            and to run each once, 3 times where there are more than 100 MB of weights, and at least 1.8 seconds; "quick"
+        effort: the budget of CPU time of the whole models: "normal" 9 times what onnxruntime takes to open both models
+            and to run each once, 2.5 times with more than 100 MB of weights, and at least 1.8 seconds; "quick"
             a third of that, "thorough" ten times as much.
         max_time: seconds after which no more inputs are tried than the least; what was compared by then counts.
         save_repro: a directory for two small models and an input on which they differ, if they do.
