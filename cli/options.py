@@ -257,8 +257,8 @@ def add_verify_options(parser: argparse.ArgumentParser) -> argparse._ActionsCont
     group.add_argument(
         "--effort",
         choices=tuple(EFFORTS),
-        help="the CPU time for inputs of the whole models: 9 times what onnxruntime needs to open both models and run each once "
-        "(normal, the default), a third of that (quick), or ten times as much (thorough)",
+        help="the CPU time for inputs of the whole models: 9 times what onnxruntime needs to open both models "
+        "and run each once (normal, the default), a third of that (quick), or ten times as much (thorough)",
     )
     group.add_argument(
         "--max-time",
