@@ -750,21 +750,6 @@ SURVIVORS = (
         "the number of the first position need only be the largest",
     ),
     (
-        "ArgMax.first_place",
-        r"constant of node/Where: element \d is 5.0, not 4.0",
-        "what no maximum is need only have a number that is not before the last position",
-    ),
-    (
-        "ArgMax.last_place",
-        r"constant of node/Where\S*: element \d is 0.0, not -1.0",
-        "some position has the maximum, and 0 is before all others",
-    ),
-    (
-        "ArgMax.(first|last)_score_below",
-        "constant of node/Mul: element 0 is 6.0, not 5.0",
-        "what no maximum is need only be set back behind all that are",
-    ),
-    (
         r"ArgMax.topk_if_any\(.*\[n,m\]",
         "constant of node/Slice: element 0 is 3, not 2",
         "the shape has nothing behind its last dimension",
@@ -803,8 +788,6 @@ SURVIVORS = (
     ),
     ("OneHot.counted_in_int(8|16)", "constant of node/Clip: element 0 is 6.0, not 5.0", "5 is beyond depth already"),
     ("(Hardmax|ArgMax).ranked", "node/Concat: inputs turned", "the last of the three parts is empty"),
-    ("ArgMax.ranked", "node/ReduceMax_1: keepdims=0", "a Reshape to the shape of the output follows"),
-    (r"OneHot.ranked\(", r"node/Gather(_\d+)?: axis=-1", "a shape is a vector, whose axis -1 is axis 0"),
     (
         "Hardmax.ranked_from_both_ends",
         r"constant of node/(Add_1|Equal): element 1 is 2, not 1",
