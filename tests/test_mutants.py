@@ -846,6 +846,12 @@ SURVIVORS = (
     ),
     ("ArgMax.widened", "node/Cast: dropped", "TopK-11 takes int16 as it is"),
     (
+        "ArgMax.shifted",
+        "node/Add_2: is Sub|node/Where: inputs turned|(constant of )?node/Less: .*",
+        "modulo 2^64, in which onnxruntime adds, 2^63 and -2^63 are one number: both sides of the Where are the same",
+    ),
+    ("ArgMax.ranked", "node/ReduceSum: keepdims=0", "a Reshape to the shape of the output follows"),
+    (
         "Less.by_halves",
         r"constant of node/Div\S*: element 0 is 4294967297, not 4294967296",
         "quotient and remainder have the order of the numbers for any divisor that keeps both exact",
@@ -972,7 +978,8 @@ def test_every_mutant_is_caught(subject: Subject) -> None:
     assert check.verdict is Verdict.EQUAL, check.reason
     tried = [(what, model) for what, model in mutants(pair.rewritten) if zlib.crc32(what.encode()) % SHARE == 0]
     found = {what for what, model in tried if not caught(pair, model)}
-    assert not {what for what in found if not is_listed(subject, what)}
+    missed = sorted(what for what in found if not is_listed(subject, what))
+    assert not missed, "\n".join(missed)
 
 
 def is_listed(subject: Subject, what: str) -> bool:

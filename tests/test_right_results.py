@@ -16,8 +16,10 @@ import opshift
 from opshift.opsets.registry.traits import Trait, keeps_signs, selects, traits
 from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Verdict
+from opshift.passes.proof.comparison import mismatch
 from opshift.passes.proof.kernel_drift import Drift
 from opshift.passes.proof.node_pairs import Pair, prove
+from opshift.passes.proof.tolerance import EXACT, Bound
 from opshift.passes.runtime.ort_session import Runner, Source
 
 CONV = "g (float16[1,2,5,5] x, float16[3,2,3,3] w) => (float16[1,3,3,3] y) { h = Conv(x, w) y = Relu(h) }"
@@ -166,6 +168,41 @@ def test_more_than_the_drift_is_a_difference() -> None:
     assert proved(POOL.replace("T", "float"), wrong, 18, 19) is Verdict.DIFFERENT
     wrong = CONV.replace("Relu(h)", "LeakyRelu<alpha = 0.01>(h)")
     assert proved(CONV, wrong, 17, 18) is Verdict.DIFFERENT
+
+
+def test_only_the_element_that_overflows_at_the_other_opset_does_not_count() -> None:
+    """Softplus of float16 at 18 runs by its function body, in which Exp of 1372 overflows (onnxruntime 1.32.0)."""
+    before, after = (Source(model(unary("Softplus", "float16"), opset)) for opset in (17, 18))
+    feeds = {"x": np.array([[1372, 1, -2, 0.5]], np.float16)}
+    outputs = Runner(before, Limits()).run(feeds, False)
+    (found,) = Drift(before, after, Limits())(feeds, outputs, lambda bounds: False)
+    assert found.unstable is not None
+    assert found.unstable.tolist() == [[True, False, False, False]]
+    wrong = unary("Softplus", "float16").replace("y = Softplus(x)", "h = Abs(x) y = Softplus(h)")
+    assert proved(unary("Softplus", "float16"), wrong, 17, 18) is Verdict.DIFFERENT
+
+
+def test_another_right_value_widens_the_bound_of_its_element_alone() -> None:
+    one, other = np.array([1.0, 2.0, np.inf]), np.array([1.5, 2.0, 3.0])
+    found = Bound(slack=0.25).reaching(one, other)
+    assert found.graded is not None
+    assert found.graded.tolist() == [0.75, 0.25, 0.25]
+    assert found.unstable is not None
+    assert found.unstable.tolist() == [False, False, True]
+    assert EXACT.reaching(one, one) == EXACT
+    integers = EXACT.reaching(np.array([1, 2]), np.array([1, 3])).unstable
+    assert integers is not None
+    assert integers.tolist() == [False, True]
+    assert EXACT.reaching(np.zeros(2), np.zeros(3)).reshaped
+    assert EXACT.reaching(np.array([0.0]), np.array([-0.0])).unsigned
+
+
+def test_values_of_64_axes_are_compared() -> None:
+    """The iterator `flat` of numpy has 32."""
+    one = np.full((1,) * 64, "a", object)
+    assert mismatch(one, one.copy()) is None
+    assert mismatch(one, np.full((1,) * 64, "b", object)) is not None
+    assert mismatch(np.ones((1,) * 64), np.zeros((1,) * 64)) is not None
 
 
 def test_drift_is_nothing_where_kernels_agree() -> None:

@@ -173,7 +173,7 @@ def constant(array: np.ndarray[Any, Any], dtype: int | None = None) -> Facts:
 def partly(elements: Sequence[Dim] | np.ndarray[Any, Any], dtype: int = TensorProto.INT64) -> Facts:
     """Return the facts of an integer tensor of which some elements are known."""
     array = np.array(elements, dtype=object)
-    if all(isinstance(element, int) for element in array.flat):
+    if all(isinstance(element, int) for element in array.reshape(-1)):
         return constant(array.astype(onnx.helper.tensor_dtype_to_np_dtype(dtype)), dtype)
     return Facts(dtype, array.shape, Tensor(array))
 
@@ -277,6 +277,6 @@ def exact(attributes: Mapping[str, Any]) -> tuple[Hashable, ...]:
 def tensor_of(array: np.ndarray[Any, Any], dtype: int, name: str) -> onnx.TensorProto:
     """Return a TensorProto of these elements."""
     if dtype == TensorProto.STRING:
-        strings: list[Any] = [str(item).encode("utf-8", "surrogateescape") for item in array.flat]
+        strings: list[Any] = [str(item).encode("utf-8", "surrogateescape") for item in array.reshape(-1)]
         return onnx.helper.make_tensor(name, dtype, array.shape, strings)
     return onnx.numpy_helper.from_array(np.asarray(array), name)

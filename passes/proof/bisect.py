@@ -38,13 +38,14 @@ class Cut:
 class Side:
     """A model with every value of its main graph, and who makes which."""
 
-    def __init__(self, source: Source, limits: Limits) -> None:
-        """Keep the model; it is opened when values are first asked for."""
+    def __init__(self, source: Source, limits: Limits, *, optimised: bool = False) -> None:
+        """Keep the model; it is opened when values are first asked for, with or without graph optimisations."""
         self.source = source
         self.nodes = list(source.proto.graph.node)
         self.maker = {name: index for index, node in enumerate(self.nodes) for name in node.output if name}
         self.constants = {tensor.name: tensor for tensor in source.proto.graph.initializer}
         self._limits = limits
+        self._optimised = optimised
 
     @functools.cached_property
     def _session(self) -> Session:
@@ -54,7 +55,7 @@ class Side:
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self.maker if name not in known)
         return Session(
             replace(self.source, proto=proto, path=None, directory=_folder(self.source)),
-            optimised=False,
+            optimised=self._optimised,
             limits=self._limits,
         )
 
@@ -162,7 +163,7 @@ def _same(one: Any, other: Any) -> bool:
 def _bits(value: Any) -> Any:
     """Return a key that two values share if they are the same bit for bit."""
     if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, tuple(value.flat) if value.dtype == object else value.tobytes()
+        return value.dtype.str, value.shape, tuple(value.reshape(-1)) if value.dtype == object else value.tobytes()
     return repr(value)
 
 

@@ -134,7 +134,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Contest:
-    """A rewritten model against its judge; `pardoned` names the outputs that do not count on an input.
+    """A rewritten model against its judge; `pardoned` names the outputs that do not count on an input, with graph
+    optimisations off or on.
 
     `near` collects the inputs on which the two differ within the bounds, `beyond` those that show nothing: the
     rewritten model exceeds a limit, or the two differ by more than the estimate of a rounding that could not be
@@ -146,7 +147,7 @@ class Contest:
 
     judge: Judge
     rewritten: Route
-    pardoned: Callable[[Feeds], frozenset[str]] = lambda feeds: frozenset()
+    pardoned: Callable[[Feeds, bool], frozenset[str]] = lambda feeds, optimised: frozenset()
     near: list[Feeds] = field(default_factory=list)
     beyond: list[tuple[Feeds, RejectedError]] = field(default_factory=list)
     unoptimised: list[RejectedError] = field(default_factory=list)
@@ -247,7 +248,7 @@ class Contest:
         found = self._difference(feeds, plain, best, result, optimised)
         if found is None:
             return None
-        pardoned = self.pardoned(feeds)
+        pardoned = self.pardoned(feeds, optimised)
         if not pardoned:
             return found
         self.covered.leave_out(feeds, pardoned)
@@ -370,7 +371,7 @@ def mismatch(expected: Any, actual: Any, bound: Bound = EXACT) -> tuple[str, tup
 def _plain(array: Array) -> Array:
     """Return strings as objects, whatever way they came, and everything else as it is."""
     return (
-        np.array([str(item) for item in array.flat], dtype=object).reshape(array.shape)
+        np.array([str(item) for item in array.reshape(-1)], dtype=object).reshape(array.shape)
         if array.dtype.kind in "OSU"
         else array
     )

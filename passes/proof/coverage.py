@@ -87,10 +87,11 @@ def _farthest(name: str, expected: Array, actual: Array, apart: npt.NDArray[np.b
     units = units_apart(expected, actual)
     units[~(apart & np.isfinite(expected) & np.isfinite(actual))] = 0
     place = int(np.argmax(units))
-    if not units.flat[place]:
+    farthest = int(units.reshape(-1)[place])  # the iterator `flat` has 32 axes at most
+    if not farthest:
         return None
     index = tuple(int(at) for at in np.unravel_index(place, units.shape))
-    return Departure(int(units.flat[place]), name, index, float(expected[index]), float(actual[index]))
+    return Departure(farthest, name, index, float(expected[index]), float(actual[index]))
 
 
 def unequal(one: Array, other: Array) -> npt.NDArray[np.bool_]:

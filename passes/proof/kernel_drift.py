@@ -1,9 +1,11 @@
 """How far onnxruntime departs from itself on a model that a conversion leaves as it is.
 
 A rewrite that only moves data is compared bit for bit. Yet the same node may run in another kernel at another opset
-(Softsign of float16 at 18 and 19), and a whole model may round where its nodes, run one by one, do not (float16 up to
-opset 17, where casts between two nodes are dropped). Where either is measured on an input, what rounding makes of the
-original bounds the outputs; where neither is, nothing may differ but the sign of a zero whose sign is not defined.
+(Softsign of float16 at 18 and 19), or without one: the function body of Softplus of float16 overflows at 18, and the
+kernel at 17 does not (onnxruntime 1.32.0). And a whole model may round where its nodes, run one by one, do not (float16
+up to opset 17, where casts between two nodes are dropped). Where either is measured on an input, what rounding makes of
+the original bounds the outputs, and what the other opset's kernels make of the original is as right; where neither is,
+nothing may differ but the sign of a zero whose sign is not defined.
 """
 
 from __future__ import annotations
@@ -41,10 +43,16 @@ class Drift:
     def __call__(self, feeds: Feeds, outputs: Sequence[Any], enough: Enough) -> Sequence[Bound]:
         """Return the bound of each output; `enough` as for `Rounding.bounds`."""
         try:
-            drifting = self._drifting(feeds)
+            drifting, others = self._drifting(feeds)
         except RejectedError:
-            drifting = self._rounding  # it cannot be measured
-        return self._bounds(feeds, outputs, enough, drifting) if drifting else self._signs
+            drifting, others = self._rounding, tuple(outputs)  # it cannot be measured
+        if not drifting:
+            return self._signs
+
+        def reached(bounds: Sequence[Bound]) -> list[Bound]:
+            return [bound.reaching(*values) for bound, *values in zip(bounds, outputs, others, strict=True)]
+
+        return reached(self._bounds(feeds, outputs, lambda found: enough(reached(found)), drifting))
 
     @functools.cached_property
     def _signs(self) -> tuple[Bound, ...]:
@@ -56,18 +64,35 @@ class Drift:
                 lost.update(node.output)
         return tuple(Bound(unsigned=True) if value.name in lost else EXACT for value in graph.output)
 
-    def _drifting(self, feeds: Feeds) -> frozenset[str]:
+    def _drifting(self, feeds: Feeds) -> tuple[frozenset[str], Sequence[Any]]:
         """Return the values of the original in which onnxruntime departs from itself on an input.
+
+        Beside them are the outputs that the original has with the kernels of the rewritten model's opset.
 
         Raises:
             RejectedError: a model cannot be run node by node.
         """
         values = self._original.values(feeds)
         changed = [node for node, twin in self._unchanged if self._changes(node, twin, values)]
+        others = self._with_other_kernels(feeds) if changed else values
+        outputs = [others[value.name] for value in self._original.model.graph.output]
         if changed:
-            return frozenset(name for node in changed for name in node.output)
+            return frozenset(name for node in changed for name in node.output), outputs
         departs = any(self._departs(source, way, feeds) for source, way in self._ways)
-        return self._rounding if departs else frozenset()
+        return self._rounding if departs else frozenset(), outputs
+
+    def _with_other_kernels(self, feeds: Feeds) -> Mapping[str, Any]:
+        """Return the values of the original, each unchanged node run at the opset of the rewritten model.
+
+        Raises:
+            RejectedError: a node does not run.
+        """
+        values = {**self._original.constants, **feeds}
+        twins = {tuple(node.output): twin for node, twin in self._unchanged}
+        for node in self._original.model.graph.node:
+            twin = twins.get(tuple(node.output))
+            values.update(self._original.node(node, values) if twin is None else self._rewritten.node(twin, values))
+        return values
 
     @functools.cached_property
     def _rounding(self) -> frozenset[str]:

@@ -388,7 +388,7 @@ def failed(error: Exception) -> str:
     )
 
 
-def _undefined(pair: Pair, feeds: Feeds) -> frozenset[str]:
+def _undefined(pair: Pair, feeds: Feeds, optimised: bool) -> frozenset[str]:
     """Return the outputs that do not count on an input.
 
     All do not where the node cannot compute with its integers, or where its oracle says that the text excludes them:

@@ -31,6 +31,7 @@ import onnx
 from opshift.opsets.registry.traits import Trait, is_exact, is_firm, keeps_signs, selects, traits_of
 from opshift.passes.analysis.scopes import inlined, versions
 from opshift.passes.base.limits import Limits
+from opshift.passes.proof.coverage import unequal
 from opshift.passes.proof.inputs.input_specs import schema
 from opshift.passes.proof.wider_types import GIVEN, NARROW, WIDE, in_double, is_float, narrowed, widened, wider
 from opshift.passes.runtime.node_evaluator import Interpreter, bodies, outer_names, within
@@ -88,6 +89,34 @@ class Bound:
         if self.graded is None:
             return replace(self, slack=self.slack + slack)
         return replace(self, slack=self.slack + slack, graded=self.graded + (slack if graded is None else graded))
+
+    def reaching(self, value: Any, other: Any) -> Bound:
+        """Return a bound within which another value is as right: wider by its distance, element by element.
+
+        What is not finite in one of the two has no distance, and integers have none: those that differ do not count.
+        """
+        if not isinstance(value, np.ndarray) or not isinstance(other, np.ndarray):
+            return self
+        if value.shape != other.shape:
+            return replace(self, reshaped=True)
+        apart = unequal(value, other)
+        if not apart.any():
+            return self
+        if not is_float(value.dtype):
+            return replace(self, unstable=apart if self.unstable is None else apart | self.unstable)
+        wide, wide_other = value.astype(np.float64), other.astype(np.float64)
+        finite = np.isfinite(wide) & np.isfinite(wide_other)
+        with np.errstate(invalid="ignore"):
+            distance = np.where(finite, np.abs(wide - wide_other), 0.0)
+        signs = bool((apart & finite & (distance == 0)).any())
+        apart &= ~finite
+        return replace(
+            self,
+            slack=self.slack + float(distance.max()),
+            graded=np.asarray((self.slack if self.graded is None else self.graded) + distance),
+            unstable=apart if self.unstable is None else apart | self.unstable,
+            unsigned=self.unsigned or signs,
+        )
 
 
 EXACT = Bound()
@@ -914,7 +943,7 @@ def _graded(
     if not is_float(plain.dtype):
         return None
     jumps = distance > math.sqrt(float(ml_dtypes.finfo(plain.dtype).eps)) * largest  # type: ignore[no-untyped-call]
-    if not jumps.any() and not lost.any() and bool((size * _REACH >= largest).all()):
+    if not jumps.any() and not lost.any() and bool((_reached(size) >= largest).all()):
         return None
     all_of_them, calm = (_farthest(one, size) for one in (distance, np.where(jumps, 0.0, distance)))
     graded = np.maximum(np.where(jumps, all_of_them, calm), _unit(plain, size) / 2)
@@ -925,7 +954,7 @@ def _graded(
 def _farthest(distance: npt.NDArray[np.float64], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return for each element the largest distance of those that are not much larger than it."""
     order = np.argsort(size, axis=None)
-    ends = np.searchsorted(size.ravel()[order], size.ravel() * _REACH, side="right") - 1
+    ends = np.searchsorted(size.ravel()[order], _reached(size).ravel(), side="right") - 1
     return np.asarray(np.maximum.accumulate(distance.ravel()[order])[ends].reshape(size.shape))
 
 
@@ -933,7 +962,13 @@ def _unit(plain: Array, size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64
     """Return a unit of the largest number that counts for an element; kernels may make 0 of the smallest."""
     info = ml_dtypes.finfo(plain.dtype)  # type: ignore[no-untyped-call]
     least = float(info.tiny if plain.dtype.itemsize > 2 else info.smallest_subnormal)
-    return np.asarray(float(info.eps) * np.minimum(size * _REACH, size.max(initial=0.0)) + 2 * least)
+    return np.asarray(float(info.eps) * np.minimum(_reached(size), size.max(initial=0.0)) + 2 * least)
+
+
+def _reached(size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return how large others may be that count for elements of these sizes; of the largest doubles, any."""
+    with np.errstate(over="ignore"):
+        return size * _REACH
 
 
 def _lost(value: Any) -> Bound:

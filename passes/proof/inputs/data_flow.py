@@ -324,7 +324,7 @@ def _compared(node: onnx.NodeProto, view: Outline, index: int) -> tuple[Number, 
 
 
 def _items(array: Array) -> list[Any]:
-    return list(array.astype("f4").flat if array.dtype.kind == "V" else array.reshape(-1).tolist())
+    return list(array.astype("f4").reshape(-1) if array.dtype.kind == "V" else array.reshape(-1).tolist())
 
 
 def _numbers(items: Iterable[Any]) -> tuple[Number, ...]:

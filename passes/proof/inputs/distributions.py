@@ -237,6 +237,8 @@ def _integers(dtype: np.dtype[Any], bounds: tuple[int, int], allowed: Allowed) -
         return Mood(palette(dtype, dict.fromkeys(values), allowed), manner)
 
     wide = [*_WIDE, *(-value for value in _WIDE), *bounds]
+    # Sums that wrap around do so between neighbours in the middle, and between the two ends.
+    middle = sum(bounds) // 2 + 1
     hostile = [
         mood((0, 1, 2)),
         mood(wide, "rows"),
@@ -245,13 +247,14 @@ def _integers(dtype: np.dtype[Any], bounds: tuple[int, int], allowed: Allowed) -
         mood((*_WORDS, *(-value for value in _WORDS))),
         mood((2**53, 2**53 + 1)),
         mood((2**24, 2**24 + 1)),
-        mood((2**63, 2**63 + 1)),
         mood((-2, -1, 0, 1, 2)),
         mood(wide, "few"),
         mood(wide, "dip"),
         mood(wide),
         mood(wide, "one"),
         mood((0, 1), "normal"),
+        mood((middle - 1, middle, middle + 1)),
+        mood((bounds[0], bounds[0] + 1, bounds[1] - 1, bounds[1])),
     ]
     hostile = [one for one in hostile if len(one.palette) > 1]  # the others do not fit the type
     plain = [mood((0, 1)), mood((0, 1, 2, 3)), mood((0,)), mood(range(10)), mood(range(100))]

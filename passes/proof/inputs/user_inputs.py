@@ -171,7 +171,7 @@ def _of_type(array: Array, spec: Spec) -> Array:
         raise _WrongError(f"is for a {spec.kind}, which an .npz cannot hold: give a directory with input_0.pb")
     if array.dtype.kind in "US":
         words: Array = np.empty(array.shape, object)
-        words.reshape(-1)[:] = [item if isinstance(item, str) else item.decode("latin-1") for item in array.flat]
+        words.reshape(-1)[:] = [item if isinstance(item, str) else item.decode("latin-1") for item in array.reshape(-1)]
         array = words
     array = np.asarray(array, array.dtype.newbyteorder("="), order="C")
     wanted = np_dtype(spec.element_type) if spec.element_type else array.dtype
