@@ -509,7 +509,8 @@ def place_chain(sketch: Sketch, use: Use) -> None:
     out = sketch.name("y")
     sketch.main.nodes.append(use.node(values, out))
     last = use
-    for _ in range(sketch.draws.rng.randint(1, 2)):
+    # Of a row with NaN any index is right: nothing can follow it.
+    for _ in range(0 if "nan" in use.features else sketch.draws.rng.randint(1, 2)):
         takers = [op for op in (*OPERATORS, "HardmaxAxes") if takes(op, last.out_elem, arrays, sketch.draws.source)]
         if not takers:
             break

@@ -123,7 +123,7 @@ def oracle(op: str, since: int) -> Callable[..., Array]:
         return oracles.one_hot
     if op == "Hardmax":
         return oracles.hardmax_1 if since < 13 else oracles.hardmax_13
-    return oracles.argmax if op == "ArgMax" else oracles.hardmax_axes
+    return oracles.argmax_or_any if op == "ArgMax" else oracles.hardmax_axes
 
 
 @cache
@@ -418,11 +418,8 @@ class Draws:
         return np.asarray(pool[self.numbers.integers(0, len(pool), shape)])
 
     def _with_nan(self, elem: int, shape: tuple[int, ...]) -> Array:
-        """NaN anywhere; but only in front at rank 1, where onnxruntime takes the first NaN for the maximum."""
         drawn = self._data(elem, shape)
         chosen = self.numbers.random(shape) < 0.3
-        if drawn.ndim == 1:
-            chosen[1:] = False
         return np.where(chosen, np.array(np.nan, drawn.dtype), drawn)
 
 

@@ -45,6 +45,25 @@ def argmax(x: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 
     return np.expand_dims(found, axis) if keepdims else found
 
 
+ANY_INDEX = -0x5EED << 48
+"""In place of an index, and `n` above it: any of 0 to n-1. No operator under test returns such numbers itself."""
+
+
+def argmax_or_any(x: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Array:
+    """ArgMax, with the rows marked of which the text defines no index: those with NaN."""
+    nan = np.asarray(x != x).any(axis=axis, keepdims=bool(keepdims))
+    return np.where(nan, ANY_INDEX + x.shape[axis], argmax(x, axis, keepdims, select_last_index))
+
+
+def chosen(expected: Array, found: Array) -> Array:
+    """Return what is expected, with each index that may be any replaced by the one found, if that is in range."""
+    if expected.dtype != np.int64 or expected.shape != found.shape:
+        return expected
+    lengths = np.maximum(expected, ANY_INDEX) - ANY_INDEX
+    free = (0 < lengths) & (lengths < 2**32)
+    return np.where(free & (found >= 0) & (found < lengths), found, expected)
+
+
 def one_hot(indices: Array, depth: Array, values: Array, axis: int = -1) -> Array:
     """OneHot-11 and -28, and OneHot-9 as far as its text goes ("values must be non-negative integers").
 
@@ -66,26 +85,8 @@ def _as_int64(indices: Array, depth: int) -> Array:
 
 
 def _first_maximum(rows: Array) -> Array:
-    if _has_nan(rows):
-        return _scan(rows, np.greater)
     return np.asarray(rows.argmax(axis=1), dtype=np.int64)
 
 
 def _last_maximum(rows: Array) -> Array:
-    if _has_nan(rows):
-        return _scan(rows, np.greater_equal)
     return np.asarray(rows.shape[1] - 1 - rows[:, ::-1].argmax(axis=1), dtype=np.int64)
-
-
-def _has_nan(rows: Array) -> bool:
-    return bool((rows != rows).any())
-
-
-def _scan(rows: Array, replaces: Any) -> Array:
-    """From left to right, as onnxruntime does it (the text is silent on NaN): a leading NaN stays, others never win."""
-    best, index = rows[:, 0].copy(), np.zeros(rows.shape[0], np.int64)
-    for column in range(1, rows.shape[1]):
-        better = replaces(rows[:, column], best)
-        best = np.where(better, rows[:, column], best)
-        index[better] = column
-    return index

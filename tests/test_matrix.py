@@ -119,11 +119,21 @@ def test_oracles_of_directml() -> None:
     assert oracles.hardmax_axes(x, [0, 2]).tolist() == [[[0, 0], [0, 1]], [[0, 1], [0, 0]]]
 
 
+def test_any_index_in_range_is_right_for_a_row_with_nan_and_only_for_such_a_row() -> None:
+    expected = oracles.argmax_or_any(np.array([[1, np.nan, 0], [3, 1, 2]]), -1)
+    for index in range(-2, 6):
+        for other in range(4):
+            found = np.array([[index], [other]])
+            right = np.array_equal(oracles.chosen(expected, found), found)
+            assert right == (0 <= index < 3 and other == 0), (index, other)
+    numbers = np.array([-(2**63), 2**63 - 1, 0, -1])
+    assert oracles.chosen(numbers, np.zeros(4, np.int64)).tolist() == numbers.tolist()
+
+
 def test_oracles_by_hand() -> None:
     x = np.array([[1, 3, 3], [2, 2, 0]], np.int8)
     assert oracles.argmax(x, 1, 0).tolist() == [1, 0]
     assert oracles.argmax(x, -1, 1, 1).tolist() == [[2], [1]]
-    assert oracles.argmax(np.array([1, np.nan, 0]), 0, 0, 1) == 0
     assert oracles.hardmax_1(x.astype(np.float32), 0).tolist() == [[0, 1, 0], [0, 0, 0]]
     indices, values = np.array([0, -1, 3, -4, 2]), np.array([5, 6])
     rows = oracles.one_hot(indices, np.array([3]), values)
