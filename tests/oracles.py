@@ -60,7 +60,7 @@ def chosen(expected: Array, found: Array) -> Array:
     if expected.dtype != np.int64 or expected.shape != found.shape:
         return expected
     lengths = np.maximum(expected, ANY_INDEX) - ANY_INDEX
-    free = (0 < lengths) & (lengths < 2**32)
+    free = (lengths > 0) & (lengths < 2**32)
     return np.where(free & (found >= 0) & (found < lengths), found, expected)
 
 

@@ -10,6 +10,7 @@ import onnx.parser
 import pytest
 from onnx import AttributeProto, NodeProto, helper
 
+import opshift
 from opshift.passes.graph import traversal
 from opshift.passes.graph.columnar import columns
 from opshift.passes.graph.traversal import walk
@@ -129,3 +130,37 @@ def test_training_and_functions_are_walked() -> None:
     )
     model.training_info.add().algorithm.node.add(op_type="Neg")
     assert found(model, at_once=True) == found(model, at_once=False)
+
+
+def test_the_main_graph_is_walked_first() -> None:
+    """What a walk finds first is taken for the main graph, whatever else the model has."""
+    model = onnx.parser.parse_model(TEXT)
+    for name in ("F", "G"):
+        node = helper.make_node("Cast", ["a"], ["b"], to=16)
+        model.functions.append(helper.make_function("f", name, ["a"], ["b"], [node], []))
+    model.training_info.add().algorithm.node.add(op_type="Neg")
+    walked = [one.graph.name for one in walk(model)]
+    assert walked[0] == "g"
+    assert walked.index("t") > 0
+    assert next(one.graph.name for one in traversal.bodies(model)) == "g"
+
+
+def test_a_main_graph_is_not_read_by_the_places_of_a_function() -> None:
+    """An initializer that stops being an input makes the planner walk over the model again."""
+    text = """
+    <ir_version: 10, opset_import: ["": 14, "local": 1]>
+    g (float[2,1,1] x, float[2,3] c) => (float[2,3] y, uint8[2,1,1] a, float b, uint8 d)
+    <float[2,3] c = {1,2,3,4,5,6}> {
+        y = local.F (c)
+        a, b, d = DynamicQuantizeLinear (x)
+    }
+    <domain: "local", opset_import: ["": 14]>
+    F (c) => (y) {
+        z = Neg (c)
+        y = Ceil (z)
+    }
+    """
+    result = opshift.convert(onnx.parser.parse_model(text), opset=15)
+    assert result.report is not None
+    assert result.report.verdict == "equal"
+    assert [node.op_type for node in result.rewritten.graph.node] == ["F", "DynamicQuantizeLinear"]

@@ -47,7 +47,7 @@ _TELLING = frozenset({UNTYPED, AttributeProto.TENSOR, AttributeProto.SPARSE_TENS
 
 
 def walk(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Walked]:
-    """Walk once over all nodes of a model, graph by graph as `graphs` does; `main` is what the main graph's say."""
+    """Walk once over all nodes of a model, graph by graph, main graph first; `main` is what the main graph's say."""
     if main and not main.types & _TELLING and not model.functions and not model.training_info:
         yield Walked(model.graph, main.kinds, main.noted, main.placed, main.dtypes)
         return
@@ -106,12 +106,16 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
 
 
 def graphs(owner: onnx.ModelProto | onnx.FunctionProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
-    """Yield all graphs and functions of a model, those of its training too, or a function and the graphs in it."""
+    """Yield all graphs and functions of a model, those of its training too, or a function and the graphs in it.
+
+    The main graph comes first, and an outer graph before those inside it.
+    """
     waiting: list[onnx.GraphProto | onnx.FunctionProto] = [owner] if isinstance(owner, onnx.FunctionProto) else []
     if isinstance(owner, onnx.ModelProto):
         waiting = [owner.graph, *owner.functions]
         for training in owner.training_info:
             waiting += [training.initialization, training.algorithm]
+        waiting.reverse()
     while waiting:
         graph = waiting.pop()
         yield graph

@@ -211,7 +211,10 @@ class Embedder:
             forms: dict[int, str] = {TensorProto.FLOAT: "value_float", TensorProto.INT64: "value_int"}
             form = forms.get(tensor.data_type)
             if form:
-                array = onnx.numpy_helper.to_array(tensor)
+                inside = copy.deepcopy(tensor)
+                if inside.data_location == TensorProto.EXTERNAL:
+                    load_tensor(inside, self.files)
+                array = onnx.numpy_helper.to_array(inside)
                 many = "s" if len(tensor.dims) else ""
                 return helper.make_node(
                     "Constant", [], [output], name=self.name("node"), **{form + many: array.tolist()}
