@@ -166,6 +166,12 @@ def test_a_changed_number_alone_is_found_where_the_meaning_changed(operator: str
     assert "wrong" in _kinds(_examined(renumbers, cases))
 
 
+def _keeps_versions(case: Case) -> bool:
+    """Whether the model means the same under the number asked for."""
+    names = {node.op_type for node in _nodes(case.embedded.model) if not node.domain}
+    return all(_version(name, case) == _version(name, case, new=True) != -1 for name in names)
+
+
 def test_operators_that_the_opset_lacks_are_found() -> None:
     cases = [case for case in _cases("Trilu", 60) if case.request["opset"] < 14 and not case.embedded.files]
     assert _kinds(_examined(renumbers, cases)) == {"invalid result"}
@@ -189,7 +195,8 @@ def test_errors_are_classified(convert: Callable[..., Any], kind: str) -> None:
 
 def test_a_right_result_that_verification_rejects_is_found() -> None:
     cases = [case for case in _cases("Abs", 20, verify_share=1.0) if not case.embedded.files]
-    same = [case for case in cases if _version("Abs", case) == _version("Abs", case, new=True)]
+    same = [case for case in cases if _keeps_versions(case)]
+    assert same
     assert _kinds(_examined(rejects, same)) == {"rejected"}
 
 
