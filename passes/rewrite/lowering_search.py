@@ -282,7 +282,12 @@ class Deriver:
         count = max((index + 1 for index, used in enumerate(lifted.used) if used), default=1)
         schema = schema_at("", operator.name, native.since_version)
         count = max(count, schema.raw.min_output) if schema else count
-        named = tuple(index < count for index in range(len(lifted.used)))
+        # As it is written: an Attention with nonpad_kv_seqlen is invalid where it names what the past becomes.
+        optional = [parameter.optional for parameter in schema.outputs] if schema else []
+        named = tuple(
+            used or (index < count and not (index < len(optional) and optional[index]))
+            for index, used in enumerate(lifted.used)
+        )
         node = Node("", operator.name, native.since_version, native.attributes, inputs, named)
         if reason := self._why_not(node, nested=nested):
             return Failure(reason, reason.missing)
