@@ -137,6 +137,23 @@ class TestOneHot(Table):
         ),
         *(
             case(
+                f"mask of a known depth, {axis} {indices.dtype} {indices.ndim} axes {fraction}",
+                indices,
+                values=MASK,
+                known=(1, 2),
+                axis=axis,
+                fraction=fraction,
+            )
+            for axis in (0, -1, 1, -2)
+            for indices, fraction in (
+                (INDICES, "truncate"),
+                (INDICES.astype(np.int32), "truncate"),
+                (FAR, "truncate"),
+                *((whole, "absent") for whole in WHOLE.values()),
+            )
+        ),
+        *(
+            case(
                 f"whole {dtype.__name__}, {negative}, axis {axis}",
                 whole,
                 values=arr([0, 1]),
