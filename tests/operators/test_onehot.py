@@ -145,12 +145,8 @@ class TestOneHot(Table):
                 fraction=fraction,
             )
             for axis in (0, -1, 1, -2)
-            for indices, fraction in (
-                (INDICES, "truncate"),
-                (INDICES.astype(np.int32), "truncate"),
-                (FAR, "truncate"),
-                *((whole, "absent") for whole in WHOLE.values()),
-            )
+            for indices in (INDICES, INDICES.astype(np.int32), FAR, *WHOLE.values())
+            for fraction in ("absent" if indices.dtype.kind == "f" else "truncate",)
         ),
         *(
             case(
