@@ -65,6 +65,8 @@ def indices_of(dtype: Any) -> Array:
 
 NOT_FINITE = np.array([0.0, -0.0, 2, 4, 5, -1, -5, -6, 2**30, -(2**30), 1e30, -1e30, INF, -INF, NAN])
 WHOLE: dict[Any, Array] = {F32: INDICES.astype(F32), F64: FAR.astype(F64)}
+COMPARABLE: tuple[Array, ...] = (INDICES, INDICES.astype(np.int32), FAR, *WHOLE.values())
+"""Indices that are compared with positions as they are."""
 
 
 class TestOneHot(Table):
@@ -145,7 +147,7 @@ class TestOneHot(Table):
                 fraction=fraction,
             )
             for axis in (0, -1, 1, -2)
-            for indices in (INDICES, INDICES.astype(np.int32), FAR, *WHOLE.values())
+            for indices in COMPARABLE
             for fraction in ("absent" if indices.dtype.kind == "f" else "truncate",)
         ),
         *(
