@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -41,6 +41,10 @@ class Mood:
 
     palette: Array
     manner: str = "each"
+
+    def of_round(self, number: int) -> Mood:
+        """Return the mood in a further round of all moods: of sums another one, so that a few rounds have each."""
+        return self if self.manner != "sum" else replace(self, palette=np.roll(self.palette, -number)[:1])
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
@@ -100,7 +104,8 @@ def moods(
     if dtype == np.object_:
         return (*own, *common)
     # Of the many moods of a whole model these come twice: they are what takes its other branches.
-    return (*common[:3], *own, *common[3:9], *(own if allowed.whole else ()), *common[9:])
+    again = [replace(one, palette=np.roll(one.palette, len(one.palette) // 2)) for one in own if allowed.whole]
+    return (*common[:3], *own, *common[3:9], *again, *common[9:])
 
 
 def _complex(mood: Mood, dtype: np.dtype[Any]) -> Mood:

@@ -122,7 +122,7 @@ class Draft:
             if self._indexes(spec)
             else ones(np_dtype(spec.element_type), self.allowed)
             if turn < 0 and self._use(spec).counts
-            else (found := self._moods(spec))[pick(position, len(found))]
+            else (found := self._moods(spec))[pick(position, len(found))].of_round(number // len(found))
             for position, spec in enumerate(self.specs)
         ]
         styles = ["inside" if turn < 0 else STYLES[pick(position, len(STYLES))] for position in range(len(self.specs))]
