@@ -142,7 +142,7 @@ PLACE = Use(places=True)
 _COUNTS: dict[str, tuple[int, ...] | None] = {
     "AffineGrid": (1,), "BlackmanWindow": None, "CenterCropPad": (1,), "Col2Im": (1, 2), "ConstantOfShape": None,
     "DFT": (1,), "Expand": (1,), "HammingWindow": None, "HannWindow": None, "Loop": (0, 1), "MaxUnpool": (2,),
-    "MelWeightMatrix": None, "NonMaxSuppression": (2,), "OneHot": (1,), "Pad": (1,), "Range": None, "Reshape": (1,),
+    "MelWeightMatrix": (0, 1), "NonMaxSuppression": (2,), "OneHot": (1,), "Pad": (1,), "Range": None, "Reshape": (1,),
     "Resize": (1, 2, 3), "STFT": (1, 3), "Split": (1,), "SplitToSequence": (1,), "Tile": (1, 2), "TopK": (1,),
     "Upsample": (1,),
 }  # fmt: skip
@@ -163,18 +163,20 @@ _MOVED: dict[str, tuple[int, ...] | None] = {
 }  # fmt: skip
 
 # What each operator has a meaning for, by the index of the input.
-_PERMITTED: dict[str, tuple[int, Interval]] = {
-    "Acos": (0, Interval(-1, 1)),
-    "Acosh": (0, Interval(1)),
-    "Asin": (0, Interval(-1, 1)),
-    "Atanh": (0, Interval(-1, 1)),
-    "BatchNormalization": (4, Interval(0)),
-    "Div": (1, Interval(zero=False)),
-    "Log": (0, Interval(0, zero=False)),
-    "Mod": (1, Interval(zero=False)),
-    "Pow": (0, Interval(0)),
-    "Reciprocal": (0, Interval(zero=False)),
-    "Sqrt": (0, Interval(0)),
+_PERMITTED: dict[str, Mapping[int, Interval]] = {
+    "Acos": {0: Interval(-1, 1)},
+    "Acosh": {0: Interval(1)},
+    "Asin": {0: Interval(-1, 1)},
+    "Atanh": {0: Interval(-1, 1)},
+    "BatchNormalization": {4: Interval(0)},
+    "Div": {1: Interval(zero=False)},
+    "Log": {0: Interval(0, zero=False)},
+    # Twice the upper edge is at most the sample rate; of a few bins edges that are much lower share the first.
+    "MelWeightMatrix": {2: Interval(2000, 16000), 3: Interval(0, 400), 4: Interval(400, 2000)},
+    "Mod": {1: Interval(zero=False)},
+    "Pow": {0: Interval(0)},
+    "Reciprocal": {0: Interval(zero=False)},
+    "Sqrt": {0: Interval(0)},
 }
 
 _BOXES = {"MaxRoiPool": 1, "NonMaxSuppression": 0, "RoiAlign": 1}
@@ -273,8 +275,8 @@ def _own(node: onnx.NodeProto, view: Outline, index: int) -> Use:
         if at == index:
             return Use(lookups=(indexed(node, view),))
     use = NOTHING
-    if operator in _PERMITTED and _PERMITTED[operator][0] == index:
-        use = Use(intervals=(_PERMITTED[operator][1],))
+    if permitted := _PERMITTED.get(operator, {}).get(index):
+        use = Use(intervals=(permitted,))
     if operator in _COMPARES or operator in _BOUNDS:
         use |= Use(numbers=_compared(node, view, index))
     if _BOXES.get(operator) == index:
@@ -282,7 +284,7 @@ def _own(node: onnx.NodeProto, view: Outline, index: int) -> Use:
     if node.domain == "ai.onnx.ml" or operator in _READS_STRINGS:
         use |= Use(numbers=_listed(node))
     domain = default_domain(node.domain)
-    if index in _positions(domain, operator, view.versions.get(domain, 1), len(node.input)):
+    if not permitted and index in _positions(domain, operator, view.versions.get(domain, 1), len(node.input)):
         use |= PLACE
     return use
 

@@ -356,6 +356,7 @@ _ROOM = 4096  # what all sizes that are drawn may multiply up to
 _FACTORED = 2**40  # what is taken apart into factors
 _FIRST = 8  # shapes that are tried with other values where none is accepted
 _FATAL = 3  # inputs that end onnxruntime, after which no more are tried
+_FATAL_AT_FIRST = 16  # the same where none is accepted yet and none took long to end it
 _LARGEST = 2**28  # elements of all inputs together: they are held several times, in 8 bytes each
 _AT_ONCE = 32  # inputs that are drawn while others run
 
@@ -387,10 +388,11 @@ def trials(
     rejections: list[str] = []
     fatal: list[str] = []
     elements = most = 0
+    patience, slow, early = budget.rejections, False, 0
 
     def run(batch: Sequence[tuple[Shapes, int | str]]) -> list[bool]:
         """Return which of some tries are accepted; after one that ends onnxruntime come no others."""
-        nonlocal elements, most
+        nonlocal elements, most, slow, early
         if (size := max(sum(map(math.prod, shape.values())) for shape, _ in batch)) > _LARGEST:
             rejections.append(f"inputs of these shapes have {size} elements, and at most {_LARGEST} are drawn")
             return [False] * len(batch)
@@ -403,7 +405,9 @@ def trials(
             if isinstance(result, RejectedError):
                 rejections.append(str(result))
                 fatal.extend([str(result)] * (result.why in (Why.DEATH, Why.LIMIT)))
+                slow = slow or result.why is Why.LIMIT
             else:
+                early = early if found else len(fatal)
                 found.append((feeds, result))
                 size = sum(_elements(value) for value in (*feeds.values(), *result))
                 elements, most = elements + size, max(most, size)
@@ -419,9 +423,12 @@ def trials(
         ]
         return any([*accepted, *(run(again) if again else ())])
 
+    def hopeless() -> bool:
+        return len(fatal) >= (_FATAL_AT_FIRST if not (found or slow) else _FATAL + early)
+
     def spent() -> bool:
         over = len(found) >= budget.inputs or elements >= budget.elements
-        return len(rejections) >= budget.rejections or len(fatal) >= _FATAL or (over and len(found) >= 3)
+        return len(rejections) >= patience or hopeless() or (over and len(found) >= 3)
 
     def fitted() -> Iterator[Shapes]:
         """Yield the shapes that are accepted, with an input of each already found."""
@@ -444,6 +451,8 @@ def trials(
         fitting.append(shape)
         if len(fitting) == budget.shapes or spent():
             break
+    if fitting:  # shapes for which none are accepted leave room for values of those that are
+        patience = max(patience, len(rejections) + budget.rejections // 4)
     further = (
         (shape, turn + position)
         for turn, (position, shape) in itertools.product(range(1, 4 * draft.turns()), enumerate(fitting))
@@ -456,7 +465,7 @@ def trials(
         attempt(*batch)
     full = [shape for shape in fitting if not any(0 in dims for dims in shape.values())]
     for shape in itertools.islice(long((full or fitting)[0]), budget.long) if fitting else ():
-        if len(rejections) < budget.rejections + budget.long and fits(draft.specs, shape) and len(fatal) < _FATAL:
+        if len(rejections) < patience + budget.long and fits(draft.specs, shape) and not hopeless():
             attempt((shape, "peak"), (shape, "dip" if not draft.allowed.whole else len(found)))
     rejection = fatal[0] if fatal else (rejections or ["no shape was found"])[-1]
     return Trials(tuple(found), len(found) + len(rejections), rejection, tuple(fatal))

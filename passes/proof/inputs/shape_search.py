@@ -168,7 +168,7 @@ def _patterns(count: int, *, whole: bool) -> Iterable[Shape]:
         (1,) * count,
     ]
     if whole:
-        patterns += [*none[:1], (3,) * count, *one, *none[1:]]
+        patterns += [*none[:1], (3,) * count, (4,) * count, *one, *none[1:]]
         patterns += [(length,) * count for length in (5, 8, 16, 32, 64, 128)]
         patterns += [(1,) + (length,) * (count - 1) for length in (4, 8, 16, 32, 64, 128, 224, 256, 512) if count > 1]
     else:
