@@ -35,13 +35,19 @@ SATURATES = {
     **dict.fromkeys(("Relu(z)", "Tanh(z)", "Sigmoid(z)", "HardSigmoid(z)", "Sign(z)", "Clip(z, k, l)"), "float"),
     "IsNaN(z)": "bool",
     "Cast<to = 7>(z)": "int64",
+    "Less(z, x)": "bool",
+    "ArgMax<axis = 1>(z)": "int64",
 }
 """Calls that make numbers of infinities and NaN, by the element type of these."""
 
 
 def saturated(call: str, kind: str) -> str:
-    return f"""g (float[N,3,4] x, float[3] a, float[3] b, float[3] c, float[3] d) => ({kind}[N,3,4] y)
+    rows = 1 if "ArgMax" in call else 3
+    return f"""g (float[N,3,4] x, float[3] a, float[3] b, float[3] c, float[3] d) => ({kind}[N,{rows},4] y)
     <float k = {{0}}, float l = {{6}}> {{ z = BatchNormalization(x, a, b, c, d) y = {call} }}"""
+
+
+LIKELIEST = "g (float[N,4] x) => (int64[N,1] y) { z = LogSoftmax(x) y = ArgMax<axis = 1>(z) }"
 
 
 def unary(operator: str, element: str = "float") -> str:
@@ -81,6 +87,8 @@ CASES: list[tuple[str, int, int | None, tuple[str, ...]]] = [
     *((saturated(call, kind), 14, None, ("BatchNormalization",)) for call, kind in SATURATES.items()),
     *((unary(operator).replace("float[N,4] y", "int64[a,b] y"), 12, 13, ()) for operator in ("ArgMax", "ArgMin")),
     (unary("Hardmax"), 12, 13, ()),
+    *((LIKELIEST.replace("float", element), 13, None, ("LogSoftmax",)) for element in ("float", "double")),
+    (LIKELIEST, 12, 13, ()),
 ]  # fmt: skip
 
 

@@ -153,6 +153,19 @@ class _Run:
     firm: Mapping[str, bool]
 
 
+@dataclass(frozen=True)
+class _Overflow:
+    """Elements of a value that may overflow where arithmetic is done in another order.
+
+    Attributes:
+        places: which.
+        either: which of them may be any of the infinities, or NaN: large numbers of both signs are added up there.
+    """
+
+    places: npt.NDArray[np.bool_]
+    either: npt.NDArray[np.bool_]
+
+
 class Rounding:
     """The bounds of a model's outputs, input by input."""
 
@@ -272,7 +285,7 @@ class Rounding:
         turn: int = 0,
         seed: int = 0,
         marks: Mapping[str, Bound] | None = None,
-        overflowing: Mapping[str, npt.NDArray[np.bool_]] | None = None,
+        overflowing: Mapping[str, _Overflow] | None = None,
     ) -> _Run:
         """Run the model in wide types.
 
@@ -386,13 +399,13 @@ class Rounding:
 
     def _overflowing(
         self, plain: Mapping[str, Any], marks: Mapping[str, Bound], firm: Mapping[str, bool]
-    ) -> Mapping[str, npt.NDArray[np.bool_]]:
+    ) -> Mapping[str, _Overflow]:
         """Return which elements of values may overflow where arithmetic is done in another order.
 
         Those that elementwise arithmetic makes of large numbers, and all that a sum makes where one of them is. What
         every kernel computes alike is as large as it is: a mask of the least float takes nothing from its neighbours.
         """
-        found: dict[str, npt.NDArray[np.bool_]] = {}
+        found: dict[str, _Overflow] = {}
         for node, _ in self._nodes:
             read = [name for name in (*node.input, *outer_names(node)) if name and _is_float_array(plain[name])]
             kinds = frozenset[Trait]().union(*map(traits_of, _computing(node)))
@@ -401,13 +414,15 @@ class Rounding:
                     continue
                 own = _is_large(plain[name], Trait.ADDS)
                 if firm.get(name, False):
-                    found[name] = own
+                    found[name] = _Overflow(own, np.zeros_like(own))
                 elif Trait.SUMS in kinds or any(bodies(node)):
-                    found[name] = np.ones_like(own)
+                    found[name] = _Overflow(np.ones_like(own), np.ones_like(own))
                 else:
                     trait = Trait.MULTIPLIES if Trait.MULTIPLIES in kinds else Trait.ADDS
-                    masks = [found.get(one, False) | _is_large(plain[one], trait) for one in read]
-                    found[name] = own | _spread(masks, own.shape)
+                    before = [found[one] for one in read if one in found]
+                    masks = [_is_large(plain[one], trait) for one in read] + [one.places for one in before]
+                    either = _spread([one.either for one in before], own.shape)
+                    found[name] = _Overflow(own | _spread(masks, own.shape), either)
         return found
 
     def _overflown(
@@ -418,7 +433,7 @@ class Rounding:
         results: Mapping[str, Any],
         plain: Mapping[str, Any],
         marks: Mapping[str, Bound],
-        overflowing: Mapping[str, npt.NDArray[np.bool_]],
+        overflowing: Mapping[str, _Overflow],
         drawn: tuple[int, int],
     ) -> Mapping[str, Any]:
         """Return the outputs of a node with what it makes numbers of where what it reads need not be finite: Clip, say.
@@ -428,13 +443,14 @@ class Rounding:
         turn, seed = drawn
         rng = np.random.default_rng(drawn)
         share = 1.0 if turn < _RUNS - 1 and not seed else 0.5
+        nowhere = _Overflow(np.zeros((), np.bool_), np.zeros((), np.bool_))
         overflown = {
             name: np.where(
-                (rng.random(value.shape) < share) & (overflowing.get(name, False) | ~np.isfinite(wider(plain[name]))),
-                _not_finite(value, plain[name], turn),
+                (rng.random(value.shape) < share) & (overflow.places | ~np.isfinite(wider(plain[name]))),
+                _not_finite(value, plain[name], turn, overflow.either),
                 value,
             )
-            for name, value in given.items()
+            for name, value, overflow in ((name, one, overflowing.get(name, nowhere)) for name, one in given.items())
             if (marks[name].huge or marks[name].undecided) and _is_wide(value) and value.shape == plain[name].shape
         }
         if not overflown:
@@ -573,9 +589,12 @@ def _is_wide(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype in WIDE.values()
 
 
-def _not_finite(value: Array, plain: Array, turn: int) -> Array:
-    """Return what elements are in a disturbed run that may overflow: a large one the infinity that it is near."""
-    large = _is_large(plain, Trait.ADDS) & np.isfinite(value)
+def _not_finite(value: Array, plain: Array, turn: int, either: npt.NDArray[np.bool_]) -> Array:
+    """Return what elements are in a disturbed run that may overflow.
+
+    A large one is the infinity that it is near, but where it may be `either`.
+    """
+    large = _is_large(plain, Trait.ADDS) & np.isfinite(value) & ~either
     return np.where(large, np.copysign(np.inf, value), value.dtype.type(_NOT_FINITE[turn])).astype(value.dtype)
 
 

@@ -51,8 +51,8 @@ class Pardon:
 
     None do if the original makes a value of the main graph from it whose shape contradicts onnx's inference, or if
     onnxruntime computes an operator of the pairs that selects other than its numpy oracle does (1.31.1 takes 0 for the
-    larger of 2^31 and 0 in int64). Nor do those that depend on an operator that selects and that a NaN reaches (of the
-    pairs: one that excludes NaN, or is exact for finite values or whole indices only and gets others), on one that
+    larger of 2^31 and 0 in int64). Nor do those that depend on an operator that selects and that a NaN reaches (also of
+    the pairs: one that excludes NaN, or is exact for finite values or whole indices only and gets others), on one that
     reads at places that no float holds, on a Cast to integers of what no integer is, on an operator that quantizes and
     whose scale is none, or on what a Loop collects in no turns, of which only the first dimension is said. What an
     oracle of the pairs rejects has no meaning, whatever onnxruntime makes of it: it does not look at the axis of a
@@ -71,7 +71,7 @@ class Pardon:
         self._outputs = frozenset(value.name for value in original.proto.graph.output)
         named = [(pair.original.graph.node[0].op_type, pair) for pair in pairs]
         operators = frozenset(name for name, pair in named if pair.exclude_nan or pair.finite)
-        self._selecting = operators if pairs else _NAN_UNDEFINED
+        self._selecting = operators | _NAN_UNDEFINED
         self._finite = frozenset(name for name, pair in named if pair.finite)
         self._whole = frozenset(name for name, pair in named if pair.whole)
         self._known = frozenset(name for name, pair in named if pair.oracle is not None)
