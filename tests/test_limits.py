@@ -22,6 +22,7 @@ import sizes
 from onnx.parser import parse_model
 
 import opshift
+from opshift.opsets.native import onnx_process
 from opshift.opsets.runtimes.profiles import ProfileError, load_target
 from opshift.passes.analysis import data_propagation
 from opshift.passes.analysis.model_inference import infer_model
@@ -226,7 +227,7 @@ def test_a_memory_error_in_a_comparison_is_a_verdict(monkeypatch: pytest.MonkeyP
     def fail(*_: Any, **__: Any) -> Any:
         raise MemoryError("no")
 
-    monkeypatch.setattr("opshift.passes.proof.verify.inputs.specs", fail)
+    monkeypatch.setattr("opshift.passes.proof.verify.generator.specs", fail)
     one, other = (source(f"g (float[n] x) => (float[n] y) {{ y = {name}(x) }}") for name in ("Relu", "Abs"))
     report = verify(one, other)
     assert report.verdict == "unchecked"
@@ -247,14 +248,14 @@ def test_a_node_that_could_not_be_compared_is_written_unless_proof_is_required()
 
 def test_long_vectors_are_kept_out_of_data_propagation(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Counter[str] = Counter()
-    genuine = onnx.shape_inference.infer_shapes
+    genuine = onnx_process.infer_shapes
 
     def infer(model: Any, *arguments: Any, **settings: Any) -> Any:
         if settings.get("data_prop"):
             seen.update(node.domain for node in model.graph.node)
         return genuine(model, *arguments, **settings)
 
-    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", infer)
+    monkeypatch.setattr(onnx_process, "infer_shapes", infer)
     text = """<ir_version: 8, opset_import: ["": 21]> g (int64[LENGTH] x, float[n,4] z) => (int64[m] y, float[] w) {
         y = Add(x, x) s = Shape(z) t = Concat<axis=0>(s, s) w = Expand(z, t) }"""
     for length, aside in ((data_propagation.LONGEST, 0), (data_propagation.LONGEST + 1, 1)):

@@ -238,7 +238,7 @@ def test_hostile_names_run_nothing(tab: Any) -> None:
     it = tab("hostile")
     for row in it.page.locator("summary.row").all():
         row.click()
-    assert it.page.title() == "Not proven: in.onnx - opshift"
+    assert it.page.title() == "Not verified: in.onnx - opshift"
     assert sorted(it.rows()) == sorted(map(plain, HOSTILE))
     it.page.locator(".rows svg").nth(15).wait_for()
     assert it.page.locator("img, body script ~ script, [onload], [onerror], [onmouseover]").count() == 0

@@ -145,7 +145,8 @@ def onehot(opset: int) -> list[tuple[Asked, int]]:
         for axis in (0, -1):
             facts = Facts(dtype, shape)
             most = 8 if depth.known is not None else 12
-            most += 4 * (opset < 13) + 4 * (shape is None)
+            # Where chooses between the values in one node; without it, Cast and Gather do.
+            most += 4 * (opset < 13) + 4 * (shape is None) + ("Where" in without)
             found.append((Asked(opset, "OneHot", (("axis", axis),), (facts, depth, value), without), most))
     return found
 
@@ -163,13 +164,14 @@ def is_bounded(asked: Asked) -> bool:
     """Return whether a bound is promised: below 11, where neither CumSum nor Range count, not for every node.
 
     An unknown rank or length takes a shape that is computed there, uint64 is compared by halves, and without ArgMax and
-    TopK the first maximum of a row takes the index of each element.
+    TopK the first maximum of a row takes the index of each element. Up to an unknown depth nothing counts in few nodes
+    below 9, where NonZero and ConstantOfShape begin.
     """
     data = asked.operands[0]
     if asked.opset >= 11 or data.shape is None:
         return asked.opset >= 11
     if asked.name == "OneHot":
-        return True
+        return asked.opset >= 9 or asked.operands[1].known is not None
     if asked.name == "Hardmax":
         return all(isinstance(dim, int) for dim in data.shape) and not {"ArgMax", "TopK"} <= set(asked.without)
     return data.dtype != T.UINT64 and isinstance(data.shape[dict(asked.attributes)["axis"]], int)

@@ -56,7 +56,10 @@ _asked: contextvars.ContextVar[tuple[float | None, int | None]] = contextvars.Co
 
 @contextlib.contextmanager
 def limited(seconds: float | None, memory: int | None) -> Iterator[None]:
-    """Let each call take no more than so many seconds, and bytes of memory, meanwhile (None: as its size needs)."""
+    """Let each call take no more than so many seconds, and bytes of memory, meanwhile (None: as its size needs).
+
+    The checker has the seconds that a model's size needs in any case: little time for planning makes no model invalid.
+    """
     token = _asked.set((seconds, memory))
     try:
         yield
@@ -236,10 +239,15 @@ def _free() -> _Child:
             return child
 
 
+_CHECKS = frozenset({b"check_model", b"check_attribute"})
+
+
 def _call(name: bytes, *arguments: bytes) -> Sequence[bytes]:
     size = sum(map(len, arguments))
     asked_seconds, asked_memory = _asked.get()
-    seconds = min(_SECONDS + size / _BYTES_PER_SECOND, asked_seconds or float("inf"))
+    seconds = _SECONDS + size / _BYTES_PER_SECOND
+    if asked_seconds is not None and name not in _CHECKS:
+        seconds = min(seconds, asked_seconds)
     memory = max(_MEMORY, _COPIES * size) if asked_memory is None else asked_memory
     ask = _remembered if size <= _SMALL else _asked_child
     outcome, *answer = ask(seconds, memory, name, *arguments)

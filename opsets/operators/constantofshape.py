@@ -26,7 +26,7 @@ def _array(meaning: ConstantOfShape) -> np.ndarray[Any, Any]:
 
 def _fault(meaning: ConstantOfShape, operands: Operands) -> str | None:
     """ConstantOfShape-9: "Should be a one-element tensor"."""
-    size = 1 if meaning.value is None else meaning.value.array.size
+    size = 1 if meaning.value is None else meaning.value.size
     return f"its value has {size} elements, and must have one" if size != 1 else None
 
 

@@ -50,6 +50,11 @@ class Tensor:
         """Wrap an array, which nobody changes from then on."""
         self.array = array
 
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.array.size
+
     @functools.cached_property
     def digest(self) -> bytes:
         """A key of dtype, shape and elements."""
@@ -94,6 +99,11 @@ class Elsewhere(Tensor):
             ValueError: always.
         """
         raise ValueError("the elements of a constant are in another file, which is not read")
+
+    @property
+    def size(self) -> int:
+        """The number of elements, as the model states it."""
+        return math.prod(self.proto.dims)
 
     @functools.cached_property
     def digest(self) -> bytes:
