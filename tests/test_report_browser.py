@@ -236,7 +236,7 @@ def test_without_scripts_all_is_there(tab: Any) -> None:
 
 def test_hostile_names_run_nothing(tab: Any) -> None:
     it = tab("hostile")
-    for row in it.page.locator("summary.row").all():
+    for row in it.page.locator("details:not([open]) > summary.row").all()[::-1]:  # the first is open
         row.click()
     assert it.page.title() == "Not verified: in.onnx - opshift"
     assert sorted(it.rows()) == sorted(map(plain, HOSTILE))
@@ -251,7 +251,7 @@ def test_the_policy_stops_what_would_slip_through(tab: Any, place: Any, pages: d
     pages["taken"] = tmp_path / "taken.html"
     pages["taken"].write_text(page)
     it = tab("taken")
-    assert it.page.title().startswith("Equal")
+    assert it.page.title().startswith("Verified: ")
     assert "Content Security Policy" in it.said[0]
 
 
@@ -272,7 +272,7 @@ def test_ten_thousand_rewritten_nodes_open_within_three_seconds(
         it.page.get_by_label("Search").fill("layer_1/ head_42")
         assert it.rows() == ["layer_1/head_42"]
         it.page.locator("summary.row:visible").click()
-        it.page.locator(".rows svg").nth(1).wait_for()
+        it.page.locator(".rows svg:visible").nth(1).wait_for()
         it.page.get_by_label("Search").fill("layer_99/ head_99")
         it.page.locator("summary.row:visible").click()
         shown = it.page.locator(".batch > div:visible").first
