@@ -169,13 +169,16 @@ _PERMITTED: dict[str, Mapping[int, Interval]] = {
     "Asin": {0: Interval(-1, 1)},
     "Atanh": {0: Interval(-1, 1)},
     "BatchNormalization": {4: Interval(0)},
+    "Cosh": {0: Interval(-16, 16)},
     "Div": {1: Interval(zero=False)},
+    "Exp": {0: Interval(-16, 16)},  # beyond it what follows overflows, or is rounded to 0 or 1
     "Log": {0: Interval(0, zero=False)},
     # Twice the upper edge is at most the sample rate; of a few bins edges that are much lower share the first.
     "MelWeightMatrix": {2: Interval(2000, 16000), 3: Interval(0, 400), 4: Interval(400, 2000)},
     "Mod": {1: Interval(zero=False)},
     "Pow": {0: Interval(0)},
     "Reciprocal": {0: Interval(zero=False)},
+    "Sinh": {0: Interval(-16, 16)},
     "Sqrt": {0: Interval(0)},
 }
 

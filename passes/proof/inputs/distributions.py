@@ -185,6 +185,8 @@ def _common(dtype: np.dtype[Any], small: bool, allowed: Allowed) -> tuple[Mood, 
     integer = limits(dtype)
     if small:
         kinds = [mood((0, 1, 2)), mood((1,)), mood((2,)), mood((0, 1, 2, 3)), mood((-2, -1, 0, 1, 2)), mood((0,))]
+        if integer is None:  # scales: those of a batch and of channels are often 1
+            kinds += [mood((1, 1, 1, 0.6, 2.5)), mood((0.5, 0.75, 1.5, 2.25))]
         return (*kinds, mood((0,), "normal")) if integer is None and allowed.whole else tuple(kinds)
     if integer is not None:
         return _integers(dtype, integer, allowed)
@@ -231,7 +233,7 @@ def _common(dtype: np.dtype[Any], small: bool, allowed: Allowed) -> tuple[Mood, 
     # Products and quotients of powers of two are exact, so that ties behind them are ties in every kernel.
     powers = mood((0.5, 1, 2, 0.25, -1, -0.5, 4))
     # Functions that saturate do so at different sizes, and a small number that is added shows beside smaller ones.
-    sizes = mood([sign * part * 10.0**size for size in range(-6, 4) for part in (1.3717, 2.7339) for sign in (1, -1)])
+    sizes = mood([sign * part * 10.0**size for size in range(-6, 6) for part in (1.3717, 2.7339) for sign in (1, -1)])
     tiny_ones = mood(np.linspace(-3, 3, 25) * 1e-3)
     plain = [mood((0,), "normal"), mood(np.linspace(-3, 3, 25)), mood(np.linspace(0, 1, 17)), powers, sizes, tiny_ones]
     return tuple(plain + hostile if allowed.whole else hostile)
@@ -317,6 +319,11 @@ def ones(dtype: np.dtype[Any], allowed: Allowed) -> Mood:
     """Return the mood of ones: of sizes the gentlest."""
     words: tuple[Any, ...] = ("a",) if dtype == np.object_ else (1,)
     return Mood(palette(dtype, words, allowed))
+
+
+def some(dtype: np.dtype[Any]) -> Mood:
+    """Return the mood of counts that are not few: windows of up to three elements are much alike."""
+    return Mood(palette(dtype, ("a",) if dtype == np.object_ else (4, 5, 8, 16), Allowed()))
 
 
 def bounded(sizes: Array, room: float) -> Array:

@@ -45,6 +45,7 @@ from opshift.passes.proof.inputs.distributions import (
     limits,
     moods,
     ones,
+    some,
 )
 from opshift.passes.proof.inputs.input_specs import Spec, UntestableError, Value, guesses, np_dtype, specs
 from opshift.passes.proof.inputs.shape_search import Repair, Shapes, beyond, fits, long_sizes, sizes, with_shapes
@@ -113,9 +114,10 @@ class Draft:
         counts are ones.
         """
         number = turn if turn >= 0 else -1 - turn
+        period = math.lcm(*(self._choices(spec) for spec in self.specs))
 
         def pick(position: int, count: int) -> int:
-            return (number + position * (number // count)) % count
+            return (number + position * (number // period)) % count
 
         values = [
             None
@@ -142,7 +144,11 @@ class Draft:
 
     def turns(self) -> int:
         """Return how many turns show every mood of every input once."""
-        return max((len(STYLES if self._indexes(spec) else self._moods(spec)) for spec in self.specs), default=1)
+        return max(map(self._choices, self.specs), default=1)
+
+    def _choices(self, spec: Spec) -> int:
+        """Return how many moods an input has, or ways to draw an index."""
+        return len(STYLES) if self._indexes(spec) else len(self._moods(spec))
 
     @property
     def gentle(self) -> bool:
@@ -160,7 +166,8 @@ class Draft:
     def _moods(self, spec: Spec) -> tuple[Mood, ...]:
         use = self._use(spec)
         small = spec.name in self.steer or use.counts or use.places
-        return moods(np_dtype(spec.element_type), small, self.allowed, use.intervals, use.numbers)
+        found = moods(np_dtype(spec.element_type), small, self.allowed, use.intervals, use.numbers)
+        return (*found, some(np_dtype(spec.element_type))) if use.counts and not use.places else found
 
     def _several(self, spec: Spec) -> Mood:
         """Return the first mood of an input that has more than one value, if there is one."""
@@ -259,6 +266,8 @@ def _filled(rng: Rng, fill: Fill, shapes: Shapes, drawn: dict[str, Any], *, infe
     total, rest = divmod(math.prod(known), fill.others)
     if rest or total > _FACTORED:
         return drawn
+    if fill.others == 1 and len(known) == sizes.size and rng.integers(3) == 0:
+        return {**drawn, fill.input: np.asarray(known, sizes.dtype).reshape(sizes.shape)}  # as it was
     factors = np.ones(sizes.size, np.int64)
     for factor in _factors(total):
         factors[rng.integers(sizes.size)] *= factor

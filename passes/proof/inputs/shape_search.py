@@ -197,6 +197,12 @@ _BROADCASTS = frozenset({
     "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Sub", "Sum", "Where", "Xor",
 })  # fmt: skip
 
+_NEVER_SPREAD = frozenset({
+    "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "GRU", "GridSample", "LSTM", "NonMaxSuppression", "RNN",
+    "Reshape", "RoiAlign", "ScatterND", "TensorScatter",
+})  # fmt: skip
+"""Operators whose inputs meet in dims that are equal, also where one of them is 1."""
+
 
 @dataclass(frozen=True)
 class Hints:
@@ -221,12 +227,13 @@ def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
     pinned: dict[str, int] = dict(fixed or {})
     reshaped: dict[int, None] = {}
     for node in nodes(view.graph):
+        spread = None if node.op_type in _NEVER_SPREAD else 1
         for one, other in _meeting(node, view):
             if isinstance(one, str) and isinstance(other, str) and one != other:
                 equal[one, other] = None
-            elif isinstance(one, str) and isinstance(other, int) and other != 1:
+            elif isinstance(one, str) and isinstance(other, int) and other != spread:
                 pinned.setdefault(one, other)
-            elif isinstance(other, str) and isinstance(one, int) and one != 1:
+            elif isinstance(other, str) and isinstance(one, int) and one != spread:
                 pinned.setdefault(other, one)
         if node.op_type == "Reshape" and len(node.input) > 1:
             target = view.constant(node.input[1])
@@ -235,6 +242,10 @@ def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
         if node.op_type in ("Split", "SplitToSequence"):
             parts = view.constant(node.input[1]) if len(node.input) > 1 else _attribute_of(node, "split")
             reshaped.update(dict.fromkeys([] if parts is None or not np.ndim(parts) else [int(np.sum(parts))]))
+        if node.op_type in ("DepthToSpace", "SpaceToDepth"):
+            block = next((item.i for item in node.attribute if item.name == "blocksize"), 1)
+            factor = block * block if node.op_type == "DepthToSpace" else block
+            reshaped.update(dict.fromkeys((factor, 2 * factor)))
         if node.op_type == "GroupNormalization":
             reshaped.update(dict.fromkeys((2 * _groups_of(node), _groups_of(node))))
     declared = dict.fromkeys(
@@ -275,6 +286,9 @@ def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
         axis = next((item.i for item in node.attribute if item.name == "axis"), 0) % max(1, len(known[0]))
         for one, other in itertools.pairwise(known):
             yield from (pair for at, pair in enumerate(zip(one, other, strict=True)) if at != axis)
+    if operator == "Reshape" and second and len(second) == 1 and first is not None:
+        made = view.shapes.get(node.output[0])
+        yield second[0], len(first if made is None else made)  # where it is not known, it may be as it was
     if not first or not second:
         return
     if operator == "MatMul":
@@ -296,7 +310,18 @@ def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
     elif operator == "GridSample":
         yield first[0], second[0]
     elif operator == "RoiAlign" and len(shapes) > 2 and shapes[2]:
-        yield second[0], shapes[2][0]
+        yield from ((second[0], shapes[2][0]), (second[-1], 4))
+    elif operator == "DeformConv" and len(first) == 4 and len(shapes) > 2:
+        yield from _deformed(node, first, second, shapes[2:])
+    elif operator == "ScatterND" and len(shapes) > 2 and shapes[2] is not None:
+        places, updates = second[:-1], shapes[2]
+        yield from zip(places, updates, strict=False)
+        yield from zip(reversed(first), reversed(updates[len(places) :]), strict=False)
+    elif operator == "TensorScatter" and len(first) == len(second):
+        axis = next((item.i for item in node.attribute if item.name == "axis"), -2) % len(first)
+        yield from (pair for at, pair in enumerate(zip(first, second, strict=True)) if at != axis)
+        if len(shapes) > 2 and shapes[2]:
+            yield first[0], shapes[2][0]
     elif operator == "NonMaxSuppression" and len(first) == len(second) == 3:
         yield from ((first[0], second[0]), (first[1], second[2]), (first[2], 4))
     elif operator == "RotaryEmbedding" and len(shapes) > 2 and shapes[2] is not None:
@@ -307,6 +332,25 @@ def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
         yield first[1], second[0]
     elif operator == "LayerNormalization":
         yield from zip(reversed(first), reversed(second), strict=False)
+
+
+def _deformed(
+    node: onnx.NodeProto, image: Sequence[Dim], weight: Sequence[Dim], others: Sequence[tuple[Dim, ...] | None]
+) -> Iterator[tuple[Dim, Dim]]:
+    """Yield the dims of the inputs of a DeformConv that must be equal: its offsets, a bias, and its mask."""
+    given = {item.name: item.i for item in node.attribute if item.name in ("group", "offset_group")}
+    channels, kernel = weight[1], weight[2:]
+    yield image[1], channels * given.get("group", 1) if isinstance(channels, int) else channels
+    offset, bias, mask = (*others, None, None)[:3]
+    known = [size for size in kernel if isinstance(size, int)]
+    pixels = math.prod(known) * given.get("offset_group", 1) if len(known) == len(kernel) else None
+    for dims, times in ((offset, 2), (mask, 1)):
+        if dims is not None and len(dims) == len(image):
+            yield from ((image[0], dims[0]), (dims[1], pixels and times * pixels))
+    if offset is not None and mask is not None:
+        yield from zip(offset[2:], mask[2:], strict=False)
+    if bias:
+        yield weight[0], bias[0]
 
 
 _GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
@@ -390,6 +434,7 @@ _SMALL = (2, 1, 3, 4)
 _VARIED = (1, 3, 0, 2, 5, 4, 8)
 _SQUARES = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 384)
 _ENOUGH = 4  # different sizes of a symbol, after which it is not varied for its own sake
+_FEW = 3  # different sizes of a symbol, below which those are looked for that change with it
 _TRIES = 4  # lengths of a symbol that are rejected in a row, after which it is left alone
 
 
@@ -590,7 +635,7 @@ def _varied(
     yield from rounds(_groups(names, Hints(equal=known.equal)).free)
     yield from rounds([(name,) for name in stuck()])
     together: list[tuple[str, ...]] = []
-    for name in stuck():
+    for name in (name for name in names if len(seen[name]) < _FEW):
         if not any(name in group for group in together) and (group := _together(name, names, base, search)):
             together.append(group)
     yield from rounds(together)
@@ -604,14 +649,16 @@ def _varied(
 
 
 def _together(name: str, names: Sequence[str], base: Mapping[str, int], search: _Search) -> tuple[str, ...]:
-    """Return a symbol with those that must change with it; nothing where not even all of them may."""
+    """Return a symbol with those that must change with it; nothing where none are found.
+
+    All of one size may not: how many sizes a Reshape is given has little to do with what they are.
+    """
     length = base[name] + 1
     group = [other for other in names if base[other] == base[name]]
-    if not search.holds({**base, **dict.fromkeys(group, length)}):
-        return ()
+    holds = search.holds({**base, **dict.fromkeys(group, length)})
     others = [other for other in group if other != name]
     for left_out in (*itertools.combinations(others, 1), *itertools.combinations(others, 2)):
         fewer = [kept for kept in group if kept not in left_out]
         if fewer != group and search.holds({**base, **dict.fromkeys(fewer, length)}):
-            group = fewer
-    return tuple(group)
+            group, holds = fewer, True
+    return tuple(group) if holds else ()
