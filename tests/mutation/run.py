@@ -13,6 +13,8 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from multiprocessing.connection import Connection
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +104,7 @@ def _limit() -> None:
 _MEMORY = 5 << 29
 
 
-def _worker(task: tuple[int, int, tuple[str, ...], bool]) -> Mutant | None:
+def _worker(task: _Task) -> Mutant | None:
     seed, index, operators, right = task
     try:
         return judge(seed, index, operators, right=right)
@@ -114,15 +116,46 @@ def judged(
     seed: int, count: int, operators: tuple[str, ...] = (), *, right: bool = False, jobs: int = 1, until: float = 1e18
 ) -> Iterator[Mutant]:
     """Yield so many mutants with their verdicts, or fewer if a time of the monotonic clock comes first."""
-    indices = ((seed, index, operators, right) for index in range(20 * count))
+    tasks = [(seed, index, operators, right) for index in range(20 * count)]
+    parts = [tasks[begin : begin + _AT_ONCE] for begin in range(0, len(tasks), _AT_ONCE)]
     if jobs == 1:
-        _limit()
-        results: Iterator[Mutant | None] = map(_worker, indices)
-        yield from _limited(results, count, until)
+        yield from _limited(itertools.chain.from_iterable(map(_apart, parts)), count, until)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs, _limit, maxtasksperchild=200) as pool:
-        yield from _limited(pool.imap_unordered(_worker, indices), count, until)
-        pool.terminate()
+    with ThreadPool(jobs) as pool:
+        results = itertools.chain.from_iterable(pool.imap_unordered(_apart, parts))
+        yield from _limited(results, count, until)
+
+
+_Task = tuple[int, int, tuple[str, ...], bool]
+_AT_ONCE = 40
+"""Mutants that one process draws and verifies."""
+
+
+def _apart(tasks: Sequence[_Task]) -> list[Mutant | None]:
+    """Return the mutants of some tasks, drawn in another process: models with faults end onnxruntime, and so it."""
+    found: list[Mutant | None] = []
+    while len(found) < len(tasks):
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe(duplex=False)
+        child = context.Process(target=_serve, args=(theirs, tasks[len(found) :]), daemon=True)
+        child.start()
+        theirs.close()
+        try:
+            while len(found) < len(tasks):
+                found.append(ours.recv())
+        except EOFError:
+            seed, index, _, _ = tasks[len(found)]
+            found.append(Mutant(seed, index, "", "", "generator failed", "", "", "onnxruntime ended the process", 0.0))
+        child.join()
+        ours.close()
+    return found
+
+
+def _serve(connection: Connection, tasks: Sequence[_Task]) -> None:
+    """Send the mutant of each task."""
+    _limit()
+    for task in tasks:
+        connection.send(_worker(task))
 
 
 def _limited(results: Iterator[Mutant | None], count: int, until: float) -> Iterator[Mutant]:

@@ -321,9 +321,9 @@ def ones(dtype: np.dtype[Any], allowed: Allowed) -> Mood:
     return Mood(palette(dtype, words, allowed))
 
 
-def some(dtype: np.dtype[Any]) -> Mood:
-    """Return the mood of counts that are not few: windows of up to three elements are much alike."""
-    return Mood(palette(dtype, ("a",) if dtype == np.object_ else (4, 5, 8, 16), Allowed()))
+def some(dtype: np.dtype[Any]) -> tuple[Mood, ...]:
+    """Return the moods of counts that are not few: windows of up to three elements are much alike."""
+    return tuple(Mood(palette(dtype, values, Allowed())) for values in ((4, 5, 8, 16), (3, 6, 7)) if dtype.kind in "iu")
 
 
 def bounded(sizes: Array, room: float) -> Array:

@@ -111,25 +111,18 @@ class Draft:
         """Return values for all inputs; `turn` picks the moods, and every combination comes with enough turns.
 
         A negative turn is the gentle version of `-1 - turn`: its indices are inside, and not negative; its sizes and
-        counts are ones. In every third turn of a whole model all inputs of a type are of one plain mood: powers of two divided
-        by powers of two, say.
+        counts are ones.
         """
         number = turn if turn >= 0 else -1 - turn
-        shared = number // 3 if self.allowed.whole and number % 3 == 1 else None
-        if self.allowed.whole:
-            number -= (number + 1) // 3
-        period = math.lcm(*(self._choices(spec) for spec in self.specs))
 
         def pick(position: int, count: int) -> int:
-            return (number + position * (number // period)) % count
+            return (number + position * (number // count)) % count
 
         values = [
             None
             if self._indexes(spec)
             else ones(np_dtype(spec.element_type), self.allowed)
             if turn < 0 and self._use(spec).counts
-            else (found := self._common(spec))[shared % len(found)]
-            if shared is not None
             else (found := self._moods(spec))[pick(position, len(found))].of_round(number // len(found))
             for position, spec in enumerate(self.specs)
         ]
@@ -173,13 +166,7 @@ class Draft:
         use = self._use(spec)
         small = spec.name in self.steer or use.counts or use.places
         found = moods(np_dtype(spec.element_type), small, self.allowed, use.intervals, use.numbers)
-        return (*found, some(np_dtype(spec.element_type))) if use.counts and not use.places else found
-
-    def _common(self, spec: Spec) -> tuple[Mood, ...]:
-        """Return the plain moods that an input has whatever becomes of it, or all where it must be small."""
-        use = self._use(spec)
-        small = spec.name in self.steer or use.counts or use.places
-        return self._moods(spec) if small else moods(np_dtype(spec.element_type), small, self.allowed)[:_PLAIN]
+        return (*found, *some(np_dtype(spec.element_type))) if use.counts and not use.places else found
 
     def _several(self, spec: Spec) -> Mood:
         """Return the first mood of an input that has more than one value, if there is one."""
@@ -373,7 +360,6 @@ class Trials:
         return max((_elements(value) for feeds, _ in self.accepted for value in feeds.values()), default=0)
 
 
-_PLAIN = 8  # moods of a whole model that come first: their values are exact, or ordinary
 _ROOM = 4096  # what all sizes that are drawn may multiply up to
 _FACTORED = 2**40  # what is taken apart into factors
 _FIRST = 8  # shapes that are tried with other values where none is accepted
