@@ -34,7 +34,7 @@ _UNWRITTEN = {"CausalConvWithState": (0, 1), "ConvInteger": (0, 1), "MatMulInteg
 """Operators of which onnxruntime 1.32.0 leaves sums of no products, or the state after no elements, as memory is, and
 the inputs that have none then."""
 
-_UNCHECKED = frozenset({"Concat", "Einsum", "Pad"})
+_UNCHECKED = frozenset({"Concat", "Einsum", "GatherND", "Pad"})
 """Operators whose kernels in onnxruntime 1.32.0 take inputs that do not fit, and leave results as memory is."""
 
 _SCALES = {"QuantizeLinear": (1,), "QLinearMatMul": (1, 4, 6)}

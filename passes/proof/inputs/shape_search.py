@@ -198,8 +198,8 @@ _BROADCASTS = frozenset({
 })  # fmt: skip
 
 _NEVER_SPREAD = frozenset({
-    "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "GRU", "GridSample", "LSTM", "NonMaxSuppression", "RNN",
-    "Reshape", "RoiAlign", "ScatterND", "TensorScatter",
+    "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "GRU", "GatherND", "GridSample", "LSTM",
+    "NonMaxSuppression", "RNN", "Reshape", "RoiAlign", "ScatterND", "TensorScatter",
 })  # fmt: skip
 """Operators whose inputs meet in dims that are equal, also where one of them is 1."""
 
@@ -309,6 +309,9 @@ def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
             yield from zip(*pair, strict=False)
     elif operator == "GridSample":
         yield first[0], second[0]
+    elif operator == "GatherND":
+        batch = next((item.i for item in node.attribute if item.name == "batch_dims"), 0)
+        yield from itertools.islice(zip(first, second, strict=False), batch)
     elif operator == "RoiAlign" and len(shapes) > 2 and shapes[2]:
         yield from ((second[0], shapes[2][0]), (second[-1], 4))
     elif operator == "DeformConv" and len(first) == 4 and len(shapes) > 2:
