@@ -47,6 +47,9 @@ def oracle(
         raise ValueError("scale, B, input_mean and input_var have one element for each channel")
     wide = x.astype(np.float64)
     axes = tuple(axis for axis in range(x.ndim) if axis != 1) if what.spatial else (0,)
+    if what.training_mode and not all(x.shape[axis] for axis in axes):
+        # ReduceMean-18, by which the current mean is defined: "Reduction over an empty set of values yields undefined".
+        raise ValueError("a channel without elements has no mean")
     of_channel = (-1, *[1] * (x.ndim - 2)) if what.spatial else x.shape[1:]
     current = (wide.mean(axes), wide.var(axes)) if what.training_mode else (mean.astype(float), var.astype(float))
     at = [one.astype(np.float64).reshape(of_channel) for one in (*current, scale, bias)]

@@ -61,9 +61,15 @@ def one_hot(indices: Array, depth: Array, pair: Array, axis: int = -1) -> Array:
 
 
 def global_lp_pool(x: Array, p: int = 2) -> Array:
-    """GlobalLpPool-22: "applies lp pool pooling across the values in the same channel"."""
+    """GlobalLpPool-22: "applies lp pool pooling across the values in the same channel".
+
+    Powers overflow as in the kernel of onnxruntime 1.32.0 for version 2, which computes in float unless in double.
+    """
     axes = tuple(range(2, x.ndim))
-    return np.asarray((np.abs(_wide(x)) ** p).sum(axis=axes, keepdims=True) ** (1 / p)).astype(x.dtype)
+    largest = np.finfo(np.float64 if x.dtype == np.float64 else np.float32).max
+    with np.errstate(over="ignore"):
+        total = (np.abs(_wide(x)) ** p).sum(axis=axes, keepdims=True)
+        return np.asarray(np.where(total > largest, np.inf, total) ** (1 / p)).astype(x.dtype)
 
 
 def affine_grid(theta: Array, size: Array, align_corners: int = 0) -> Array:

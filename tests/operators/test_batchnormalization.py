@@ -6,7 +6,10 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import pytest
+from onnx.parser import parse_model
 
+import opshift
 from operators.harness import F32, F64, Array, Case, Code, Refused, Table
 from opshift.opsets.operators import batchnormalization
 from opshift.opsets.operators.batchnormalization import BatchNormalization
@@ -66,3 +69,16 @@ class TestBatchNormalization(Table):
             {"target": "ncnn"},
         ),
     )
+
+
+@pytest.mark.parametrize("dims", ["n,4", "n,4,d", "2,4,h,w"])
+def test_training_is_verified_where_a_batch_may_be_empty(dims: str) -> None:
+    """ReduceMean-18: "Reduction over an empty set of values yields undefined"."""
+    each = ", ".join(f"float[4] {name}" for name in "sbmv")
+    model = parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[{dims}] x, {each}) => (float[{dims}] y, float[4] p, float[4] q) {{
+            y, p, q = BatchNormalization <training_mode = 1> (x, s, b, m, v)
+        }}""")
+    result = opshift.convert(model, decompose=["BatchNormalization"])
+    assert result.report is not None
+    assert result.report.verdict == "equal"
