@@ -25,6 +25,7 @@ _NO_KERNEL = (
     "operator does not support",
     "are not supported. If you need support",  # a layout of recurrent operators
     "Unsupported value attribute datatype",  # of ConstantOfShape
+    "data type is not supported with Scatter",  # halves that are added up
     "of input parameter (_inlfunc_",  # in the body of SoftmaxCrossEntropyLoss
     "in node () is invalid",  # in the body of Clip, whose nodes have no names
     "node. Name:'' Status",  # in the body of AffineGrid, when it runs
