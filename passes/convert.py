@@ -357,6 +357,8 @@ def convert(
             notes = (*_kept(request, fit, wanted), *_defaults_removed(request, rewritten))
             _settled(request, planned.plan, rewritten, walked)
             warnings = tuple(_unrunnable(request, planned.plan, walked))
+            named = {one.operator for one in warnings}
+            warnings += tuple(one for one in planned.plan.warnings if one.operator not in named)
             planned = dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, warnings=warnings))
     result = Result(planned.plan, None, source, rewritten, left_out, (*missed, *notes))
     if verify:

@@ -205,6 +205,32 @@ def loses(name: str, source: int, target: int) -> bool:
     return inlined_then_only and newest_opset() is not None and name not in _kernels()
 
 
+@functools.cache
+def lost_types(name: str, source: int, target: int) -> frozenset[str]:
+    """Return the types of an operator's first input that onnxruntime runs at the source's opset, not at the target's.
+
+    They are such as `tensor(uint8)`. Types that the operator does not accept at the target are not among them.
+    """
+    if newest_opset() is None or _inlined(name, target):
+        return frozenset()
+    after = schema_at("", name, target)
+    accepted = after.input(0) if after else None
+    return (_served(name, source) - _served(name, target)) & accepted.types if accepted else frozenset()
+
+
+def _served(name: str, opset: int) -> frozenset[str]:
+    """Return the types of the first input for which onnxruntime has a kernel, or a body, at an opset."""
+    schema = schema_at("", name, opset)
+    parameter = schema.input(0) if schema else None
+    if schema is None or parameter is None:
+        return frozenset()
+    if _inlined(name, opset):
+        return parameter.types
+    kernels = [kernel for kernel in _kernels().get(name, ()) if kernel.serves(schema.since_version)]
+    types = frozenset().union(*(kernel.types.get(parameter.type_variable, parameter.types) for kernel in kernels))
+    return types | {"tensor(float16)"} if "tensor(float)" in types else types
+
+
 def _runs_as_body(node: Node, opset: int) -> bool:
     """Whether onnxruntime rightly runs what it inlines in the place of a node, as far as the types are known."""
     operator = operator_for("", node.name)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.operator import Lifted, Node
-from opshift.passes.base.results import Plan, Step
+from opshift.passes.base.results import Caution, Plan, Step
 from opshift.passes.rewrite.lowering_search import Constant, Fragment
 
 FunctionKey = tuple[str, str, str]
@@ -74,6 +74,7 @@ class Decision:
     change: Change | None
     steps: tuple[Step, ...]
     kept: int
+    cautions: tuple[Caution, ...] = ()
 
 
 class Known(NamedTuple):

@@ -14,7 +14,7 @@ from onnx import AttributeProto, TensorProto
 
 from opshift.opsets.registry.facts import Facts, freeze, type_name, type_of_facts
 from opshift.opsets.registry.operator import Node, Outputs
-from opshift.opsets.registry.schema import attribute_value
+from opshift.opsets.registry.schema import attribute_value, default_domain
 from opshift.passes.analysis.inference import make_attribute
 from opshift.passes.analysis.lazy_inference import Asked
 from opshift.passes.analysis.scopes import Scope, Values, default_opset, describe, view
@@ -172,23 +172,32 @@ class Functions:
     def as_it_is(self, key: FunctionKey) -> FunctionPlan | None:
         """Plan a function without facts, once; None, leaving no trace, where that meets any refusal.
 
-        None too where a node of unknown type is lowered: its lowering may be for fewer types than the node is.
+        None too where a node of unknown type is lowered: its lowering may be for fewer types than the node is. So it
+        is where it depends on the type whether onnxruntime has a kernel.
         """
         if key not in self._generic:
             self._generic[key] = None  # a function that calls itself cannot be planned
             function = self.known[key]
+            cautions = len(self._planner.cautions)
             before = len(self._planner.steps), len(self._planner.refusals), self._planner.kept
             scope = self._scope_of(key, (), {}, known=False)
             opset = default_opset(function.opset_import) or self._planner.source
             plan = self._planner.graph(function, f"function {function.name}", opset, scope, None)
             refused = len(self._planner.refusals) > before[1]
             changes = (change for part in plan.all() for change in part.changes.values())
-            if not refused and not any(map(_lowers_untyped, changes)):
+            typed = any(map(_lowers_untyped, changes)) or self._depends_on_kernels(function, opset)
+            if not refused and not typed:
                 self._generic[key] = FunctionPlan(key, function.name, {}, plan)
             else:
                 del self._planner.steps[before[0] :], self._planner.refusals[before[1] :]
+                del self._planner.cautions[cautions:]
                 self._planner.kept = before[2]
         return self._generic[key]
+
+    def _depends_on_kernels(self, function: onnx.FunctionProto, opset: int) -> bool:
+        """Whether onnxruntime may have no kernel at the target for a node of some type, which only a call tells."""
+        names = {node.op_type for graph in graphs(function) for node in graph.node if not default_domain(node.domain)}
+        return any(self._planner.kinds.loses_types(name, opset) for name in names)
 
 
 def _lowers_untyped(change: Change) -> bool:

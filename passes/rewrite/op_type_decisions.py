@@ -19,7 +19,7 @@ from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Node, operator_for
 from opshift.opsets.registry.schema import Schema, default_domain, schema_at
 from opshift.opsets.registry.schema_only import has_body, schemas
-from opshift.opsets.runtimes.kernels import loses
+from opshift.opsets.runtimes.kernels import loses, lost_types
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.analysis.scopes import dtypes
 from opshift.passes.base.results import Action, Step
@@ -63,6 +63,14 @@ class ByKind:
         """Whether onnxruntime runs an operator at the model's opset, and at the target's only what its body says."""
         return self._strict is not self._plain and loses(name, opset, self._plain.legality.opset)
 
+    def loses_types(self, name: str, opset: int) -> bool:
+        """Whether onnxruntime has kernels for fewer of the model's types at the target's opset than at the model's."""
+        lost = self._strict is not self._plain and lost_types(name, opset, self._plain.legality.opset)
+        if not lost:
+            return False
+        types = self._types()
+        return types is None or any(f"tensor({type_name(one)})" in lost for one in types)
+
     def stays(self, name: str, opset: int) -> bool:
         """Whether a node is legal whatever is known of it: same version, nothing that the target asks of it."""
         key = name, opset
@@ -93,6 +101,7 @@ class ByKind:
                 and before.since_version != after.since_version
                 and self._unasked(name)
                 and not self.loses(name, opset)
+                and not self.loses_types(name, opset)
                 and _takes_all(before, after)
                 and (self._reviewed(before, after) if operator_for("", name) is None else self._native(before, after))
                 else None

@@ -33,7 +33,7 @@ from opshift.passes.analysis.operator_checks import TensorType, operator_fault
 from opshift.passes.analysis.scopes import NOTHING, Scope, Values, default_opset, describe, dtypes, view
 from opshift.passes.base.errors import InvalidModelError
 from opshift.passes.base.limits import Deadline, DeadlineError
-from opshift.passes.base.results import Action, Code, Plan, Refusal, Step, Steps
+from opshift.passes.base.results import Action, Caution, Code, Plan, Refusal, Step, Steps
 from opshift.passes.graph.columnar import Kind
 from opshift.passes.graph.traversal import Body, Walked, graphs, kinds, node_name, said, subgraphs, walk
 from opshift.passes.rewrite.edits import (
@@ -49,6 +49,7 @@ from opshift.passes.rewrite.edits import (
     Replace,
 )
 from opshift.passes.rewrite.function_planner import Functions, bind
+from opshift.passes.rewrite.kernel_warnings import caution, lacks_kernel
 from opshift.passes.rewrite.lowering_search import (
     RIVALLED,
     Constant,
@@ -119,6 +120,7 @@ class Planner:
         self._renewed: Renewed = (), ()
         self._firsts: dict[int, int] = {}
         self.refusals: list[Refusal] = []
+        self.cautions: list[Caution] = []
         self.kept = 0
         self._alike = alike
         self._outline = outline
@@ -175,6 +177,7 @@ class Planner:
             kept=self.kept,
             steps=self._steps(),
             refusals=tuple(dict.fromkeys(self.refusals)),
+            warnings=tuple(dict.fromkeys(self.cautions)),
         )
         only = not self.kinds.has("Constant")
         return Planned(plan, tuple(graphs), self.functions.result(), self._has_constants(), only)
@@ -434,11 +437,11 @@ class Planner:
         key = told, tuple(map(id, inputs)), tuple(map(bool, node.output[:]))
         if key in known:
             return self._again(known[key].decision, where)
-        steps, refusals, kept = len(self.steps), len(self.refusals), self.kept
+        steps, refusals, kept, cautions = len(self.steps), len(self.refusals), self.kept, len(self.cautions)
         change = self._decided(node, where, opset, scope, bound)
         typed = all(facts is None or facts.dtype is not None for facts in inputs)
         if typed and len(self.refusals) == refusals and not is_folded(change):
-            decision = Decision(change, tuple(self.steps[steps:]), self.kept - kept)
+            decision = Decision(change, tuple(self.steps[steps:]), self.kept - kept, tuple(self.cautions[cautions:]))
             known[key] = Known(decision, tuple(inputs))
             if alike is not None:
                 known[alike] = known[key]
@@ -448,6 +451,7 @@ class Planner:
         """Do what has been decided of another node."""
         self.steps += [step.at(where) for step in decision.steps]
         self.kept += decision.kept
+        self.cautions += [dataclasses.replace(one, node=where) for one in decision.cautions]
         change = decision.change
         return change.at(where) if isinstance(change, Replace) else change
 
@@ -494,7 +498,12 @@ class Planner:
         operator = operator_of("", seen.name)
         if operator and not isinstance(found, Refusal) and self.legality.computed(seen):
             return self._rewritten(node, seen, operator, where, opset, bound, None, scope)
-        if operator and not isinstance(found, Refusal) and self.kinds.loses(seen.name, opset):
+        loses = self.kinds.loses(seen.name, opset) or (
+            self.strict is not self.plain
+            and not _open_parameters(node, bound)
+            and lacks_kernel(seen, opset, self.legality.opset)
+        )
+        if operator and not isinstance(found, Refusal) and loses:
             return self._rewritten(node, seen, operator, where, opset, bound)
         if isinstance(found, Refusal):
             if operator is None or self.legality.why_not(seen) is None:
@@ -640,6 +649,9 @@ class Planner:
         if refused := self._unwritable(found, where):
             self.refuse(Code.TYPE, where, label, *refused)
             return None
+        if self.strict is not self.plain and isinstance(self.strict.derive(lifted), Failure):
+            warned = caution(seen, opset, self.legality.opset, found, lifted.operands, where)
+            self.cautions += [] if warned is None else [warned]
         sources, pinned = pin(found, lifted, seen, self.legality)
         if pinned and not found.lowerings:
             found = dataclasses.replace(found, lowerings=("constant_inputs",))

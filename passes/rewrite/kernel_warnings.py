@@ -1,0 +1,74 @@
+"""Warnings of nodes that the installed onnxruntime runs in the original, with no kernel for their replacement."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from opshift.opsets.registry.facts import Facts, type_name
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Node
+from opshift.opsets.registry.schema import schema_at
+from opshift.opsets.runtimes.kernels import has_kernel, version
+from opshift.passes.analysis.inference import infer
+from opshift.passes.base.results import Caution
+from opshift.passes.rewrite.lowering_search import Constant, Fragment, Input, Output, Ref
+
+
+def caution(
+    seen: Node, source: int, target: int, fragment: Fragment, operands: Sequence[Facts | None], where: str
+) -> Caution | None:
+    """Return a warning if a node runs at the source's opset, and the fragment that replaces it lacks a kernel."""
+    if seen.domain or not _runs(seen, source):
+        return None
+    missing = _without_kernel(fragment, operands, target)
+    if missing is None:
+        return None
+    label = f"{missing.name}-{missing.since_version}"
+    types = ", ".join(type_name(facts.dtype) for facts in missing.inputs if facts is not None and facts.dtype)
+    reason = f"onnxruntime {version()} has no kernel for {label} of {types}."
+    between = range(target - 1, source, -1) if target > source else range(target + 1, source)
+    nearest = next((opset for opset in between if _runs(seen, opset)), source)
+    keep = f"Keep {seen.name} to run the model there."
+    return Caution(where, label, reason, keep if source == target else f"Use opset {nearest} to run the model there.")
+
+
+def lacks_kernel(seen: Node, source: int, target: int) -> bool:
+    """Return whether onnxruntime runs a node at the source's opset, and not as it stands at the target's."""
+    return _runs(seen, source) and not _runs(seen, target)
+
+
+def _runs(seen: Node, opset: int) -> bool:
+    schema = schema_at("", seen.name, opset)
+    return schema is not None and has_kernel(
+        dataclasses.replace(seen, since_version=schema.since_version), schema, opset
+    )
+
+
+def _without_kernel(fragment: Fragment, operands: Sequence[Facts | None], opset: int) -> Node | None:
+    """Return the first node of a fragment that has no kernel, as far as types are known."""
+    made: dict[Ref, Facts] = {}
+    for place, leaf in enumerate(fragment.nodes):
+        schema = schema_at("", leaf.name, opset)
+        inputs = tuple(_facts(ref, operands, made) for ref in leaf.inputs)
+        known = [
+            facts.dtype if facts else None for ref, facts in zip(leaf.inputs, inputs, strict=True) if ref is not None
+        ]
+        if schema is None or leaf.body is not None or not all(known):
+            return None
+        node = Node("", leaf.name, schema.since_version, leaf.attributes, inputs, (True,) * leaf.outputs)
+        if not has_kernel(node, schema, opset):
+            return node
+        found = infer(node)
+        if isinstance(found, Reason):
+            return None
+        made.update({Output(place, position): facts for position, facts in enumerate(found)})
+    return None
+
+
+def _facts(ref: Ref, operands: Sequence[Facts | None], made: dict[Ref, Facts]) -> Facts | None:
+    if isinstance(ref, Input):
+        return operands[ref.operand]
+    if isinstance(ref, Constant):
+        return Facts(ref.dtype, ref.value.array.shape, ref.value)
+    return made.get(ref)
