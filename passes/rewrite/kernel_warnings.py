@@ -25,8 +25,8 @@ def caution(
     if missing is None:
         return None
     label = f"{missing.name}-{missing.since_version}"
-    types = ", ".join(type_name(facts.dtype) for facts in missing.inputs if facts is not None and facts.dtype)
-    reason = f"onnxruntime {version()} has no kernel for {label} of {types}."
+    types = dict.fromkeys(type_name(facts.dtype) for facts in missing.inputs if facts is not None and facts.dtype)
+    reason = f"onnxruntime {version()} has no kernel for {label} of {', '.join(types)}."
     between = range(target - 1, source, -1) if target > source else range(target + 1, source)
     nearest = next((opset for opset in between if _runs(seen, opset)), source)
     keep = f"Keep {seen.name} to run the model there."
