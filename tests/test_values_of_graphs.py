@@ -74,3 +74,26 @@ def test_a_node_stays_only_where_its_target_version_returns_the_type(operator: s
             result = opshift.convert(model, opset=opset, verify=False)
             assert isinstance(result.model, onnx.ModelProto)
             onnx.checker.check_model(result.model, full_check=True)
+
+
+CONTAINERS = {kind: made.format("s") for kind, made in VALUES.items() if "(" in kind}
+HEAD = '<ir_version: 8, opset_import: ["": 18]> g (float[2] x)'
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_no_identity_names_a_container_below_its_version(kind: str) -> None:
+    """Identity-13 accepts tensors alone, and Identity-14 no optional."""
+    named = onnx.parser.parse_model(f"{HEAD} => ({kind} t) {{ {CONTAINERS[kind]} t = Identity (s) }}")
+    with pytest.raises(opshift.UnsupportedError, match="Identity"):
+        opshift.convert(named, opset=15 if kind.startswith("optional") else 13, verify=False)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CONTAINERS if kind.startswith("seq")])
+def test_an_identity_of_a_sequence_that_only_nodes_read_is_left_out(kind: str) -> None:
+    read = onnx.parser.parse_model(
+        f"{HEAD} => ({kind[4:-1]} y) <int64 z = {{0}}> {{ {CONTAINERS[kind]} t = Identity (s) y = SequenceAt (t, z) }}"
+    )
+    converted = opshift.convert(read, opset=13, verify=False).model
+    assert isinstance(converted, onnx.ModelProto)
+    assert "Identity" not in {node.op_type for node in converted.graph.node}
+    onnx.checker.check_model(converted, full_check=True)

@@ -74,7 +74,8 @@ def _untold(facts: Facts) -> Facts:
     Of an empty tensor the dimensions tell the elements.
     """
     shape = facts.shape
-    return Facts(facts.dtype, (None,) * len(shape) if facts.size == 0 and shape else shape)
+    dims = (None,) * len(shape) if facts.size == 0 and shape else shape
+    return Facts(facts.dtype, dims, container=facts.container)
 
 
 def _named(facts: Facts | None, deriver: Deriver) -> Fragment | Failure:
