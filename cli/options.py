@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn, TextIO
 
 from opshift.cli.terminal import message, write
+from opshift.passes.base.effort import EFFORTS
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.memory import LEAST_ASKED
 
@@ -254,6 +255,18 @@ def add_verify_options(parser: argparse.ArgumentParser) -> argparse._ActionsCont
         help="the memory limit of onnxruntime, such as 500M or 8G (Linux; default: 1G, more for large models)",
     )
     group.add_argument(
+        "--effort",
+        choices=tuple(EFFORTS),
+        help="the CPU time for inputs of the whole models: 9 times what onnxruntime needs to open both models "
+        "and run each once (normal, the default), a third of that (quick), or ten times as much (thorough)",
+    )
+    group.add_argument(
+        "--max-time",
+        metavar="SECONDS",
+        type=seconds,
+        help="try no more inputs after so many seconds than the least; what was compared by then counts",
+    )
+    group.add_argument(
         "--save-repro",
         metavar="DIR",
         help="if the models differ, write the part of each that differs, and an input, to this folder",
@@ -301,6 +314,8 @@ def verification(options: argparse.Namespace) -> dict[str, Any]:
         "seed": options.seed or 0,
         "timeout": options.timeout,
         "memory": options.memory,
+        "effort": options.effort or "normal",
+        "max_time": options.max_time,
         "save_repro": options.save_repro,
     }
 

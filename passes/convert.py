@@ -27,6 +27,7 @@ from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits, notebook
 from opshift.passes.base.arguments import check_path, check_progress, check_types
+from opshift.passes.base.effort import check as check_effort
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
 from opshift.passes.base.results import ASSUMPTIONS, Caution, Check, Code, Plan, Refusal, Report, Verdict
 from opshift.passes.graph import traversal
@@ -250,6 +251,8 @@ def convert(
     seed: int = 0,
     timeout: float | None = None,
     memory: int | None = None,
+    effort: str = "normal",
+    max_time: float | None = None,
     save_repro: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Result:
@@ -280,6 +283,8 @@ def convert(
         timeout: seconds that planning may take, and the verification after it (None: ten minutes each; verification
             longer for large models).
         memory: bytes that onnxruntime may take (None: 1 GiB, and more for large models; see `verify`).
+        effort: how much CPU time the verification may take: "quick", "normal" or "thorough"; see `verify`.
+        max_time: seconds of verification after which no more inputs are tried than the least.
         save_repro: a directory for two small models and the input on which they differ, if they do.
         progress: called with a stage, the steps done and all steps.
 
@@ -308,6 +313,7 @@ def convert(
         }
     )
     assume = assumed(assume, allow)
+    check_effort(effort, max_time)
     with _without_collection(), onnx_process.limited(timeout, memory):
         _tell(progress, "load")
         request = _request(
@@ -369,6 +375,8 @@ def convert(
             "seed": seed,
             "timeout": timeout,
             "memory": memory,
+            "effort": effort,
+            "max_time": max_time,
             "save_repro": save_repro,
             "progress": progress,
         }

@@ -278,7 +278,10 @@ USAGE = [
     ([*CONVERT, "--no-verify", "--input-shape", "x:1"], "--input-shape directs the verification"),
     *(
         ([*CONVERT, "--no-verify", option, value], f"{option} directs the verification")
-        for option, value in (("--inputs", "a"), ("--timeout", "1"), ("--memory", "1G"), ("--save-repro", "a"))
+        for option, value in (
+            *(("--inputs", "a"), ("--timeout", "1"), ("--memory", "1G"), ("--save-repro", "a")),
+            *(("--effort", "normal"), ("--max-time", "1")),
+        )
     ),
     ([*CONVERT, "--no-verify", "--verify", "nodes"], "not allowed with"),
     ([*CONVERT, "--verify", "nodes", "--require-proof"], "which --verify nodes leaves out"),
@@ -286,6 +289,8 @@ USAGE = [
     ([*CONVERT, "--external-data", "move"], "invalid choice: 'move' (choose from"),
     ([*CONVERT, "--external-data", "copy", "--save-as-external-data"], "not allowed with"),
     ([*CONVERT, "--size-threshold", "9"], "--size-threshold is for --save-as-external-data"),
+    ([*CONVERT, "--effort", "hard"], "invalid choice: 'hard' (choose from"),
+    ([*CONVERT, "--max-time", "0"], "a number of seconds is needed"),
     ([*CONVERT, "-v", "-q"], "not allowed with"),
     ([*CONVERT, "--report", "report.htm"], "a file that ends in .html, .json or .md"),
     ([*CONVERT, "--report", "report"], "a file that ends in .html, .json or .md"),
@@ -556,6 +561,8 @@ PROOF = [
     (["--memory", "3G"], "memory", 3 * 2**30),
     (["--memory", "500m"], "memory", 500 * 2**20),
     (["--save-repro", "folder"], "save_repro", "folder"),
+    (["--effort", "quick"], "effort", "quick"),
+    (["--max-time", "2.5"], "max_time", 2.5),
 ]
 DEFAULTS = {
     "decompose": (),
@@ -572,6 +579,8 @@ DEFAULTS = {
     "inputs": None,
     "timeout": None,
     "memory": None,
+    "effort": "normal",
+    "max_time": None,
     "save_repro": None,
     "exact": False,
     "external_data": None,
@@ -885,7 +894,7 @@ def test_verify_says_more_or_less(engine: Engine, capsys: pytest.CaptureFixture[
     assert lines[:3] == [
         "Hardmax-13 at main/hot_0: ties go to the last",
         "the whole model: ties go to the last",
-        "seed 0; onnxruntime 1.31.1",
+        "seed 0, effort normal; onnxruntime 1.31.1",
     ]
     assert main([*VERIFY, "-q"]) == 1
     assert capsys.readouterr().out.splitlines() == lines[-1:]

@@ -174,6 +174,8 @@ def check_proof_options(options: argparse.Namespace) -> None:
         "--seed": options.seed is not None,
         "--timeout": options.timeout is not None,
         "--memory": options.memory is not None,
+        "--effort": options.effort is not None,
+        "--max-time": options.max_time is not None,
         "--save-repro": options.save_repro is not None,
     }
     for name, present in given.items():

@@ -117,7 +117,10 @@ def show(options: argparse.Namespace, report: Report) -> None:
             terminal.say(line)
         for check in (*report.nodes, report.whole):
             terminal.say(wording.describe(check))
-        terminal.say(f"seed {report.seed}; " + ", ".join(f"{name} {is_}" for name, is_ in report.versions.items()))
+        terminal.say(
+            f"seed {report.seed}, effort {report.effort}; "
+            + ", ".join(f"{name} {is_}" for name, is_ in report.versions.items())
+        )
     if report.verdict is Verdict.EQUAL and not options.quiet:
         for line in (*(() if options.verbose else wording.departure(report)), *wording.untried(report)):
             terminal.say(line)

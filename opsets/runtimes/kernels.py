@@ -182,21 +182,22 @@ class Misread:
 
 
 @functools.cache
-def misread(opset: int) -> Mapping[str, Misread]:
-    """Return by operator what onnxruntime inlines at an opset and opshift never uses as a lowering."""
-    found = {}
-    for name in sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}):
-        operator, schema = operator_for("", name), schema_at("", name, opset)
-        if not operator or not operator.body_unused or not schema or not _inlined(name, opset):
-            continue
-        parameter = schema.input(0)
-        variable = parameter.type_variable if parameter else ""
-        serving = [kernel for kernel in _kernels().get(name, ()) if kernel.serves(schema.since_version)]
-        if all(variable in kernel.types for kernel in serving):
-            types = frozenset(one for kernel in serving for one in kernel.types[variable])
-            if not {"tensor(float16)", *types} >= set(parameter.types if parameter else ()):
-                found[name] = Misread(operator.body_unused, types)
-    return found
+def misread(name: str, opset: int) -> Misread | None:
+    """Return what onnxruntime inlines for an operator at an opset if opshift never uses it as a lowering."""
+    schema = schema_at("", name, opset)
+    if not schema or not _inlined(name, opset):
+        return None
+    operator = operator_for("", name)
+    if not operator or not operator.body_unused:
+        return None
+    parameter = schema.input(0)
+    variable = parameter.type_variable if parameter else ""
+    serving = [kernel for kernel in _kernels().get(name, ()) if kernel.serves(schema.since_version)]
+    if not all(variable in kernel.types for kernel in serving):
+        return None
+    types = frozenset(one for kernel in serving for one in kernel.types[variable])
+    complete = {"tensor(float16)", *types} >= set(parameter.types if parameter else ())
+    return None if complete else Misread(operator.body_unused, types)
 
 
 def loses(name: str, source: int, target: int) -> bool:

@@ -407,6 +407,8 @@ class Report:
     whole: Check
     seed: int
     versions: dict[str, str]
+    effort: str = "normal"
+    max_time: float | None = None
     about: Callable[[], dict[str, Any]] = dataclasses.field(default=dict, compare=False, repr=False)
 
     def __repr__(self) -> str:
@@ -451,6 +453,8 @@ class Report:
             "whole": dataclasses.asdict(self.whole),
             "seed": self.seed,
             "versions": self.versions,
+            "effort": self.effort,
+            "max_time": self.max_time,
         }
 
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from opshift.passes.base.effort import Allowance
 from opshift.passes.base.results import Counterexample
 from opshift.passes.proof.coverage import Covered, unequal
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.shrink import shrink
-from opshift.passes.proof.tolerance import EXACT, FACTOR, Bound, Enough, half_the_digits
+from opshift.passes.proof.tolerance import EXACT, FACTOR, Bound, Enough, half_the_digits, rounded
 from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, Why
 
 Outputs = tuple[Any, ...]
 _SHOWN = 64  # elements of an array that a counterexample lists in full
 _HOPELESS = 8  # inputs that each end onnxruntime at a limit, after which a rewritten model that ran on none is given up
+_FIRST_RUNS = 2  # inputs that run before it is asked whether there is time for more
+_LEAST_MEASURED = 1  # inputs whose rounding is measured however long it takes
+_LIKELY = 4  # by what more than on other inputs two models may be apart where rounding is not measured
+_KNOWN = 256  # inputs whose bounds are kept
 _NEAR = 4  # inputs that are kept, on which two models differ within the bounds
 
 
@@ -53,6 +59,7 @@ class Judge:
         note: what is to be said about the route.
         bounds: how far arithmetic in another order may take the outputs of an input; None: not at all.
         lean: the route is closed once it has answered, to make room.
+        opening: the CPU seconds that it took to open the model.
     """
 
     route: Route
@@ -60,6 +67,7 @@ class Judge:
     note: str = ""
     bounds: Callable[[Feeds, Outputs, Enough], Sequence[Bound]] | None = None
     lean: bool = False
+    opening: float = 0.0
 
     def plain(self, feeds: Feeds) -> Outputs:
         """Return the outputs with graph optimisations off."""
@@ -143,6 +151,10 @@ class Contest:
     optimisations on, neither of the two runs: onnxruntime 1.32.0 dies while it optimises a LayerNormalization of
     float16 whose third input is "". `undefined` collects the inputs on which no output counts. `covered` adds up
     what is compared.
+
+    Where there is an `allowance`, what it does not suffice for is left out: `untried` inputs are not run, those of
+    `without` with graph optimisations off only, and those of `unmeasured` differ by what may be rounding. `known` are
+    the bounds of inputs.
     """
 
     judge: Judge
@@ -153,34 +165,52 @@ class Contest:
     unoptimised: list[RejectedError] = field(default_factory=list)
     undefined: list[Feeds] = field(default_factory=list)
     covered: Covered = field(default_factory=Covered)
+    allowance: Allowance | None = None
+    untried: list[Feeds] = field(default_factory=list)
+    without: list[Feeds] = field(default_factory=list)
+    unmeasured: list[Feeds] = field(default_factory=list)
+    known: dict[int, tuple[Feeds, Sequence[Bound]]] = field(default_factory=dict)
 
     @property
     def note(self) -> str:
         """Say that some results were compared with graph optimisations off only."""
-        return f"with graph optimisations on, neither model runs: {self.unoptimised[0]}" if self.unoptimised else ""
+        if self.unoptimised:
+            return f"with graph optimisations on, neither model runs: {self.unoptimised[0]}"
+        if self.without:
+            return f"{len(self.without)} inputs were compared with graph optimisations off only: the effort was spent"
+        return ""
+
+    def decided(self, trials: Sequence[tuple[Feeds, Outputs]]) -> list[Feeds]:
+        """Return the inputs that were compared to the end: there was time to run them, and to measure rounding."""
+        lost = {id(feeds) for feeds in (*self.untried, *self.unmeasured)}
+        return [feeds for feeds, _ in trials if id(feeds) not in lost]
 
     def compared(self, trials: Sequence[tuple[Feeds, Outputs]]) -> bool:
         """Return whether some output counted on some input."""
         undefined = {id(feeds) for feeds in self.undefined}
-        return not all(id(feeds) in undefined for feeds, _ in trials)
+        return not all(id(feeds) in undefined for feeds in self.decided(trials))
 
     def run(
         self, trials: Sequence[tuple[Feeds, Outputs]], progress: Callable[[], None] = lambda: None
     ) -> Finding | None:
-        """Return the first input on which the two differ; None if there is none.
+        """Return an input on which the two differ; None if there is none.
 
         Raises:
             RejectedError: onnxruntime does not load the rewritten model, or it goes beyond a limit on every input.
         """
+        began = self.allowance.used() if self.allowance else 0.0
         ran = False
         for optimised in self.rewritten.modes:
-            rest = list(trials)
+            rest, apart, step = list(trials), list[_Apart](), _FIRST_RUNS
             while rest and (ran or len(self.beyond) < _HOPELESS):
+                if step > _FIRST_RUNS and self.allowance and self.allowance.left() < 0:
+                    (self.without if optimised else self.untried).extend(feeds for feeds, _ in rest)
+                    break
                 if self.judge.lean:
                     self.judge.route.close()
                 # They end after one that ends onnxruntime.
                 try:
-                    results = self.rewritten.run_all([feeds for feeds, _ in rest], optimised)
+                    results = self.rewritten.run_all([feeds for feeds, _ in rest[:step]], optimised)
                 except RejectedError as error:
                     if optimised and self._shared(rest[0][0], error):
                         break
@@ -191,11 +221,17 @@ class Contest:
                     progress()
                 if self.judge.lean:
                     self.rewritten.close()
-                found = self._first(rest, results, optimised)
+                differing = _apart(rest, results)
+                found = self._first([one for one in differing if one.rejected], optimised)
                 if found is not None:
                     return found
+                apart += [one for one in differing if not one.rejected]
                 ran = ran or not all(isinstance(one, RejectedError) for one in results)
-                rest = rest[len(results) :]
+                rest, step = rest[len(results) :], 2 * step
+            again = self.allowance.used() - began if self.allowance and not optimised else 0.0
+            found = self._first(apart, optimised, again)
+            if found is not None:
+                return found
         if not ran and len(self.beyond) >= _HOPELESS:
             raise self.beyond[0][1]
         lost = {id(feeds) for feeds, _ in self.beyond}
@@ -203,25 +239,41 @@ class Contest:
             raise self.beyond[0][1]
         return None
 
-    def _first(
-        self,
-        trials: Sequence[tuple[Feeds, Outputs]],
-        results: Sequence[Outputs | RejectedError],
-        optimised: bool,
-    ) -> Finding | None:
-        """Return the first difference. What equals the plain outputs is right, whatever optimisations make of those."""
-        apart = [
-            (feeds, plain, result)
-            for (feeds, plain), result in zip(trials, results, strict=False)
-            if isinstance(result, RejectedError) or any(map(mismatch, plain, result))
-        ]
-        best = [plain for _, plain, _ in apart]
+    def _first(self, apart: Sequence[_Apart], optimised: bool, reserved: float = 0.0) -> Finding | None:
+        """Return the first difference. What equals the plain outputs is right, whatever optimisations make of those.
+
+        Where there is no time to measure the rounding on every input, so that `reserved` seconds are left, it is
+        measured on the first, on further small ones, and where the two are apart by more than is likely.
+        """
+        best = [one.plain for one in apart]
         if optimised:
-            best = self.judge.optimised([feeds for feeds, _, _ in apart], best)
-        for (feeds, plain, result), expected in zip(apart, best, strict=True):
-            found = self._counting(feeds, plain, expected, result, optimised)
+            best = self.judge.optimised([one.feeds for one in apart], best)
+        pairs = list(zip(apart, best, strict=True))
+        if self.allowance is None:
+            return self._measured(pairs, optimised)
+        cost, most, left = 0.0, 0.0, list[tuple[_Apart, Outputs]]()
+        for place, (one, expected) in enumerate(pairs):
+            if place >= _LEAST_MEASURED and self.allowance.left() - reserved < cost * one.size:
+                left.append((one, expected))
+                continue
+            began = self.allowance.used()
+            found = self._measured([(one, expected)], optimised)
             if found is not None:
-                return Finding(feeds, found, optimised)
+                return found
+            cost, most = (self.allowance.used() - began) / max(1, one.size), max(most, one.severity)
+        left.sort(key=lambda pair: pair[0].severity, reverse=True)
+        worse = [pair for pair in left[:1] if pair[0].severity > _LIKELY * most]
+        for one, _ in left[len(worse) :]:
+            self.unmeasured.append(one.feeds)
+            self.covered.drop(one.feeds)
+        return self._measured(worse, optimised)
+
+    def _measured(self, pairs: Sequence[tuple[_Apart, Outputs]], optimised: bool) -> Finding | None:
+        """Return the first of these differences that is more than rounding."""
+        for one, expected in pairs:
+            found = self._counting(one.feeds, one.plain, expected, one.result, optimised)
+            if found is not None:
+                return Finding(one.feeds, found, optimised)
         return None
 
     def on(self, feeds: Feeds, optimised: bool) -> Difference | None:
@@ -295,7 +347,7 @@ class Contest:
         def enough(found: Sequence[Bound]) -> bool:
             return not any(mismatch(expected[place], result[place], wider(found[place], place)) for place in apart)
 
-        bounds = self.judge.bounds(feeds, plain, enough) if self.judge.bounds else (EXACT,) * len(plain)
+        bounds = self._bounds(feeds, plain, enough, optimised)
         for place, name in apart.items():
             bound = wider(bounds[place], place)
             found = mismatch(expected[place], result[place], bound)
@@ -310,6 +362,19 @@ class Contest:
             if not optimised and len(self.near) < _NEAR:
                 self.near.append(feeds)
         return None
+
+    def _bounds(self, feeds: Feeds, plain: Outputs, enough: Enough, optimised: bool) -> Sequence[Bound]:
+        """Return the bound of each output; what was measured before on this input, or nothing, where that suffices."""
+        exact = (EXACT,) * len(plain)
+        if not self.judge.bounds or (optimised and enough(exact)):
+            return exact
+        _, bounds = self.known.get(id(feeds), (feeds, exact))
+        if bounds is not exact and enough(bounds):
+            return bounds
+        bounds = self.judge.bounds(feeds, plain, enough)
+        if len(self.known) < _KNOWN:
+            self.known[id(feeds)] = feeds, bounds
+        return bounds
 
     def _shared(self, feeds: Feeds, error: RejectedError) -> bool:
         """Return whether the original too, with graph optimisations on, ends with such an error on an input."""
@@ -335,6 +400,48 @@ class Contest:
 
         feeds, difference = shrink(specs, finding.feeds, finding.difference, fails, attempts)
         return Finding(feeds, difference, finding.optimised)
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """An input on which the rewritten model has other outputs than the original, or none."""
+
+    feeds: Feeds
+    plain: Outputs
+    result: Outputs | RejectedError
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the rewritten model does not run."""
+        return isinstance(self.result, RejectedError)
+
+    @property
+    def size(self) -> int:
+        """Return how many elements the input has."""
+        return sum(value.size for value in self.feeds.values() if isinstance(value, np.ndarray))
+
+    @property
+    def severity(self) -> float:
+        """Return how far the outputs are apart, in units of the largest value; of what is no float without limit."""
+        if isinstance(self.result, RejectedError):
+            return math.inf
+        return max(map(_units_apart, self.plain, self.result), default=0.0)
+
+
+def _apart(trials: Sequence[tuple[Feeds, Outputs]], results: Sequence[Outputs | RejectedError]) -> list[_Apart]:
+    """Return the inputs whose results are not equal bit for bit."""
+    return [
+        _Apart(feeds, plain, result)
+        for (feeds, plain), result in zip(trials, results, strict=False)
+        if isinstance(result, RejectedError) or any(map(mismatch, plain, result))
+    ]
+
+
+def _units_apart(one: Any, other: Any) -> float:
+    if mismatch(one, other) is None:
+        return 0.0
+    unit = rounded(one).slack if isinstance(one, np.ndarray) else 0.0
+    return deviation(one, other) / unit if unit and deviation(one, other) else math.inf
 
 
 def deviation(one: Any, other: Any) -> float:

@@ -198,7 +198,7 @@ class Rounding:
         if all(exact[value.name] for value in self._graph.output) or enough(first):
             return first
         overflowing = self._overflowing(plain, marks, run.firm)
-        runs = [self._run(feeds, plain, inexact, run, turn, 0, marks, overflowing).values for turn in range(_RUNS)]
+        runs = [self._disturbed_run(feeds, plain, inexact, run, turn, 0, marks, overflowing) for turn in range(_RUNS)]
         found = self._of(outputs, [wide, *runs], exact, marks)
         if not enough(found):
             # What rounds the few elements of one size may have been small by chance, and numbers that cancel each
@@ -206,10 +206,25 @@ class Rounding:
             turns = itertools.cycle((0, 2))
             more = zip(turns, range(1, _MORE_RUNS), strict=False)
             runs += [
-                self._run(feeds, plain, inexact, run, turn, seed, marks, overflowing).values for turn, seed in more
+                self._disturbed_run(feeds, plain, inexact, run, turn, seed, marks, overflowing) for turn, seed in more
             ]
             found = self._of(outputs, [wide, *runs], exact, marks)
         return found
+
+    def _disturbed_run(
+        self,
+        feeds: Feeds,
+        plain: Mapping[str, Any],
+        inexact: Collection[str],
+        first: _Run,
+        turn: int,
+        seed: int,
+        marks: Mapping[str, Bound],
+        overflowing: Mapping[str, _Overflow],
+    ) -> Mapping[str, Any]:
+        """Return the outputs of a disturbed run alone, since the values on the way take much room."""
+        values = self._run(feeds, plain, inexact, first, turn, seed, marks, overflowing).values
+        return {value.name: values[value.name] for value in self._graph.output}
 
     def _of(
         self,

@@ -28,6 +28,8 @@ from opshift.opsets.registry.operator import operator_for
 from opshift.passes.analysis.model_summary import Outline, outline
 from opshift.passes.analysis.scopes import Shape
 from opshift.passes.base.arguments import check_types
+from opshift.passes.base.effort import LARGE, Allowance
+from opshift.passes.base.effort import check as check_effort
 from opshift.passes.base.errors import OpshiftError, UsageError
 from opshift.passes.base.limits import Limits
 from opshift.passes.base.limits import check as check_limits
@@ -38,7 +40,7 @@ from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import check_unchanged
 from opshift.passes.io.repairs import repair
 from opshift.passes.proof import branch_coverage, repro
-from opshift.passes.proof.bisect import Cut, Side, partings, unoptimised_agree
+from opshift.passes.proof.bisect import DECISIONS, Cut, Side, partings, unoptimised_agree
 from opshift.passes.proof.comparison import Contest, Finding, Judge, Route, mismatch, sentence
 from opshift.passes.proof.coverage import Covered
 from opshift.passes.proof.inputs import generator, user_inputs
@@ -74,6 +76,8 @@ def verify(
     drift: bool = False,
     timeout: float | None = None,
     memory: int | None = None,
+    effort: str = "normal",
+    max_time: float | None = None,
     save_repro: str | os.PathLike[str] | None = None,
     original_dir: str | os.PathLike[str] | None = None,
     rewritten_dir: str | os.PathLike[str] | None = None,
@@ -84,7 +88,7 @@ def verify(
 
     Args:
         original: a path (.onnx or ONNX text), bytes, a file opened in binary mode, a protobuf, an onnx_ir.Model, an
-            object with `.model_proto`, or what `sessions.read` made of one.
+            object with `.model_proto`, or what `ort_session.read` made of one.
         rewritten: what should compute the same.
         input_shapes: shapes of inputs of the whole models, by name, instead of sizes tried.
         inputs: values of inputs of the whole models instead of drawn ones: an .npz file, a directory test_data_set_N
@@ -104,6 +108,10 @@ def verify(
         timeout: seconds that the comparison may take (None: ten minutes, and longer for large models).
         memory: bytes that onnxruntime may take, where the system can limit them (None: 1 GiB, and more for weights and
             for inputs and outputs of large declared shapes, up to three quarters of the machine's).
+        effort: the budget of CPU time of the whole models: "normal" 9 times what onnxruntime takes to open both models
+            and to run each once, 2.5 times with more than 100 MB of weights, and at least 1.8 seconds; "quick"
+            a third of that, "thorough" ten times as much.
+        max_time: seconds after which no more inputs are tried than the least; what was compared by then counts.
         save_repro: a directory for two small models and an input on which they differ, if they do.
         original_dir: the directory of the original's external data, where a protobuf is given.
         rewritten_dir: the same for the rewritten model.
@@ -111,8 +119,8 @@ def verify(
         progress: is called with a stage ("nodes" or "whole"), the steps done and all steps.
 
     Raises:
-        UsageError: onnxruntime is not installed, or `input_shapes`, `inputs`, `semantics`, `seed`, `timeout` or
-            `memory` does not fit.
+        UsageError: onnxruntime is not installed, or `input_shapes`, `inputs`, `semantics`, `seed`, `timeout`,
+            `memory`, `effort` or `max_time` does not fit.
         InvalidModelError: a path holds no ONNX model, or another one by the time the comparison ends.
     """
     check_types(
@@ -126,7 +134,9 @@ def verify(
         }
     )
     check_limits(seed, timeout, memory)
+    check_effort(effort, max_time)
     ort_session.runtime()
+    allowance = Allowance(ort_session.seconds, effort, max_time)
     if save_repro is not None:
         repro.refuse_used(Path(save_repro))
     with onnx_process.limited(timeout, memory):
@@ -134,7 +144,8 @@ def verify(
         after = _named(ort_session.read(rewritten, rewritten_dir, allow_paths))
     limits = within(timeout, memory, (before.proto, after.proto))
     report = progress or (lambda stage, done, total: None)
-    options = _options(exact, semantics, timeout, memory, allow_paths)
+    allowance.large = max(map(_weights, (before, after))) >= LARGE
+    options = _options(exact, semantics, timeout, memory, effort, allow_paths)
     shown = _Shown(save_repro, _command(before, after, seed, input_shapes, inputs, options), options)
     checks = prove(pairs, seed=seed, semantics=semantics, limits=limits, progress=report, shown=shown)
     if not whole:
@@ -144,7 +155,19 @@ def verify(
     else:
         judged = _contested(before.proto) if semantics == "spec" else frozenset()
         comparison = _Whole(
-            before, after, input_shapes or {}, inputs, seed, pairs, exact, drift, judged, limits, shown, report
+            before,
+            after,
+            input_shapes or {},
+            inputs,
+            seed,
+            pairs,
+            exact,
+            drift,
+            judged,
+            limits,
+            allowance,
+            shown,
+            report,
         )
         try:
             check = comparison.check()
@@ -160,7 +183,7 @@ def verify(
     for source in (before, after):
         if source.origin is not None:
             check_unchanged(source.origin)
-    return Report(checks, check, seed, _versions(), functools.partial(_about, before, after))
+    return Report(checks, check, seed, _versions(), effort, max_time, functools.partial(_about, before, after))
 
 
 def _about(before: Source, after: Source) -> dict[str, Any]:
@@ -200,10 +223,12 @@ def _options(
     semantics: str,
     timeout: float | None,
     memory: int | None,
+    effort: str,
     allow_paths: Iterable[str | os.PathLike[str]],
 ) -> list[str]:
     """Return what else directs the comparison, as options of the command."""
     asked = {"--semantics": semantics if semantics != "runtime" else None, "--timeout": timeout, "--memory": memory}
+    asked |= {"--effort": effort if effort != "normal" else None}
     given = [part for name, value in asked.items() if value is not None for part in (name, f"{value}")]
     permitted = [part for path in allow_paths for part in ("--allow-path", os.fspath(path))]
     return ["--exact"] * exact + given + permitted
@@ -252,6 +277,7 @@ class _Whole:
     drift: bool
     judged: frozenset[str]
     limits: Limits
+    allowance: Allowance
     shown: _Shown
     progress: Progress
     defaults: bool = True
@@ -290,7 +316,8 @@ class _Whole:
         outputs = tuple(value.name for value in source.proto.graph.output)
         way, note = self._route(source)
         bounds = self._bounds(source, self.after)
-        return Judge(way, outputs, note and f"the original's {note}", bounds, self._lean)
+        opening = way.open(optimised=False).opening if isinstance(way, Runner) else 0.0
+        return Judge(way, outputs, note and f"the original's {note}", bounds, self._lean, opening)
 
     def _bounds(self, original: Source, rewritten: Source) -> Bounds | Drift | None:
         """Return what bounds the outputs of both models, or of a part of both; None: nothing may differ."""
@@ -323,26 +350,28 @@ class _Whole:
 
     def _tried(self, specs: Sequence[Spec], judge: Judge) -> Check:
         trials = self._trials(specs, judge)
-        count = len(trials.accepted)
+        allowance, count = self.allowance, len(trials.accepted)
         self.progress("whole", 0, 2 * count)
         if not count:
             reason = f"the original ran on none of {trials.tried} inputs: {trials.rejection}"
             return self._told(Verdict.UNCHECKED, reason)
+        contest: Contest | None = None
         covered = Covered(specs)
-        told = functools.partial(
-            self._told,
-            covered=covered,
-            judge=judge.route.name,
-            count=count,
-            classes=counted([feeds for feeds, _ in trials.accepted], specs),
-        )
-        if not _repeats(judge, trials.accepted[0][0]):
+
+        def told(verdict: Verdict, reason: str, *, shown: Counterexample | None = None) -> Check:
+            tried = contest.decided(trials.accepted) if contest else [feeds for feeds, _ in trials.accepted]
+            name, classes = judge.route.name, counted(tried, specs)
+            return self._told(
+                verdict, reason, judge=name, count=len(tried), classes=classes, shown=shown, covered=covered
+            )
+
+        if not _repeats(judge, trials.accepted[0]):
             return told(Verdict.UNCHECKED, "the original gives other outputs each time it runs")
         done = iter(range(1, 2 * count + 1))
         pardoned = Pardon(self.before, self.pairs, self.limits, judge.route)
         try:
             rewritten, note = self._rival(self.after, judge)
-            contest = Contest(judge, rewritten, pardoned, covered=covered)
+            contest = Contest(judge, rewritten, pardoned, covered=covered, allowance=allowance)
             finding = contest.run(trials.accepted, lambda: self.progress("whole", next(done), 2 * count))
         except RejectedError as error:
             if error.why in (Why.MISSING_KERNEL, Why.TOO_NEW, Why.LIMIT):
@@ -368,7 +397,7 @@ class _Whole:
             return told(Verdict.EQUAL, sentence(*notes, left_out))
         further: tuple[Callable[[], _Look], ...] = (
             lambda: self._parted(contest.near),
-            lambda: self._branches(trials.accepted),
+            lambda: self._branches(trials.accepted[: max(1, len(contest.decided(trials.accepted)))]),
             self._overridden,
         )
         for find in further:
@@ -445,7 +474,7 @@ class _Whole:
         fitting: Callable[[generator.Result], generator.Result],
     ) -> generator.Trials:
         size = sum(1 for _ in ort_session.nodes(self.before.proto))
-        budget = generator.whole_budget(_weights(self.before), specs, size)
+        budget = generator.whole_budget(_weights(self.before), specs, size, self.allowance.factor)
         shapes = {**self.shapes, **user_inputs.shapes(fixed)}
         draft = self._draft(generator.with_shapes(specs, shapes))
         known = hints(self._outline, sizes_of(specs, shapes))
@@ -494,7 +523,11 @@ class _Whole:
 
     def _parted(self, near: Sequence[Feeds]) -> _Look:
         """Look for a place where the two part by more than rounding, although the outputs differ by no more."""
-        for feeds in near:
+        if not any(node.op_type in DECISIONS for node in self.before.proto.graph.node):
+            return _Look("")
+        for place, feeds in enumerate(near):
+            if place and self.allowance.left() < 0:
+                break
             found = self._cut(feeds, optimised=False, decisions=True)
             if found is not None:
                 return self._told_cut(found, "the outputs differ by no more than rounding")
@@ -645,10 +678,11 @@ def _of_ranks(ranks: Sequence[int | None], result: generator.Result) -> generato
     return result
 
 
-def _repeats(judge: Judge, feeds: Feeds) -> bool:
-    """Return whether the original computes the same twice in a row on this input."""
+def _repeats(judge: Judge, trial: tuple[Feeds, Any]) -> bool:
+    """Return whether the original computes the same once more on this input."""
+    feeds, outputs = trial
     try:
-        return mismatch(list(judge.plain(feeds)), list(judge.plain(feeds))) is None
+        return mismatch(list(outputs), list(judge.plain(feeds))) is None
     except RejectedError as error:
         if error.why is Why.LIMIT:
             raise

@@ -76,6 +76,20 @@ def _free(graph: onnx.GraphProto) -> Iterator[str]:
     yield from (value.name for value in graph.output if value.name not in own)
 
 
+def _nameless(node: onnx.NodeProto) -> tuple[onnx.NodeProto, dict[str, str]]:
+    """Return a node whose values are named by their places, and these names by the old ones."""
+    plain = copy.deepcopy(node)
+    plain.name = plain.doc_string = ""
+    del plain.metadata_props[:]
+    names: dict[str, str] = {}
+    for value in (*node.input, *node.output):
+        if value:
+            names.setdefault(value, f"v{len(names)}")
+    plain.input[:] = [names.get(name, "") for name in node.input]
+    plain.output[:] = [names.get(name, "") for name in node.output]
+    return plain, names
+
+
 def type_of(value: Any) -> onnx.TypeProto:
     """Return the type of a value without its shape; that of an empty list is not known and taken for floats."""
     if isinstance(value, np.ndarray):
@@ -128,6 +142,8 @@ class Interpreter:
         self.model = _with_attributes(self.model, self._directory)
         self.oracles: dict[str, None] = {}
         self._evaluators: dict[tuple[Any, ...], Evaluator] = {}
+        self._alike: dict[bytes, Session | RejectedError] = {}
+        """The sessions of nodes that differ in names alone, or why onnxruntime does not load those."""
         # A protobuf is one object, with one id, only as long as somebody holds it.
         self._held = list(nodes(self.model))
 
@@ -153,6 +169,7 @@ class Interpreter:
     def close(self) -> None:
         """Let go of the nodes that are open."""
         self._evaluators.clear()
+        self._alike.clear()
 
     def values(self, feeds: Feeds) -> dict[str, Any]:
         """Return every value of the main graph by name, the constants among them.
@@ -246,15 +263,36 @@ class Interpreter:
 
     def _session(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Evaluator:
         feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name} | dict(outer)
-        model = single(node, feeds, self.model.opset_import, self.model)
-        session = Session(fit(Source(model))[0], optimised=False, limits=self._limits)
-        names = list(node.input)
+        if any(bodies(node)) or any(node.op_type == function.name for function in self.model.functions):
+            model = single(node, feeds, self.model.opset_import, self.model)
+            session, names = self._opened(model), {name: name for name in feeds}
+        else:
+            plain, names = _nameless(node)
+            typed = {names[name]: value for name, value in feeds.items()}
+            like = onnx.ModelProto(ir_version=self.model.ir_version)
+            model = single(plain, typed, self.model.opset_import, like)
+            key = model.SerializeToString(deterministic=True)
+            if key not in self._alike:
+                try:
+                    self._alike[key] = self._opened(model)
+                except RejectedError as error:
+                    if error.why in (Why.LIMIT, Why.DEATH):
+                        raise
+                    self._alike[key] = error
+            found = self._alike[key]
+            if isinstance(found, RejectedError):
+                raise RejectedError(str(found), found.why)
+            session = found
+        read = list(node.input)
 
         def run(inputs: Values, outer: Mapping[str, Any]) -> Values:
-            given = {name: value for name, value in zip(names, inputs, strict=True) if name}
-            return session.run({**given, **outer})
+            given = {name: value for name, value in zip(read, inputs, strict=True) if name}
+            return session.run({names[name]: value for name, value in (*given.items(), *outer.items())})
 
         return run
+
+    def _opened(self, model: onnx.ModelProto) -> Session:
+        return Session(fit(Source(model))[0], optimised=False, limits=self._limits)
 
     def _in_float(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Evaluator:
         """Return an evaluator that computes a node of bfloat16 in float, and rounds what it returns once.

@@ -17,6 +17,7 @@ import pickle
 import queue
 import subprocess
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -257,7 +258,10 @@ def fit(source: Source) -> tuple[Source, str]:
 
 
 def _refuse_misread(model: onnx.ModelProto, opset: int) -> None:
-    misread = kernels.misread(opset)
+    names = {node.op_type for node in nodes(model) if node.domain in ("", "ai.onnx")}
+    misread = {one: why for one in sorted(names) if (why := kernels.misread(one, opset))}
+    if not misread:
+        return
     found = [node for node in nodes(model) if node.domain in ("", "ai.onnx") and node.op_type in misread]
     types: dict[str, int] = dict.fromkeys((node.input[0] for node in found if node.input), 0)
     for graph in (body.graph for body in traversal.bodies(model)) if types else ():
@@ -299,6 +303,9 @@ class Worker:
         self._numbers = itertools.count()
         self._dropped: queue.SimpleQueue[tuple[int, tuple[int, int]]] = queue.SimpleQueue()
         self._fed: dict[int, tuple[int, Feeds]] = {}
+        self.seconds = 0.0
+        """CPU time of all processes that were started, as far as they have answered."""
+        self._before = 0.0
 
     @contextlib.contextmanager
     def use(self, memory: int | None) -> Iterator[None]:
@@ -324,14 +331,15 @@ class Worker:
 
     def open(
         self, model: str | bytes | list[Part], folder: str | None, optimised: bool, limits: Limits
-    ) -> tuple[int, list[str]]:
-        """Open a model, and return its key and the names of its outputs.
+    ) -> tuple[int, list[str], float]:
+        """Open a model, and return its key, the names of its outputs, and the CPU seconds that it took.
 
         Raises:
             RejectedError: onnxruntime does not load it.
         """
-        key = next(self._numbers)
-        return key, self._answer(self._send("open", key, model, folder, optimised, limits.results), limits)
+        key, before = next(self._numbers), self.seconds
+        outputs = self._answer(self._send("open", key, model, folder, optimised, limits.results), limits)
+        return key, outputs, self.seconds - before
 
     def run(
         self, key: int, batch: Sequence[Feeds], limits: Limits, *, ran: bool = False
@@ -373,7 +381,10 @@ class Worker:
             return known[0], None
         if _size(feeds) < _LARGE:
             return None, feeds
-        if len(self._fed) == _KEPT:
+        size = _size(feeds)
+        while self._fed and (
+            len(self._fed) >= _KEPT or size + sum(_size(one) for _, one in self._fed.values()) > _KEEP
+        ):
             oldest = next(iter(self._fed))
             self._send("forget", self._fed.pop(oldest)[0])
         number = next(self._numbers)
@@ -406,6 +417,7 @@ class Worker:
         self._requests, self._replies = queue.SimpleQueue(), queue.SimpleQueue()
         self.start = (self.start[0], self.start[1] + 1)
         self._fed.clear()
+        self._before = self.seconds
         self._threads = (
             threading.Thread(target=_collect, args=(process, mark.encode(), self._replies), daemon=True),
             threading.Thread(target=_deliver, args=(process, self._requests, self._replies), daemon=True),
@@ -457,7 +469,8 @@ class Worker:
             raise RejectedError(died, why)
         if isinstance(reply, Exception):
             raise reply
-        _, outcome, value = reply
+        _, outcome, value, used = reply
+        self.seconds = self._before + used
         if outcome == "memory":
             self.stop()  # onnxruntime keeps what it once had
             limit = "" if self._memory is None else f", of which it may take {self._memory} bytes"
@@ -469,7 +482,7 @@ class Worker:
         return value
 
 
-_Replies = queue.SimpleQueue[tuple[int | None, str, Any] | Exception | None]
+_Replies = queue.SimpleQueue[tuple[int | None, str, Any, float] | Exception | None]
 
 
 def _collect(process: subprocess.Popen[bytes], mark: bytes, replies: _Replies) -> None:
@@ -522,9 +535,10 @@ def _death(status: int) -> str:
 _SIGKILL = 9
 _AHEAD = 16  # requests sent before their turn
 _IN_FLIGHT = 32 * 1024  # bytes of inputs from which on none is sent before its turn
-_HELD = 2**28  # bytes of outputs after which a batch ends early
+_HELD = 2**25  # bytes of outputs after which a batch ends early
 _LARGE = 4096  # bytes of inputs that are sent once only
 _KEPT = 64  # of which the child keeps so many
+_KEEP = 2**25  # bytes that these may have
 _STARTING = 60.0  # seconds to start in: importing does not count for any model
 _PATIENCE = 5.0  # seconds in which a process that has ended, or was killed, is gone
 
@@ -535,6 +549,11 @@ def _worker(process: int) -> Worker:
     worker = Worker()
     atexit.register(worker.stop)
     return worker
+
+
+def seconds() -> float:
+    """Return the CPU time of this process and of its child in which onnxruntime runs."""
+    return time.process_time() + _worker(os.getpid()).seconds
 
 
 class Session:
@@ -556,6 +575,8 @@ class Session:
         self._worker = _worker(os.getpid())
         self._key, self._start, self._ran = -1, (0, 0), False
         self.outputs: tuple[str, ...] = ()
+        self.opening = 0.0
+        """The CPU seconds that opening it took."""
         if late := self._late():
             raise late
         with self._worker.use(limits.memory):
@@ -582,7 +603,7 @@ class Session:
                 # onnxruntime would look for them in the working directory.
                 raise RejectedError("the model has external data, and nobody says in which folder")
         try:
-            self._key, outputs = self._worker.open(model, folder, self._optimised, self._limits)
+            self._key, outputs, self.opening = self._worker.open(model, folder, self._optimised, self._limits)
         except RejectedError as error:
             if any(text in str(error) for text in _UNFIT) and _fits(source.proto):
                 raise RejectedError(

@@ -1,8 +1,8 @@
 """The program of the child process in which onnxruntime runs: what ends there does not end opshift.
 
 It answers one pickled request after the other, from its standard input to its standard output, until that is closed;
-an answer has the number of its request. Both ends are opshift; no pickle from anywhere else is read. It imports nothing
-else of opshift but confine.py, to start in no time.
+an answer has the number of its request, and the CPU time that the process has used so far. Both ends are opshift; no
+pickle from anywhere else is read. It imports nothing else of opshift but confine.py, to start in no time.
 """
 
 from __future__ import annotations
@@ -226,11 +226,11 @@ def _replied(
 
 
 def _packed(number: int | None, outcome: str, value: Any) -> bytes:
-    """Return an answer as it is sent: all of it, or that there is no memory for it."""
+    """Return an answer as it is sent, with the CPU seconds of this process so far; or that it has no memory for it."""
     try:
-        return pickle.dumps((number, outcome, value), protocol=5)
+        return pickle.dumps((number, outcome, value, time.process_time()), protocol=5)
     except MemoryError as error:
-        return pickle.dumps((number, "memory", _reason(error)), protocol=5)
+        return pickle.dumps((number, "memory", _reason(error), time.process_time()), protocol=5)
 
 
 def _take(stream: BinaryIO, requests: queue.SimpleQueue[tuple[Any, ...]]) -> None:
@@ -287,7 +287,7 @@ def main(memory: int | None, mark: str) -> None:
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
     models: dict[int, _Model] = {}
     kept: dict[int, Any] = {}
-    pickle.dump((None, "done", None), answers, protocol=5)
+    answers.write(_packed(None, "done", None))
     answers.flush()
     while True:
         number, kind, key, *rest = requests.get()

@@ -19,6 +19,7 @@ import numpy as np
 
 from opshift.opsets.registry.facts import Facts
 from opshift.passes.analysis.scopes import Array, Shape, graph_inputs
+from opshift.passes.base.effort import Pace
 from opshift.passes.proof.inputs.data_flow import (
     NOTHING,
     Axis,
@@ -369,6 +370,11 @@ _LARGEST = 2**28  # elements of all inputs together: they are held several times
 _AT_ONCE = 32  # inputs that are drawn while others run
 
 
+def _total(shapes: Shapes) -> int:
+    """Return how many elements all inputs of these shapes have together."""
+    return sum(map(math.prod, shapes.values()))
+
+
 def _elements(value: Any) -> int:
     """Return how many elements an input or an output has."""
     if isinstance(value, dict):
@@ -384,15 +390,18 @@ def trials(
     long: Callable[[Shapes], Iterable[Shapes]],
     budget: Budget,
     repair: Repair | None = None,
+    pace: Pace | None = None,
 ) -> Trials:
     """Return inputs that the original accepts: one of each shape, then each shape in ever other moods, then long ones.
 
     `long` yields shapes with long axes, given shapes that are accepted; `budget.long` says how many are tried.
     Where few shapes are accepted `repair` looks for others. A rejected index is followed by one that is not negative.
-    Three inputs are found even where the first is larger than the budget.
+    Three inputs are found even where the first is larger than the budget. What the `pace` does not allow is left out,
+    but for the least number of inputs, which have a small shape.
     """
     found: list[tuple[Feeds, Outputs]] = []
     fitting: list[Shapes] = []
+    least = pace.least if pace else 3
     rejections: list[str] = []
     fatal: list[str] = []
     elements = most = 0
@@ -401,14 +410,18 @@ def trials(
     def run(batch: Sequence[tuple[Shapes, int | str]]) -> list[bool]:
         """Return which of some tries are accepted; after one that ends onnxruntime come no others."""
         nonlocal elements, most, slow, early
-        if (size := max(sum(map(math.prod, shape.values())) for shape, _ in batch)) > _LARGEST:
+        if (size := max(_total(shape) for shape, _ in batch)) > _LARGEST:
             rejections.append(f"inputs of these shapes have {size} elements, and at most {_LARGEST} are drawn")
             return [False] * len(batch)
         if not all(Facts(None, dims).holdable for shape, _ in batch for dims in shape.values()):
             rejections.append("numpy has no arrays of these shapes")  # nor empty ones, with any dimension like that
             return [False] * len(batch)
+        if pace:
+            pace.start()
         drawn = [values(shape, turn) for shape, turn in batch]
         results = plain(drawn)
+        if pace and len(results) == 1 and not isinstance(results[0], RejectedError):
+            pace.ran(_total(batch[0][0]))
         for feeds, result in zip(drawn, results, strict=False):
             if isinstance(result, RejectedError):
                 rejections.append(str(result))
@@ -436,19 +449,27 @@ def trials(
 
     def spent() -> bool:
         over = len(found) >= budget.inputs or elements >= budget.elements
-        return len(rejections) >= patience or hopeless() or (over and len(found) >= 3)
+        return len(rejections) >= patience or hopeless() or (over and len(found) >= least)
+
+    def affordable(shape: Shapes) -> bool:
+        """Return whether there is time for an input of a shape, and count it."""
+        return not pace or pace.take(_total(shape))
 
     def fitted() -> Iterator[Shapes]:
         """Yield the shapes that are accepted, with an input of each already found."""
         first: list[Shapes] = []
         for shape in shapes:
+            if fitting and not affordable(shape):
+                continue
             first += [shape] * (len(first) < _FIRST)
             if any(attempt((shape, turn)) for turn in dict.fromkeys((len(fitting), 0, 1, 2)[: 2 if repair else 4])):
                 yield shape
             elif spent() or (repair and len(rejections) > budget.rejections // (2 if fitting else 5)):
                 break
         if repair:
-            yield from repair(lambda shape: not spent() and attempt((shape, len(fitting))), tuple(fitting))
+            yield from repair(
+                lambda shape: not spent() and affordable(shape) and attempt((shape, len(fitting))), tuple(fitting)
+            )
         if (repair or draft.allowed.whole) and all(any(0 in dims for dims in shape.values()) for shape in fitting):
             # It may be the values that are rejected, and not the shapes; nothing is wrong with those of empty inputs.
             full = [shape for shape in first if not any(0 in dims for dims in shape.values())] or first
@@ -464,6 +485,7 @@ def trials(
     further = (
         (shape, turn + position)
         for turn, (position, shape) in itertools.product(range(1, 4 * draft.turns()), enumerate(fitting))
+        if affordable(shape)
     )
     while not spent():
         room = min(_AT_ONCE, budget.inputs - len(found), (budget.elements - elements) // max(1, most))
@@ -471,18 +493,23 @@ def trials(
         if not batch:
             break
         attempt(*batch)
+    small = sorted(fitting, key=lambda shape: (not _total(shape), _total(shape)))[:1]
+    for turn, shape in itertools.product(range(1, 4 * draft.turns()), small):
+        if len(found) < least and not spent():
+            attempt((shape, turn))
     full = [shape for shape in fitting if not any(0 in dims for dims in shape.values())]
     for shape in itertools.islice(long((full or fitting)[0]), budget.long) if fitting else ():
-        if len(rejections) < patience + budget.long and fits(draft.specs, shape) and not hopeless():
+        tried = len(rejections) < patience + budget.long and not hopeless()
+        if tried and fits(draft.specs, shape) and affordable(shape) and affordable(shape):  # it has two inputs
             attempt((shape, "peak"), (shape, "dip" if not draft.allowed.whole else len(found)))
     rejection = fatal[0] if fatal else (rejections or ["no shape was found"])[-1]
     return Trials(tuple(found), len(found) + len(rejections), rejection, tuple(fatal))
 
 
-def whole_budget(weights: int, specs: Sequence[Spec], nodes: int) -> Budget:
-    """Return how much to try on a whole model: 160 inputs of a small one, three of one with gigabytes of weights."""
+def whole_budget(weights: int, specs: Sequence[Spec], nodes: int, effort: float = 1.0) -> Budget:
+    """Return the most to try on a whole model, by its size and the effort; its pace may allow less."""
     static = sum(math.prod(dim if isinstance(dim, int) else 2 for dim in spec.dims or ()) for spec in specs)
     cost = 1 + weights + 64 * static + 100_000 * nodes
-    count = min(160, max(3, 1_000_000_000 // cost))
-    long = count // 8
-    return Budget(shapes=min(10, count), inputs=count, elements=2**24, rejections=max(200, 4 * count), long=long)
+    count = max(3, math.ceil(effort * min(160, max(3, 1_000_000_000 // cost))))
+    elements = int(2**23 * max(1.0, effort))
+    return Budget(min(10, count), count, elements, rejections=max(200, 4 * count), long=count // 8)

@@ -1,0 +1,168 @@
+"""How much CPU time a comparison spends: so many times what onnxruntime takes to open both models and run each once.
+
+What is drawn depends on the seed alone. How much of it is run depends on measured times, which are rounded up to a
+power of two first, so that two comparisons of the same models nearly always try the same inputs; the report counts
+them. Small models, for which the least allowance is enough, are tried on all inputs that there are.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from opshift.passes.base.errors import UsageError
+
+EFFORTS = {"quick": 1 / 3, "normal": 1.0, "thorough": 10.0}
+"""By what each effort multiplies the allowance."""
+
+TIMES, TIMES_LARGE = 9.0, 2.5
+"""So many times the bare time is spent with normal effort: by most models, and by those with large weights. What is
+measured too late, the end of the last run, makes them 10 and 3."""
+
+LARGE = 10**8
+"""Bytes of weights from which on they are large."""
+
+LEAST = 1.8
+"""CPU seconds that a comparison may take with normal effort, however small the models are."""
+
+_SHARE = 0.6
+"""What the runs of both models may have of the allowance. The rest is for the measurement of rounding."""
+
+_RUNS = 3
+"""Every input runs through the original, and through the rewritten model with graph optimisations off and on."""
+
+_LEAST_COST = 1 / 4096
+"""CPU seconds of a run of which no less is believed."""
+
+_FREE = 1 / 256
+"""CPU seconds up to which an input costs nothing, so that small models always get the same inputs."""
+
+
+def check(effort: object, max_time: object) -> None:
+    """Raise UsageError for an effort or a time that is none."""
+    if not isinstance(effort, str) or effort not in EFFORTS:
+        raise UsageError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}.")
+    if max_time is None:
+        return
+    number = isinstance(max_time, int | float) and not isinstance(max_time, bool)
+    if not number or not 0 < max_time < math.inf:  # type: ignore[operator]
+        raise UsageError(f"max_time is a number of seconds, more than 0, not {max_time!r}.")
+
+
+def rounded(seconds: float) -> float:
+    """Return the next power of two: what is measured again differs by less."""
+    return float(2.0 ** math.ceil(math.log2(max(seconds, _LEAST_COST))))
+
+
+@dataclass
+class Allowance:
+    """The CPU time of a comparison.
+
+    Attributes:
+        used: tells the CPU seconds used so far, of all processes.
+        effort: one of EFFORTS.
+        max_time: seconds after which nothing more is begun that is not the least; None: no such limit.
+        large: whether the weights are.
+    """
+
+    used: Callable[[], float]
+    effort: str = "normal"
+    max_time: float | None = None
+    large: bool = False
+    total: float = 0.0
+    _start: float = 0.0
+    _end: float = math.inf
+    _late: bool = field(default=False)
+
+    def __post_init__(self) -> None:
+        """Begin to count."""
+        self._start = self.used()
+        self.total = LEAST * self.factor
+        if self.max_time is not None:
+            self._end = time.monotonic() + self.max_time
+
+    @property
+    def factor(self) -> float:
+        """By what the effort multiplies."""
+        return EFFORTS[self.effort]
+
+    @property
+    def late(self) -> bool:
+        """Whether `max_time` is over; once it was, it stays so."""
+        self._late = self._late or time.monotonic() > self._end
+        return self._late
+
+    def measure(self, bare: float) -> None:
+        """Take over what onnxruntime needs to open both models and to run each once."""
+        times = TIMES_LARGE if self.large else TIMES
+        self.total = max(self.total, self.factor * times * bare)
+
+    def left(self) -> float:
+        """Return the CPU seconds that are left, which may be less than none."""
+        return self.total - (self.used() - self._start)
+
+    def pace(self, opening: float) -> Pace:
+        """Return how fast inputs may be tried, given what it takes to open one of the models."""
+        return Pace(self, opening)
+
+
+@dataclass
+class Pace:
+    """Which inputs of a model may still be run, by their size; see `inputs.trials`.
+
+    The first input of each size is measured, and stands for all of that size. The first one of all decides, with the
+    time to open a model, what the whole comparison may take.
+    """
+
+    allowance: Allowance
+    opening: float
+    left: float = math.inf
+    _costs: dict[int, float] = field(default_factory=dict)
+    _began: float = 0.0
+
+    @property
+    def least(self) -> int:
+        """Return how many inputs are run whatever they take."""
+        return 2 if self.allowance.large else 3
+
+    def take(self, elements: int) -> bool:
+        """Return whether an input with so many elements may be run, and count it if so."""
+        cost = self._cost(elements)
+        if self.allowance.late or (self._costs and cost > self.left):
+            return False
+        self.left -= cost
+        return True
+
+    def start(self) -> None:
+        """Note that a batch of inputs begins."""
+        self._began = self.allowance.used()
+
+    def ran(self, elements: int) -> None:
+        """Take over that an input of so many elements was run alone since the start of the batch, and accepted."""
+        if elements in self._costs:
+            return
+        expected, spent = self._cost(elements), self.allowance.used() - self._began
+        first = not self._costs
+        self._costs[elements] = 0.0 if spent <= _FREE else rounded(spent)
+        if first:
+            self._measure(spent)
+        self.left -= self._costs[elements] - expected * (not first)
+
+    def _measure(self, first: float) -> None:
+        """Set what all inputs may take, beside the opening of the rewritten model with optimisations off and on."""
+        allowance = self.allowance
+        allowance.measure(2 * (self.opening + first))
+        spent = rounded(allowance.total - allowance.left()) + 3 * self.opening
+        least = LEAST * allowance.factor * _SHARE / 2
+        self.left = max(least, (allowance.total - spent) * _SHARE) / _RUNS
+
+    def _cost(self, elements: int) -> float:
+        """Return what an input takes: as measured, or in proportion to the nearest size that was."""
+        if not self._costs:
+            return 0.0
+        if elements in self._costs:
+            return self._costs[elements]
+        near = min(self._costs, key=lambda size: abs(math.log((size + 1) / (elements + 1))))
+        return self._costs[near] * max(1.0, elements / max(near, 1))

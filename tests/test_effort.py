@@ -1,0 +1,135 @@
+"""How much CPU time a comparison takes, and what is tried with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.parser import parse_model
+
+import opshift
+from opshift.passes.base import effort
+from opshift.passes.base.effort import Allowance
+from opshift.passes.base.errors import UsageError
+from opshift.passes.base.results import Verdict
+from opshift.passes.proof.verify import verify
+from opshift.passes.runtime import ort_session
+
+
+def model(graph: str, opset: int = 13) -> onnx.ModelProto:
+    return parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {graph}')
+
+
+SMALL = "g (float[n,4] x) => (float[n,4] y) { a = Relu(x) y = Hardmax<axis = 1>(a) }"
+
+
+def convolutions(scale: float = 1.0) -> onnx.ModelProto:
+    """Return a model that takes some milliseconds for each element of its batch."""
+    random, nodes, weights, value = np.random.default_rng(0), [], [], "x"
+    for place in range(6):
+        weight = random.standard_normal((16, 16 if place else 1, 9)).astype(np.float32) * np.float32(0.1)
+        weights.append(numpy_helper.from_array(weight * np.float32(scale if place == 5 else 1.0), f"w{place}"))
+        nodes.append(helper.make_node("Conv", [value, f"w{place}"], [f"c{place}"], pads=[4, 4]))
+        nodes.append(helper.make_node("Relu", [f"c{place}"], [value := f"v{place}"]))
+    given, made = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", channels, 12_000])
+        for name, channels in (("x", 1), (value, 16))
+    )
+    graph = helper.make_graph(nodes, "g", [given], [made], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def other(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the same model with a node more, which does nothing."""
+    found = onnx.ModelProto()
+    found.CopyFrom(proto)
+    found.graph.node[0].input[0] = "same"
+    found.graph.node.insert(0, helper.make_node("Identity", ["x"], ["same"]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"effort": "hard"}, "effort is one of quick, normal, thorough, not 'hard'"),
+        ({"effort": None}, "effort is one of quick, normal, thorough, not None"),
+        ({"max_time": 0}, "max_time is a number of seconds, more than 0, not 0"),
+        ({"max_time": float("nan")}, "max_time is a number of seconds"),
+        ({"max_time": True}, "max_time is a number of seconds"),
+        ({"max_time": "5"}, "max_time is a number of seconds"),
+    ],
+)
+def test_an_effort_or_a_time_that_is_none_is_refused(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        verify(model(SMALL), model(SMALL), **asked)
+    with pytest.raises(UsageError, match=words):
+        opshift.convert(model(SMALL), opset=12, **asked)
+
+
+def test_the_report_has_the_effort() -> None:
+    report = opshift.convert(model(SMALL), opset=12, effort="quick", max_time=500.0).report
+    assert report is not None
+    assert (report.effort, report.max_time, report.verdict) == ("quick", 500.0, Verdict.EQUAL)
+    assert {"effort": "quick", "max_time": 500.0}.items() <= report.to_json().items()
+
+
+def test_a_small_model_gets_all_inputs_and_always_the_same() -> None:
+    before, after = model(SMALL), other(model(SMALL))
+    (count,) = {verify(before, after).whole.inputs for _ in range(3)}
+    assert count >= 160
+
+
+def test_a_costly_model_gets_fewer_inputs() -> None:
+    before = convolutions()
+    start = ort_session.seconds()
+    report = verify(before, other(before))
+    used = ort_session.seconds() - start
+    assert report.verdict is Verdict.EQUAL
+    assert 3 <= report.whole.inputs < 100
+    assert used < 3 * effort.LEAST
+
+
+def test_more_effort_tries_more_inputs() -> None:
+    before, after = model(SMALL), other(model(SMALL))
+    quick, thorough = (verify(before, after, effort=name).whole.inputs for name in ("quick", "thorough"))
+    assert 54 <= quick < 160 < 300 < thorough
+    assert [Allowance(lambda: 0.0, name).total / effort.LEAST for name in effort.EFFORTS] == [1 / 3, 1, 10]
+
+
+def test_a_difference_is_found_whatever_the_effort() -> None:
+    for name in ("quick", "normal"):
+        whole = verify(convolutions(), convolutions(1.5), effort=name).whole
+        assert whole.verdict is Verdict.DIFFERENT
+
+
+def test_the_time_that_is_given_ends_the_search_for_inputs() -> None:
+    report = verify(model(SMALL), other(model(SMALL)), max_time=1e-9)
+    assert (report.verdict, report.whole.inputs) == (Verdict.EQUAL, 3)
+
+
+def test_inputs_that_cost_more_than_is_left_are_not_taken() -> None:
+    clock = [0.0]
+    allowance = Allowance(lambda: clock[0])
+    pace = allowance.pace(opening=0.125)
+
+    def run(elements: int, seconds: float) -> None:
+        pace.start()
+        clock[0] += seconds
+        pace.ran(elements)
+
+    assert pace.take(10)
+    run(10, 0.25)
+    bare = 2 * (0.125 + 0.25)
+    assert allowance.total == max(effort.LEAST, effort.TIMES * bare)
+    taken = 0
+    while pace.take(10):
+        taken += 1
+    assert 0 < taken * 0.25 * 3 < allowance.total
+    assert not pace.take(1000)
+
+
+def test_measured_times_are_powers_of_two() -> None:
+    assert [effort.rounded(one) for one in (0.0, 0.13, 0.24, 0.25, 0.26)] == [1 / 4096, 0.25, 0.25, 0.25, 0.5]
