@@ -495,7 +495,8 @@ class _Whole:
         def plain(batch: Sequence[Feeds]) -> list[generator.Result]:
             return [fitting(one) for one in judge.plain_all(batch)]
 
-        return generator.trials(draft, drawn, plain, candidates, long, budget, repair)
+        pace = self.allowance.pace(judge.opening)
+        return generator.trials(draft, drawn, plain, candidates, long, budget, repair, pace)
 
     def _draft(self, specs: Sequence[Spec]) -> Draft:
         wanted, found = generator.uses(self._outline), generator.uses(self.after.proto)
