@@ -8,6 +8,8 @@ import math
 import os
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -190,16 +192,19 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def is_live() -> bool:
+    """Whether stderr shows a line that moves."""
+    return is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
+
+
 @contextlib.contextmanager
 def progress(quiet: bool, verbose: bool) -> Iterator[ShowProgress | None]:
-    """Show a live line on a terminal; elsewhere the stages one by one where --verbose asks for them."""
+    """Show a live line on a terminal; elsewhere a line from time to time, and with --verbose one for each stage."""
     if quiet:
         yield None
-    elif is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
-        with _live_line() as show:
-            yield show
     else:
-        yield _stages() if verbose else None
+        with _live_line() if is_live() else _lines(verbose) as show:
+            yield show
 
 
 @contextlib.contextmanager
@@ -222,15 +227,35 @@ def _live_line() -> Iterator[ShowProgress]:
         yield show
 
 
-def _stages() -> ShowProgress:
-    seen: list[str] = []
+EVERY = 10.0
+"""Seconds between two lines of progress where none moves."""
+
+
+@contextlib.contextmanager
+def _lines(verbose: bool) -> Iterator[ShowProgress]:
+    began, over, seen = time.monotonic(), threading.Event(), list[str]()
+    latest = ("start", 0, 0)
 
     def show(stage: str, done: int, total: int) -> None:
-        if stage not in seen:
+        nonlocal latest
+        latest = stage, done, total
+        if verbose and stage not in seen:
             seen.append(stage)
             message(plain(stage))
 
-    return show
+    def repeat() -> None:
+        while not over.wait(EVERY):
+            stage, done, total = latest
+            count = f" {done} of {total}" if total else ""
+            message(f"{plain(stage)}{count}, {time.monotonic() - began:.0f} s")
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield show
+    finally:
+        over.set()
+        thread.join()
 
 
 def jsonable(value: Any) -> Any:

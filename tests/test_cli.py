@@ -10,6 +10,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import types
@@ -1267,6 +1268,25 @@ def test_a_pipe_gets_whole_lines_without_colour_or_bars(environment: dict[str, s
     done = subprocess.run([sys.executable, "-c", FAKE_RUN], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "verified: outputs equal on 3 inputs (onnxruntime 1.31.1)\n"
     assert done.stderr == ""
+
+
+SLOW_RUN = """
+import time
+from opshift.cli import terminal
+terminal.EVERY = 0.2
+with terminal.progress(quiet=False, verbose=False) as show:
+    show("nodes", 3, 7)
+    time.sleep(1)
+"""
+
+
+def test_a_pipe_gets_a_line_of_progress_from_time_to_time() -> None:
+    assert output.EVERY == 10
+    done = subprocess.run([sys.executable, "-c", SLOW_RUN], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert re.fullmatch(r"(nodes 3 of 7, [01] s\n){2,5}", done.stderr)
+    quiet = SLOW_RUN.replace("quiet=False", "quiet=True").replace("show(", "print(")
+    assert subprocess.run([sys.executable, "-c", quiet], capture_output=True, text=True, check=True).stderr == ""
 
 
 @posix

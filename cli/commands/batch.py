@@ -95,7 +95,7 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
                 if options.json:
                     made = {"schema": SCHEMA, "command": options.command, **describe(outcome)}
                     terminal.print_json(made, line=True)
-                elif options.verbose and progress is None:
+                elif options.verbose and not terminal.is_live():
                     terminal.message(line(outcome))
         except KeyboardInterrupt:
             found.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opshift.passes.base.errors import UsageError
 
@@ -25,7 +25,10 @@ LARGE = 10**8
 """Bytes of weights from which on they are large."""
 
 LEAST = 1.8
-"""CPU seconds that a comparison may take with normal effort, however small the models are."""
+"""CPU seconds that a comparison of whole models may take with normal effort, however small they are."""
+
+LEAST_OF_NODE, LEAST_OF_REPEATED = 0.6, 0.03
+"""The same for the comparison of a rewritten node, and of one that differs from an earlier one in its weights alone."""
 
 _SHARE = 0.6
 """What the runs of both models may have of the allowance. The rest is for the measurement of rounding."""
@@ -65,12 +68,14 @@ class Allowance:
         effort: one of EFFORTS.
         max_time: seconds after which nothing more is begun that is not the least; None: no such limit.
         large: whether the weights are.
+        least: CPU seconds that it may take with normal effort in any case.
     """
 
     used: Callable[[], float]
     effort: str = "normal"
     max_time: float | None = None
     large: bool = False
+    least: float = LEAST
     total: float = 0.0
     _start: float = 0.0
     _end: float = math.inf
@@ -79,9 +84,13 @@ class Allowance:
     def __post_init__(self) -> None:
         """Begin to count."""
         self._start = self.used()
-        self.total = LEAST * self.factor
-        if self.max_time is not None:
+        self.total = self.least * self.factor
+        if self.max_time is not None and self._end == math.inf:
             self._end = time.monotonic() + self.max_time
+
+    def part(self, least: float, *, large: bool = False) -> Allowance:
+        """Return the allowance of a comparison of its own, beginning now, which ends when this one does."""
+        return replace(self, large=large, least=least, _late=self.late)
 
     @property
     def factor(self) -> float:
@@ -155,7 +164,7 @@ class Pace:
         allowance = self.allowance
         allowance.measure(2 * (self.opening + first))
         spent = rounded(allowance.total - allowance.left()) + 3 * self.opening
-        least = LEAST * allowance.factor * _SHARE / 2
+        least = allowance.least * allowance.factor * _SHARE / 2
         self.left = max(least, (allowance.total - spent) * _SHARE) / _RUNS
 
     def _cost(self, elements: int) -> float:

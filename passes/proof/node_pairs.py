@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
+from opshift.opsets.registry.facts import FLOATS
 from opshift.opsets.runtimes import kernels
 from opshift.passes.analysis.model_summary import outline
+from opshift.passes.base.effort import LEAST_OF_NODE, LEAST_OF_REPEATED, Allowance
 from opshift.passes.base.errors import OpshiftError, printable
 from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
@@ -87,23 +89,33 @@ def prove(
     seed: int = 0,
     semantics: str = "runtime",
     limits: Limits = Limits(),  # noqa: B008 (frozen)
+    allowance: Allowance | None = None,
     progress: Progress | None = None,
     shown: Shown = lambda original, rewritten, finding, exact: "",
 ) -> tuple[Check, ...]:
     """Compare each pair; those that differ in names alone are compared once and share the verdict.
 
+    The first pair of a kind has a larger part of the effort than others that differ from it in their weights alone.
+    `allowance` tells the effort and its end; None: normal effort.
+
     Raises:
         UsageError: onnxruntime is not installed.
     """
     ort_session.runtime()
+    allowance = allowance or Allowance(ort_session.seconds)
     known: dict[tuple[object, ...], tuple[Check, dict[str, str]]] = {}
+    kinds = set[tuple[bytes, bytes]]()
     checks = []
     for done, pair in enumerate(pairs, 1):
         renamed, names = _canonical(pair)
         asked = pair.exclude_nan, pair.finite, pair.whole, pair.exact, pair.oracle is None, pair.hostile is None
         key = (*renamed, pair.operator, *asked)
         if key not in known:
-            known[key] = Proof(pair, seed, semantics, limits, shown).check(), {new: old for old, new in names.items()}
+            kind = _without_weights(renamed)
+            own = allowance.part(LEAST_OF_REPEATED if kind in kinds else LEAST_OF_NODE)
+            kinds.add(kind)
+            proof = Proof(pair, seed, semantics, limits, own, shown)
+            known[key] = proof.check(), {new: old for old, new in names.items()}
         check, originals = known[key]
         checks.append(_shared(check, pair, {originals[new]: old for old, new in names.items() if new in originals}))
         if progress:
@@ -119,6 +131,7 @@ class Proof:
     seed: int
     semantics: str
     limits: Limits
+    allowance: Allowance
     shown: Shown
 
     def check(self) -> Check:
@@ -200,22 +213,22 @@ class Proof:
         ]
         complaints: list[str] = []
         values = _values(draft, pair, np.random.default_rng(self.seed), complaints)
-        trials = _trials(pair, draft, values, judge, () if again else long, 50 if again else 100)
+        trials = self._trials(pair, draft, values, judge, () if again else long, 50 if again else 100)
         ran = isinstance(judge.route, _Trusted)
         if not trials.accepted and not trials.fatal and pair.oracle and isinstance(judge.route, _Trusted):
             # Mod-28 of floats with fmod 0 loads as Mod-13, and is then run on nothing (onnxruntime 1.31.1).
             note = f"onnxruntime runs the original on no input: {trials.rejection}"
             judge = Judge(_Asked(pair, pair.oracle, self.limits), judge.outputs, note, judge.bounds)
-            trials = _trials(pair, draft, values, judge, () if again else long, 50 if again else 100)
+            trials = self._trials(pair, draft, values, judge, () if again else long, 50 if again else 100)
         count = len(trials.accepted)
         if not count:
             return check(Verdict.UNCHECKED, f"the original ran on none of {trials.tried} inputs: {trials.rejection}")
-        classes = counted([feeds for feeds, _ in trials.accepted], draft.specs)
         try:
             # What ran in onnxruntime must run there still.
             trusted = isinstance(judge.route, _Trusted)
             rewritten, relabelled = route(Source(pair.rewritten), self.limits, kernels=trusted)
-            contest = Contest(judge, rewritten, functools.partial(_undefined, pair), covered=covered)
+            undefined = functools.partial(_undefined, pair)
+            contest = Contest(judge, rewritten, undefined, covered=covered, allowance=self.allowance)
             finding = contest.run(trials.accepted)
         except RejectedError as error:
             if error.why in (Why.LIMIT, Why.TOO_NEW):
@@ -224,6 +237,8 @@ class Proof:
                 return check(Verdict.UNCHECKED, f"{_MISSING}: {error}", count)
             return check(Verdict.DIFFERENT, f"onnxruntime does not load the replacement: {error}", count)
         relabelled = relabelled and f"the replacement's {relabelled}"
+        decided = contest.decided(trials.accepted)
+        count, classes = len(decided), counted(decided, draft.specs)
         notes = sentence(judge.note, relabelled, contest.note, *complaints[:1])
         if finding is None and not contest.compared(trials.accepted):
             return check(Verdict.UNCHECKED, sentence("no input has a meaning", notes), count)
@@ -236,6 +251,24 @@ class Proof:
         command = self.shown(pair.original, pair.rewritten, finding, pair.exact)
         example = finding.counterexample(command=command)
         return check(Verdict.DIFFERENT, sentence(finding.reason, notes), count, example, classes)
+
+    def _trials(
+        self, pair: Pair, draft: Draft, values: Values, judge: Judge, long: Sequence[Mapping[str, Shape]], count: int
+    ) -> generator.Trials:
+        """Return inputs that the original accepts; where patterns of sizes find none, sizes are searched."""
+        shapes, budget = (
+            generator.sizes(draft.specs, whole=False),
+            Budget(100, count, elements=400_000, rejections=2000),
+        )
+        pace = self.allowance.pace(judge.opening)
+        trials = generator.trials(draft, values, judge.plain_all, shapes, lambda base: long, budget, pace=pace)
+        if trials.accepted or trials.fatal:
+            return trials
+        # Patterns of sizes alone find no depth of one element beside two values.
+        known = hints(outline(pair.original))
+        search, repair = Budget(shapes=20, inputs=50, elements=400_000, rejections=500), repairer(draft.specs, known)
+        found = generator.trials(draft, values, judge.plain_all, (), lambda base: (), search, repair, pace)
+        return found if found.accepted else trials
 
     def _judge(self, pair: Pair) -> Judge:
         """Return what judges a pair.
@@ -251,7 +284,7 @@ class Proof:
         try:
             source, note = ort_session.fit(Source(pair.original))
             runner = Runner(source, self.limits)
-            runner.open(optimised=False)
+            opening = runner.open(optimised=False).opening
         except RejectedError as error:
             if error.why in (Why.LIMIT, Why.DEATH):
                 raise
@@ -262,7 +295,7 @@ class Proof:
             if not pair.exact:
                 bounds = Bounds(original, self.limits, kernels=False)
             return Judge(_Asked(pair, pair.oracle, self.limits), outputs, note, bounds)
-        return Judge(_Trusted(pair, runner), outputs, note and f"the original's {note}", bounds)
+        return Judge(_Trusted(pair, runner), outputs, note and f"the original's {note}", bounds, opening=opening)
 
 
 _MISSING = "onnxruntime has no kernel for the replacement"
@@ -429,21 +462,6 @@ def _draft(pair: Pair) -> Draft:
     return Draft(generator.specs(pair.original.graph), generator.steering(pair.original), allowed, fills=fills)
 
 
-def _trials(
-    pair: Pair, draft: Draft, values: Values, judge: Judge, long: Sequence[Mapping[str, Shape]], count: int
-) -> generator.Trials:
-    """Return inputs that the original accepts; where patterns of sizes find none, sizes are searched."""
-    shapes, budget = generator.sizes(draft.specs, whole=False), Budget(100, count, elements=400_000, rejections=2000)
-    trials = generator.trials(draft, values, judge.plain_all, shapes, lambda base: long, budget)
-    if trials.accepted or trials.fatal:
-        return trials
-    # Patterns of sizes alone find no depth of one element beside two values.
-    known = hints(outline(pair.original))
-    search = Budget(shapes=20, inputs=50, elements=400_000, rejections=500)
-    found = generator.trials(draft, values, judge.plain_all, (), lambda base: (), search, repairer(draft.specs, known))
-    return found if found.accepted else trials
-
-
 def _values(draft: Draft, pair: Pair, rng: Rng, complaints: list[str]) -> Values:
     """Return what makes the inputs of a pair: the generic draft, changed by the operator's own say.
 
@@ -562,6 +580,16 @@ def _canonical(pair: Pair) -> tuple[tuple[bytes, bytes], dict[str, str]]:
         return bytes(copy.SerializeToString(deterministic=True))
 
     return (renamed(pair.original), renamed(pair.rewritten)), values
+
+
+def _without_weights(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    """Return the models of a pair without the elements of their constants of floats."""
+    original, rewritten = map(onnx.ModelProto.FromString, pair)
+    for tensor in (*original.graph.initializer, *rewritten.graph.initializer):
+        if tensor.data_type in FLOATS:
+            for content in ("raw_data", "float_data", "double_data", "int32_data"):
+                tensor.ClearField(content)
+    return original.SerializeToString(deterministic=True), rewritten.SerializeToString(deterministic=True)
 
 
 def _shared(check: Check, pair: Pair, names: Mapping[str, str]) -> Check:

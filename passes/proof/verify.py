@@ -28,7 +28,7 @@ from opshift.opsets.registry.operator import operator_for
 from opshift.passes.analysis.model_summary import Outline, outline
 from opshift.passes.analysis.scopes import Shape
 from opshift.passes.base.arguments import check_types
-from opshift.passes.base.effort import LARGE, Allowance
+from opshift.passes.base.effort import LARGE, LEAST, Allowance
 from opshift.passes.base.effort import check as check_effort
 from opshift.passes.base.errors import OpshiftError, UsageError
 from opshift.passes.base.limits import Limits
@@ -144,10 +144,11 @@ def verify(
         after = _named(ort_session.read(rewritten, rewritten_dir, allow_paths))
     limits = within(timeout, memory, (before.proto, after.proto))
     report = progress or (lambda stage, done, total: None)
-    allowance.large = max(map(_weights, (before, after))) >= LARGE
     options = _options(exact, semantics, timeout, memory, effort, allow_paths)
     shown = _Shown(save_repro, _command(before, after, seed, input_shapes, inputs, options), options)
-    checks = prove(pairs, seed=seed, semantics=semantics, limits=limits, progress=report, shown=shown)
+    checks = prove(
+        pairs, seed=seed, semantics=semantics, limits=limits, allowance=allowance, progress=report, shown=shown
+    )
     if not whole:
         check = Check("", "", Verdict.UNCHECKED, "only the rewritten nodes were compared, as was asked for", "", 0)
     elif semantics == "spec" and any(check.verdict is Verdict.DIFFERENT for check in checks):
@@ -165,7 +166,7 @@ def verify(
             drift,
             judged,
             limits,
-            allowance,
+            allowance.part(LEAST, large=max(map(_weights, (before, after))) >= LARGE),
             shown,
             report,
         )
