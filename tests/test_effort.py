@@ -15,6 +15,7 @@ from opshift.passes.base import effort
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.results import Verdict
+from opshift.passes.proof.node_pairs import ENOUGH, Pair, prove
 from opshift.passes.proof.verify import verify
 from opshift.passes.runtime import ort_session
 
@@ -133,3 +134,32 @@ def test_inputs_that_cost_more_than_is_left_are_not_taken() -> None:
 
 def test_measured_times_are_powers_of_two() -> None:
     assert [effort.rounded(one) for one in (0.0, 0.13, 0.24, 0.25, 0.26)] == [1 / 4096, 0.25, 0.25, 0.25, 0.5]
+
+
+def failing(count: int) -> tuple[Pair, ...]:
+    """Return pairs of nodes of as many kinds that all differ."""
+    texts = (
+        f"g (float[n,{place + 1},32,32] x) => (float[n,{place + 1},a,b] y) {{ "
+        f"s = Constant<value = float[4] {{1,1,2,2}}>() "
+        f'y = Resize<mode = "MODE", coordinate_transformation_mode = "asymmetric">(x, , s) }}'
+        for place in range(count)
+    )
+    pairs = ((model(text.replace("MODE", "cubic")), model(text.replace("MODE", "linear"))) for text in texts)
+    return tuple(
+        Pair(f"main/{place}", "Resize-13", original, rewritten) for place, (original, rewritten) in enumerate(pairs)
+    )
+
+
+def test_nodes_that_fail_end_the_comparison_early() -> None:
+    pairs = failing(40)
+    began = ort_session.seconds()
+    checks = prove(pairs)
+    several = ort_session.seconds() - began
+    verdicts = [check.verdict for check in checks]
+    assert verdicts == [Verdict.DIFFERENT] * ENOUGH + [Verdict.UNCHECKED] * (40 - ENOUGH)
+    assert {check.reason for check in checks[ENOUGH:]} == {"it was not compared, since 5 other nodes differ"}
+    assert several < ENOUGH * 3 * effort.LEAST_OF_NODE
+    proto, other_proto = model(SMALL), other(model(SMALL))
+    report = verify(proto, other_proto, pairs=pairs)
+    assert (report.verdict, report.whole.reason) == (Verdict.DIFFERENT, "it was not compared, since nodes differ")
+    assert prove((*pairs[: ENOUGH - 1], pairs[0], *pairs[:1]))[-1].verdict is Verdict.DIFFERENT, "it is known"

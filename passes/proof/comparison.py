@@ -391,12 +391,15 @@ class Contest:
     def shrunk(self, finding: Finding, specs: Sequence[Spec], attempts: int) -> Finding:
         """Return a finding with a smaller input, made in so many attempts: free dims cut, then simpler values.
 
-        A rewritten model that goes beyond a limit on one of them, as a Loop that never ends does, is asked no more.
+        A rewritten model that goes beyond a limit on one of them, as a Loop that never ends does, is asked no more. It
+        takes no longer than the allowance of the whole comparison.
         """
-        limits = len(self.beyond)
+        limits, allowance = len(self.beyond), self.allowance
+        end = allowance.used() + allowance.total if allowance else math.inf
 
         def fails(feeds: Feeds) -> Difference | None:
-            return self.on(feeds, finding.optimised) if len(self.beyond) == limits else None
+            late = allowance is not None and allowance.used() > end
+            return self.on(feeds, finding.optimised) if len(self.beyond) == limits and not late else None
 
         feeds, difference = shrink(specs, finding.feeds, finding.difference, fails, attempts)
         return Finding(feeds, difference, finding.optimised)

@@ -50,7 +50,7 @@ from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.inputs.shape_search import hints, repairer, sizes_of
 from opshift.passes.proof.inputs.value_classes import counted
 from opshift.passes.proof.kernel_drift import Drift
-from opshift.passes.proof.node_pairs import Pair, Progress, failed, prove, route
+from opshift.passes.proof.node_pairs import ENOUGH, Pair, Progress, failed, prove, route
 from opshift.passes.proof.signature import interface_difference
 from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.proof.undefined_behavior import Pardon
@@ -151,7 +151,7 @@ def verify(
     )
     if not whole:
         check = Check("", "", Verdict.UNCHECKED, "only the rewritten nodes were compared, as was asked for", "", 0)
-    elif semantics == "spec" and any(check.verdict is Verdict.DIFFERENT for check in checks):
+    elif sum(check.verdict is Verdict.DIFFERENT for check in checks) >= (1 if semantics == "spec" else ENOUGH):
         check = Check("", "", Verdict.UNCHECKED, "it was not compared, since nodes differ", "", 0)
     else:
         judged = _contested(before.proto) if semantics == "spec" else frozenset()
@@ -559,7 +559,7 @@ class _Whole:
         outputs = tuple(value.name for value in original.proto.graph.output)
         judge = Judge(self._route(original)[0], outputs, "", self._bounds(original, rewritten))
         pardon = Pardon(original, self.pairs, self.limits, judge.route)
-        return Contest(judge, self._rival(rewritten, judge)[0], pardon)
+        return Contest(judge, self._rival(rewritten, judge)[0], pardon, allowance=self.allowance)
 
     @functools.cached_property
     def _sides(self) -> tuple[Side, Side]:
