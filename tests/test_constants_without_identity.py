@@ -143,3 +143,17 @@ def test_a_named_constant_keeps_its_value(source: str, place: str) -> None:
             for wanted, got in zip(expected, outputs_of(result), strict=True):
                 assert all(map(same, wanted, got)), (case, request)
     assert written or (source in ("initializer", "shape") and place == "function")
+
+
+@pytest.mark.parametrize("opset", [11, 12, 13])
+def test_an_identity_that_names_a_sequence_is_refused_below_the_opset_that_has_one(opset: int) -> None:
+    """Identity-14 is the first that takes sequences; an output of the graph must keep its name."""
+    text = """<ir_version: 12, opset_import: ["": 24]> g () => (seq(double[]) z) {
+        y = SequenceEmpty <dtype = 11> ()
+        z = Identity (y)
+    }"""
+    with pytest.raises(opshift.UnsupportedError) as error:
+        opshift.convert(onnx.parser.parse_model(text), opset=opset)
+    (refusal,) = error.value.refusals
+    assert "opset 14" in refusal.hint
+    opshift.convert(onnx.parser.parse_model(text), opset=14)

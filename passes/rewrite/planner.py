@@ -380,7 +380,11 @@ class Planner:
             )
         planner = self._others[other]
         before = len(planner.refusals)
-        planner._node(node, "", opset, planner.scope if scope is None else scope, bound)
+        values = planner.scope if scope is None else scope
+        change = planner._node(node, "", opset, values, bound)
+        if isinstance(change, Replace):
+            # An output that must keep its name may need an Identity, which has sequences since 14 only.
+            planner._closed(change, node, lambda: frozenset(node.output), values)
         return len(planner.refusals) == before
 
     def _untold(
