@@ -42,6 +42,9 @@ _LEAST_COST = 1 / 4096
 _FREE = 1 / 256
 """CPU seconds up to which an input costs nothing, so that small models always get the same inputs."""
 
+_ONCE = 1 / 16
+"""CPU seconds that the first input may take for what is done once only, so that up to there it is measured again."""
+
 
 def check(effort: object, max_time: object) -> None:
     """Raise UsageError for an effort or a time that is none."""
@@ -147,6 +150,10 @@ class Pace:
     def start(self) -> None:
         """Note that a batch of inputs begins."""
         self._began = self.allowance.used()
+
+    def doubts(self, elements: int) -> bool:
+        """Return whether an input of so many elements that ran since the start says little of what others will take."""
+        return elements not in self._costs and _FREE < self.allowance.used() - self._began < _ONCE
 
     def ran(self, elements: int) -> None:
         """Take over that an input of so many elements was run alone since the start of the batch, and accepted."""

@@ -421,7 +421,10 @@ def trials(
         drawn = [values(shape, turn) for shape, turn in batch]
         results = plain(drawn)
         if pace and len(results) == 1 and not isinstance(results[0], RejectedError):
-            pace.ran(_total(batch[0][0]))
+            if pace.doubts(size):
+                pace.start()
+                plain(drawn)
+            pace.ran(size)
         for feeds, result in zip(drawn, results, strict=False):
             if isinstance(result, RejectedError):
                 rejections.append(str(result))
