@@ -178,3 +178,22 @@ def test_verbose_output_has_the_sizes(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "Largest sizes: n=" in printed
     assert main(["verify", str(tmp_path / "m.onnxtxt"), str(tmp_path / "o.onnx"), "-v"]) == 0
     assert "Largest sizes: n=" in capsys.readouterr().out
+
+
+def test_models_of_which_no_element_is_defined_are_not_equal() -> None:
+    """What becomes of NaN as an integer is open."""
+    text = """<ir_version: 8, opset_import: ["": 13]> g (int8[n] x) => (int32[n] y)
+        { f = Cast<to = 1>(x) c = Constant<value = float[1] {NUMBER}>() s = Add(f, c) y = Cast<to = 6>(s) }"""
+    one, other = (parse_model(text.replace("NUMBER", number)) for number in ("nan", "1"))
+    check = opshift.verify(one, other).whole
+    assert check is not None
+    assert check.verdict is Verdict.UNCHECKED, check
+    assert check.reason.startswith("the original makes nothing defined of any input")
+
+
+def test_nothing_that_counts_is_void_and_nothing_at_all_is_not() -> None:
+    assert Coverage(undefined=3).is_void
+    assert Coverage(3).is_void
+    assert not Coverage(1, 1, undefined=3).is_void
+    assert not Coverage(3, departure=Departure(1, "a", (0,), 1.0, 1.5)).is_void
+    assert not Coverage().is_void

@@ -711,6 +711,14 @@ def test_the_bound_grows_with_what_cancels() -> None:
     assert large.slack > 1e-2
 
 
+def test_a_whole_number_that_never_jumps_has_no_bound_beside_one_that_does() -> None:
+    text = "g (float[N] a, float[N] b) => (float[N] y) { s = Add(a, b) d = Sub(s, a) y = Floor(d) }"
+    (bound,) = bounds(text, a=single([1e8, 0]), b=single([0.9, 0.2]))
+    assert bound.graded is not None
+    assert bound.graded[0] >= 1
+    assert bound.graded[1] == 0
+
+
 def test_bounds_that_are_enough_take_no_disturbed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     source = ort_session.Source(
         model("g (float[N] x) => (float y, float[N] z) { y = ReduceSum<keepdims = 0>(x) z = Exp(x) }")

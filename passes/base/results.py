@@ -354,6 +354,11 @@ class Coverage:
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     departure: Departure | None = None
 
+    @property
+    def is_void(self) -> bool:
+        """Whether no element counts: none is equal bit for bit, and none departs, since all that differ are excused."""
+        return not self.identical and self.departure is None and self.elements + self.undefined > 0
+
     def __add__(self, other: Coverage) -> Coverage:
         """Return both as one."""
         names = {**self.sizes, **other.sizes}

@@ -249,7 +249,7 @@ class Proof:
         decided = contest.decided(trials.accepted)
         count, classes = len(decided), counted(decided, draft.specs)
         notes = sentence(judge.note, relabelled, contest.note, *complaints[:1])
-        if finding is None and not contest.compared(trials.accepted):
+        if finding is None and (not contest.compared(trials.accepted) or covered.total().is_void):
             return check(Verdict.UNCHECKED, sentence("no input has a meaning", notes), count)
         if finding is None:
             return check(Verdict.EQUAL, notes, count, None, classes)

@@ -954,7 +954,11 @@ def _bound(plain: Any, runs: Sequence[Any]) -> Bound:
     unstable = ~finite & ~alike
     lost = apart > largest / 2  # no digit is right: all is cancelled on the way, or it lies where a function jumps
     if lost.any() and bool((lost | (size == 0)).all()):
-        return Bound(_LOST * float(apart.max()), unstable if unstable.any() else None)
+        slack = _LOST * float(apart.max())
+        # Whole numbers jump: one that is 0 in every run stays 0, whatever the others do.
+        whole = all(bool((np.trunc(other) == other)[finite].all()) for other in (wide, *others))
+        graded = np.where(apart > 0, slack, 0.0) if whole else None
+        return Bound(slack, unstable if unstable.any() else None, graded=graded)
     kept = np.where(lost, 0.0, apart)
     graded = _graded(plain, kept, size, np.where(lost, apart, 0.0))
     return Bound(FACTOR * float(kept.max(initial=0.0)), unstable if unstable.any() else None, graded=graded)

@@ -390,7 +390,7 @@ class _Whole:
         if finding is not None:
             reason, shown = self._explained(contest, finding, specs)
             return told(Verdict.DIFFERENT, sentence(reason, *notes), shown=shown)
-        if not contest.compared(trials.accepted):
+        if not contest.compared(trials.accepted) or covered.total().is_void:
             return told(Verdict.UNCHECKED, sentence("the original makes nothing defined of any input", *notes))
         fatal = [*trials.fatal, *(f"the rewritten model: {error}" for _, error in contest.beyond)]
         left_out = f"left out was an input: {fatal[-1]}" if fatal else ""
