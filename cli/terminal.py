@@ -44,7 +44,8 @@ def plain(text: str) -> str:
 
 
 _COMMAND_LINE = re.compile(r"^((?:\x1b\[[0-9;]*m|\s)*):(?=:)", re.MULTILINE)
-_COMMAND_MARK = re.compile(r"#(?=#(?:\[|vso\[))")
+COMMAND_MARK = re.compile(r"#(?=#(?:\[|vso\[))")
+"""Where a command of a CI log begins in a line."""
 
 
 def inert(text: str) -> str:
@@ -53,7 +54,7 @@ def inert(text: str) -> str:
     GitHub's runner obeys lines that begin with `::`, behind blanks too, and `##[` anywhere in a line; that of Azure
     Pipelines obeys `##[` and `##vso[`.
     """
-    return _COMMAND_MARK.sub(r"\\x23", _COMMAND_LINE.sub(r"\1\\x3a", text))
+    return COMMAND_MARK.sub(r"\\x23", _COMMAND_LINE.sub(r"\1\\x3a", text))
 
 
 class UnprintableError(UsageError):
@@ -82,7 +83,7 @@ def message(*lines: str) -> None:
 
 def write_result(text: str) -> None:
     """Print text that is the result as it stands: JSON or TOML, in whose strings an escape means the same."""
-    write(sys.stdout, _COMMAND_MARK.sub(r"\\u0023", text.rstrip("\n")) + "\n")
+    write(sys.stdout, COMMAND_MARK.sub(r"\\u0023", text.rstrip("\n")) + "\n")
 
 
 def say(text: str = "", style: str = "") -> None:
@@ -289,7 +290,7 @@ def to_json(document: Any, *, indent: int | None = 2) -> str:
     """Return the document as strict JSON, which a CI log takes for no command."""
     import json
 
-    return _COMMAND_MARK.sub(r"\\u0023", json.dumps(jsonable(document), indent=indent, allow_nan=False)) + "\n"
+    return COMMAND_MARK.sub(r"\\u0023", json.dumps(jsonable(document), indent=indent, allow_nan=False)) + "\n"
 
 
 def report(path: Path, document: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import re
@@ -99,6 +100,18 @@ def commands(path: str, other: str) -> Sequence[Sequence[str]]:
         ["convert", path, "-o", "x", "--opset", "12", "--report", other],
         ["convert", path, "-o", "x", "--opset", "12", "--save-repro", other, "--allow-path", other],
     ]
+
+
+@pytest.mark.parametrize("name", [NAMES[kind] for kind in ("github of old", "azure")])
+def test_a_page_begins_no_command_of_a_log(name: str, tmp_path: Path) -> None:
+    onnx.save(model(name), tmp_path / "in.onnx")
+    page, out = str(tmp_path / "r.html"), str(tmp_path / "out.onnx")
+    assert (
+        main(["convert", str(tmp_path / "in.onnx"), "-o", out, "--opset", "12", "--no-verify", "--report", page]) == 0
+    )
+    written = Path(page).read_text()
+    assert "owned hot" in html.unescape(written)
+    assert not re.search(r"##\[|##vso\[", written)
 
 
 @pytest.fixture

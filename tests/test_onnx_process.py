@@ -29,6 +29,7 @@ from opshift.opsets.native import onnx_process
 from opshift.opsets.native.onnx_process import OnnxDiedError, limited
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.inspection import inspect
+from opshift.passes.proof.inputs import generator
 
 ROOT = Path(__file__).parents[1]
 MODEL = '<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }'
@@ -181,6 +182,14 @@ def doubling(count: int) -> onnx.ModelProto:
         f'<ir_version: 8, opset_import: ["": 13, "f": 1]> g (float[n] x) => (float[n] y) {{ y = f.F{count - 1}(x) }}'
         f'{functions} <domain: "f", opset_import: ["": 13]> F0 (x) => (y) {{ y = Relu(x) }}'
     )
+
+
+def test_all_of_a_verification_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(generator, "specs", lambda *_: seen.append(onnx_process._asked.get()))
+    text = '<ir_version: 8, opset_import: ["": 13]> g (float[n] x) => (float[n] y) { y = Relu(x) }'
+    opshift.verify(parse_model(text), parse_model(text.replace("Relu", "Abs")), timeout=30.0, memory=2**28)
+    assert set(seen) == {(30.0, 2**28)}
 
 
 def test_a_call_that_takes_too_long_is_ended() -> None:

@@ -16,7 +16,7 @@ from opshift.cli import wording
 from opshift.cli.commands.batch import EXIT
 from opshift.cli.reports.diagram import Drawing, boxes, drawing
 from opshift.cli.reports.report_model import Rewrite, account
-from opshift.cli.terminal import jsonable, plain
+from opshift.cli.terminal import COMMAND_MARK, jsonable, plain
 from opshift.passes.base.results import Action, Subgraph
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -30,7 +30,7 @@ def page(document: Mapping[str, Any]) -> str:
     it = account(document)
     drawn = dict(_drawn(it.rewrites))
     style, script = _text("drawing.css", "page.css"), _text("page.js")
-    return (
+    made = (
         _environment()
         .get_template("page.html")
         .render(
@@ -45,6 +45,7 @@ def page(document: Mapping[str, Any]) -> str:
             script_hash=_hash(script),
         )
     )
+    return COMMAND_MARK.sub("&#35;", made)  # a CI log may show the page
 
 
 def _drawn(rewrites: Sequence[Rewrite]) -> Iterator[tuple[int, tuple[Drawing, Drawing]]]:

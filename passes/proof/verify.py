@@ -142,49 +142,49 @@ def verify(
     with onnx_process.limited(timeout, memory):
         before = _named(ort_session.read(original, original_dir, allow_paths))
         after = _named(ort_session.read(rewritten, rewritten_dir, allow_paths))
-    limits = within(timeout, memory, (before.proto, after.proto))
-    report = progress or (lambda stage, done, total: None)
-    options = _options(exact, semantics, timeout, memory, effort, allow_paths)
-    shown = _Shown(save_repro, _command(before, after, seed, input_shapes, inputs, options), options)
-    checks = prove(
-        pairs, seed=seed, semantics=semantics, limits=limits, allowance=allowance, progress=report, shown=shown
-    )
-    if not whole:
-        check = Check("", "", Verdict.UNCHECKED, "only the rewritten nodes were compared, as was asked for", "", 0)
-    elif sum(check.verdict is Verdict.DIFFERENT for check in checks) >= (1 if semantics == "spec" else ENOUGH):
-        check = Check("", "", Verdict.UNCHECKED, "it was not compared, since nodes differ", "", 0)
-    else:
-        judged = _contested(before.proto) if semantics == "spec" else frozenset()
-        comparison = _Whole(
-            before,
-            after,
-            input_shapes or {},
-            inputs,
-            seed,
-            pairs,
-            exact,
-            drift,
-            judged,
-            limits,
-            allowance.part(LEAST, large=max(map(_weights, (before, after))) >= LARGE),
-            shown,
-            report,
+        limits = within(timeout, memory, (before.proto, after.proto))
+        report = progress or (lambda stage, done, total: None)
+        options = _options(exact, semantics, timeout, memory, effort, allow_paths)
+        shown = _Shown(save_repro, _command(before, after, seed, input_shapes, inputs, options), options)
+        checks = prove(
+            pairs, seed=seed, semantics=semantics, limits=limits, allowance=allowance, progress=report, shown=shown
         )
-        try:
-            check = comparison.check()
-        except RejectedError as error:
-            check = Check("", "", Verdict.UNCHECKED, str(error), "", 0)
-        except MemoryError as error:
-            reason = f"opshift ran out of memory while it compared the two models ({error})"
-            check = Check("", "", Verdict.UNCHECKED, reason, "", 0)
-        except OpshiftError:
-            raise
-        except Exception as error:
-            check = Check("", "", Verdict.UNCHECKED, failed(error), "", 0)
-    for source in (before, after):
-        if source.origin is not None:
-            check_unchanged(source.origin)
-    return Report(checks, check, seed, _versions(), effort, max_time, functools.partial(_about, before, after))
+        if not whole:
+            check = Check("", "", Verdict.UNCHECKED, "only the rewritten nodes were compared, as was asked for", "", 0)
+        elif sum(check.verdict is Verdict.DIFFERENT for check in checks) >= (1 if semantics == "spec" else ENOUGH):
+            check = Check("", "", Verdict.UNCHECKED, "it was not compared, since nodes differ", "", 0)
+        else:
+            judged = _contested(before.proto) if semantics == "spec" else frozenset()
+            comparison = _Whole(
+                before,
+                after,
+                input_shapes or {},
+                inputs,
+                seed,
+                pairs,
+                exact,
+                drift,
+                judged,
+                limits,
+                allowance.part(LEAST, large=max(map(_weights, (before, after))) >= LARGE),
+                shown,
+                report,
+            )
+            try:
+                check = comparison.check()
+            except RejectedError as error:
+                check = Check("", "", Verdict.UNCHECKED, str(error), "", 0)
+            except MemoryError as error:
+                reason = f"opshift ran out of memory while it compared the two models ({error})"
+                check = Check("", "", Verdict.UNCHECKED, reason, "", 0)
+            except OpshiftError:
+                raise
+            except Exception as error:
+                check = Check("", "", Verdict.UNCHECKED, failed(error), "", 0)
+        for source in (before, after):
+            if source.origin is not None:
+                check_unchanged(source.origin)
+        return Report(checks, check, seed, _versions(), effort, max_time, functools.partial(_about, before, after))
 
 
 def _about(before: Source, after: Source) -> dict[str, Any]:
