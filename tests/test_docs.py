@@ -44,6 +44,13 @@ def test_operators_page_is_current() -> None:
     assert not difference, "".join(difference)
 
 
+def test_the_picture_of_a_rewrite_is_current() -> None:
+    """`python docs/generate.py` mends this."""
+    generate = generator()
+    difference = generate.outdated(generate.PICTURE, generate.picture())
+    assert not difference, "".join(difference)
+
+
 def test_compiled_bodies_are_current() -> None:
     """`python docs/generate.py` mends this."""
     generate = generator()
