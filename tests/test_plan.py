@@ -450,3 +450,12 @@ def test_a_shape_that_is_computed_tells_the_rank() -> None:
     assert axes[-1] == 2
     assert result.report is not None
     assert result.report.verdict == "equal"
+
+
+@pytest.mark.parametrize(("opset", "reason"), [(9, "opset 9 has no Resize."), (13, "Resize-13 has no antialias=1.")])
+def test_a_reason_is_said_once(opset: int, reason: str) -> None:
+    """A way that brings the node into another form of itself fails for the same reason."""
+    text = """<ir_version: 8, opset_import: ["": 18]> g (float[n,4,8,8] x, float[m] w) => (float[n,4,a,b] y)
+        { y = Resize<mode = "cubic", antialias = 1>(x, , w) }"""
+    (refusal,) = opshift.plan(parse_model(text), opset=opset).refusals
+    assert refusal.reason == reason

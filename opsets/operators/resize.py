@@ -247,7 +247,7 @@ _NONE: Mapping[str, Any] = {"none": Tensor(np.zeros(0, np.float32))}
 
 def _left_out(index: int) -> Callable[[Resize, Operands], Reason | None]:
     def given(what: Resize, operands: Operands) -> Reason | None:
-        return None if operands[index] is None else Reason("nothing is left out")
+        return None if operands[index] is None else Reason("")
 
     return given
 

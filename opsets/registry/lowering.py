@@ -38,7 +38,10 @@ def bounded(count: int) -> int:
 
 
 class Reason(str):
-    """Why something does not apply; `missing`: it might, were some fact known; `invalid`: it breaks ONNX's rules."""
+    """Why something does not apply; `missing`: it might, were some fact known; `invalid`: it breaks ONNX's rules.
+
+    The text is empty where it is of no use to a user: a lowering is for another form of the node.
+    """
 
     __slots__ = ("invalid", "missing")
     missing: bool
@@ -142,8 +145,9 @@ class Lowering:
     def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
         """Return the body as it is for one node, or why it does not apply."""
         try:
-            if self.given and (reason := self.given(meaning, operands)):
-                return Reason(f"{self.name}: {reason}", reason.missing)
+            reason = self.given(meaning, operands) if self.given else None
+            if reason is not None:
+                return Reason(f"{self.name}: {reason}" if reason else "", reason.missing)
             bound = dict(self.bind(meaning, operands)) if self.bind else {}
             assumes = self.assumes(meaning, operands) if self.assumes else frozenset[str]()
         except TooManyError as error:

@@ -354,7 +354,7 @@ class Deriver:
             default=None,
         )
         return Failure(
-            f"{native.reason}; {nearest.reason}" if nearest else native.reason,
+            _joined(native.reason, nearest.reason if nearest else ""),
             missing=native.missing or any(failure.missing for failure in failures),
             assumption=next((failure.assumption for failure in failures if failure.assumption), ""),
             busy=frozenset().union(*(failure.busy for failure in failures)),
@@ -608,6 +608,11 @@ def _told(way: Body | _Wide | Reason, found: Fragment | Failure) -> Way:
         return Way(found.lowerings[0], found.cost)
     name = way.partition(": ")[0] if isinstance(way, Reason) else way.name
     return Way(name, None, found.reason.removeprefix(name).lstrip(": "))
+
+
+def _joined(native: str, nearest: str) -> str:
+    """Return why a node stays, with what the nearest way lacks where that says more."""
+    return f"{native}; {nearest}" if nearest and not nearest.endswith(f": {native}") else native
 
 
 def _bodies(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Body | Reason]:
