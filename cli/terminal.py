@@ -8,7 +8,6 @@ import math
 import os
 import re
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -234,6 +233,8 @@ EVERY = 10.0
 
 @contextlib.contextmanager
 def _lines(verbose: bool) -> Iterator[ShowProgress]:
+    import threading
+
     began, over, seen = time.monotonic(), threading.Event(), list[str]()
     latest = ("start", 0, 0)
 

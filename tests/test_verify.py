@@ -685,9 +685,9 @@ def test_another_order_of_summation_is_equal_but_not_exactly() -> None:
     assert verify(before, after).verdict is Verdict.EQUAL
 
 
-def bounds(text: str, **feeds: Any) -> Sequence[Bound]:
+def bounds(text: str, opset: int = 13, **feeds: Any) -> Sequence[Bound]:
     """Return what rounding makes of the outputs of a model on an input."""
-    source = ort_session.Source(model(text))
+    source = ort_session.Source(model(text, opset))
     outputs = ort_session.Session(source, optimised=False).run(feeds)
     return Rounding(source, limits_module.Limits()).bounds(feeds, outputs)
 
@@ -709,6 +709,17 @@ def test_the_bound_grows_with_what_cancels() -> None:
     (large,) = bounds(text, x=single([1e6, 0.1, -1e6] * 300))
     assert small.slack < 1e-2
     assert large.slack > 1e-2
+
+
+def test_a_batch_that_is_normalized_is_rounded_as_large_as_it_was() -> None:
+    """Kernels take x * scale + (bias - mean * scale), or scale the difference from the mean."""
+    text = """g (float[N,4] x, float[4] s, float[4] b, float[4] m, float[4] v) => (float[N,4] y, float[4] p, float[4] q)
+        { y, p, q = BatchNormalization<training_mode = 1>(x, s, b, m, v) }"""
+    one, zero = single([1] * 4), single([0] * 4)
+    feeds = {"x": single([[3, 1, 1, 1]]), "s": one, "b": single([1e-30] * 4), "m": zero, "v": zero}
+    bound, *_ = bounds(text, 15, **feeds)
+    assert bound.graded is None
+    assert 1e-30 < bound.slack < 1
 
 
 def test_a_whole_number_that_never_jumps_has_no_bound_beside_one_that_does() -> None:

@@ -125,6 +125,46 @@ Enough = Callable[[Sequence[Bound]], bool]
 """Says whether two models differ by no more than these bounds of their outputs."""
 
 
+def _trained_apart(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model in which a BatchNormalization that trains computes mean and variance in a node before it.
+
+    Kernels take x * scale + (bias - mean * scale), or scale the difference from the mean: the product is rounded in one
+    of them, which does not show where x moves and its mean with it.
+    """
+    graph = onnx.GraphProto()
+    for node in model.graph.node:
+        given = {one.name: one for one in node.attribute}
+        if node.op_type != "BatchNormalization" or node.domain or not given.get("training_mode", _NO).i:
+            graph.node.append(node)
+            continue
+        statistics, normalized, rest = (onnx.NodeProto.FromString(node.SerializeToString()) for _ in range(3))
+        mean, variance = (f"{node.output[0]}/{name} of the batch" for name in ("mean", "variance"))
+        statistics.output[:] = ["", mean, variance]
+        _set(statistics, momentum=0.0)
+        normalized.input[3:] = [mean, variance]
+        del normalized.output[1:]
+        _set(normalized, training_mode=0)
+        rest.output[0] = ""
+        graph.node.extend([statistics, normalized, *([rest] if any(rest.output) else [])])
+    if len(graph.node) == len(model.graph.node):
+        return model
+    opened = onnx.ModelProto()
+    opened.CopyFrom(model)
+    opened.graph.ClearField("node")
+    opened.graph.node.extend(graph.node)
+    return opened
+
+
+_NO = onnx.AttributeProto()
+
+
+def _set(node: onnx.NodeProto, **values: float) -> None:
+    """Set attributes of a node, instead of those that it has."""
+    kept = [one for one in node.attribute if one.name not in values]
+    del node.attribute[:]
+    node.attribute.extend([*kept, *(onnx.helper.make_attribute(name, value) for name, value in values.items())])
+
+
 def _computing(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     """Yield the node, or the nodes in its subgraphs where it has some, of which each computes."""
     inside = [inner for body in bodies(node) for inner in within(body)]
@@ -171,7 +211,7 @@ class Rounding:
 
     def __init__(self, source: Source, limits: Limits) -> None:
         """Keep the model; nothing is run yet."""
-        source = replace(source, proto=inlined(source.proto), path=None)
+        source = replace(source, proto=_trained_apart(inlined(source.proto)), path=None)
         self._plain = Interpreter(source, limits)
         self._wide = Interpreter(source, limits)
         self._graph = self._plain.model.graph
