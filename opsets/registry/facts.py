@@ -32,6 +32,7 @@ RARE = frozenset(TensorProto.DataType.values()) - COMMON - {TensorProto.UNDEFINE
 """Element types that few models have, and that most versions differ in."""
 
 
+@functools.cache
 def type_name(dtype: int) -> str:
     """Return the element type as people write it: `float`, `int64`, `bfloat16`."""
     known = dtype in TensorProto.DataType.values()
