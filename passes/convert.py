@@ -426,6 +426,13 @@ def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto, walked: 
     if again.refusals:
         # What a graph needs around the nodes that were asked for: a Constant in a function, an Identity for an output.
         raise _refused(request, plan, again.refusals)
+    casts = [step for step in again.steps if step.operator == "Cast" and step.lowerings == ("folded",)]
+    if casts and request.legality.opset < 9:
+        # A Constant holds floats only there, and a Cast makes what else it is.
+        hint = "Take opset 9 or newer, if the runtime allows."
+        needed = "a constant of this type is a Constant and a Cast below opset 9"
+        said = tuple(Refusal(Code.NO_LOWERING, one.node, "Cast-6", f"{needed}; {one.why}.", hint) for one in casts)
+        raise _refused(request, plan, said)
     if again.steps:
         raise AssertionError(f"the result is not on the target: {again.steps[0]}")
 

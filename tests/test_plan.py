@@ -459,3 +459,13 @@ def test_a_reason_is_said_once(opset: int, reason: str) -> None:
         { y = Resize<mode = "cubic", antialias = 1>(x, , w) }"""
     (refusal,) = opshift.plan(parse_model(text), opset=opset).refusals
     assert refusal.reason == reason
+
+
+def test_a_constant_needs_a_cast_below_opset_9() -> None:
+    """Constant-1 holds floats; mnn casts no number to bool."""
+    text = """<ir_version: 3, opset_import: ["": 7]> g (float[2] x) => (bool[2] y)
+        <float[2] x = {1, 2}> { c = Constant<value = float[2] {2, 1}>() y = Greater(x, c) }"""
+    with pytest.raises(UnsupportedError, match="a Constant and a Cast below opset 9; mnn has Cast, but") as caught:
+        opshift.convert(parse_model(text), target="mnn")
+    assert [refusal.code for refusal in caught.value.refusals] == [Code.NO_LOWERING]
+    assert opshift.convert(parse_model(text), target="mnn", opset=9).report is not None
