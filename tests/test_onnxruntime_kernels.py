@@ -58,6 +58,8 @@ LOSING = {
     "Min of double": ("double[3] x, double[3] p", "double[3] y", "Min (x, p)", 8, 7),
     "Pad of bool": ("bool[3] x, int64[2] p", "bool[n] y", "Pad (x, p)", 13, 12),
     "Relu of int32": ("int32[3] x", "int32[3] y", "Relu (x)", 14, 13),
+    "Relu of int64": ("int64[3] x", "int64[3] y", "Relu (x)", 18, 19),
+    "ThresholdedRelu of double": ("double[3] x", "double[3] y", "ThresholdedRelu (x)", 18, 20),
     "Transpose of int4": ("int4[3,2] x", "int4[2,3] y", "Transpose (x)", 24, 21),
 }
 """Nodes that onnxruntime 1.32.0 runs at one opset, and at another not of this type, or just so."""

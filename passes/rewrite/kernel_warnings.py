@@ -22,8 +22,18 @@ def caution(
     if seen.domain or not _runs(seen, source):
         return None
     missing = _without_kernel(fragment, operands, target)
-    if missing is None:
+    return None if missing is None else _warning(seen, missing, source, target, where)
+
+
+def kept(seen: Node, source: int, target: int, where: str) -> Caution | None:
+    """Return a warning if a node that stays runs at the source's opset, and not at the target's."""
+    schema = schema_at("", seen.name, target)
+    if seen.domain or schema is None or not lacks_kernel(seen, source, target):
         return None
+    return _warning(seen, dataclasses.replace(seen, since_version=schema.since_version), source, target, where)
+
+
+def _warning(seen: Node, missing: Node, source: int, target: int, where: str) -> Caution:
     label = f"{missing.name}-{missing.since_version}"
     types = dict.fromkeys(type_name(facts.dtype) for facts in missing.inputs if facts is not None and facts.dtype)
     reason = f"onnxruntime {version()} has no kernel for {label} of {', '.join(types)}."

@@ -86,6 +86,7 @@ class ByKind:
                 and not (self._plain.optimize and name in RIVALLED)
                 and not preferred
                 and not self.loses(name, opset)
+                and not self.loses_types(name, opset)
             )
         return self._still[key]
 

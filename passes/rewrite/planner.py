@@ -49,7 +49,7 @@ from opshift.passes.rewrite.edits import (
     Replace,
 )
 from opshift.passes.rewrite.function_planner import Functions, bind
-from opshift.passes.rewrite.kernel_warnings import caution, lacks_kernel
+from opshift.passes.rewrite.kernel_warnings import caution, kept, lacks_kernel
 from opshift.passes.rewrite.lowering_search import (
     RIVALLED,
     Constant,
@@ -502,13 +502,12 @@ class Planner:
         operator = operator_of("", seen.name)
         if operator and not isinstance(found, Refusal) and self.legality.computed(seen):
             return self._rewritten(node, seen, operator, where, opset, bound, None, scope)
-        loses = self.kinds.loses(seen.name, opset) or (
-            self.strict is not self.plain
-            and not _open_parameters(node, bound)
-            and lacks_kernel(seen, opset, self.legality.opset)
-        )
-        if operator and not isinstance(found, Refusal) and loses:
+        asked = self.strict is not self.plain and not _open_parameters(node, bound) and not isinstance(found, Refusal)
+        lacks = asked and lacks_kernel(seen, opset, self.legality.opset)
+        if operator and not isinstance(found, Refusal) and (lacks or self.kinds.loses(seen.name, opset)):
             return self._rewritten(node, seen, operator, where, opset, bound)
+        if lacks and (warned := kept(seen, opset, self.legality.opset, where)):
+            self.cautions.append(warned)
         if isinstance(found, Refusal):
             if operator is None or self.legality.why_not(seen) is None:
                 self.refusals.append(found)
