@@ -354,7 +354,7 @@ class Deriver:
             default=None,
         )
         return Failure(
-            _joined(native.reason, nearest, nested),
+            _joined(native.reason, nearest.reason if nearest else ""),
             missing=native.missing or any(failure.missing for failure in failures),
             assumption=next((failure.assumption for failure in failures if failure.assumption), ""),
             busy=frozenset().union(*(failure.busy for failure in failures)),
@@ -610,15 +610,10 @@ def _told(way: Body | _Wide | Reason, found: Fragment | Failure) -> Way:
     return Way(name, None, found.reason.removeprefix(name).lstrip(": "))
 
 
-def _joined(native: str, nearest: Failure | None, nested: bool) -> str:
-    """Return why a node stays, with what the nearest way lacks, each reason once.
-
-    Of a node within a way no reason counts for which another way is for another form of it.
-    """
-    if nearest is None or not nearest.reason or (nested and nearest.beside and not nearest.missing):
-        return native
+def _joined(native: str, nearest: str) -> str:
+    """Return why a node stays, with what the nearest way lacks, each reason once."""
     said = set(native.split("; "))
-    more = [part for part in nearest.reason.split("; ") if part.split(": ", 1)[-1] not in said]
+    more = [part for part in nearest.split("; ") if part and part.split(": ", 1)[-1] not in said]
     return "; ".join((native, *more))
 
 
