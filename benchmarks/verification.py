@@ -356,7 +356,7 @@ def prepared(folder: Path, name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of a model."""
+    """The measurements of a model."""
 
     name: str
     weights: int

@@ -82,7 +82,7 @@ class Allowance:
     total: float = 0.0
     _start: float = 0.0
     _end: float = math.inf
-    _late: bool = field(default=False)
+    _late: bool = False
 
     def __post_init__(self) -> None:
         """Begin to count."""

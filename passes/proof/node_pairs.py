@@ -265,10 +265,8 @@ class Proof:
         self, pair: Pair, draft: Draft, values: Values, judge: Judge, long: Sequence[Mapping[str, Shape]], count: int
     ) -> generator.Trials:
         """Return inputs that the original accepts; where patterns of sizes find none, sizes are searched."""
-        shapes, budget = (
-            generator.sizes(draft.specs, whole=False),
-            Budget(100, count, elements=400_000, rejections=2000),
-        )
+        shapes = generator.sizes(draft.specs, whole=False)
+        budget = Budget(100, count, elements=400_000, rejections=2000)
         pace = self.allowance.pace(judge.opening)
         trials = generator.trials(draft, values, judge.plain_all, shapes, lambda base: long, budget, pace=pace)
         if trials.accepted or trials.fatal:

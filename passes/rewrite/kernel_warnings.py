@@ -25,12 +25,11 @@ def caution(
     return None if missing is None else _warning(seen, missing, source, target, where)
 
 
-def kept(seen: Node, source: int, target: int, where: str) -> Caution | None:
-    """Return a warning if a node that stays runs at the source's opset, and not at the target's."""
+def kept(seen: Node, source: int, target: int, where: str) -> Caution:
+    """Return the warning of a node that stays, and that `lacks_kernel` holds for."""
     schema = schema_at("", seen.name, target)
-    if seen.domain or schema is None or not lacks_kernel(seen, source, target):
-        return None
-    return _warning(seen, dataclasses.replace(seen, since_version=schema.since_version), source, target, where)
+    since_version = schema.since_version if schema else seen.since_version
+    return _warning(seen, dataclasses.replace(seen, since_version=since_version), source, target, where)
 
 
 def _warning(seen: Node, missing: Node, source: int, target: int, where: str) -> Caution:

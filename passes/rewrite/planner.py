@@ -506,8 +506,8 @@ class Planner:
         lacks = asked and lacks_kernel(seen, opset, self.legality.opset)
         if operator and not isinstance(found, Refusal) and (lacks or self.kinds.loses(seen.name, opset)):
             return self._rewritten(node, seen, operator, where, opset, bound)
-        if lacks and (warned := kept(seen, opset, self.legality.opset, where)):
-            self.cautions.append(warned)
+        if lacks:
+            self.cautions.append(kept(seen, opset, self.legality.opset, where))
         if isinstance(found, Refusal):
             if operator is None or self.legality.why_not(seen) is None:
                 self.refusals.append(found)
