@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn, TextIO
 
 from opshift.cli.terminal import message, write
-from opshift.passes.base.effort import EFFORTS
+from opshift.passes.base.arguments import EFFORTS
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.memory import LEAST_ASKED
 

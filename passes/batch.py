@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opshift.passes.base import effort, limits
-from opshift.passes.base.arguments import check_types
+from opshift.passes.base import limits
+from opshift.passes.base.arguments import check_effort, check_types
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError, shown_path
 from opshift.passes.base.results import Plan, Report, Verdict
 from opshift.passes.graph import traversal
@@ -185,7 +185,7 @@ def _check(asked: Mapping[str, Any], jobs: int) -> None:
     check_types(asked)
     check_request(**{name: asked.get(name, default) for name, default in wish.items()})
     limits.check(asked.get("seed", 0), asked.get("timeout"), asked.get("memory"))
-    effort.check(asked.get("effort", "normal"), asked.get("max_time"))
+    check_effort(asked.get("effort", "normal"), asked.get("max_time"))
     if asked.get("verify", True) and importlib.util.find_spec("onnxruntime") is None:
         from opshift.passes.runtime.ort_session import runtime
 

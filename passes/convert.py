@@ -26,8 +26,7 @@ from opshift.opsets.runtimes.profiles import ProfileError, load_target
 from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits, notebook
-from opshift.passes.base.arguments import check_path, check_progress, check_types
-from opshift.passes.base.effort import check as check_effort
+from opshift.passes.base.arguments import check_effort, check_path, check_progress, check_types
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
 from opshift.passes.base.results import ASSUMPTIONS, Caution, Check, Code, Plan, Refusal, Report, Verdict
 from opshift.passes.graph import traversal

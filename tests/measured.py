@@ -14,6 +14,7 @@ import sys
 import time
 
 from onnx.parser import parse_model
+from resident import peak
 
 import opshift
 from opshift.passes.runtime import ort_session
@@ -33,8 +34,8 @@ def main(listed: str) -> None:
             found = [type(error).__name__, str(error)]
         print(json.dumps([case.name, round(time.monotonic() - begun, 1), *found]), flush=True)
     ort_session._worker(os.getpid()).stop()
-    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    print(json.dumps([peak * (1 if sys.platform == "darwin" else 1024) for peak in peaks]))
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    print(json.dumps([peak(), children]))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.passes.base import effort
+from opshift.passes.base.arguments import EFFORTS
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.results import Verdict
@@ -113,7 +114,7 @@ def test_more_effort_tries_more_inputs() -> None:
     before, after = model(SMALL), other(model(SMALL))
     quick, thorough = (verify(before, after, effort=name).whole.inputs for name in ("quick", "thorough"))
     assert 54 <= quick < 160 < 300 < thorough
-    assert [Allowance(lambda: 0.0, name).total / effort.LEAST for name in effort.EFFORTS] == [1 / 3, 1, 10]
+    assert [Allowance(lambda: 0.0, name).total / effort.LEAST for name in EFFORTS] == [1 / 3, 1, 10]
 
 
 def test_a_difference_is_found_whatever_the_effort() -> None:

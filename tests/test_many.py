@@ -274,9 +274,10 @@ def test_weights_go_where_they_are_wanted(zoo: Path) -> None:
 MEASURED = """
 import resource, sys
 from opshift.cli.main import main
+from resident import peak
 assert main(["convert", sys.argv[1], "-o", sys.argv[2], "--opset", "12", "--no-verify", "-q"]) == 0
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(used.ru_maxrss * (1 if sys.platform == "darwin" else 1024), used.ru_utime + used.ru_stime)
+print(peak(), used.ru_utime + used.ru_stime)
 """
 
 
@@ -291,8 +292,9 @@ def test_weights_beside_the_model_cost_nothing(zoo: Path) -> None:
         del model.graph.node[-1].input[1:]
         os.truncate(zoo / "large" / "w.bin", 4 * elements)
         (zoo / "large" / "in.onnx").write_bytes(model.SerializeToString())
-        arguments = [str(zoo / "large" / "in.onnx"), str(zoo / "large" / "out.onnx")]
-        done = subprocess.run([sys.executable, "-c", MEASURED, *arguments], capture_output=True, text=True, check=True)
+        paths = [str((zoo / "large" / name).resolve()) for name in ("in.onnx", "out.onnx")]
+        command = [sys.executable, "-c", MEASURED, *paths]
+        done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
         used.append([float(number) for number in done.stdout.split()[-2:]])
     assert used[1][0] - used[0][0] < 20_000_000
     assert used[1][1] - used[0][1] < 1

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import os
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opshift.passes.base.errors import UsageError, printable
 
-if TYPE_CHECKING:
-    pass
+EFFORTS = {"quick": 1 / 3, "normal": 1.0, "thorough": 10.0}
+"""By what each effort multiplies the CPU time of a verification."""
 
 
 def check_types(asked: Mapping[str, Any]) -> None:
@@ -30,6 +31,17 @@ def check_types(asked: Mapping[str, Any]) -> None:
         raise UsageError(f"There are the semantics runtime and spec, not {_shown(semantics)}.")
     check_progress(asked.get("progress"))
     check_inputs(asked.get("input_shapes"), asked.get("inputs"))
+
+
+def check_effort(effort: object, max_time: object) -> None:
+    """Raise UsageError for an effort or a time that is none."""
+    if not _is_one_of(effort, EFFORTS):
+        raise UsageError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}.")
+    if max_time is None:
+        return
+    number = isinstance(max_time, int | float) and not isinstance(max_time, bool)
+    if not number or not 0 < max_time < math.inf:  # type: ignore[operator]
+        raise UsageError(f"max_time is a number of seconds, more than 0, not {max_time!r}.")
 
 
 def check_progress(progress: Any) -> None:

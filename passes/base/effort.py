@@ -12,10 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from opshift.passes.base.errors import UsageError
-
-EFFORTS = {"quick": 1 / 3, "normal": 1.0, "thorough": 10.0}
-"""By what each effort multiplies the allowance."""
+from opshift.passes.base.arguments import EFFORTS
 
 TIMES, TIMES_LARGE = 9.0, 2.5
 """So many times the bare time is spent with normal effort: by most models, and by those with large weights. What is
@@ -44,17 +41,6 @@ _FREE = 1 / 256
 
 _ONCE = 1 / 16
 """CPU seconds that the first input may take for what is done once only, so that up to there it is measured again."""
-
-
-def check(effort: object, max_time: object) -> None:
-    """Raise UsageError for an effort or a time that is none."""
-    if not isinstance(effort, str) or effort not in EFFORTS:
-        raise UsageError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}.")
-    if max_time is None:
-        return
-    number = isinstance(max_time, int | float) and not isinstance(max_time, bool)
-    if not number or not 0 < max_time < math.inf:  # type: ignore[operator]
-        raise UsageError(f"max_time is a number of seconds, more than 0, not {max_time!r}.")
 
 
 def rounded(seconds: float) -> float:

@@ -27,9 +27,8 @@ from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.operator import operator_for
 from opshift.passes.analysis.model_summary import Outline, outline
 from opshift.passes.analysis.scopes import Shape
-from opshift.passes.base.arguments import check_types
+from opshift.passes.base.arguments import check_effort, check_types
 from opshift.passes.base.effort import LARGE, LEAST, Allowance
-from opshift.passes.base.effort import check as check_effort
 from opshift.passes.base.errors import OpshiftError, UsageError
 from opshift.passes.base.limits import Limits
 from opshift.passes.base.limits import check as check_limits
