@@ -15,11 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from opshift.passes.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import Console, RenderableType
 
-    from opshift.passes.io.atomic_files import Batch
 
 COMMAND = "shown by: "
 """Before a command that people copy."""
@@ -294,50 +291,6 @@ def to_json(document: Any, *, indent: int | None = 2) -> str:
     return COMMAND_MARK.sub(r"\\u0023", json.dumps(jsonable(document), indent=indent, allow_nan=False)) + "\n"
 
 
-def report(path: Path, document: Any) -> str:
-    """Return the document as the file's suffix asks for it: a page, Markdown or JSON."""
-    match path.suffix.casefold():
-        case ".html":
-            from opshift.cli.reports.html import page
-
-            return page(document)
-        case ".md":
-            from opshift.cli.reports.markdown import markdown
-
-            return markdown(document)
-    return to_json(document)
-
-
 def print_json(document: Any, *, line: bool = False) -> None:
     """Print the one JSON object that --json promises; of many, each is a line."""
     write_result(to_json(document, indent=None if line else 2))
-
-
-@contextlib.contextmanager
-def staged(path: str | None, document: Any, *, named: str = "--report") -> Iterator[Batch]:
-    """Write a report, which arrives at its place only if the block succeeds.
-
-    The batch can take further files, and is published at the end unless the block has done so.
-
-    Raises:
-        UsageError: the report cannot be written.
-    """
-    from pathlib import Path
-
-    from opshift.passes.base.errors import reason
-    from opshift.passes.io.atomic_files import Batch, target
-
-    with Batch() as batch:
-        if path is not None:
-            place = Path(path)
-            shown = f"{named} {plain(path)}".strip()
-            try:
-                found = target(place)
-                batch.draft(found.real, shown).write(report(place, document).encode())
-            except OSError as error:
-                raise UsageError(f"{shown} cannot be written: {reason(error)}.") from error
-            except UsageError as error:
-                raise UsageError(f"{named} {error}".strip()) from error
-        yield batch
-        if not batch.published:
-            batch.publish()

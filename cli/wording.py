@@ -13,7 +13,7 @@ from opshift.cli.terminal import COMMAND, one_line, plain
 from opshift.passes.base.results import Action, Check, Coverage, Plan, Refusal, Report, Step, Verdict
 
 if TYPE_CHECKING:
-    from opshift.cli.reports.operator_counts import Census
+    from opshift.cli.operator_counts import Census
     from opshift.passes.inspection import Obstacle
 
 SHOWN = 5

@@ -25,11 +25,10 @@ import onnx
 import onnx.parser
 import pytest
 
-from opshift.cli import options, wording
+from opshift.cli import operator_counts, options, wording
 from opshift.cli import terminal as output
 from opshift.cli.commands import inspect
 from opshift.cli.main import COMMANDS, main, parse
-from opshift.cli.reports import operator_counts
 from opshift.opsets.operators import argmax
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import operator_for

@@ -28,7 +28,7 @@ def needs(shell: str) -> None:
 def in_bash(line: str, wanted: set[str], folder: Path) -> set[str]:
     """Return what bash offers for the last word of a line."""
     words = line.split(" ")
-    (folder / "script").write_text(script("bash"), encoding="utf-8")
+    (folder / "script").write_text(script(build(), "bash"), encoding="utf-8")
     # What readline does when the key is pressed: it fills these in and calls the function.
     code = f"""
 source ./script
@@ -41,7 +41,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 def in_fish(line: str, wanted: set[str], folder: Path) -> set[str]:
     """Return what fish offers for the last word of a line."""
-    (folder / "script").write_text(script("fish"), encoding="utf-8")
+    (folder / "script").write_text(script(build(), "fish"), encoding="utf-8")
     environment = {"HOME": str(folder)}
     code = f"source ./script; complete -C '{line}'"
     return {found.split("\t")[0] for found in _lines(["fish", "--no-config", "-c", code], folder, **environment)}
@@ -65,7 +65,7 @@ def in_zsh(line: str, wanted: set[str], folder: Path) -> set[str]:
 
     functions = folder / ".functions"
     functions.mkdir(exist_ok=True)
-    (functions / "_opshift").write_text(script("zsh"), encoding="utf-8")
+    (functions / "_opshift").write_text(script(build(), "zsh"), encoding="utf-8")
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
@@ -133,7 +133,7 @@ def test_shells_complete(shell: str, line: str, offered: set[str], not_offered: 
 def test_a_script_has_every_option_of_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
     printed = capsys.readouterr().out
-    assert printed == script(shell)
+    assert printed == script(build(), shell)
     (commands,) = (action.choices for action in build()._actions if isinstance(action.choices, dict))
     for name, parser in commands.items():
         assert name in printed

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opshift.cli import options as shared
 from opshift.cli import terminal
 from opshift.cli.reports.document import SCHEMA, document
+from opshift.cli.reports.write import staged
 from opshift.passes.base.errors import UsageError
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
     status = max(EXIT[outcome.status] for outcome in outcomes)
     outcomes.sort(key=lambda outcome: outcome.source)
     described = [describe(outcome) for outcome in outcomes]
-    with terminal.staged(options.report, document(options, status, models=described)):
+    with staged(options.report, document(options, status, models=described)):
         if not options.json:
             show(outcomes, options.output, quiet=options.quiet, proven=not options.no_verify)
     return status

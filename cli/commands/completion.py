@@ -27,19 +27,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the script. It is whole: nothing of opshift runs where the key is pressed."""
-    terminal.write_result(script(options.shell))
+    terminal.write_result(script(options.build(), options.shell))
     return 0
 
 
-def script(shell: str) -> str:
-    """Return the script for a shell, of all commands with their options as they are now."""
+def script(parser: argparse.ArgumentParser, shell: str) -> str:
+    """Return the script for a shell, of all commands of the parser with their options."""
     import shtab
 
-    from opshift.cli.main import build
     from opshift.opsets.registry.operator import known_operators
     from opshift.opsets.runtimes.profiles import builtin_targets
 
-    parser = build()
     operators = sorted({operator.name for operator in known_operators() if not operator.domain})
     # shtab reads `complete`, of which argparse, and so its types, know nothing.
     for action in _actions(parser):

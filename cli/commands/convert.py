@@ -18,10 +18,11 @@ from opshift.cli import options as shared
 from opshift.cli import streams, terminal
 from opshift.cli.commands import batch as many
 from opshift.cli.reports.document import document
+from opshift.cli.reports.write import staged
 from opshift.passes.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from opshift.cli.reports.operator_counts import Census
+    from opshift.cli.operator_counts import Census
     from opshift.passes.convert import Result
 
 
@@ -82,7 +83,7 @@ def one(options: argparse.Namespace, stream: Any = None) -> int:
     shared.check_report(options.report, {options.model, destination} - {streams.STREAM})
     request, weights = shared.request(options), shared.weights(options)
     from opshift.cli import wording
-    from opshift.cli.reports.operator_counts import census
+    from opshift.cli.operator_counts import census
     from opshift.passes.convert import convert
     from opshift.passes.io.reader import check_unchanged
 
@@ -95,7 +96,7 @@ def one(options: argparse.Namespace, stream: Any = None) -> int:
         )
     before, after = census(result.source_model, result.source.size), census(result.rewritten)
     made = describe(options, destination, result, before, after)
-    with terminal.staged(options.report, made) as batch, contextlib.ExitStack() as watched:
+    with staged(options.report, made) as batch, contextlib.ExitStack() as watched:
         progress = watched.enter_context(terminal.progress(options.quiet, verbose=False))
 
         def tell() -> None:
@@ -191,7 +192,7 @@ def describe(
     options: argparse.Namespace, destination: str, result: Result, before: Census, after: Census
 ) -> dict[str, Any]:
     """Return a conversion as JSON has it."""
-    from opshift.cli.reports.operator_counts import nothing_to_do
+    from opshift.cli.operator_counts import nothing_to_do
 
     return document(
         options,
@@ -213,7 +214,7 @@ def show(options: argparse.Namespace, destination: str, result: Result, before: 
     """Print the tables, and the verdict last."""
     if not options.quiet:
         from opshift.cli.commands.plan import show as show_plan
-        from opshift.cli.reports.operator_counts import nothing_to_do
+        from opshift.cli.operator_counts import nothing_to_do
 
         nothing = nothing_to_do(result.plan, before, after) and not result.repairs
         show_plan(options, result, before, after, nothing=nothing)

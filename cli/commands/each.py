@@ -48,7 +48,7 @@ def of_each(
     options: argparse.Namespace, cases: Sequence[dict[str, str]], one: Callable[[argparse.Namespace], int]
 ) -> int:
     """Run a command with the options of each case; return the highest status."""
-    from opshift.cli.main import fail
+    from opshift.cli.failure import fail
 
     if getattr(options, "report", None) is not None:
         raise UsageError("--report is for one model: give the models one by one, or use --json, one line each.")

@@ -16,10 +16,11 @@ from opshift.cli import options as shared
 from opshift.cli import streams, terminal
 from opshift.cli.commands import each
 from opshift.cli.reports.document import document
+from opshift.cli.reports.write import staged
 from opshift.passes.base.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from opshift.cli.reports.operator_counts import Census
+    from opshift.cli.operator_counts import Census
     from opshift.passes.base.results import Check, Plan, Step
     from opshift.passes.convert import Result
 
@@ -46,7 +47,7 @@ def one(options: argparse.Namespace) -> int:
     shared.check_report(options.report, {options.model} - {streams.STREAM})
     request = shared.request(options)
     from opshift.cli import wording
-    from opshift.cli.reports.operator_counts import census, nothing_to_do
+    from opshift.cli.operator_counts import census, nothing_to_do
     from opshift.passes.convert import convert
 
     with terminal.progress(options.quiet, options.verbose) as progress:
@@ -71,7 +72,7 @@ def one(options: argparse.Namespace) -> int:
         repairs=result.repairs,
         plan=result.plan,
     )
-    with terminal.staged(options.report, described):
+    with staged(options.report, described):
         for warning in wording.warnings(result.plan):
             terminal.message(warning)
         if options.json:
@@ -87,7 +88,7 @@ def refused(options: argparse.Namespace, made: Plan, before: Census) -> int:
     """Report what stands in the way."""
     error = {"kind": "unsupported", "message": not_possible(made), "refusals": made.refusals}
     described = document(options, 1, before=before, plan=made, error=error)
-    with terminal.staged(options.report, described):
+    with staged(options.report, described):
         if options.json:
             terminal.print_json(described, line=getattr(options, "lines", False))
             return 1
@@ -128,7 +129,7 @@ def possible(made: Plan, *, nothing: bool) -> str:
 
 def show(options: argparse.Namespace, result: Result, before: Census, after: Census, *, nothing: bool) -> None:
     """Print the request, what is rewritten, and all notes; under --verbose each node and the operators."""
-    from opshift.cli.reports.operator_counts import remarks, show_operators
+    from opshift.cli.operator_counts import remarks, show_operators
     from opshift.cli.wording import assumptions, changes, request
 
     for note in result.repairs:

@@ -13,10 +13,11 @@ from opshift.cli import options as shared
 from opshift.cli import streams, terminal
 from opshift.cli.commands import each
 from opshift.cli.reports.document import document
+from opshift.cli.reports.write import staged
 from opshift.passes.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from opshift.cli.reports.operator_counts import Census
+    from opshift.cli.operator_counts import Census
     from opshift.passes.base.results import Report
 
 
@@ -66,7 +67,7 @@ def pairs(folder: str, other: str) -> list[dict[str, str]]:
 def one(options: argparse.Namespace) -> int:
     """Compare two models and print."""
     shared.check_report(options.report, {options.model, options.other} - {streams.STREAM})
-    from opshift.cli.reports.operator_counts import census
+    from opshift.cli.operator_counts import census
     from opshift.passes.base.results import Verdict
     from opshift.passes.proof.verify import verify
     from opshift.passes.runtime import ort_session
@@ -88,7 +89,7 @@ def one(options: argparse.Namespace) -> int:
     status = 0 if report.verdict is Verdict.EQUAL else 1
     before, after = (census(model.proto) for model in models)
     described = describe(options, report, status, before, after)
-    with terminal.staged(options.report, described):
+    with staged(options.report, described):
         if options.json:
             terminal.print_json(described, line=getattr(options, "lines", False))
         else:

@@ -13,7 +13,6 @@ import jinja2
 from markupsafe import Markup
 
 from opshift.cli import wording
-from opshift.cli.commands.batch import EXIT
 from opshift.cli.reports.diagram import Drawing, boxes, drawing
 from opshift.cli.reports.report_model import Rewrite, account
 from opshift.cli.terminal import COMMAND_MARK, jsonable, plain
@@ -102,7 +101,7 @@ def _literal(value: Any) -> str:
 
 def _outcome(model: Mapping[str, Any]) -> str:
     """Return the verdict whose colour an outcome has."""
-    return "different" if EXIT[model["outcome"]] else "equal"
+    return "different" if model["status"] else "equal"
 
 
 def _hash(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opshift.cli import wording
-from opshift.cli.reports.operator_counts import Census, cell, remarks, since
+from opshift.cli.operator_counts import Census, cell, remarks, since
 from opshift.cli.terminal import one_line
 from opshift.opsets.registry.operator import operator_for
 from opshift.passes.base.results import Action, Check, Kind, Plan, Refusal, Report, Verdict, Way

@@ -6,10 +6,10 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from opshift.cli import terminal
+from opshift.cli.operator_counts import Census, census
 from opshift.cli.options import check_report
 from opshift.cli.reports.document import document
-from opshift.cli.reports.operator_counts import Census, census
+from opshift.cli.reports.write import staged
 from opshift.passes.base.arguments import check_path
 from opshift.passes.base.results import Verdict
 
@@ -28,7 +28,7 @@ def save(report: Report, path: str | os.PathLike[str]) -> None:
     about = report.about() or {"command": "verify"}
     named = [about[key] for key in ("model", "other") if about.get(key)]
     check_report(place, named, named="")
-    with terminal.staged(place, made(report, about), named=""):
+    with staged(place, made(report, about), named=""):
         pass
 
 

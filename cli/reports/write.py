@@ -1,0 +1,59 @@
+"""Reports in files: rendered as the suffix asks, and put in place together with the model."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from opshift.cli.terminal import plain, to_json
+from opshift.passes.base.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from opshift.passes.io.atomic_files import Batch
+
+
+def rendered(path: Path, document: Any) -> str:
+    """Return the document as the file's suffix asks for it: a page, Markdown or JSON."""
+    match path.suffix.casefold():
+        case ".html":
+            from opshift.cli.reports.html import page
+
+            return page(document)
+        case ".md":
+            from opshift.cli.reports.markdown import markdown
+
+            return markdown(document)
+    return to_json(document)
+
+
+@contextlib.contextmanager
+def staged(path: str | None, document: Any, *, named: str = "--report") -> Iterator[Batch]:
+    """Write a report, which arrives at its place only if the block succeeds.
+
+    The batch can take further files, and is published at the end unless the block has done so.
+
+    Raises:
+        UsageError: the report cannot be written.
+    """
+    from pathlib import Path
+
+    from opshift.passes.base.errors import reason
+    from opshift.passes.io.atomic_files import Batch, target
+
+    with Batch() as batch:
+        if path is not None:
+            place = Path(path)
+            shown = f"{named} {plain(path)}".strip()
+            try:
+                found = target(place)
+                batch.draft(found.real, shown).write(rendered(place, document).encode())
+            except OSError as error:
+                raise UsageError(f"{shown} cannot be written: {reason(error)}.") from error
+            except UsageError as error:
+                raise UsageError(f"{named} {error}".strip()) from error
+        yield batch
+        if not batch.published:
+            batch.publish()
