@@ -291,10 +291,7 @@ def _lower_graph(
     marked: bool,
 ) -> None:
     if isinstance(graph, onnx.GraphProto):
-        noted = {value.name for value in (*graph.value_info, *graph.output)}
-        for name, facts in plan.notes.items():
-            if name not in noted:
-                graph.value_info.add(name=name).type.CopyFrom(type_of_facts(facts))
+        _note(graph, plan.notes)
     for (index, attribute), inside in plan.inner.items():
         inner = next(found for name, found in subgraphs(graph.node[index]) if name == attribute)
         own = constants.within(graph.node[index])
@@ -339,6 +336,23 @@ def _lower_graph(
         for index in range(len(graph.value_info) - 1, -1, -1):
             if graph.value_info[index].name in renamed:
                 del graph.value_info[index]
+
+
+def _note(graph: onnx.GraphProto, notes: Mapping[str, Facts]) -> None:
+    """Declare of a graph's outputs the shapes that are known; what is declared stays."""
+    for value in graph.output if notes else ():
+        facts = notes.get(value.name)
+        if facts is None or facts.shape is None:
+            continue
+        tensor = value.type.tensor_type
+        tensor.elem_type = tensor.elem_type or facts.dtype or 0
+        if not tensor.HasField("shape"):
+            tensor.shape.SetInParent()
+            for _ in facts.shape:
+                tensor.shape.dim.add()
+        for dim, size in zip(tensor.shape.dim, facts.shape, strict=False):
+            if isinstance(size, int) and not dim.HasField("dim_value"):
+                dim.dim_value = size
 
 
 def _sort(nodes: MutableSequence[NodeProto], places: list[int], gone: Sequence[int]) -> None:

@@ -91,7 +91,7 @@ class GraphPlan:
     path: str
     changes: dict[int, Change] = field(default_factory=dict)
     notes: dict[str, Facts] = field(default_factory=dict)
-    """Values whose shapes are to be noted, since the target's versions do not tell them."""
+    """Outputs of the graph whose shapes are to be declared, since they may be inferred no more."""
     inner: dict[tuple[int, str], GraphPlan] = field(default_factory=dict)
 
     def all(self) -> Iterator[GraphPlan]:

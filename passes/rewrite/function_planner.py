@@ -143,7 +143,7 @@ class Functions:
         if called:
             self._refuse_unread(function, inputs, graph)
         done = dataclasses.replace(plan, graph=graph)
-        if not any(part.changes for part in graph.all()):
+        if not any(part.changes or part.notes for part in graph.all()):
             done = FunctionPlan(key, function.name, {}, graph)
         # Calls of two kinds often come to the same function.
         alike = next((one for _, one in made[:place] if one.bound == done.bound and same_work(one.graph, graph)), None)
@@ -229,6 +229,7 @@ def same_work(one: GraphPlan, other: GraphPlan) -> bool:
     return (
         {index: work(change) for index, change in one.changes.items()}
         == {index: work(change) for index, change in other.changes.items()}
+        and one.notes == other.notes
         and one.inner.keys() == other.inner.keys()
         and all(same_work(one.inner[key], other.inner[key]) for key in one.inner)
     )

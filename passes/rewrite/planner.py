@@ -18,7 +18,7 @@ from onnx import TensorProto
 
 from opshift.opsets.operators.constant import gives
 from opshift.opsets.registry.equivalences import same_meaning
-from opshift.opsets.registry.facts import RARE, Facts, facts_of_attribute, type_name
+from opshift.opsets.registry.facts import RARE, Facts, facts_of_attribute, facts_of_type, type_name
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.no_conversion import why_absent
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, Operator, Outputs, operator_for
@@ -258,11 +258,10 @@ class Planner:
             for attribute, inner in subgraphs(node) if settled is None else ():
                 inside = _Lazy(self, scope, node, attribute)
                 within = self.graph(inner, f"{where}.{attribute}", opset, inside, bound)
+                within.notes.update(self._noted(node, inner, opset, inside))
                 plan.inner[index, attribute] = within
         if main:
             self._firsts[len(nodes)] = len(self.steps)
-        if isinstance(graph, onnx.GraphProto) and self.legality.opset < 14 <= opset:
-            plan.notes.update(self._untold(graph, found, scope))
         return plan
 
     def _kinds_of(self, graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[Kind, Sequence[int]]:
@@ -387,19 +386,31 @@ class Planner:
             planner._closed(change, node, lambda: frozenset(node.output), values)
         return len(planner.refusals) == before
 
-    def _untold(
-        self, graph: onnx.GraphProto, found: Mapping[Kind, Sequence[int]], scope: Values | None
+    def _noted(
+        self, node: onnx.NodeProto, body: onnx.GraphProto, opset: int, inside: Values
     ) -> Iterator[tuple[str, Facts]]:
-        """Yield the types of values of which only newer versions tell the shape.
+        """Yield the types of what a body returns, where onnxruntime reads shapes off them that may be inferred no more.
 
-        onnx follows a shape that is computed since Reshape-14 only, and Scan of onnxruntime 1.31.1 asks for shapes.
+        The kernel of Scan requires the rank of each output, and that of Loop has the dimensions of none of its
+        iterations from there (onnxruntime 1.32.0). Lowerings compute shapes that onnx does not follow; Reshape has it
+        follow computed shapes since 14 only.
         """
-        for kind, places in found.items():
-            for index in places if kind[1] == "Reshape" and not default_domain(kind[0]) else ():
-                name = graph.node[index].output[0]
-                facts = (self.scope if scope is None else scope)[name]
-                if facts is not None and facts.dtype and facts.shape is not None:
-                    yield name, Facts(facts.dtype, tuple(dim if isinstance(dim, int) else None for dim in facts.shape))
+        if default_domain(node.domain) or node.op_type not in ("Loop", "Scan"):
+            return
+        if not self.legality.opset < 14 <= opset and not any(step.action is Action.LOWER for step in self.steps):
+            return
+        # A Loop carries what its body returns after the condition; for no iterations that is as it went in.
+        loop = node.op_type == "Loop"
+        for value in body.output[len(node.input) - 1 if loop else 0 :]:
+            declared = facts_of_type(value.type).shape
+            if declared is not None and (not loop or all(isinstance(dim, int) for dim in declared)):
+                continue
+            facts = inside[value.name]
+            if facts is not None and facts.dtype and facts.shape is not None:
+                yield (
+                    value.name,
+                    Facts(facts.dtype, tuple(dim if isinstance(dim, int) else None for dim in facts.shape)),
+                )
 
     def _node(
         self, node: onnx.NodeProto, where: str, opset: int, scope: Values | None, bound: Mapping[str, Any] | None

@@ -250,6 +250,21 @@ def _norm(x: Array, axes: tuple[int, ...]) -> Array:
     return np.asarray(np.sqrt((_wide(x) ** 2).sum(axis=axes)))
 
 
+def layer_normalization(
+    x: Array, scale: Array, bias: Array | None = None, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> tuple[Array, ...]:
+    """LayerNormalization-17: the stages of the text, the first in `stash_type`, in which squares overflow."""
+    stash = np.dtype(tensor_dtype_to_np_dtype(stash_type))
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    wide = x.astype(stash)
+    mean = wide.mean(axes, keepdims=True)
+    away = wide - mean
+    inverse = 1 / np.sqrt((away * away).mean(axes, keepdims=True) + np.asarray(epsilon, stash))
+    y = _wide((away * inverse).astype(x.dtype)) * _wide(scale)
+    y = y if bias is None else y + _wide(bias)
+    return y.astype(x.dtype), mean.astype(stash), inverse.astype(stash)
+
+
 def reverse_sequence(x: Array, lengths: Array, batch_axis: int = 1, time_axis: int = 0) -> Array:
     """ReverseSequence-10: "the first `sequence_lens[i]` elements on time axis" are reversed."""
     found = np.moveaxis(x, (batch_axis, time_axis), (0, 1)).copy()
@@ -284,6 +299,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Gelu": gelu,
     "GlobalLpPool": global_lp_pool,
     "LSTM": recurrent.lstm,
+    "LayerNormalization": layer_normalization,
     "OneHot": one_hot,
     "Optional": optional,
     "OptionalGetElement": lambda x: x,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx.parser import parse_model
 from running import run
@@ -74,6 +75,58 @@ def test_scan_whose_graph_tells_no_shapes_still_runs(target: int) -> None:
     before, after = run(model, [feeds]), run(converted(model, opset=target), [feeds])
     for one, other in zip(before[0], after[0], strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+LINEAR = 'y, s = LinearAttention <q_num_heads = 2, kv_num_heads = 2, update_rule = "linear"> (x, w, w)'
+COMPUTED = "z = Shape (x) o = Gather <axis = 0> (z, first) m = Concat <axis = 0> (o, minus) y = Reshape (x, m)"
+UNSHAPED = {
+    "Attention": (24, (22, 15), "float[1,2,3,4] x, float[1,2,k,4] w", "y = Attention (x, w, w)", (1, 2, 3, 4)),
+    "CausalConvWithState": (
+        27,
+        (26, 15),
+        "float[2,2,3] x, float[2,1,k] w",
+        "y, s = CausalConvWithState (x, w)",
+        (2, 2, 3),
+    ),
+    "CenterCropPad": (
+        18,
+        (17, 13),
+        "float[2,q,r] x, int64[2] w",
+        "y = CenterCropPad <axes = [1, 2]> (x, w)",
+        (2, 2, 2),
+    ),
+    "LinearAttention": (27, (26, 18), "float[1,2,8] x, float[1,k,8] w", LINEAR, (1, 2, 8)),
+    "Reshape": (14, (13, 9), "float[2,q,r] x, int64[2] w", COMPUTED, (2, 12)),
+    "Trilu": (14, (13, 9), "float[2,q,r] x, float[k] w", "y = Trilu (x)", (2, 3, 4)),
+}
+"""Nodes in whose place shapes may be computed that onnx does not follow: opset, targets, inputs, nodes, the shape."""
+
+BODIES = {
+    "Loop": "(int64 n, ARGS) => (float[] all) <int64[1] first = {0}, int64[1] minus = {-1}> { t = Constant <value = "
+    "bool {1}> () all = Loop <body = each (int64 i, bool c) => (bool d, float[] y) { d = Identity (c) BODY }> (n, t) }",
+    "Scan": "(float[n] rows, ARGS) => (float[] all) <int64[1] first = {0}, int64[1] minus = {-1}> { all = Scan "
+    "<num_scan_inputs = 1, body = each (float row) => (float[] y) { BODY }> (rows) }",
+}
+
+
+@pytest.mark.parametrize("operator", UNSHAPED)
+@pytest.mark.parametrize(("kind", "turns"), [("Loop", 2), ("Loop", 0), ("Scan", 2)])
+def test_a_body_that_declares_no_shape_returns_it_still(kind: str, turns: int, operator: str) -> None:
+    """Scan's kernel requires ranks, and Loop's has the rank of no iterations from what the body returns."""
+    opset, targets, arguments, nodes, shape = UNSHAPED[operator]
+    head = BODIES[kind].replace("ARGS", arguments).replace("BODY", nodes)
+    model = parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> g {head}')
+    for value in (*model.graph.output, *model.graph.node[-1].attribute[-1].g.output[-1:]):
+        value.type.tensor_type.ClearField("shape")
+    sizes = {"q": 3, "r": 4, "k": 2, "n": turns}
+    feed: dict[str, np.ndarray[Any, Any]] = {"n": np.array(turns)}
+    for value in model.graph.input[1 if kind == "Loop" else 0 :]:
+        tensor = value.type.tensor_type
+        dims = [dim.dim_value or sizes[dim.dim_param] for dim in tensor.shape.dim]
+        feed[value.name] = np.full(dims, 2, np.int64 if tensor.elem_type == onnx.TensorProto.INT64 else F32)
+    for target in targets:
+        (found,) = run(converted(model, opset=target), [feed])
+        assert found[0].shape == (2, *shape) if turns else found[0].ndim == len(shape) + 1
 
 
 @pytest.mark.parametrize(("axis", "target", "words"), [(-1, 9, "no negative axis is defined"), (0, 8, "Scan-8")])
