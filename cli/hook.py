@@ -1,4 +1,7 @@
-"""`python -m opshift.cli.hook`: `opshift plan` of each model that pre-commit names, with the options of its `args`."""
+"""The pre-commit hook: `opshift plan` of each model that changed.
+
+pre-commit runs `python -m opshift.cli.hook` with the names of the models and the options of its `args`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands' options have in common: how each is read, and what is said when it cannot be."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Signals that end a process raise an exception here, as Ctrl-C does, so that files written in part are removed."""
+"""Signals that end a process.
+
+They raise an exception here, as Ctrl-C does, so that files written in part are removed.
+"""
 
 from __future__ import annotations
 

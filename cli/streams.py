@@ -1,4 +1,7 @@
-"""`-` on the command line: a model from standard input, and a result to standard output."""
+"""Standard input and output as models.
+
+On the command line, `-` is a model from standard input, or a result to standard output.
+"""
 
 from __future__ import annotations
 

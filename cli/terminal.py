@@ -1,4 +1,7 @@
-"""Where results and messages go: results to stdout, messages and progress to stderr, reports to their file."""
+"""Everything that is printed.
+
+Results go to stdout, messages and progress to stderr.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 """Files of the repository's root that are pages of the site, and what they are called there."""
-SCRIPTS = ("build_site.py", "generate.py", "reference_pages.py")
+SCRIPTS = ("build_site.py", "generate.py", "pictures.py", "reference_pages.py")
 LOADED = {"img": "src", "script": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}
 """What a browser fetches by itself, without a click."""
 

@@ -1,4 +1,4 @@
-"""Write docs/operators.md, docs/rewrite.svg and opsets/data/bodies.onnxtxt, and outputs shown in pages from real runs.
+"""Write docs/operators.md, its pictures, opsets/data/bodies.onnxtxt, and the outputs that pages show of real runs.
 
 `python docs/generate.py` writes them; `--check` changes nothing and fails where one is out of date. A page that needs
 packages which are not installed is left as it is.
@@ -29,8 +29,8 @@ from types import FunctionType
 from typing import Any
 
 import onnx.defs
+import pictures
 
-import opshift
 from opshift.opsets.faster import LOWERINGS as FASTER
 from opshift.opsets.faster import every
 from opshift.opsets.registry import compiled
@@ -40,12 +40,10 @@ from opshift.opsets.registry.no_conversion import NoConversion, no_conversions, 
 from opshift.opsets.registry.operator import Operator, Version, known_operators, steps
 from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
 from opshift.opsets.registry.schema_only import has_body
-from opshift.passes.base.results import Action
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "operators.md"
 BODIES = ROOT / "opsets" / "data" / compiled.FILE
-PICTURE = ROOT / "docs" / "rewrite.svg"
 README = ROOT / "README.md"
 GUIDES = tuple(
     ROOT / "docs" / name
@@ -369,52 +367,6 @@ def normal(text: str) -> str:
     return re.sub(r"\b\d+ inputs\b", "SEVERAL inputs", text)
 
 
-# --- docs/rewrite.svg -------------------------------------------------------------------------------------------------
-
-
-def picture() -> str:
-    """Return the drawing that a report has of a rewrite, as a file of its own: OneHot of the README's first example."""
-    from opshift.cli.reports.diagram import drawing
-    from opshift.cli.reports.html import TEMPLATES, svg
-
-    plan = opshift.plan(ROOT / "fixtures" / "segmenter-opset13.onnxtxt", opset=8)
-    (kind,) = (kind for kind in plan.rewrites() if kind.action is Action.LOWER)
-    style = re.findall(
-        r"^:root \{.*?^\}|^@media \(prefers-color-scheme.*?^\}", _template(TEMPLATES, "page.css"), re.M | re.S
-    )
-    style += [_template(TEMPLATES, "drawing.css"), ".paper { fill: var(--paper); }"]
-    sides = [(drawing(side), svg(side, "")) for side in (kind.before, kind.after)]
-    gap, margin = 70, 24
-    height = max(one.height for one, _ in sides) + 2 * margin
-    width = sum(one.width for one, _ in sides) + gap + 2 * margin
-    parts, left = [], float(margin)
-    for one, shown in sides:
-        (inside,) = re.findall(r"<svg[^>]*>(.*)</svg>", shown, re.DOTALL)
-        top = (height - one.height) / 2
-        box = f'x="{left:g}" y="{top:g}" width="{one.width:g}" height="{one.height:g}"'
-        parts.append(f"<svg {box}>{inside}</svg>")
-        left += one.width + gap
-    start, end, middle = margin + sides[0][0].width + 12, margin + sides[0][0].width + gap - 12, height / 2
-    parts.append(f'<path class="line" d="M{start:g} {middle:g} H{end - 7:g}"/>')
-    parts.append(
-        f'<polygon class="head" points="{end:g},{middle:g} {end - 9:g},{middle - 5:g} {end - 9:g},{middle + 5:g}"/>'
-    )
-    size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title">',
-        f"<title id='title'>How a report draws a rewrite: {kind.operator} becomes {', '.join(kind.becomes)}</title>",
-        f"<style>\n{chr(10).join(part.strip() for part in style)}\n</style>",
-        f'<rect class="paper" width="{width:g}" height="{height:g}" rx="10"/>',
-        f'<g class="canvas">{chr(10).join(parts)}</g>',
-        "</svg>",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _template(folder: Path, name: str) -> str:
-    return (folder / name).read_text(encoding="utf-8")
-
-
 # --- opsets/data/bodies.onnxtxt ---------------------------------------------------------------------------------------
 
 
@@ -440,7 +392,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is out of date")
     parser.add_argument("pages", metavar="PAGE", nargs="*", type=Path, help="only these (all)")
     options = parser.parse_args(None if arguments is None else list(arguments))
-    written: dict[Path, Callable[[], str]] = {DOCUMENT: operators_page, BODIES: bodies_file, PICTURE: picture}
+    written: dict[Path, Callable[[], str]] = {DOCUMENT: operators_page, BODIES: bodies_file, **pictures.PICTURES}
     asked = [page.resolve() for page in options.pages] or [*written, *SHOWN]
     made = {page: write() for page, write in written.items() if page in asked}
     for page in SHOWN:

@@ -1,4 +1,6 @@
-"""Lowerings that onnxruntime runs faster than its own kernels, by search in blocks and comparison of short integers.
+"""Lowerings faster than onnxruntime's own kernels, for --optimize alone.
+
+They search in blocks and compare short integers.
 
 They have more nodes than people would write. `--optimize` alone looks at them; nothing else imports this module.
 """

@@ -1,4 +1,6 @@
-"""Convert many models, each apart from the others, on whatever `concurrent.futures.Executor` there is.
+"""Convert many models.
+
+Each is converted apart from the others, on any `concurrent.futures.Executor`.
 
 A journal in the output's folder has a JSON line for each model that was tried: with `resume`, what is done and
 unchanged is not done again.

@@ -1,4 +1,7 @@
-"""`inspect`: what a model is made of, and the opsets that it can go to."""
+"""List operators, versions and opsets.
+
+`inspect` tells what a model is made of, and the opsets that it can be converted to.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Decide what each node becomes, and apply it to a copy of the model."""
+"""Plan each rewrite, and apply them to a copy."""
