@@ -18,9 +18,9 @@ import onnx
 from opshift.opsets.native import onnx_process
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.registry.facts import Elsewhere
+from opshift.opsets.registry.node_traits import rounds
 from opshift.opsets.registry.schema import NEWEST, OLDEST, default_domain, schema_at
 from opshift.opsets.registry.schema_only import Worded
-from opshift.opsets.registry.traits import rounds
 from opshift.opsets.runtimes import kernels
 from opshift.opsets.runtimes.profiles import ProfileError, load_target
 from opshift.opsets.runtimes.target import Legality, Target

@@ -30,8 +30,8 @@ from opshift.opsets.faster import every
 from opshift.opsets.operators import onehot
 from opshift.opsets.registry.facts import Facts, Tensor, constant
 from opshift.opsets.registry.lowering import Lowering, Reason
+from opshift.opsets.registry.node_traits import rounds
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, known_operators, lift, write_native
-from opshift.opsets.registry.traits import rounds
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.base.results import Verdict
 from opshift.passes.proof.node_pairs import Pair, prove

@@ -12,6 +12,7 @@ from opshift.opsets.families.axes import axes_operand, first, rank_known
 from opshift.opsets.registry.facts import FLOATS
 from opshift.opsets.registry.lowering import Lowering, Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Traits
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,13 @@ def as_three_axes(x, axis, exclusive: int, reverse: int, allowzero: int):
 
 
 def cumulative(
-    name: str, versions: tuple[int, ...], ufunc: np.ufunc, nothing: int, lowerings: tuple[Lowering, ...]
+    name: str,
+    versions: tuple[int, ...],
+    ufunc: np.ufunc,
+    nothing: int,
+    lowerings: tuple[Lowering, ...],
+    *,
+    traits: Traits,
 ) -> Operator:
     """Return the operator that accumulates by a ufunc; `nothing` is what stands where nothing has come yet."""
 
@@ -105,6 +112,7 @@ def cumulative(
         normal=_from_front,
         longest=LONGEST,
         lowerings=(*lowerings, as_three_axes),
+        traits=traits,
     )
 
 

@@ -14,6 +14,7 @@ from opshift.opsets.families.axes import axes_operand, first, operand_not_negati
 from opshift.opsets.registry.facts import INTEGERS, Facts
 from opshift.opsets.registry.lowering import Lowering, Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Traits
 from opshift.opsets.registry.wider_types import COMPUTED, SELECTED
 
 
@@ -232,6 +233,7 @@ def reduction(
     *,
     in_any_order: bool = False,
     body_unused: str = "",
+    traits: Traits | None = None,
 ) -> Operator:
     """Return the operator that reduces with a numpy function, called with `axis` and `keepdims`.
 
@@ -269,4 +271,5 @@ def reduction(
         # onnxruntime 1.32.0: the maximum of [0, NaN, 0, 1] is 0 or 1, as the axis lies in memory. The text is silent.
         nan_defined=lambda what, operands: not in_any_order,
         body_unused=body_unused,
+        traits=traits,
     )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import QUOTIENT
 
-OPERATOR = plain("Abs", (6, 13), ("X",), np.abs, carriers=QUOTIENT)
+OPERATOR = plain("Abs", (6, 13), ("X",), np.abs, carriers=QUOTIENT, traits=Traits(floats=(Trait.MOVES,)))

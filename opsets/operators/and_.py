@@ -3,5 +3,6 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import decided, plain
+from opshift.opsets.registry.traits import Trait, Traits
 
-OPERATOR = plain("And", (7,), ("A", "B"), np.logical_and, neutral=decided(0, 1))
+OPERATOR = plain("And", (7,), ("A", "B"), np.logical_and, neutral=decided(0, 1), traits=Traits(floats=(Trait.MOVES,)))

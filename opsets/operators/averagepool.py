@@ -29,6 +29,7 @@ from opshift.opsets.families.windows import (
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -183,4 +184,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     lowerings=(by_pads, padded, by_convolution),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
 )

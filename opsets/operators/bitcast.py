@@ -15,6 +15,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, Tensor, type_name
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -221,4 +222,5 @@ OPERATOR = Operator(
     lowerings=(recast, measured, composed, by_integers),
     idle=_same_type,
     hostile=hostile,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

@@ -12,6 +12,7 @@ from onnx import TensorProto
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 BITS: Mapping[int, int] = {
     TensorProto.UINT8: 8,
@@ -138,4 +139,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(multiplied, divided, divided_uint64),
     hostile=hostile,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

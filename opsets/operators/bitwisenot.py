@@ -5,6 +5,7 @@ import numpy as np
 from opshift.opsets.operators.bitwiseand import any_bits, own_type, typed
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @lowering(13, given=typed, bind=own_type)
@@ -13,4 +14,6 @@ def complement(x, to: int):
     return op.Cast(-1 - op.Cast(x, to=7), to=to)
 
 
-OPERATOR = plain("BitwiseNot", (18,), ("X",), np.bitwise_not, (complement,), hostile=any_bits)
+OPERATOR = plain(
+    "BitwiseNot", (18,), ("X",), np.bitwise_not, (complement,), hostile=any_bits, traits=Traits(floats=(Trait.MOVES,))
+)

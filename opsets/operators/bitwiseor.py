@@ -5,6 +5,7 @@ import numpy as np
 from opshift.opsets.operators.bitwiseand import any_bits
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @lowering(18)
@@ -13,4 +14,13 @@ def by_sum(a, b):
     return op.Sub(op.Add(a, b), op.BitwiseAnd(a, b))
 
 
-OPERATOR = plain("BitwiseOr", (18,), ("A", "B"), np.bitwise_or, (by_sum,), hostile=any_bits, neutral=beside(0))
+OPERATOR = plain(
+    "BitwiseOr",
+    (18,),
+    ("A", "B"),
+    np.bitwise_or,
+    (by_sum,),
+    hostile=any_bits,
+    neutral=beside(0),
+    traits=Traits(floats=(Trait.MOVES,)),
+)

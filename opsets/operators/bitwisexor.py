@@ -5,6 +5,7 @@ import numpy as np
 from opshift.opsets.operators.bitwiseand import any_bits
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @lowering(18)
@@ -14,4 +15,13 @@ def by_sum(a, b):
     return op.Sub(op.Sub(op.Add(a, b), both), both)
 
 
-OPERATOR = plain("BitwiseXor", (18,), ("A", "B"), np.bitwise_xor, (by_sum,), hostile=any_bits, neutral=beside(0))
+OPERATOR = plain(
+    "BitwiseXor",
+    (18,),
+    ("A", "B"),
+    np.bitwise_xor,
+    (by_sum,),
+    hostile=any_bits,
+    neutral=beside(0),
+    traits=Traits(floats=(Trait.MOVES,)),
+)

@@ -10,6 +10,7 @@ import numpy as np
 from opshift.opsets.operators.cast import FNUZ
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -59,4 +60,5 @@ OPERATOR = Operator(
     oracle=oracle,
     idle=_idle,
     lowerings=(cast,),
+    traits=Traits(floats=(Trait.ONCE, Trait.CONVERTS)),
 )

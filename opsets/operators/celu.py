@@ -12,6 +12,7 @@ from onnx import TensorProto
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -60,4 +61,5 @@ OPERATOR = Operator(
     lowerings=(by_exp,),
     carriers=COMPUTED,
     body_unused="x / alpha overflows, and for a negative alpha it computes something else than the text",
+    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
 )

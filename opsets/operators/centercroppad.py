@@ -10,6 +10,7 @@ from onnx import TensorProto
 
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -62,4 +63,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(widened,),
     moves_data=True,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

@@ -14,6 +14,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import INTEGERS, Facts, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -199,4 +200,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     lowerings=(from_lowest, to_highest, chosen, looked_up),
+    traits=Traits(floats=(Trait.SELECTS,)),
 )

@@ -14,6 +14,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -119,4 +120,5 @@ OPERATOR = Operator(
     operands=("input", "image_shape", "block_shape"),
     oracle=oracle,
     lowerings=(looked_up,),
+    traits=Traits(floats=(Trait.SUMS,)),
 )

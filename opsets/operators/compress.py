@@ -10,6 +10,7 @@ import numpy as np
 from opshift.opsets.families.axes import axis_not_negative, one_axis
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
 
 
@@ -48,4 +49,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     carriers=MOVED,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

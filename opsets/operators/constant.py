@@ -12,6 +12,7 @@ from opshift.opsets.registry.facts import Tensor, facts_of_attribute, type_name
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.schema import schema_at
+from opshift.opsets.registry.traits import Trait, Traits
 
 FORMS: Mapping[str, Any] = {
     "value_int": np.int64,
@@ -82,4 +83,5 @@ OPERATOR = Operator(
     ),
     operands=(),
     oracle=oracle,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

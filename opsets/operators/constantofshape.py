@@ -11,6 +11,7 @@ import numpy as np
 from opshift.opsets.registry.facts import Dim, Tensor
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -61,4 +62,5 @@ OPERATOR = Operator(
     shape=shape,
     fault=_fault,
     lowerings=(expanded,),
+    traits=Traits(floats=(Trait.MOVES,)),
 )

@@ -13,6 +13,7 @@ import numpy as np
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -123,4 +124,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     carriers=COMPUTED,
+    traits=Traits(floats=(Trait.SUMS,)),
 )

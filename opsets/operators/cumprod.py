@@ -8,6 +8,7 @@ import numpy as np
 
 from opshift.opsets.families.cumulative import along_known_axis, cumulative, pairs
 from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @lowering(18, given=along_known_axis, bind=pairs, cost=10, rounds=True)
@@ -29,4 +30,4 @@ def of_each_place(
     return op.ReduceProd(elements, along, keepdims=0)
 
 
-OPERATOR = cumulative("CumProd", (26,), np.multiply, 1, (of_each_place,))
+OPERATOR = cumulative("CumProd", (26,), np.multiply, 1, (of_each_place,), traits=Traits(floats=(Trait.SUMS,)))

@@ -17,6 +17,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Dim, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -267,4 +268,5 @@ OPERATOR = Operator(
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
     hostile=hostile,
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES)),
 )

@@ -25,6 +25,7 @@ from opshift.opsets.families.granularity import (
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Traits
 
 
 @dataclass(frozen=True)
@@ -113,4 +114,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(by_product, by_element, with_zero_point),
     normal=_normal,
+    traits=Traits(),
 )

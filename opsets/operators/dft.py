@@ -14,6 +14,7 @@ from opshift.opsets.families.axes import END, axes_operand, first, operand_not_n
 from opshift.opsets.registry.facts import Tensor, constant
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -328,4 +329,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=_normal,
     lowerings=(by_matrix, cut, along_second_of_four, mirrored, counted, by_computed_matrix),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.IN_FLOAT)),
 )

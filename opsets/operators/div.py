@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import QUOTIENT
 
 
@@ -18,4 +19,12 @@ def _quotient(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     return floor + ((floor < 0) & (floor * b != a))
 
 
-OPERATOR = plain("Div", (7, 13, 14), ("A", "B"), _quotient, carriers=QUOTIENT, neutral=beside(1, right_only=True))
+OPERATOR = plain(
+    "Div",
+    (7, 13, 14),
+    ("A", "B"),
+    _quotient,
+    carriers=QUOTIENT,
+    neutral=beside(1, right_only=True),
+    traits=Traits(floats=(Trait.MULTIPLIES, Trait.DIVIDES, Trait.ONCE)),
+)

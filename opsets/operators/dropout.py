@@ -14,6 +14,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -136,4 +137,5 @@ OPERATOR = Operator(
     normal=normal,
     hostile=hostile,
     lowerings=(copied,),
+    traits=Traits(floats=(Trait.MOVES,)),
 )

@@ -10,6 +10,7 @@ import numpy as np
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operator, Version
 from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.traits import Traits
 
 
 def oracle(what: Plain, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
@@ -55,4 +56,5 @@ OPERATOR = Operator(
     hostile=hostile,
     lowerings=(measured,),
     body_unused="its scale of zeros alone is 0, and onnxruntime's is 1",
+    traits=Traits(),
 )

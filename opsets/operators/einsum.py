@@ -13,6 +13,7 @@ import numpy as np
 from opshift.opsets.registry.facts import FLOATS
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -325,4 +326,5 @@ OPERATOR = Operator(
     idle=_copies,
     lowerings=(summed, diagonal, multiplied, by_matrices, apart, two_by_two),
     carriers=COMPUTED,
+    traits=Traits(floats=(Trait.SUMS,)),
 )

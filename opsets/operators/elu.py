@@ -9,6 +9,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -41,4 +42,5 @@ OPERATOR = Operator(
     lowerings=(by_tanh,),
     carriers=COMPUTED,
     body_unused="exp(x) - 1 loses digits near zero, which onnxruntime's kernel keeps",
+    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
 )

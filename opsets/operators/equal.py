@@ -12,6 +12,7 @@ from opshift.opsets.registry.facts import FLOATS
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
 
 
@@ -47,4 +48,12 @@ def _equal(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     return np.equal(a, b).astype(bool)
 
 
-OPERATOR = plain("Equal", (7, 11, 13, 19), ("A", "B"), _equal, (by_order, by_number), carriers=MOVED)
+OPERATOR = plain(
+    "Equal",
+    (7, 11, 13, 19),
+    ("A", "B"),
+    _equal,
+    (by_order, by_number),
+    carriers=MOVED,
+    traits=Traits(floats=(Trait.MOVES,)),
+)

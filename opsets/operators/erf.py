@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 _erf = np.vectorize(math.erf, [np.float64])
@@ -18,4 +19,4 @@ def erf(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(_erf(x.astype(np.float64)).astype(x.dtype))
 
 
-OPERATOR = plain("Erf", (9, 13), ("input",), erf, carriers=COMPUTED)
+OPERATOR = plain("Erf", (9, 13), ("input",), erf, carriers=COMPUTED, traits=Traits())

@@ -13,6 +13,7 @@ from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 def _one_element(meaning: Plain, operands: Operands) -> Reason | None:
@@ -74,4 +75,5 @@ def _shape(meaning: Plain, operands: Operands) -> tuple[Dim, ...] | None:
 OPERATOR = dataclasses.replace(
     plain("Expand", (8, 13), ("input", "shape"), _broadcast, (tiled, repeated), neutral=lambda what, operands: 0),
     shape=_shape,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

@@ -12,6 +12,7 @@ from opshift.opsets.families.axes import axis_not_negative, first, product, reso
 from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -66,4 +67,5 @@ OPERATOR = Operator(
     normal=normal,
     shape=shape,
     lowerings=(reshaped,),
+    traits=Traits(floats=(Trait.MOVES,)),
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from opshift.opsets.operators.erf import erf
 from opshift.opsets.registry.operator import Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -37,4 +38,5 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     carriers=COMPUTED,
+    traits=Traits(floats=(Trait.COMPOSED,)),
 )

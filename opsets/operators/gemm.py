@@ -13,6 +13,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -70,4 +71,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(with_zero,),
     carriers=COMPUTED,
+    traits=Traits(floats=(Trait.SUMS,)),
 )

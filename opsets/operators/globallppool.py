@@ -13,6 +13,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -96,4 +97,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(by_l1, by_l2, by_powers),
     carriers=COMPUTED,
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
 )

@@ -4,6 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
 
@@ -13,4 +14,6 @@ def exchanged(a, b):
     return op.Less(b, a)
 
 
-OPERATOR = plain("Greater", (7, 9, 13), ("A", "B"), np.greater, (exchanged,), carriers=ORDERED)
+OPERATOR = plain(
+    "Greater", (7, 9, 13), ("A", "B"), np.greater, (exchanged,), carriers=ORDERED, traits=Traits(floats=(Trait.MOVES,))
+)

@@ -4,6 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @lowering(13)
@@ -12,4 +13,6 @@ def either(a, b):
     return op.Or(op.Greater(a, b), op.Equal(a, b))
 
 
-OPERATOR = plain("GreaterOrEqual", (12, 16), ("A", "B"), np.greater_equal, (either,))
+OPERATOR = plain(
+    "GreaterOrEqual", (12, 16), ("A", "B"), np.greater_equal, (either,), traits=Traits(floats=(Trait.MOVES,))
+)

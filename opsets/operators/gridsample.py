@@ -15,6 +15,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -315,4 +316,5 @@ OPERATOR = Operator(
     fault=_fault,
     # What a place that is no number shows, the text does not say.
     nan_defined=lambda meaning, operands: False,
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES)),
 )

@@ -17,6 +17,7 @@ import onnx
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -94,4 +95,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     lowerings=(by_channel,),
+    traits=Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS)),
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import of_double, plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -28,4 +29,6 @@ def clipped(x):
     return x * op.Clip(x * op.CastLike(0.16666667163372040, x) + op.CastLike(0.5, x), zero, one)
 
 
-OPERATOR = plain("HardSwish", (14, 22), ("X",), _oracle, (clipped,), carriers=COMPUTED)
+OPERATOR = plain(
+    "HardSwish", (14, 22), ("X",), _oracle, (clipped,), carriers=COMPUTED, traits=Traits(floats=(Trait.COMPOSED,))
+)

@@ -10,6 +10,7 @@ from opshift.opsets.registry.facts import FLOATS, INTEGERS
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
 
 
@@ -51,4 +52,5 @@ OPERATOR = plain(
     moves_data=True,
     carriers=MOVED,
     idle=lambda meaning, operands: True,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

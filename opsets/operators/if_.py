@@ -8,6 +8,7 @@ from typing import Any
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Traits
 
 
 @dataclass(frozen=True)
@@ -52,4 +53,5 @@ OPERATOR = Operator(
     ),
     operands=("cond",),
     oracle=oracle,
+    traits=Traits(),
 )

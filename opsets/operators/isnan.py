@@ -4,6 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
 
@@ -19,4 +20,12 @@ def unequal(x):
     return op.Not(op.Equal(x, x))
 
 
-OPERATOR = plain("IsNaN", (9, 13, 20), ("X",), np.isnan, (by_comparison, unequal), carriers=ORDERED)
+OPERATOR = plain(
+    "IsNaN",
+    (9, 13, 20),
+    ("X",),
+    np.isnan,
+    (by_comparison, unequal),
+    carriers=ORDERED,
+    traits=Traits(floats=(Trait.MOVES,)),
+)

@@ -14,6 +14,7 @@ from onnx import TensorProto
 from opshift.opsets.families.axes import first, one_axis
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -152,4 +153,5 @@ OPERATOR = Operator(
     normal=normal,
     lowerings=(shifted, computed, flattened),
     body_unused="the difference of two means of squares cancels, and an empty dimension is copied from another",
+    traits=Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS)),
 )

@@ -9,6 +9,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
 
@@ -34,4 +35,12 @@ def exchanged(a, b):
     return op.Greater(b, a)
 
 
-OPERATOR = plain("Less", (7, 9, 13), ("A", "B"), np.less, (by_halves, exchanged), carriers=ORDERED)
+OPERATOR = plain(
+    "Less",
+    (7, 9, 13),
+    ("A", "B"),
+    np.less,
+    (by_halves, exchanged),
+    carriers=ORDERED,
+    traits=Traits(floats=(Trait.MOVES,)),
+)

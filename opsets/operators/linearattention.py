@@ -14,6 +14,7 @@ from onnx import TensorProto
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -320,4 +321,5 @@ OPERATOR = Operator(
     operands=("query", "key", "value", "past_state", "decay", "beta"),
     oracle=oracle,
     lowerings=(by_halves, in_float, from_nothing, in_a_loop, decayed, corrected, added),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
 )

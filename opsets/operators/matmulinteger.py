@@ -12,6 +12,7 @@ from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.traits import Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -208,4 +209,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(in_int32, in_float, in_double, in_double_with_overflow, with_column, with_zero_of_a, with_zero_of_b),
     hostile=hostile,
+    traits=Traits(),
 )

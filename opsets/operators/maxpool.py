@@ -16,6 +16,7 @@ from opshift.opsets.families.windows import as_pads, below_22, overhangs, same_p
 from opshift.opsets.families.windows import normal as spelled_out
 from opshift.opsets.registry.lowering import Reason, lowering, meaning
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
 _Array = np.ndarray[Any, Any]
@@ -108,4 +109,5 @@ OPERATOR = Operator(
     normal=normal,
     carriers=ORDERED,
     lowerings=(by_pads,),
+    traits=Traits(floats=(Trait.SELECTS,)),
 )

@@ -12,6 +12,7 @@ from onnx import TensorProto
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -62,4 +63,5 @@ OPERATOR = Operator(
     lowerings=(by_distance,),
     carriers=COMPUTED,
     body_unused="the difference of two means of squares cancels, and the text does not add 1e-9",
+    traits=Traits(floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS)),
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import alone, apart, one_shape, plain, two_integers
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
 
@@ -28,4 +29,5 @@ OPERATOR = plain(
     given={6: one_shape},
     carriers=ORDERED,
     neutral=alone,
+    traits=Traits(floats=(Trait.SELECTS,)),
 )

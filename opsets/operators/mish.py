@@ -8,6 +8,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import of_double, plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -26,4 +27,12 @@ def by_exp(x):
     return x * (share / (share + two))
 
 
-OPERATOR = plain("Mish", (18, 22), ("X",), _oracle, (by_exp,), carriers=COMPUTED)
+OPERATOR = plain(
+    "Mish",
+    (18, 22),
+    ("X",),
+    _oracle,
+    (by_exp,),
+    carriers=COMPUTED,
+    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
+)

@@ -3,6 +3,15 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import WRAPPED
 
-OPERATOR = plain("Mul", (7, 13, 14), ("A", "B"), np.multiply, carriers=WRAPPED, neutral=beside(1))
+OPERATOR = plain(
+    "Mul",
+    (7, 13, 14),
+    ("A", "B"),
+    np.multiply,
+    carriers=WRAPPED,
+    neutral=beside(1),
+    traits=Traits(floats=(Trait.MULTIPLIES, Trait.ONCE)),
+)

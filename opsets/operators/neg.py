@@ -4,6 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import WRAPPED
 
 
@@ -13,4 +14,6 @@ def by_product(x):
     return op.Mul(x, op.CastLike(-1, x))
 
 
-OPERATOR = plain("Neg", (6, 13), ("X",), np.negative, (by_product,), carriers=WRAPPED)
+OPERATOR = plain(
+    "Neg", (6, 13), ("X",), np.negative, (by_product,), carriers=WRAPPED, traits=Traits(floats=(Trait.MOVES,))
+)

@@ -3,5 +3,13 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Trait, Traits
 
-OPERATOR = plain("NonZero", (9, 13), ("X",), lambda x: np.array(np.nonzero(x), dtype=np.int64), weight=3.0)
+OPERATOR = plain(
+    "NonZero",
+    (9, 13),
+    ("X",),
+    lambda x: np.array(np.nonzero(x), dtype=np.int64),
+    weight=3.0,
+    traits=Traits(floats=(Trait.MOVES,)),
+)

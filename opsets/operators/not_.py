@@ -3,5 +3,6 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Trait, Traits
 
-OPERATOR = plain("Not", (1,), ("X",), np.logical_not)
+OPERATOR = plain("Not", (1,), ("X",), np.logical_not, traits=Traits(floats=(Trait.MOVES,)))

@@ -13,6 +13,7 @@ from opshift.opsets.families.axes import END, first, resolve
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, SIGNED, UNSIGNED, Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -653,4 +654,5 @@ OPERATOR = Operator(
         scattered,
         ranked,
     ),
+    traits=Traits(floats=(Trait.MOVES,)),
 )

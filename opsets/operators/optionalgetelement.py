@@ -11,6 +11,7 @@ from opshift.opsets.operators.optionalhaselement import a_tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 def oracle(what: Plain, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -35,4 +36,5 @@ OPERATOR = Operator(
     operands=("input",),
     oracle=oracle,
     lowerings=(itself,),
+    traits=Traits(floats=(Trait.MOVES,)),
 )

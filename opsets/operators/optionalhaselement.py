@@ -10,6 +10,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 def oracle(what: Plain, value: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
@@ -51,4 +52,5 @@ OPERATOR = Operator(
     operands=("input",),
     oracle=oracle,
     lowerings=(there, nothing),
+    traits=Traits(floats=(Trait.MOVES,)),
 )

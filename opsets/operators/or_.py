@@ -3,5 +3,6 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import decided, plain
+from opshift.opsets.registry.traits import Trait, Traits
 
-OPERATOR = plain("Or", (7,), ("A", "B"), np.logical_or, neutral=decided(1, 0))
+OPERATOR = plain("Or", (7,), ("A", "B"), np.logical_or, neutral=decided(1, 0), traits=Traits(floats=(Trait.MOVES,)))

@@ -13,6 +13,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor, constant
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
 
 MODES = ("constant", "reflect", "edge", "wrap")
@@ -414,4 +415,5 @@ OPERATOR = Operator(
     fault=lambda what, operands: None if what.mode in MODES else f"its mode is {what.mode!r}, and there is no such",
     idle=lambda what, operands: _nothing(what, operands) is None,
     lowerings=(placed, placed_at_run_time, with_zero, joined, indexed, bordered, held, repeated, unpadded),
+    traits=Traits(floats=(Trait.MOVES,)),
 )

@@ -15,6 +15,7 @@ from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.traits import Traits
 from opshift.opsets.registry.wider_types import MOVED
 
 
@@ -111,4 +112,5 @@ OPERATOR = Operator(
     carriers=MOVED,
     hostile=hostile,
     nan_defined=lambda what, operands: False,
+    traits=Traits(),
 )

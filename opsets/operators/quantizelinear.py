@@ -25,6 +25,7 @@ from opshift.opsets.families.granularity import (
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Traits
 
 
 @dataclass(frozen=True)
@@ -160,4 +161,5 @@ OPERATOR = Operator(
     hostile=hostile,
     # No text says which integer NaN becomes.
     nan_defined=lambda what, operands: False,
+    traits=Traits(),
 )

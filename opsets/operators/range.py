@@ -13,6 +13,7 @@ from onnx import TensorProto
 from opshift.opsets.registry.facts import Dim, Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Traits
 
 
 @dataclass(frozen=True)
@@ -174,4 +175,5 @@ OPERATOR = Operator(
     oracle=oracle,
     shape=shape,
     lowerings=(in_float, counted, nonzero, folded),
+    traits=Traits(),
 )

@@ -12,6 +12,7 @@ from opshift.opsets.families.reduction import Reduction, in_float_or_double, red
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.traits import Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -52,4 +53,5 @@ OPERATOR = reduction(
     _log_sum_exp,
     (shifted,),
     body_unused="exponentials overflow where their logarithm does not",
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
 )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.reduction import reduction
+from opshift.opsets.registry.traits import Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -16,4 +17,9 @@ def _mean(data: Array, **options: Any) -> Array:
     return np.asarray(np.mean(data, **options) if data.size else np.sum(data, **options))
 
 
-OPERATOR = reduction("ReduceMean", (1, 11, 13, 18), _mean)
+OPERATOR = reduction(
+    "ReduceMean",
+    (1, 11, 13, 18),
+    _mean,
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+)

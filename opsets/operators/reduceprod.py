@@ -3,5 +3,6 @@
 import numpy as np
 
 from opshift.opsets.families.reduction import reduction
+from opshift.opsets.registry.traits import Trait, Traits
 
-OPERATOR = reduction("ReduceProd", (1, 11, 13, 18), np.prod)
+OPERATOR = reduction("ReduceProd", (1, 11, 13, 18), np.prod, traits=Traits(floats=(Trait.SUMS,)))

@@ -3,5 +3,6 @@
 import numpy as np
 
 from opshift.opsets.families.reduction import reduction
+from opshift.opsets.registry.traits import Trait, Traits
 
-OPERATOR = reduction("ReduceSum", (1, 11, 13), np.sum)
+OPERATOR = reduction("ReduceSum", (1, 11, 13), np.sum, traits=Traits(floats=(Trait.SUMS,)))

@@ -14,6 +14,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Dim, constant
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -127,4 +128,5 @@ OPERATOR = Operator(
     idle=_idle,
     neutral=lambda what, operands: 0,
     lowerings=(padded,),
+    traits=Traits(floats=(Trait.MOVES,)),
 )

@@ -14,6 +14,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -580,6 +581,13 @@ def upsampled(x, roi, scales, sizes, mode: str):
 
 BY_WEIGHTS = (nearest_by_scales, nearest_by_sizes, weighed)
 
+
+def floats_by(attributes: Mapping[str, Any]) -> tuple[Trait, ...]:
+    """Return what resizing does with floats: between elements it weighs them."""
+    nearest = attributes.get("mode", "nearest") == "nearest"
+    return (Trait.SUMS,) if nearest else (Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES)
+
+
 OPERATOR = Operator(
     name="Resize",
     meaning=Resize,
@@ -606,4 +614,5 @@ OPERATOR = Operator(
         *BY_WEIGHTS,
     ),
     idle=_unchanged,
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), floats_by=floats_by),
 )

@@ -11,6 +11,7 @@ import numpy as np
 from opshift.opsets.families.axes import first, rank_known
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
 
 
@@ -79,4 +80,5 @@ OPERATOR = Operator(
     hostile=hostile,
     lowerings=(looked_up,),
     carriers=MOVED,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

@@ -14,6 +14,7 @@ from onnx import TensorProto
 from opshift.opsets.families.axes import first, one_axis
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -72,4 +73,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     carriers=COMPUTED,
+    traits=Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS)),
 )

@@ -9,6 +9,7 @@ import numpy as np
 from opshift.opsets.families.recurrent import Array, batch_first, functions, hostile, run, runs, states_of
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.operator import Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -67,4 +68,5 @@ OPERATOR = Operator(
     carriers=COMPUTED,
     nan_defined=runs,
     infinity_defined=runs,
+    traits=Traits(floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS)),
 )

@@ -4,6 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
 
@@ -22,4 +23,6 @@ def by_floor(x):
     return op.Mul(op.Add(low, op.CastLike(up, x)), sign)
 
 
-OPERATOR = plain("Round", (11, 22), ("X",), np.rint, (by_floor,), carriers=ORDERED)
+OPERATOR = plain(
+    "Round", (11, 22), ("X",), np.rint, (by_floor,), carriers=ORDERED, traits=Traits(floats=(Trait.STEPS,))
+)

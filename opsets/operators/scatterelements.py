@@ -11,6 +11,7 @@ import numpy as np
 from opshift.opsets.families.axes import axis_not_negative, one_axis
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,17 @@ def as_scatter(data, indices, updates, axis: int, along: Sequence[int]):
     return op.Scatter(data, places + op.Cast(op.Less(places, 0), to=7) * length, updates, axis=axis)
 
 
+def floats_by(attributes: Mapping[str, Any]) -> tuple[Trait, ...]:
+    """Return what scattering does with floats: without a reduction it moves them."""
+    match attributes.get("reduction", "none"):
+        case "none":
+            return (Trait.MOVES,)
+        case "max" | "min":
+            return (Trait.SELECTS,)
+        case _:
+            return (Trait.SUMS,)
+
+
 OPERATOR = Operator(
     name="ScatterElements",
     meaning=ScatterElements,
@@ -68,4 +80,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(as_scatter,),
     normal=one_axis,
+    traits=Traits(floats=(Trait.MOVES,), floats_by=floats_by),
 )

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.operators.scatterelements import JOIN, joins_by_none, sums_only
+from opshift.opsets.operators.scatterelements import JOIN, floats_by, joins_by_none, sums_only
 from opshift.opsets.registry.facts import SMALL, Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -111,4 +112,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(in_a_row,),
     hostile=hostile,
+    traits=Traits(floats=(Trait.MOVES,), floats_by=floats_by),
 )

@@ -11,6 +11,7 @@ import numpy as np
 from opshift.opsets.operators import elu
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -47,4 +48,5 @@ OPERATOR = Operator(
     lowerings=(by_elu,),
     carriers=COMPUTED,
     body_unused="alpha * exp(x) - alpha loses digits near zero, which onnxruntime's kernel keeps",
+    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
 )

@@ -12,6 +12,7 @@ from onnx import TensorProto
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ def compared(x, bias: float, lambd: float, least: float, within: int, to: int):
     return op.Cast(op.Where(wide < op.Cast(least, to=within), wide + by, above), to=to)
 
 
+def floats_by(attributes: Mapping[str, Any]) -> tuple[Trait, ...]:
+    """Return what shrinking does with floats: without a bias it leaves them, or makes them 0."""
+    return (Trait.PIECEWISE, Trait.STEPS if attributes.get("bias", 0.0) == 0.0 else Trait.ONCE)
+
+
 OPERATOR = Operator(
     name="Shrink",
     meaning=Shrink,
@@ -79,4 +85,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(compared,),
     body_unused="it casts the attributes to the element type, which of integers loses their fractions",
+    traits=Traits(floats=(Trait.PIECEWISE, Trait.ONCE), floats_by=floats_by),
 )

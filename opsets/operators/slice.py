@@ -12,6 +12,7 @@ from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.traits import Trait, Traits
 
 _resolve = axes_operand(3)
 
@@ -191,4 +192,5 @@ OPERATOR = Operator(
     hostile=hostile,
     lowerings=(one_by_one, mirrored, gathered),
     neutral=_forwards,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 from opshift.opsets.families.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
 from opshift.opsets.registry.operator import Operator
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -28,4 +29,5 @@ OPERATOR = Operator(
     fault=fault,
     lowerings=LOWERINGS,
     carriers=COMPUTED,
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
 )

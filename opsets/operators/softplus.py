@@ -9,6 +9,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -49,4 +50,5 @@ OPERATOR = plain(
     carriers=COMPUTED,
     hostile=hostile,
     body_unused="exp(x) overflows from 89 on, from 12 on in float16",
+    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
 )

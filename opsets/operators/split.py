@@ -13,6 +13,7 @@ from opshift.opsets.families.axes import END, axis_not_negative, first, one_axis
 from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -197,4 +198,5 @@ OPERATOR = Operator(
     outputs=_counted,
     normal=normal,
     lowerings=(sized, measured, whole, cut),
+    traits=Traits(floats=(Trait.MOVES,)),
 )

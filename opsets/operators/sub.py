@@ -4,6 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import WRAPPED
 
 
@@ -14,5 +15,12 @@ def of_negative(a, b):
 
 
 OPERATOR = plain(
-    "Sub", (7, 13, 14), ("A", "B"), np.subtract, (of_negative,), carriers=WRAPPED, neutral=beside(0, right_only=True)
+    "Sub",
+    (7, 13, 14),
+    ("A", "B"),
+    np.subtract,
+    (of_negative,),
+    carriers=WRAPPED,
+    neutral=beside(0, right_only=True),
+    traits=Traits(floats=(Trait.ADDS, Trait.ONCE)),
 )

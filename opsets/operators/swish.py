@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.registry.operator import Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -31,4 +32,5 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     carriers=COMPUTED,
+    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
 )

@@ -11,6 +11,7 @@ import numpy as np
 from opshift.opsets.families.axes import first, one_axis, rank_known
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Traits
 
 
 @dataclass(frozen=True)
@@ -99,4 +100,5 @@ OPERATOR = Operator(
     normal=one_axis,
     hostile=hostile,
     lowerings=(from_start, looked_up),
+    traits=Traits(),
 )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import all_are, plain
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
 
 OPERATOR = plain(
@@ -12,4 +13,5 @@ OPERATOR = plain(
     np.tile,
     carriers=MOVED,
     neutral=lambda what, operands: 0 if all_are(operands[1], 1) else None,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

@@ -12,6 +12,7 @@ from opshift.opsets.families.axes import first, one_axis
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
 
@@ -152,4 +153,5 @@ OPERATOR = Operator(
     carriers=ORDERED,
     weight=4.0,
     nan_defined=lambda what, operands: first(operands).dtype in INTEGERS,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

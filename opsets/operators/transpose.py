@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.registry.operator import Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -30,4 +31,5 @@ OPERATOR = Operator(
     oracle=oracle,
     idle=lambda meaning, operands: meaning.perm is not None and list(meaning.perm) == sorted(meaning.perm),
     weight=3.0,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

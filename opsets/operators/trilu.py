@@ -14,6 +14,7 @@ from opshift.opsets.operators import where
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -72,4 +73,5 @@ OPERATOR = Operator(
     oracle=oracle,
     hostile=where.OPERATOR.hostile,
     lowerings=(from_main, masked),
+    traits=Traits(floats=(Trait.MOVES,)),
 )

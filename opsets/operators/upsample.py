@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from opshift.opsets.operators import resize
 from opshift.opsets.registry.lowering import lowering, meaning
 from opshift.opsets.registry.operator import Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,12 @@ def resized(x, scales, mode: str):
     return meaning.Resize(x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
 
 
+def floats_by(attributes: Mapping[str, Any]) -> tuple[Trait, ...]:
+    """Return what upsampling does with floats: the nearest ones are moved."""
+    nearest = attributes.get("mode", "nearest") == "nearest"
+    return (Trait.MOVES,) if nearest else (Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES)
+
+
 OPERATOR = Operator(
     name="Upsample",
     meaning=Upsample,
@@ -40,4 +48,5 @@ OPERATOR = Operator(
     operands=("X", "scales"),
     oracle=oracle,
     lowerings=(resized,),
+    traits=Traits(floats=(Trait.MOVES,), floats_by=floats_by),
 )

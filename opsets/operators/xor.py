@@ -3,5 +3,6 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.traits import Trait, Traits
 
-OPERATOR = plain("Xor", (7,), ("A", "B"), np.logical_xor, neutral=beside(0))
+OPERATOR = plain("Xor", (7,), ("A", "B"), np.logical_xor, neutral=beside(0), traits=Traits(floats=(Trait.MOVES,)))

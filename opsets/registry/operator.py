@@ -23,6 +23,7 @@ import onnx
 from opshift.opsets.registry.facts import Dim, Facts, constant
 from opshift.opsets.registry.lowering import Lowering, Reason
 from opshift.opsets.registry.schema import Schema, default_domain, misfit, schema_at, schema_read_at
+from opshift.opsets.registry.traits import Traits
 from opshift.opsets.registry.wider_types import Carriers
 
 Operands = tuple[Facts | None, ...]
@@ -127,6 +128,8 @@ class Operator:
     """The same of infinities."""
     body_unused: str = ""
     """Why ONNX's own function body is never used: it overflows, say, where the kernel does not."""
+    traits: Traits | None = None
+    """What verification and analysis need to know of it; None, which no operator of the package has: nothing."""
 
     def version(self, since: int) -> Version | None:
         """Return the reviewed version, None if nobody has read it."""

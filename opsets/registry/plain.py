@@ -12,6 +12,7 @@ from onnx import TensorProto
 from opshift.opsets.registry.facts import INTEGERS, Facts
 from opshift.opsets.registry.lowering import Lowering, Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Traits
 from opshift.opsets.registry.wider_types import Carriers
 
 
@@ -114,6 +115,7 @@ def plain(
     idle: Callable[[Plain, Operands], bool] | None = None,
     body_unused: str = "",
     neutral: Callable[[Any, Operands], int | None] | None = None,
+    traits: Traits | None = None,
 ) -> Operator:
     """Return the operator that computes a numpy function of its operands."""
     return Operator(
@@ -131,4 +133,5 @@ def plain(
         neutral=neutral,
         carriers=carriers or {},
         body_unused=body_unused,
+        traits=traits,
     )

@@ -1,15 +1,15 @@
-"""How operators treat floats: which move them bit for bit, which select among them, and which round.
+"""`Traits`: all that verification and analysis need to know of an operator, beside its meaning.
 
-Verification asks here how exact a comparison can be. An operator without an entry computes each element by itself and
-rounds it once or more.
+An operator with a file gives its traits there; those of the others are in `schema_only_traits.py`. The defaults hold
+for an operator that computes each element by itself, and rounds it once or more.
 """
 
 from __future__ import annotations
 
 import enum
-import functools
-
-import onnx
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 
 class Trait(enum.Enum):
@@ -58,107 +58,10 @@ class Trait(enum.Enum):
     onnxruntime (the scale of an inverse DFT, 1.32.0)."""
 
 
-_BY_TRAIT: dict[Trait, frozenset[str]] = {
-    Trait.MOVES: frozenset({
-        "Abs", "And", "ArgMax", "ArgMin", "BitCast", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
-        "CenterCropPad", "Compress", "Concat", "ConcatFromSequence", "Constant", "ConstantOfShape", "DepthToSpace",
-        "Dropout", "Equal", "Expand", "EyeLike", "Flatten", "Gather", "GatherElements", "GatherND", "Greater",
-        "GreaterOrEqual", "Hardmax", "Identity", "IsInf", "IsNaN", "Less", "LessOrEqual", "Neg", "NonMaxSuppression",
-        "NonZero", "Not", "OneHot", "Optional", "OptionalGetElement", "OptionalHasElement", "Or", "Pad", "Reshape",
-        "ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "SequenceAt", "SequenceConstruct",
-        "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "Shape", "Size", "Slice",
-        "SpaceToDepth", "Split", "SplitToSequence", "Squeeze", "Tile", "TopK", "Transpose", "Trilu", "Unique",
-        "Unsqueeze", "Upsample", "Where", "Xor",
-    }),
-    Trait.SELECTS: frozenset({
-        "Clip", "Max", "MaxPool", "MaxRoiPool", "Min", "ReduceMax", "ReduceMin", "Relu", "Sign",
-    }),
-    Trait.SUMS: frozenset({
-        "AffineGrid", "Attention", "AveragePool", "BatchNormalization", "CausalConvWithState", "Col2Im", "Conv",
-        "ConvInteger", "ConvTranspose", "CumProd", "CumSum", "DFT", "DeformConv", "Det", "Einsum", "GRU", "Gemm",
-        "GlobalAveragePool", "GlobalLpPool", "GridSample", "GroupNormalization", "InstanceNormalization", "LRN", "LSTM",
-        "LayerNormalization", "LinearAttention", "LogSoftmax", "LpNormalization", "LpPool", "MatMul", "Mean",
-        "MeanVarianceNormalization", "NegativeLogLikelihoodLoss", "RMSNormalization", "RNN", "ReduceL1", "ReduceL2",
-        "ReduceLogSum", "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Resize",
-        "RoiAlign", "RotaryEmbedding", "STFT", "Softmax", "SoftmaxCrossEntropyLoss", "Sum",
-    }),
-    Trait.ADDS: frozenset({"Add", "Sub"}),
-    Trait.MULTIPLIES: frozenset({"Div", "Mul", "Pow"}),
-    Trait.COMPOSED: frozenset({"Celu", "Elu", "Gelu", "HardSwish", "Mish", "Selu", "Softplus", "Swish"}),
-    Trait.PIECEWISE: frozenset({"HardSigmoid", "LeakyRelu", "PRelu", "Shrink", "ThresholdedRelu"}),
-    Trait.DIVIDES: frozenset({"Div", "Pow", "Reciprocal"}),
-    Trait.NORMALIZES: frozenset({"LpNormalization", "MeanVarianceNormalization"}),
-    Trait.ADDS_ONE: frozenset({"Celu", "Elu", "GRU", "LSTM", "Mish", "RNN", "Selu", "Softplus", "Swish"}),
-    Trait.SQUARES: frozenset({
-        "GroupNormalization", "InstanceNormalization", "LayerNormalization", "LpNormalization",
-        "MeanVarianceNormalization", "RMSNormalization",
-    }),
-    Trait.WEIGHS: frozenset({
-        "AffineGrid", "Attention", "AveragePool", "BatchNormalization", "DFT", "DeformConv", "Det", "GRU",
-        "GlobalAveragePool", "GlobalLpPool", "GridSample", "GroupNormalization", "InstanceNormalization", "LRN", "LSTM",
-        "LayerNormalization", "LinearAttention", "LogSoftmax", "LpNormalization", "LpPool", "Mean",
-        "MeanVarianceNormalization", "NegativeLogLikelihoodLoss", "RMSNormalization", "RNN", "ReduceLogSumExp",
-        "ReduceMean", "Resize", "RoiAlign", "RotaryEmbedding", "STFT", "Softmax", "SoftmaxCrossEntropyLoss", "SwiGLU",
-        "Upsample",
-    }),
-    Trait.SAMPLES: frozenset({"DeformConv", "GridSample", "Resize", "RoiAlign", "Upsample"}),
-    Trait.STEPS: frozenset({"Ceil", "Floor", "Round", "ThresholdedRelu"}),
-    Trait.ONCE: frozenset({"Add", "Cast", "CastLike", "Div", "Mul", "Shrink", "Sub"}),
-    Trait.CONVERTS: frozenset({"Cast", "CastLike"}),
-    Trait.IN_FLOAT: frozenset({"BlackmanWindow", "DFT", "HammingWindow", "HannWindow", "MelWeightMatrix"}),
-}  # fmt: skip
+@dataclass(frozen=True)
+class Traits:
+    """What an operator does with floats."""
 
-
-_LOSES_SIGNS = frozenset({
-    Trait.SELECTS, Trait.SUMS, Trait.ADDS, Trait.COMPOSED, Trait.PIECEWISE, Trait.IN_FLOAT
-})  # fmt: skip
-
-
-@functools.cache
-def traits(operator: str) -> frozenset[Trait]:
-    """Return the traits of an operator of the default domain."""
-    return frozenset(trait for trait, names in _BY_TRAIT.items() if operator in names)
-
-
-def traits_of(node: onnx.NodeProto) -> frozenset[Trait]:
-    """Return the traits of a node: scattering with a reduction, or sampling between elements, moves no floats."""
-    given = {attribute.name: attribute.s for attribute in node.attribute if attribute.name in ("reduction", "mode")}
-    if node.op_type in ("ScatterElements", "ScatterND") and given.get("reduction", b"none") != b"none":
-        return frozenset({Trait.SELECTS if given["reduction"] in (b"max", b"min") else Trait.SUMS})
-    if node.op_type == "Upsample" and given.get("mode", b"nearest") != b"nearest":
-        return frozenset({Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES})
-    if node.op_type in ("Resize", "Upsample") and given.get("mode", b"nearest") == b"nearest":
-        return traits(node.op_type) - {Trait.WEIGHS, Trait.SAMPLES}
-    if node.op_type == "Shrink" and not any(one.f or one.ref_attr_name for one in node.attribute if one.name == "bias"):
-        return traits(node.op_type) - {Trait.ONCE} | {Trait.STEPS}
-    return traits(node.op_type)
-
-
-def selects(node: onnx.NodeProto) -> bool:
-    """Return whether a node rounds nothing and has no order of its own."""
-    return not traits_of(node).isdisjoint({Trait.MOVES, Trait.SELECTS})
-
-
-def is_exact(node: onnx.NodeProto) -> bool:
-    """Return whether a node rounds nothing: one that selects, or that jumps at certain places."""
-    return selects(node) or Trait.STEPS in traits_of(node)
-
-
-def is_firm(node: onnx.NodeProto) -> bool:
-    """Return whether every kernel, in whatever order, returns the same floats for the same floats."""
-    return is_exact(node) or Trait.ONCE in traits_of(node)
-
-
-def rounds(operator: str) -> bool:
-    """Return whether each kernel of an operator rounds floats in a way of its own.
-
-    The same node in another layout may round otherwise (onnxruntime 1.31.1, Softmax of float16: 1,000 elements along
-    axis 0 and along the last, by one unit), and at an opset without a kernel its function body does
-    (ReduceLogSumExp-28, 1.32.0).
-    """
-    return not traits(operator).isdisjoint({Trait.SUMS, Trait.COMPOSED, Trait.IN_FLOAT})
-
-
-def keeps_signs(node: onnx.NodeProto) -> bool:
-    """Return whether a node returns zeros with a sign that is defined: its input's, or by IEEE 754, as for Ceil."""
-    return traits_of(node).isdisjoint(_LOSES_SIGNS)
+    floats: tuple[Trait, ...] = ()
+    floats_by: Callable[[Mapping[str, Any]], tuple[Trait, ...]] | None = None
+    """The same, where a node's attributes decide it; an attribute that refers to a function's parameter is None."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import onnx
 
-from opshift.opsets.registry.traits import selects
+from opshift.opsets.registry.node_traits import selects
 from opshift.passes.analysis.scopes import inlined
 from opshift.passes.base.limits import Limits
 from opshift.passes.proof.comparison import mismatch

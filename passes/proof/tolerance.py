@@ -28,7 +28,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from opshift.opsets.registry.traits import Trait, is_exact, is_firm, keeps_signs, selects, traits_of
+from opshift.opsets.registry.node_traits import float_traits, is_exact, is_firm, keeps_signs, selects
+from opshift.opsets.registry.traits import Trait
 from opshift.passes.analysis.scopes import inlined, versions
 from opshift.passes.base.limits import Limits
 from opshift.passes.proof.coverage import unequal
@@ -280,7 +281,7 @@ class Rounding:
             replace(bound, slack=max(bound.slack, rounded(value).slack / 2))
             for bound, value in zip(found, outputs, strict=True)
         ]
-        if any(Trait.NORMALIZES in traits_of(node) for node, _ in self._nodes):
+        if any(Trait.NORMALIZES in float_traits(node) for node, _ in self._nodes):
             found = [bound.spread() for bound in found]
         found = [
             _lost(value) if marks[name].lost else one for name, value, one in zip(names, outputs, found, strict=True)
@@ -305,7 +306,7 @@ class Rounding:
         marks = dict.fromkeys(plain, EXACT)
         for node, _ in self._nodes:
             read = [name for name in (*node.input, *outer_names(node)) if name]
-            kinds = frozenset[Trait]().union(*map(traits_of, _computing(node)))
+            kinds = frozenset[Trait]().union(*map(float_traits, _computing(node)))
             again = node.op_type in ("Loop", "Scan")  # one addition after the other is a sum
             adds = Trait.ADDS in kinds
             sums = Trait.SUMS in kinds or (again and adds)
@@ -353,7 +354,7 @@ class Rounding:
         firm = dict.fromkeys(values, True)
         for node, wide_node in self._nodes:
             names = [name for name in node.output if name]
-            kinds = frozenset[Trait]().union(*map(traits_of, _computing(node)))
+            kinds = frozenset[Trait]().union(*map(float_traits, _computing(node)))
             # Of sums the scale alone is computed in float.
             in_float = Trait.IN_FLOAT in kinds and (
                 Trait.SUMS not in kinds or any(_is_widest(plain[name]) for name in names)
@@ -366,7 +367,7 @@ class Rounding:
             if first:
                 data = _data(node, self._plain.model)
                 power = (
-                    0.5 if Trait.NORMALIZES in traits_of(node) else 1.0
+                    0.5 if Trait.NORMALIZES in float_traits(node) else 1.0
                 )  # a difference of squares loses half the digits
                 units = _drift(node, read, plain) if _SIGNS[turn] else 1.0
                 disturbed = [name for name in given if name in data and _is_wide(given[name])]
@@ -439,7 +440,7 @@ class Rounding:
                 flows = not any(bodies(node)) and kinds.isdisjoint({Trait.STEPS, Trait.PIECEWISE})
                 decided = (name for name in names if not (flows and _is_wide(wider(plain[name]))))
                 values.update({name: wider(plain[name]) for name in decided})
-            easy = all(is_exact(inner) or Trait.CONVERTS in traits_of(inner) for inner in inside) or (
+            easy = all(is_exact(inner) or Trait.CONVERTS in float_traits(inner) for inner in inside) or (
                 not narrow
                 and not in_float
                 and Trait.WEIGHS not in kinds
@@ -463,7 +464,7 @@ class Rounding:
         found: dict[str, _Overflow] = {}
         for node, _ in self._nodes:
             read = [name for name in (*node.input, *outer_names(node)) if name and _is_float_array(plain[name])]
-            kinds = frozenset[Trait]().union(*map(traits_of, _computing(node)))
+            kinds = frozenset[Trait]().union(*map(float_traits, _computing(node)))
             for name in node.output:
                 if not name or not _is_float_array(plain[name]) or not marks[name].huge:
                     continue
@@ -692,7 +693,7 @@ def _disturbed(
 
 def _decides(node: onnx.NodeProto, plain: Mapping[str, Any]) -> bool:
     """Return whether a node makes no floats of what it reads, or jumps."""
-    jumps = not traits_of(node).isdisjoint({Trait.STEPS, Trait.PIECEWISE})
+    jumps = not float_traits(node).isdisjoint({Trait.STEPS, Trait.PIECEWISE})
     return jumps or not any(_is_float_array(plain[name]) for name in node.output if name)
 
 
@@ -723,7 +724,7 @@ _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"})
 
 def _adds_up(node: onnx.NodeProto) -> bool:
     """Return whether a node, or one in its subgraphs, adds up many numbers."""
-    return any(Trait.SUMS in traits_of(inner) for inner in _computing(node))
+    return any(Trait.SUMS in float_traits(inner) for inner in _computing(node))
 
 
 def _drift(node: onnx.NodeProto, read: Sequence[str], plain: Mapping[str, Any]) -> float:
@@ -893,7 +894,7 @@ def _cancelled(node: onnx.NodeProto, value: Any) -> float:
     """
     nodes = list(_computing(node))
     if not _is_widest(value) and all(
-        inner.op_type in _PRECISE or Trait.ADDS_ONE not in traits_of(inner) for inner in nodes
+        inner.op_type in _PRECISE or Trait.ADDS_ONE not in float_traits(inner) for inner in nodes
     ):
         return 0.0
     swish = any(inner.op_type == "Swish" for inner in nodes)
@@ -944,7 +945,7 @@ _ELEMENTARY = frozenset({Trait.MOVES, Trait.SELECTS, Trait.SUMS, Trait.ADDS, Tra
 
 def _computes_exactly(node: onnx.NodeProto) -> bool:
     """Return whether a node adds and multiplies, and no more: Tanh of 19 is 1 in double, and rounded."""
-    return not traits_of(node).isdisjoint(_ELEMENTARY)
+    return not float_traits(node).isdisjoint(_ELEMENTARY)
 
 
 def _shown(value: Any) -> bool:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets.registry.node_traits import selects
 from opshift.opsets.registry.operator import operator_for
-from opshift.opsets.registry.traits import selects
 from opshift.opsets.runtimes.kernels import runs_by_body
 from opshift.passes.analysis.scopes import inlined
 from opshift.passes.base.limits import Limits

@@ -11,9 +11,10 @@ import onnx
 
 from opshift.opsets.registry.facts import FLOATS, Facts, facts_of_attribute
 from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Lifted, Node
 from opshift.opsets.registry.schema import default_domain, schema_at
-from opshift.opsets.registry.traits import Trait, traits
+from opshift.opsets.registry.traits import Trait
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import infer
 from opshift.passes.graph.traversal import subgraphs
@@ -109,7 +110,7 @@ def folded(
     ]
     if any(used and ref is None for used, ref in zip(seen.used, refs, strict=True)):
         return None
-    rounds = traits(seen.name).isdisjoint({Trait.MOVES, Trait.SELECTS}) and any(
+    rounds = {Trait.MOVES, Trait.SELECTS}.isdisjoint(traits(seen.name).floats) and any(
         facts is not None and facts.dtype in FLOATS for facts in inferred
     )
     return lifted, Fragment((), tuple(refs), ("folded",), 0.0, rounds=rounds)
