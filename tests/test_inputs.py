@@ -21,10 +21,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
 
+from opshift.opsets.registry.traits import Interval
 from opshift.passes.analysis.model_summary import outline
 from opshift.passes.base.errors import UsageError
 from opshift.passes.proof.inputs import distributions, generator, shape_search, user_inputs, value_classes
-from opshift.passes.proof.inputs.data_flow import Axis, Drawn, Interval, Lookup, Number, Use, uses
+from opshift.passes.proof.inputs.data_flow import Axis, Drawn, Lookup, Number, Use, uses
 from opshift.passes.proof.inputs.generator import Allowed, Budget, Draft, Spec, UntestableError
 from opshift.passes.runtime.ort_session import RejectedError
 

@@ -119,6 +119,7 @@ def test_an_operator_is_plain_data_and_numpy(path: Path) -> None:
         "typing",
         "opshift",
         "math",
+        "statistics",
         "string",
         "__future__",
     }

@@ -6,4 +6,11 @@ from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import QUOTIENT
 
-OPERATOR = plain("Abs", (6, 13), ("X",), np.abs, carriers=QUOTIENT, traits=Traits(floats=(Trait.MOVES,)))
+OPERATOR = plain(
+    "Abs",
+    (6, 13),
+    ("X",),
+    np.abs,
+    carriers=QUOTIENT,
+    traits=Traits(floats=(Trait.MOVES,), inverse=lambda value: (value, -value)),
+)

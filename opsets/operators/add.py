@@ -4,7 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import beside, plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Arithmetic, Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import WRAPPED
 
 
@@ -22,5 +22,5 @@ OPERATOR = plain(
     (of_negative,),
     carriers=WRAPPED,
     neutral=beside(0, floats=-0.0),
-    traits=Traits(floats=(Trait.ADDS, Trait.ONCE)),
+    traits=Traits(floats=(Trait.ADDS, Trait.ONCE), flow=Flow.POINTWISE, arithmetic=Arithmetic.ADD),
 )

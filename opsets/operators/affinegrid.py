@@ -138,5 +138,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(of_images, of_volumes),
     hostile=hostile,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), counts=(1,)),
 )

@@ -14,7 +14,7 @@ from opshift.opsets.families.rows import ranked_axes
 from opshift.opsets.registry.facts import INTEGERS, Tensor
 from opshift.opsets.registry.lowering import Lowering, Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -510,5 +510,5 @@ OPERATOR = Operator(
     dtype=lambda meaning: meaning.dtype,
     hostile=hostile,
     nan_defined=nan_defined,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
 )

@@ -13,7 +13,7 @@ from opshift.opsets.families.axes import axis_not_negative, first, one_axis
 from opshift.opsets.operators import argmax
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -83,5 +83,5 @@ OPERATOR = Operator(
     normal=one_axis,
     lowerings=(of_negatives, of_complements),
     nan_defined=argmax.nan_defined,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
 )

@@ -60,5 +60,5 @@ OPERATOR = Operator(
     oracle=oracle,
     idle=_idle,
     lowerings=(cast,),
-    traits=Traits(floats=(Trait.ONCE, Trait.CONVERTS)),
+    traits=Traits(floats=(Trait.ONCE, Trait.CONVERTS), moved=(0,)),
 )

@@ -14,7 +14,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import INTEGERS, Facts, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -200,5 +200,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     lowerings=(from_lowest, to_highest, chosen, looked_up),
-    traits=Traits(floats=(Trait.SELECTS,)),
+    traits=Traits(floats=(Trait.SELECTS,), compares=True, bounds=("min", "max"), flow=Flow.POINTWISE, clamped=(0,)),
 )

@@ -120,5 +120,5 @@ OPERATOR = Operator(
     operands=("input", "image_shape", "block_shape"),
     oracle=oracle,
     lowerings=(looked_up,),
-    traits=Traits(floats=(Trait.SUMS,)),
+    traits=Traits(floats=(Trait.SUMS,), counts=(1, 2)),
 )

@@ -49,5 +49,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     carriers=MOVED,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from opshift.opsets.families.axes import axis_not_negative, one_axis
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import EVERY, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -40,5 +40,5 @@ OPERATOR = Operator(
     variadic=True,
     neutral=_rest,
     moves_data=True,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=EVERY, joins=True),
 )

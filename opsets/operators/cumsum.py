@@ -8,7 +8,7 @@ import numpy as np
 
 from opshift.opsets.families.cumulative import along_known_axis, cumulative, pairs
 from opshift.opsets.registry.lowering import lowering, op
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 
 @lowering(18, given=along_known_axis, bind=pairs, cost=10, rounds=True)
@@ -30,4 +30,6 @@ def of_each_place(
     return op.ReduceSum(elements, along, keepdims=0)
 
 
-OPERATOR = cumulative("CumSum", (11, 14), np.add, 0, (of_each_place,), traits=Traits(floats=(Trait.SUMS,)))
+OPERATOR = cumulative(
+    "CumSum", (11, 14), np.add, 0, (of_each_place,), traits=Traits(floats=(Trait.SUMS,), flow=Flow.SUMMED)
+)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.registry.plain import beside, plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Arithmetic, Flow, Interval, Trait, Traits
 from opshift.opsets.registry.wider_types import QUOTIENT
 
 
@@ -26,5 +26,10 @@ OPERATOR = plain(
     _quotient,
     carriers=QUOTIENT,
     neutral=beside(1, right_only=True),
-    traits=Traits(floats=(Trait.MULTIPLIES, Trait.DIVIDES, Trait.ONCE)),
+    traits=Traits(
+        floats=(Trait.MULTIPLIES, Trait.DIVIDES, Trait.ONCE),
+        domains={1: Interval(zero=False)},
+        flow=Flow.POINTWISE,
+        arithmetic=Arithmetic.DIVIDE,
+    ),
 )

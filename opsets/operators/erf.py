@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -19,4 +20,11 @@ def erf(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(_erf(x.astype(np.float64)).astype(x.dtype))
 
 
-OPERATOR = plain("Erf", (9, 13), ("input",), erf, carriers=COMPUTED, traits=Traits())
+OPERATOR = plain(
+    "Erf",
+    (9, 13),
+    ("input",),
+    erf,
+    carriers=COMPUTED,
+    traits=Traits(inverse=lambda value: (NormalDist().inv_cdf((value + 1) / 2) / math.sqrt(2),)),
+)

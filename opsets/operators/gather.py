@@ -13,7 +13,7 @@ from opshift.opsets.families.axes import END, axis_not_negative, one_axis
 from opshift.opsets.registry.facts import Facts, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -91,5 +91,5 @@ OPERATOR = Operator(
     normal=normal,
     moves_data=True,
     lowerings=(guarded, by_number),
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}),
 )

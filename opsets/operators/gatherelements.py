@@ -11,7 +11,7 @@ import numpy as np
 from opshift.opsets.families.axes import END, first, one_axis, rank_known
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -69,5 +69,5 @@ OPERATOR = Operator(
     normal=one_axis,
     hostile=hostile,
     lowerings=(numbered,),
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}),
 )

@@ -13,7 +13,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Coordinates, Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
 
 
@@ -137,5 +137,5 @@ OPERATOR = Operator(
     moves_data=True,
     hostile=hostile,
     carriers=MOVED,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: Coordinates()}),
 )

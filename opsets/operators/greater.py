@@ -4,7 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
 
@@ -15,5 +15,11 @@ def exchanged(a, b):
 
 
 OPERATOR = plain(
-    "Greater", (7, 9, 13), ("A", "B"), np.greater, (exchanged,), carriers=ORDERED, traits=Traits(floats=(Trait.MOVES,))
+    "Greater",
+    (7, 9, 13),
+    ("A", "B"),
+    np.greater,
+    (exchanged,),
+    carriers=ORDERED,
+    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED),
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 
 @lowering(13)
@@ -14,5 +14,10 @@ def either(a, b):
 
 
 OPERATOR = plain(
-    "GreaterOrEqual", (12, 16), ("A", "B"), np.greater_equal, (either,), traits=Traits(floats=(Trait.MOVES,))
+    "GreaterOrEqual",
+    (12, 16),
+    ("A", "B"),
+    np.greater_equal,
+    (either,),
+    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED),
 )

@@ -14,7 +14,7 @@ from opshift.opsets.families.rows import LOWERINGS, VERSIONS, Rows, fault, from_
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 
 def oracle(rows: Rows, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -220,5 +220,5 @@ OPERATOR = Operator(
     ),
     # As of ArgMax: a row with NaN has its one anywhere.
     nan_defined=lambda rows, operands: False,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
 )

@@ -14,7 +14,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
 _FLOAT8 = (
@@ -87,5 +87,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(either, negative, positive),
     carriers={**ORDERED, **dict.fromkeys(_FLOAT8, (TensorProto.FLOAT,))},
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 
 @lowering(13)
@@ -13,4 +13,11 @@ def either(a, b):
     return op.Or(op.Less(a, b), op.Equal(a, b))
 
 
-OPERATOR = plain("LessOrEqual", (12, 16), ("A", "B"), np.less_equal, (either,), traits=Traits(floats=(Trait.MOVES,)))
+OPERATOR = plain(
+    "LessOrEqual",
+    (12, 16),
+    ("A", "B"),
+    np.less_equal,
+    (either,),
+    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED),
+)

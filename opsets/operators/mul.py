@@ -3,7 +3,7 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import beside, plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Arithmetic, Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import WRAPPED
 
 OPERATOR = plain(
@@ -13,5 +13,5 @@ OPERATOR = plain(
     np.multiply,
     carriers=WRAPPED,
     neutral=beside(1),
-    traits=Traits(floats=(Trait.MULTIPLIES, Trait.ONCE)),
+    traits=Traits(floats=(Trait.MULTIPLIES, Trait.ONCE), flow=Flow.POINTWISE, arithmetic=Arithmetic.MULTIPLY),
 )

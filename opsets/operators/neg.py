@@ -4,7 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Arithmetic, Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import WRAPPED
 
 
@@ -15,5 +15,11 @@ def by_product(x):
 
 
 OPERATOR = plain(
-    "Neg", (6, 13), ("X",), np.negative, (by_product,), carriers=WRAPPED, traits=Traits(floats=(Trait.MOVES,))
+    "Neg",
+    (6, 13),
+    ("X",),
+    np.negative,
+    (by_product,),
+    carriers=WRAPPED,
+    traits=Traits(floats=(Trait.MOVES,), flow=Flow.POINTWISE, arithmetic=Arithmetic.NEGATE),
 )

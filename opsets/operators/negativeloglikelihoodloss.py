@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.registry.operator import Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -46,5 +46,7 @@ OPERATOR = Operator(
     operands=("input", "target", "weight"),
     oracle=oracle,
     carriers=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS), indices={1: AlongAxis(axis=1, negative=False, ignored="ignore_index")}
+    ),
 )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 OPERATOR = plain(
     "NonZero",
@@ -11,5 +11,5 @@ OPERATOR = plain(
     ("X",),
     lambda x: np.array(np.nonzero(x), dtype=np.int64),
     weight=3.0,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
 )

@@ -3,6 +3,6 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 
-OPERATOR = plain("Not", (1,), ("X",), np.logical_not, traits=Traits(floats=(Trait.MOVES,)))
+OPERATOR = plain("Not", (1,), ("X",), np.logical_not, traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED))

@@ -13,7 +13,7 @@ from opshift.opsets.families.axes import END, first, resolve
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, SIGNED, UNSIGNED, Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Below, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -654,5 +654,5 @@ OPERATOR = Operator(
         scattered,
         ranked,
     ),
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), counts=(1,), indices={0: Below(limit=1)}),
 )

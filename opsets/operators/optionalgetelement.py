@@ -36,5 +36,5 @@ OPERATOR = Operator(
     operands=("input",),
     oracle=oracle,
     lowerings=(itself,),
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
 )

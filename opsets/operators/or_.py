@@ -3,6 +3,13 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import decided, plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 
-OPERATOR = plain("Or", (7,), ("A", "B"), np.logical_or, neutral=decided(1, 0), traits=Traits(floats=(Trait.MOVES,)))
+OPERATOR = plain(
+    "Or",
+    (7,),
+    ("A", "B"),
+    np.logical_or,
+    neutral=decided(1, 0),
+    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
+)

@@ -128,5 +128,5 @@ OPERATOR = Operator(
     idle=_idle,
     neutral=lambda what, operands: 0,
     lowerings=(padded,),
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), reshapes=True),
 )

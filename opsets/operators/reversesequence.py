@@ -80,5 +80,5 @@ OPERATOR = Operator(
     hostile=hostile,
     lowerings=(looked_up,),
     carriers=MOVED,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
 )

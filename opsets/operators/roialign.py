@@ -10,7 +10,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -90,5 +90,7 @@ OPERATOR = Operator(
     versions=(Version(10, lift=_without_shift, write=_write_without_shift), Version(16), Version(22)),
     operands=("X", "rois", "batch_indices"),
     oracle=oracle,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES)),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), indices={2: AlongAxis(axis=0, negative=False)}, corners=(1,)
+    ),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from opshift.opsets.families.axes import first, rank_known
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -149,5 +149,5 @@ OPERATOR = Operator(
     lowerings=(gathered, by_heads, in_part, of_halves, of_neighbours),
     carriers=COMPUTED,
     body_unused="its Reshape to -1 does not run for an empty batch or sequence",
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), indices={3: AlongAxis(data=1, axis=0, negative=False)}),
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
 
@@ -24,5 +24,11 @@ def by_floor(x):
 
 
 OPERATOR = plain(
-    "Round", (11, 22), ("X",), np.rint, (by_floor,), carriers=ORDERED, traits=Traits(floats=(Trait.STEPS,))
+    "Round",
+    (11, 22),
+    ("X",),
+    np.rint,
+    (by_floor,),
+    carriers=ORDERED,
+    traits=Traits(floats=(Trait.STEPS,), flow=Flow.POINTWISE),
 )

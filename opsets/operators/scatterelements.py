@@ -11,7 +11,7 @@ import numpy as np
 from opshift.opsets.families.axes import axis_not_negative, one_axis
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -80,5 +80,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(as_scatter,),
     normal=one_axis,
-    traits=Traits(floats=(Trait.MOVES,), floats_by=floats_by),
+    traits=Traits(floats=(Trait.MOVES,), floats_by=floats_by, moved=(0, 2), indices={1: AlongAxis()}),
 )

@@ -14,7 +14,7 @@ from opshift.opsets.operators.scatterelements import JOIN, floats_by, joins_by_n
 from opshift.opsets.registry.facts import SMALL, Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Coordinates, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -112,5 +112,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(in_a_row,),
     hostile=hostile,
-    traits=Traits(floats=(Trait.MOVES,), floats_by=floats_by),
+    traits=Traits(floats=(Trait.MOVES,), floats_by=floats_by, moved=(0, 2), indices={1: Coordinates()}),
 )

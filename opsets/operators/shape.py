@@ -11,7 +11,7 @@ import numpy as np
 from opshift.opsets.families.axes import END
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -49,5 +49,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(sliced,),
     weight=0.5,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), flow=Flow.DROPPED),
 )

@@ -13,7 +13,7 @@ from opshift.opsets.registry.facts import INTEGERS, UNSIGNED
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
 _WIDE = (TensorProto.FLOAT, TensorProto.DOUBLE)
@@ -81,5 +81,5 @@ OPERATOR = plain(
     (of_unsigned, by_comparison, keeping_nan),
     # Not of float16 and bfloat16: their kernels return 0 for NaN, that of float NaN.
     carriers={dtype: wide for dtype, wide in ORDERED.items() if dtype in {*_WIDE, *INTEGERS}},
-    traits=Traits(floats=(Trait.SELECTS,)),
+    traits=Traits(floats=(Trait.SELECTS,), flow=Flow.BOUNDED),
 )

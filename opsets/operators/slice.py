@@ -192,5 +192,5 @@ OPERATOR = Operator(
     hostile=hostile,
     lowerings=(one_by_one, mirrored, gathered),
     neutral=_forwards,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from opshift.opsets.operators import negativeloglikelihoodloss
 from opshift.opsets.operators.negativeloglikelihoodloss import Loss
 from opshift.opsets.registry.operator import Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -31,5 +31,7 @@ OPERATOR = Operator(
     operands=("scores", "labels", "weights"),
     oracle=oracle,
     carriers=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS), indices={1: AlongAxis(axis=1, negative=False, ignored="ignore_index")}
+    ),
 )

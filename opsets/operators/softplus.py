@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,5 +51,5 @@ OPERATOR = plain(
     carriers=COMPUTED,
     hostile=hostile,
     body_unused="exp(x) overflows from 89 on, from 12 on in float16",
-    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
+    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE), inverse=lambda value: (math.log(math.expm1(value)),)),
 )

@@ -198,5 +198,5 @@ OPERATOR = Operator(
     outputs=_counted,
     normal=normal,
     lowerings=(sized, measured, whole, cut),
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,)),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from opshift.opsets.registry.lowering import Reason, lowering
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import alone, one_shape, plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 
 def _two(meaning: Any, operands: Operands) -> Reason | None:
@@ -32,5 +32,5 @@ OPERATOR = plain(
     variadic=True,
     neutral=alone,
     given={6: one_shape},
-    traits=Traits(floats=(Trait.SUMS,)),
+    traits=Traits(floats=(Trait.SUMS,), flow=Flow.SUMMED),
 )

@@ -73,5 +73,5 @@ OPERATOR = Operator(
     oracle=oracle,
     hostile=where.OPERATOR.hostile,
     lowerings=(from_main, masked),
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
 )

@@ -82,5 +82,5 @@ OPERATOR = plain(
     hostile=_hostile,
     carriers=MOVED,
     neutral=lambda what, operands: 1 if all_are(operands[0], 1) else 2 if all_are(operands[0], 0) else None,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(1, 2), compares=True),
 )

@@ -35,6 +35,11 @@ def traits(name: str, domain: str = "") -> Traits:
     return own or (given_traits(name) if domain else None) or _PLAIN
 
 
+def traits_of(node: onnx.NodeProto) -> Traits:
+    """Return the traits of a node's operator."""
+    return traits(node.op_type, node.domain)
+
+
 @functools.cache
 def _floats(name: str, domain: str) -> frozenset[Trait]:
     return frozenset(traits(name, domain).floats)
@@ -47,7 +52,7 @@ def attributes_of(node: onnx.NodeProto) -> Mapping[str, Any]:
 
 def float_traits(node: onnx.NodeProto) -> frozenset[Trait]:
     """Return what a node does with floats."""
-    by_attributes = traits(node.op_type, node.domain).floats_by
+    by_attributes = traits_of(node).floats_by
     if by_attributes:
         return frozenset(by_attributes(attributes_of(node)))
     return _floats(node.op_type, node.domain)

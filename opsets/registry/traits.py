@@ -7,8 +7,9 @@ for an operator that computes each element by itself, and rounds it once or more
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -58,10 +59,144 @@ class Trait(enum.Enum):
     onnxruntime (the scale of an inverse DFT, 1.32.0)."""
 
 
+# --- what the values of an input mean ------------------------------------------------------------------------------
+
+
+EVERY = range(2**31)
+"""All inputs of an operator that has any number of them."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Numbers for which an operator has a meaning; `zero` says whether 0 is one of them."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    zero: bool = True
+
+
+@dataclass(frozen=True)
+class AlongAxis:
+    """Indices along an axis of the input `data`.
+
+    `axis` is a number, or the attribute that holds it. `negative` indices count from the end. The attribute `ignored`
+    holds an index outside that is defined, such as a label that a loss ignores.
+    """
+
+    data: int = 0
+    axis: int | str = "axis"
+    negative: bool = True
+    ignored: str = ""
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Indices of which the last axis has one for each axis of the first input, after those that `batch_dims` counts."""
+
+
+@dataclass(frozen=True)
+class Below:
+    """Indices below the number that the input `limit` holds; those outside are defined too."""
+
+    limit: int
+
+
+class Strings(enum.Enum):
+    """Strings that an operator distinguishes, beside those that it lists as attributes."""
+
+    LISTED = "listed"
+    """No others."""
+    CASES = "cases"
+    """Those in upper and in lower case."""
+    PATTERN = "pattern"
+    """Those that a pattern matches."""
+    DELIMITER = "delimiter"
+    """Those that have a delimiter."""
+    NUMERALS = "numerals"
+    """Numbers in digits."""
+
+
+# --- what becomes of values -----------------------------------------------------------------------------------------
+
+
+class Flow(enum.Enum):
+    """What an output's elements have to do with those of an input that it does not hold as they are."""
+
+    COMPUTED = "computed"
+    """Each comes from any number of them."""
+    POINTWISE = "pointwise"
+    """Each comes from one, or from a few of them: what it is compared with tells of those."""
+    SUMMED = "summed"
+    """Each is the sum of some of them."""
+    BOUNDED = "bounded"
+    """Each is small, or one of two, whatever they are."""
+    DROPPED = "dropped"
+    """None comes from them: an output depends on shapes alone."""
+
+
+class Arithmetic(enum.Enum):
+    """What an operator does with two numbers, or with one: an equation with a constant can be solved."""
+
+    ADD = "add"
+    SUBTRACT = "subtract"
+    MULTIPLY = "multiply"
+    DIVIDE = "divide"
+    NEGATE = "negate"
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """An operator that runs its body many times: what the node and the body have before the values they carry.
+
+    Attributes:
+        inputs: how many inputs, of both: the trip count or the iteration number, and a condition.
+        outputs: how many outputs, of the body alone: a condition.
+        scanned: the attribute that holds how many inputs, the last ones, are not carried but cut into slices.
+    """
+
+    inputs: int = 0
+    outputs: int = 0
+    scanned: str = ""
+
+
 @dataclass(frozen=True)
 class Traits:
-    """What an operator does with floats."""
+    """What an operator does with floats, and with the values of its inputs.
+
+    Inputs are given by their indices, attributes by their names.
+    """
 
     floats: tuple[Trait, ...] = ()
     floats_by: Callable[[Mapping[str, Any]], tuple[Trait, ...]] | None = None
     """The same, where a node's attributes decide it; an attribute that refers to a function's parameter is None."""
+
+    counts: Sequence[int] = ()
+    """Inputs that set how large a result is, or how long a node runs."""
+    moved: Sequence[int] = ()
+    """Inputs whose elements an output has as they are, or cast."""
+    indices: Mapping[int, AlongAxis | Coordinates | Below] = field(default_factory=dict)
+    """Inputs that are indices, and what of."""
+    domains: Mapping[int, Interval] = field(default_factory=dict)
+    """The numbers for which the operator has a meaning, or beyond which all that follows is rounded to a constant."""
+    corners: Sequence[int] = ()
+    """Inputs that are corners of boxes."""
+    compares: bool = False
+    """Whether it compares its inputs with each other."""
+    bounds: tuple[str, ...] = ()
+    """Attributes with which it compares its input."""
+    strings: Strings | None = None
+    """Strings that it distinguishes; None where it reads none, or does with all the same."""
+
+    flow: Flow = Flow.COMPUTED
+    positions_after: bool = False
+    """Whether outputs after the first are positions in the input."""
+    clamped: Sequence[int] = ()
+    """Inputs that are brought between the others."""
+    arithmetic: Arithmetic | None = None
+    inverse: Callable[[float], Sequence[float]] | None = None
+    """For a function of one number: those of which it returns this one."""
+    iteration: Iteration | None = None
+    joins: bool = False
+    """Whether the output is one input after the other, along an axis."""
+    reshapes: bool = False
+    """Whether the output has the elements of the first input in the shape that the second one is."""

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +18,10 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.registry.schema import default_domain
+from opshift.opsets.registry.traits import AlongAxis, Arithmetic, Below, Coordinates, Flow, Interval, Strings
 from opshift.passes.analysis.model_summary import Outline, outline
 from opshift.passes.analysis.scopes import Array
 from opshift.passes.graph.traversal import graphs, subgraphs
@@ -63,15 +64,6 @@ class Lookup:
     negative: bool = True
     offset: int = 0
     ignored: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Numbers for which an operator has a meaning; `zero` says whether 0 is one of them."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    zero: bool = True
 
 
 @dataclass(frozen=True)
@@ -138,85 +130,24 @@ PLACE = Use(places=True)
 
 # --- what operators do with their inputs ----------------------------------------------------------------------------
 
-# Inputs that set how large a result is, or how long a node runs. None: all inputs.
-_COUNTS: dict[str, tuple[int, ...] | None] = {
-    "AffineGrid": (1,), "BlackmanWindow": None, "CenterCropPad": (1,), "Col2Im": (1, 2), "ConstantOfShape": None,
-    "DFT": (1,), "Expand": (1,), "HammingWindow": None, "HannWindow": None, "Loop": (0, 1), "MaxUnpool": (2,),
-    "MelWeightMatrix": (0, 1), "NonMaxSuppression": (2,), "OneHot": (1,), "Pad": (1,), "Range": None, "Reshape": (1,),
-    "Resize": (1, 2, 3), "STFT": (1, 3), "Split": (1,), "SplitToSequence": (1,), "Tile": (1, 2), "TopK": (1,),
-    "Upsample": (1,),
-}  # fmt: skip
-
-# Inputs whose elements an output has as they are, or cast. None: all inputs.
-_MOVED: dict[str, tuple[int, ...] | None] = {
-    **dict.fromkeys(
-        (
-            "Cast", "CastLike", "CenterCropPad", "Compress", "DepthToSpace", "DynamicSlice", "Expand", "Flatten",
-            "Gather", "GatherElements", "GatherND", "Identity", "Optional", "OptionalGetElement", "Pad", "Reshape",
-            "ReverseSequence", "SequenceAt", "SequenceErase", "Slice", "SpaceToDepth", "Split", "SplitToSequence",
-            "Squeeze", "Tile", "TopK", "Transpose", "Trilu", "Unique", "Unsqueeze",
-        ),
-        (0,),
-    ),
-    "Concat": None, "ConcatFromSequence": None, "SequenceConstruct": None, "SequenceInsert": (0, 1),
-    "ScatterElements": (0, 2), "Scatter": (0, 2), "ScatterND": (0, 2), "Where": (1, 2),
-}  # fmt: skip
-
-# What each operator has a meaning for, by the index of the input.
-_PERMITTED: dict[str, Mapping[int, Interval]] = {
-    "Acos": {0: Interval(-1, 1)},
-    "Acosh": {0: Interval(1)},
-    "Asin": {0: Interval(-1, 1)},
-    "Atanh": {0: Interval(-1, 1)},
-    "BatchNormalization": {4: Interval(0)},
-    "Cosh": {0: Interval(-16, 16)},
-    "Div": {1: Interval(zero=False)},
-    "Exp": {0: Interval(-16, 16)},  # beyond it what follows overflows, or is rounded to 0 or 1
-    "Log": {0: Interval(0, zero=False)},
-    # Twice the upper edge is at most the sample rate; of a few bins edges that are much lower share the first.
-    "MelWeightMatrix": {2: Interval(2000, 16000), 3: Interval(0, 400), 4: Interval(400, 2000)},
-    "Mod": {1: Interval(zero=False)},
-    "Pow": {0: Interval(0)},
-    "Reciprocal": {0: Interval(zero=False)},
-    "Sinh": {0: Interval(-16, 16)},
-    "Sqrt": {0: Interval(0)},
-}
-
-_BOXES = {"MaxRoiPool": 1, "NonMaxSuppression": 0, "RoiAlign": 1}
-"""Inputs that are corners of boxes, by index."""
-
-_COMPARES = frozenset({
-    "Clip", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Mod", "Where",
-})  # fmt: skip
-_BOUNDS = {"Clip": ("min", "max"), "ThresholdedRelu": ("alpha",), "Shrink": ("lambd",)}
-
-# Each element of the output comes from one element, or from a few of them: what it is compared with tells of those.
-_POINTWISE = frozenset({
-    "Abs", "Add", "Ceil", "Clip", "Div", "Floor", "Max", "Mean", "Min", "Mod", "Mul", "ReduceMax", "ReduceMean",
-    "ReduceMin", "ReduceProd", "Relu", "Round", "Shrink", "Sub", "ThresholdedRelu",
-})  # fmt: skip
-_SUMS = frozenset({"CumSum", "ReduceL1", "ReduceSum", "Sum"})
-
-
-# Whatever they are given, what comes out is small, or one of two.
-_BOUNDED = frozenset({
-    "And", "ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "Hardmax", "IsInf", "IsNaN", "Less",
-    "LessOrEqual", "NonMaxSuppression", "NonZero", "Not", "Or", "Sign", "Xor",
-})  # fmt: skip
-# Their outputs after the first are bounded so too: positions in their input.
-_POSITIONED = frozenset({"MaxPool", "TopK", "Unique"})
-
 
 def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     return next((onnx.helper.get_attribute_value(one) for one in node.attribute if one.name == name), default)
 
 
-def _gathered(node: onnx.NodeProto, view: Outline, axis: int | None = None) -> Lookup:
-    at = int(_attribute(node, "axis", 0)) if axis is None else axis
-    return Lookup((_length(view, node.input[0], at),))
+def _lookup(rule: AlongAxis | Coordinates | Below, node: onnx.NodeProto, view: Outline) -> Lookup:
+    """Return what the indices that a node reads are indices of."""
+    if isinstance(rule, Below):
+        return _below(node.input[rule.limit], view)
+    if isinstance(rule, Coordinates):
+        return _coordinates(node, view)
+    axis = int(_attribute(node, rule.axis, 0)) if isinstance(rule.axis, str) else rule.axis
+    ignored = _attribute(node, rule.ignored, None) if rule.ignored else None
+    kept = (int(ignored),) if isinstance(ignored, int) else ()
+    return Lookup((_length(view, node.input[rule.data], axis),), negative=rule.negative, ignored=kept)
 
 
-def _gathered_nd(node: onnx.NodeProto, view: Outline) -> Lookup:
+def _coordinates(node: onnx.NodeProto, view: Outline) -> Lookup:
     batch = int(_attribute(node, "batch_dims", 0))
     data, indices = view.shapes.get(node.input[0]), view.shapes.get(node.input[1])
     rank = 6 if data is None else len(data)
@@ -225,34 +156,12 @@ def _gathered_nd(node: onnx.NodeProto, view: Outline) -> Lookup:
     return Lookup(tuple(_length(view, node.input[0], axis) for axis in range(batch, min(last, rank))))
 
 
-def _one_hot(node: onnx.NodeProto, view: Outline) -> Lookup:
-    depth = view.constant(node.input[1])
-    if depth is not None and depth.size == 1:
-        return Lookup((int(depth.item()),), beyond=True)
-    source = view.origin(node.input[1])
+def _below(limit: str, view: Outline) -> Lookup:
+    known = view.constant(limit)
+    if known is not None and known.size == 1:
+        return Lookup((int(known.item()),), beyond=True)
+    source = view.origin(limit)
     return Lookup((Drawn(source),) if source in view.inputs else (None,), beyond=True)
-
-
-def _classes(node: onnx.NodeProto, view: Outline) -> Lookup:
-    ignored = _attribute(node, "ignore_index", None)
-    kept = (int(ignored),) if isinstance(ignored, int) else ()
-    return Lookup((_length(view, node.input[0], 1),), negative=False, ignored=kept)
-
-
-_Indexed = Callable[[onnx.NodeProto, Outline], Lookup]
-_LOOKUPS: dict[str, tuple[tuple[int, _Indexed], ...]] = {
-    **dict.fromkeys(("Gather", "GatherElements", "Scatter", "ScatterElements"), ((1, _gathered),)),
-    **dict.fromkeys(("GatherND", "ScatterND"), ((1, _gathered_nd),)),
-    **dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), ((1, _classes),)),
-    "ArrayFeatureExtractor": ((1, lambda node, view: Lookup((_length(view, node.input[0], -1),), negative=False)),),
-    "EmbedLayerNormalization": (
-        (0, lambda node, view: Lookup((_length(view, node.input[2], 0),), negative=False)),
-        (1, lambda node, view: Lookup((_length(view, node.input[4], 0),), negative=False)),
-    ),
-    "OneHot": ((0, _one_hot),),
-    "RoiAlign": ((2, lambda node, view: Lookup((_length(view, node.input[0], 0),), negative=False)),),
-    "RotaryEmbedding": ((3, lambda node, view: Lookup((_length(view, node.input[1], 0),), negative=False)),),
-}
 
 
 def _length(view: Outline, name: str, axis: int) -> Length:
@@ -268,26 +177,22 @@ def _length(view: Outline, name: str, axis: int) -> Length:
 
 def _own(node: onnx.NodeProto, view: Outline, index: int) -> Use:
     """Return what a node itself does with one of its inputs."""
-    operator = node.op_type
-    if operator in view.functions:
+    own = traits_of(node)
+    if node.op_type in view.functions or index in own.counts:
         return COUNT
-    counted = _COUNTS.get(operator, ())
-    if counted is None or index in counted:
-        return COUNT
-    for at, indexed in _LOOKUPS.get(operator, ()):
-        if at == index:
-            return Use(lookups=(indexed(node, view),))
+    if index in own.indices:
+        return Use(lookups=(_lookup(own.indices[index], node, view),))
     use = NOTHING
-    if permitted := _PERMITTED.get(operator, {}).get(index):
+    if permitted := own.domains.get(index):
         use = Use(intervals=(permitted,))
-    if operator in _COMPARES or operator in _BOUNDS:
+    if own.compares or own.bounds:
         use |= Use(numbers=_compared(node, view, index))
-    if _BOXES.get(operator) == index:
+    if index in own.corners:
         use |= Use(boxes=1 / (float(_attribute(node, "spatial_scale", 1.0)) or 1.0))
-    if node.domain == "ai.onnx.ml" or operator in _READS_STRINGS:
+    if node.domain == "ai.onnx.ml" or own.strings:
         use |= Use(numbers=_listed(node))
     domain = default_domain(node.domain)
-    if not permitted and index in _positions(domain, operator, view.versions.get(domain, 1), len(node.input)):
+    if not permitted and index in _positions(domain, node.op_type, view.versions.get(domain, 1), len(node.input)):
         use |= PLACE
     return use
 
@@ -296,18 +201,18 @@ def _listed(node: onnx.NodeProto) -> tuple[Number, ...]:
     """Return the keys and categories that a node has as attributes, and strings made for its pattern or delimiter."""
     listed = (attribute for attribute in node.attribute if attribute.name.split("_")[0] in _KEYS)
     found = [item for attribute in listed for item in _some_values(attribute)]
-    if node.op_type == "StringNormalizer":
-        found += [made for word in found for made in (word.swapcase(), word.upper(), word.lower(), word.title())]
-    if node.op_type == "RegexFullMatch":
-        found += texts.around_pattern(_text(node, "pattern"))
-    if node.op_type == "StringSplit":
-        found += texts.around_delimiter(_text(node, "delimiter"), int(_attribute(node, "maxsplit", 0)))
-    if node.op_type == "Cast":
-        found += texts.NUMERALS
+    match traits_of(node).strings:
+        case Strings.CASES:
+            found += [made for word in found for made in (word.swapcase(), word.upper(), word.lower(), word.title())]
+        case Strings.PATTERN:
+            found += texts.around_pattern(_text(node, "pattern"))
+        case Strings.DELIMITER:
+            found += texts.around_delimiter(_text(node, "delimiter"), int(_attribute(node, "maxsplit", 0)))
+        case Strings.NUMERALS:
+            found += texts.NUMERALS
     return _numbers(found)
 
 
-_READS_STRINGS = frozenset({"Cast", "RegexFullMatch", "StringNormalizer", "StringSplit", "TfIdfVectorizer"})
 _KEYS = frozenset({"cats", "classlabels", "keys", "pool", "stopwords"})
 
 
@@ -324,7 +229,7 @@ def _compared(node: onnx.NodeProto, view: Outline, index: int) -> tuple[Number, 
     """Return the constants among the other inputs of a node, and those that it has as attributes."""
     others = (view.constant(name) for at, name in enumerate(node.input) if at != index)
     found = [item for array in others if array is not None for item in _items(array)]
-    found += [_attribute(node, name, None) for name in _BOUNDS.get(node.op_type, ())]
+    found += [_attribute(node, name, None) for name in traits_of(node).bounds]
     return _numbers(found)
 
 
@@ -353,27 +258,24 @@ def _positions(domain: str, operator: str, version: int, count: int) -> frozense
 
 def _passed(node: onnx.NodeProto, view: Outline, index: int, wanted: Use) -> Use:
     """Return what becomes of one of the inputs of a node, given what becomes of its outputs."""
-    operator = node.op_type
-    if wanted == NOTHING or operator in ("Shape", "Size"):
+    own = traits_of(node)
+    if wanted == NOTHING or own.flow is Flow.DROPPED:
         return NOTHING
-    if operator in _MOVED:
-        moved = _MOVED[operator]
-        if moved is None or index in moved:
-            return wanted
-    if operator in _BOUNDED:
+    if index in own.moved:
+        return wanted
+    if own.flow is Flow.BOUNDED:
         return Use(wanted.counts)
     indirect = Use(wanted.counts, wanted.places or bool(wanted.lookups))
     if shifted := _shifted(node, view, index, wanted):
         numbers = (*_bounds_of(node, view, index), *wanted.numbers)
         return Use(wanted.counts, wanted.places, shifted, numbers=numbers)
-    if operator in _SUMS:
+    if own.flow is Flow.SUMMED:
         numbers = tuple(Number(one.value, summed=True) for one in wanted.numbers)
         return dataclasses.replace(indirect, numbers=numbers)
-    if operator in _INVERSES:
-        return dataclasses.replace(indirect, numbers=_inverted(_INVERSES[operator], wanted.numbers))
-    if operator == "Mul" and len(node.input) == 2 and node.input[0] == node.input[1]:
-        return dataclasses.replace(indirect, numbers=_inverted(_roots, wanted.numbers))
-    if operator not in _POINTWISE and operator != "Neg":
+    squares = own.arithmetic is Arithmetic.MULTIPLY and len(node.input) == 2 and node.input[0] == node.input[1]
+    if inverse := _roots if squares else own.inverse:
+        return dataclasses.replace(indirect, numbers=_inverted(inverse, wanted.numbers))
+    if own.flow is not Flow.POINTWISE:
         return indirect
     solved = _solved(node, view, index)
     if solved is None:
@@ -391,25 +293,7 @@ def _roots(value: float) -> list[float]:
     return [math.sqrt(value), -math.sqrt(value)]
 
 
-_INVERSES: dict[str, Callable[[float], list[float]]] = {
-    "Abs": lambda value: [value, -value],
-    "Atan": lambda value: [math.tan(value)],
-    "Cos": lambda value: [math.acos(value)],
-    "Erf": lambda value: [statistics.NormalDist().inv_cdf((value + 1) / 2) / math.sqrt(2)],
-    "Exp": lambda value: [math.log(value)],
-    "Log": lambda value: [math.exp(value)],
-    "Reciprocal": lambda value: [1 / value],
-    "Sigmoid": lambda value: [math.log(value / (1 - value))],
-    "Sin": lambda value: [math.asin(value)],
-    "Softplus": lambda value: [math.log(math.expm1(value))],
-    "Softsign": lambda value: [value / (1 - abs(value))],
-    "Sqrt": lambda value: [value * value],
-    "Tanh": lambda value: [math.atanh(value)],
-}
-"""Functions of one number, and the numbers that they return one for."""
-
-
-def _inverted(inverse: Callable[[float], list[float]], numbers: Iterable[Number]) -> tuple[Number, ...]:
+def _inverted(inverse: Callable[[float], Sequence[float]], numbers: Iterable[Number]) -> tuple[Number, ...]:
     """Return the numbers of which a function returns these."""
     found = []
     for one in numbers:
@@ -418,46 +302,46 @@ def _inverted(inverse: Callable[[float], list[float]], numbers: Iterable[Number]
     return tuple(found)
 
 
-_CLAMPS = frozenset({"Clip", "Max", "Min"})
-
-
 def _shifted(node: onnx.NodeProto, view: Outline, index: int, wanted: Use) -> tuple[Lookup, ...]:
     """Return the lookups of an index that a constant is added to, or that is clamped, as those of its input."""
     if not wanted.lookups or wanted.counts:
         return ()
-    if node.op_type in _CLAMPS and (node.op_type != "Clip" or index == 0):
+    own = traits_of(node)
+    if index in own.clamped:
         # What is clamped is defined wherever it is; which side is clamped the numbers tell.
         return tuple(dataclasses.replace(one, beyond=True, negative=True) for one in wanted.lookups)
-    if node.op_type not in ("Add", "Sub") or len(node.input) != 2 or (node.op_type == "Sub" and index == 1):
+    subtracts = own.arithmetic is Arithmetic.SUBTRACT and index == 0
+    if not (subtracts or own.arithmetic is Arithmetic.ADD) or len(node.input) != 2:
         return ()
     other = view.constant(node.input[1 - index])
     if other is None or other.size != 1 or other.dtype.kind not in "iu":
         return ()
-    offset = int(other.item()) if node.op_type == "Add" else -int(other.item())
+    offset = -int(other.item()) if subtracts else int(other.item())
     return tuple(dataclasses.replace(one, offset=one.offset + offset) for one in wanted.lookups)
 
 
 def _bounds_of(node: onnx.NodeProto, view: Outline, index: int) -> tuple[Number, ...]:
-    return _compared(node, view, index) if node.op_type in _CLAMPS else ()
+    return _compared(node, view, index) if traits_of(node).clamped else ()
 
 
 def _solved(node: onnx.NodeProto, view: Outline, index: int) -> Callable[[float], float] | None:
     """Return what gives the input that an output of a node comes from, for arithmetic with one constant."""
-    if node.op_type == "Neg":
+    operation = traits_of(node).arithmetic
+    if operation is Arithmetic.NEGATE:
         return lambda value: -value
-    if node.op_type not in ("Add", "Sub", "Mul", "Div") or len(node.input) != 2:
+    if operation is None or len(node.input) != 2:
         return None
     other = view.constant(node.input[1 - index])
     if other is None or other.size != 1 or other.dtype.kind not in "iuf":
         return None
     constant = other.item()
-    if node.op_type == "Add":
+    if operation is Arithmetic.ADD:
         return lambda value: value - constant
-    if node.op_type == "Sub":
+    if operation is Arithmetic.SUBTRACT:
         return (lambda value: value + constant) if index == 0 else (lambda value: constant - value)
-    if not constant or not math.isfinite(constant) or (node.op_type == "Div" and index == 1):
+    if not constant or not math.isfinite(constant) or (operation is Arithmetic.DIVIDE and index == 1):
         return None
-    if node.op_type == "Div":
+    if operation is Arithmetic.DIVIDE:
         return lambda value: value * constant
     return lambda value: value // constant if isinstance(value, int) and isinstance(constant, int) else value / constant
 
@@ -487,7 +371,7 @@ def _followed(graph: onnx.GraphProto, view: Outline, wanted: Iterable[Use]) -> _
         _add(found, value.name, use)
     for node in reversed(graph.node):
         outputs = [found.get(name, NOTHING) for name in node.output]
-        if node.op_type in _POSITIONED:
+        if traits_of(node).positions_after:
             outputs = [outputs[0], *(Use(use.counts) for use in outputs[1:])]
         flow = functools.reduce(Use.__or__, outputs, NOTHING)
         bodies = [body for _, body in subgraphs(node)]
@@ -516,13 +400,11 @@ def _body(
 
     What a Loop or a Scan carries goes round: what becomes of a carried value becomes of the one that it is made from.
     """
-    first = {"Loop": 1}.get(node.op_type, 0)  # the condition has no output of the node
-    entry = {"Loop": 2}.get(node.op_type, 0)
+    loop = traits_of(node).iteration
+    first, entry = (loop.outputs, loop.inputs) if loop else (0, 0)
     carried = 0
-    if node.op_type == "Loop":
-        carried = len(body.input) - 2
-    elif node.op_type == "Scan":
-        carried = len(body.input) - int(_attribute(node, "num_scan_inputs", 0))
+    if loop:
+        carried = len(body.input) - entry - (int(_attribute(node, loop.scanned, 0)) if loop.scanned else 0)
     wanted = [COUNT] * first + list(outputs)
     for _ in range(3):
         found = _followed(body, view, wanted)
@@ -622,7 +504,7 @@ def fills(view: Outline) -> tuple[Fill, ...]:
     makers = {name: node for node in view.graph.node for name in node.output}
     found = []
     for node in view.graph.node:
-        if node.op_type != "Reshape" or len(node.input) < 2 or (dims := view.shapes.get(node.input[0])) is None:
+        if not traits_of(node).reshapes or len(node.input) < 2 or (dims := view.shapes.get(node.input[0])) is None:
             continue
         elements = tuple(_length(view, node.input[0], axis) for axis in range(len(dims)))
         parts = list(_parts(view, makers, node.input[1]))
@@ -641,7 +523,7 @@ def _parts(view: Outline, makers: Mapping[str, onnx.NodeProto], name: str) -> It
         yield from known.reshape(-1).tolist()
     elif origin in view.inputs:
         yield origin
-    elif origin in makers and makers[origin].op_type == "Concat":
+    elif origin in makers and traits_of(makers[origin]).joins:
         for part in makers[origin].input:
             yield from _parts(view, makers, part)
     else:
@@ -657,5 +539,6 @@ def divides(model: onnx.ModelProto) -> bool:
     constants = {tensor.name for tensor in model.graph.initializer}
     constants |= {name for node in found if node.op_type == "Constant" for name in node.output}
     return any(
-        node.op_type in ("Div", "Mod") and len(node.input) == 2 and node.input[1] not in constants for node in found
+        len(node.input) == 2 and node.input[1] not in constants and not traits_of(node).domains.get(1, Interval()).zero
+        for node in found
     )

@@ -11,8 +11,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from opshift.opsets.registry.traits import Interval
 from opshift.passes.analysis.scopes import Array, Shape
-from opshift.passes.proof.inputs.data_flow import Interval, Number
+from opshift.passes.proof.inputs.data_flow import Number
 
 Rng = np.random.Generator
 
