@@ -7,8 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.shape_hints import EqualDims, NodeShapes, Pairs, Shape
 
 Array = np.ndarray[Any, Any]
 
@@ -158,3 +160,43 @@ def _clipped(
         return function(np.clip(x, -clip, clip) if clip else x, alpha, beta)
 
     return apply
+
+
+def equal_dims(gates: int) -> EqualDims:
+    """Return what yields the dims of the inputs of an operator with so many gates."""
+
+    def rule(node: NodeShapes) -> Pairs:
+        if not (node.inputs[0] and node.inputs[1]):
+            return
+        for at, (dims, wanted) in enumerate(zip(node.inputs, _expected(node, gates), strict=False)):
+            if at and dims is not None and len(dims) == len(wanted):
+                yield from ((one, other) for one, other in zip(dims, wanted, strict=True) if other)
+
+    return rule
+
+
+def _expected(node: NodeShapes, gates: int) -> tuple[Shape, ...]:
+    """Return the shapes that the inputs should have, of what the first input and the attributes tell."""
+    given = node.attributes
+    directions: Dim = 2 if given.get("direction") == "bidirectional" else 1
+    hidden: Dim = given.get("hidden_size")
+    batch: Dim = None
+    features: Dim = None
+    first, batch_first = node.inputs[0], given.get("layout")
+    if first is not None and len(first) == 3:
+        batch, features = first[0 if batch_first else 1], first[2]
+
+    def numbers(count: int) -> Dim:
+        return count * hidden if isinstance(hidden, int) else None
+
+    state: Shape = (batch, directions, hidden) if batch_first else (directions, batch, hidden)
+    return (
+        (None, None, None),
+        (directions, numbers(gates), features),
+        (directions, numbers(gates), hidden),
+        (directions, numbers(2 * gates)),
+        (batch,),
+        state,
+        state,
+        (directions, numbers(3)),
+    )

@@ -13,6 +13,7 @@ from onnx import TensorProto
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import channels
 from opshift.opsets.registry.traits import Interval, Trait, Traits
 
 
@@ -250,5 +251,5 @@ OPERATOR = Operator(
     oracle=oracle,
     outputs=_told,
     lowerings=(flattened, in_one_type, measured, computed),
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), domains={4: Interval(0)}),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), domains={4: Interval(0)}, equal_dims=channels),
 )

@@ -13,6 +13,7 @@ from opshift.opsets.registry.facts import SIGNED, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -76,5 +77,11 @@ def any_bits(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str,
 
 
 OPERATOR = plain(
-    "BitwiseAnd", (18,), ("A", "B"), np.bitwise_and, (by_bits,), hostile=any_bits, traits=Traits(floats=(Trait.MOVES,))
+    "BitwiseAnd",
+    (18,),
+    ("A", "B"),
+    np.bitwise_and,
+    (by_bits,),
+    hostile=any_bits,
+    traits=Traits(floats=(Trait.MOVES,), equal_dims=broadcast),
 )

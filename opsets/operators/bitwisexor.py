@@ -5,6 +5,7 @@ import numpy as np
 from opshift.opsets.operators.bitwiseand import any_bits
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -23,5 +24,5 @@ OPERATOR = plain(
     (by_sum,),
     hostile=any_bits,
     neutral=beside(0),
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), equal_dims=broadcast),
 )

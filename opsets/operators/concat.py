@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from opshift.opsets.families.axes import axis_not_negative, one_axis
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, all_but
 from opshift.opsets.registry.traits import EVERY, Trait, Traits
 
 
@@ -30,6 +32,15 @@ def _rest(meaning: Concat, operands: Operands) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
+def equal_dims(node: NodeShapes) -> Pairs:
+    """Yield the dims beside the axis along which inputs are joined."""
+    known = [dims for dims in node.inputs if dims is not None]
+    if len({len(dims) for dims in known}) == 1:
+        axis = node.attributes.get("axis", 0) % max(1, len(known[0]))
+        for one, other in itertools.pairwise(known):
+            yield from all_but(axis, one, other)
+
+
 OPERATOR = Operator(
     name="Concat",
     meaning=Concat,
@@ -40,5 +51,5 @@ OPERATOR = Operator(
     variadic=True,
     neutral=_rest,
     moves_data=True,
-    traits=Traits(floats=(Trait.MOVES,), moved=EVERY, joins=True),
+    traits=Traits(floats=(Trait.MOVES,), moved=EVERY, joins=True, equal_dims=equal_dims),
 )

@@ -13,6 +13,7 @@ from opshift.opsets.operators.matmulinteger import Array, fits_float, hostile, l
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import convolved
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -136,5 +137,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(in_float, with_zero_of_x, with_zero_of_w),
     hostile=hostile,
-    traits=Traits(floats=(Trait.SUMS,)),
+    traits=Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False),
 )

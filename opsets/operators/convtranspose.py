@@ -13,6 +13,7 @@ import numpy as np
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
@@ -116,6 +117,13 @@ def _first(attributes: Mapping[str, Any]) -> ConvTranspose:
     return what
 
 
+@of_two
+def equal_dims(node: NodeShapes, image: Shape, weight: Shape) -> Pairs:
+    """Yield the channels of the image and of the weights."""
+    if len(image) > 1 and len(weight) > 1:
+        yield image[1], weight[0]
+
+
 OPERATOR = Operator(
     name="ConvTranspose",
     meaning=ConvTranspose,
@@ -124,5 +132,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     carriers=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS,)),
+    traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims, spreads=False),
 )

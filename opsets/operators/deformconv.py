@@ -17,6 +17,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Dim, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two, times
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
@@ -254,6 +255,25 @@ def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, 
     return {**feeds, "offset": np.where(rng.random(offset.shape) < 0.5, near, offset).astype(offset.dtype)}
 
 
+@of_two
+def equal_dims(node: NodeShapes, image: Shape, weight: Shape) -> Pairs:
+    """Yield the dims of the image and of the weights, and of the offsets, a bias and a mask."""
+    if len(image) != 4 or len(node.inputs) < 3:
+        return
+    kernel = weight[2:]
+    yield image[1], times(weight[1], node.attributes.get("group", 1))
+    offset, bias, mask = (*node.inputs[2:], None, None)[:3]
+    known = [size for size in kernel if isinstance(size, int)]
+    pixels = math.prod(known) * node.attributes.get("offset_group", 1) if len(known) == len(kernel) else None
+    for dims, numbers in ((offset, 2), (mask, 1)):
+        if dims is not None and len(dims) == len(image):
+            yield from ((image[0], dims[0]), (dims[1], pixels and numbers * pixels))
+    if offset is not None and mask is not None:
+        yield from zip(offset[2:], mask[2:], strict=False)
+    if bias:
+        yield weight[0], bias[0]
+
+
 OPERATOR = Operator(
     name="DeformConv",
     meaning=DeformConv,
@@ -268,5 +288,5 @@ OPERATOR = Operator(
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
     hostile=hostile,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES)),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), equal_dims=equal_dims, spreads=False),
 )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Arithmetic, Flow, Interval, Trait, Traits
 from opshift.opsets.registry.wider_types import QUOTIENT
 
@@ -31,5 +32,6 @@ OPERATOR = plain(
         domains={1: Interval(zero=False)},
         flow=Flow.POINTWISE,
         arithmetic=Arithmetic.DIVIDE,
+        equal_dims=broadcast,
     ),
 )

@@ -12,6 +12,7 @@ from opshift.opsets.registry.facts import FLOATS
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
 
@@ -55,5 +56,5 @@ OPERATOR = plain(
     _equal,
     (by_order, by_number),
     carriers=MOVED,
-    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED),
+    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
 )

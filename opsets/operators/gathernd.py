@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import Coordinates, Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
 
@@ -127,6 +129,12 @@ def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, 
     return {**feeds, "indices": rng.integers(-least, least, feeds["indices"].shape).astype(feeds["indices"].dtype)}
 
 
+@of_two
+def equal_dims(node: NodeShapes, data: Shape, indices: Shape) -> Pairs:
+    """Yield the batch dims."""
+    return itertools.islice(zip(data, indices, strict=False), node.attributes.get("batch_dims", 0))
+
+
 OPERATOR = Operator(
     name="GatherND",
     meaning=GatherND,
@@ -137,5 +145,5 @@ OPERATOR = Operator(
     moves_data=True,
     hostile=hostile,
     carriers=MOVED,
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: Coordinates()}),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: Coordinates()}, equal_dims=equal_dims, spreads=False),
 )

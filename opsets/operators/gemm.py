@@ -13,6 +13,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
@@ -63,6 +64,14 @@ def with_zero(a, b, c, zero: Sequence[int], alpha: float, turn_a: int, turn_b: i
     return meaning.Itself(a, b, zero, alpha=alpha, beta=0.0, transA=turn_a, transB=turn_b)
 
 
+@of_two
+def equal_dims(node: NodeShapes, first: Shape, second: Shape) -> Pairs:
+    """Yield the dims over which the matrices are multiplied."""
+    if len(first) == len(second) == 2:
+        given = node.attributes
+        yield first[0 if given.get("transA") else 1], second[1 if given.get("transB") else 0]
+
+
 OPERATOR = Operator(
     name="Gemm",
     meaning=Gemm,
@@ -71,5 +80,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(with_zero,),
     carriers=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS,)),
+    traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims),
 )

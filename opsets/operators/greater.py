@@ -4,6 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
@@ -21,5 +22,5 @@ OPERATOR = plain(
     np.greater,
     (exchanged,),
     carriers=ORDERED,
-    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED),
+    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
 )

@@ -4,6 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 
@@ -19,5 +20,5 @@ OPERATOR = plain(
     ("A", "B"),
     np.greater_equal,
     (either,),
-    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED),
+    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
 )

@@ -15,6 +15,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -305,6 +306,12 @@ def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, 
     return {**feeds, "grid": places.astype(grid.dtype)}
 
 
+@of_two
+def equal_dims(node: NodeShapes, image: Shape, grid: Shape) -> Pairs:
+    """Yield the batch of the image and of the grid."""
+    yield image[0], grid[0]
+
+
 OPERATOR = Operator(
     name="GridSample",
     meaning=GridSample,
@@ -316,5 +323,5 @@ OPERATOR = Operator(
     fault=_fault,
     # What a place that is no number shows, the text does not say.
     nan_defined=lambda meaning, operands: False,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES)),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), equal_dims=equal_dims, spreads=False),
 )

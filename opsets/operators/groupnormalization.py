@@ -7,7 +7,7 @@ it is read, and not written.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import onnx
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -87,6 +88,21 @@ def _grouped(attributes: Mapping[str, Any]) -> GroupNormalization:
     return GroupNormalization(attributes["num_groups"], attributes["epsilon"], None, "group")
 
 
+@of_two
+def equal_dims(node: NodeShapes, data: Shape, scale: Shape) -> Pairs:
+    """Yield the channels and the scales; before 21 there is a scale for each group, and not for each channel."""
+    if node.opset < 21:
+        yield scale[0], node.attributes.get("num_groups", 1)
+    elif len(data) > 1:
+        yield data[1], scale[0]
+
+
+def likely_sizes(node: NodeShapes) -> Iterable[int]:
+    """Return numbers of channels of which each group has as many."""
+    groups = node.attributes.get("num_groups", 1)
+    return 2 * groups, groups
+
+
 OPERATOR = Operator(
     name="GroupNormalization",
     meaning=GroupNormalization,
@@ -95,5 +111,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     lowerings=(by_channel,),
-    traits=Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS)),
+    traits=Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS), equal_dims=equal_dims, likely_sizes=likely_sizes),
 )

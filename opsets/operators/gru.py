@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opshift.opsets.families.recurrent import Array, batch_first, functions, hostile, run, runs, states_of
+from opshift.opsets.families.recurrent import Array, batch_first, equal_dims, functions, hostile, run, runs, states_of
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.operator import Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -79,5 +79,5 @@ OPERATOR = Operator(
     carriers=COMPUTED,
     nan_defined=runs,
     infinity_defined=runs,
-    traits=Traits(floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS)),
+    traits=Traits(floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS), equal_dims=equal_dims(gates=3), spreads=False),
 )

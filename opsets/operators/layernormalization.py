@@ -14,6 +14,7 @@ from onnx import TensorProto
 from opshift.opsets.families.axes import first, one_axis
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -144,6 +145,12 @@ def normal(what: LayerNormalization, operands: Operands) -> tuple[LayerNormaliza
     return one_axis(what, operands)
 
 
+@of_two
+def equal_dims(node: NodeShapes, data: Shape, scale: Shape) -> Pairs:
+    """Yield the last dims of the data, and those of the scale."""
+    return zip(reversed(data), reversed(scale), strict=False)
+
+
 OPERATOR = Operator(
     name="LayerNormalization",
     meaning=LayerNormalization,
@@ -153,5 +160,5 @@ OPERATOR = Operator(
     normal=normal,
     lowerings=(shifted, computed, flattened),
     body_unused="the difference of two means of squares cancels, and an empty dimension is copied from another",
-    traits=Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS)),
+    traits=Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS), equal_dims=equal_dims),
 )

@@ -9,6 +9,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
@@ -42,5 +43,5 @@ OPERATOR = plain(
     np.less,
     (by_halves, exchanged),
     carriers=ORDERED,
-    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED),
+    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
 )

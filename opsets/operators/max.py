@@ -8,6 +8,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import alone, apart, one_shape, plain, two_integers
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import EVERY, Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
@@ -29,5 +30,5 @@ OPERATOR = plain(
     given={6: one_shape},
     carriers=ORDERED,
     neutral=alone,
-    traits=Traits(floats=(Trait.SELECTS,), compares=True, flow=Flow.POINTWISE, clamped=EVERY),
+    traits=Traits(floats=(Trait.SELECTS,), compares=True, flow=Flow.POINTWISE, clamped=EVERY, equal_dims=broadcast),
 )

@@ -13,6 +13,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import FLOATS, SIGNED, UNSIGNED
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Interval, Traits
 from opshift.opsets.registry.wider_types import QUOTIENT
 
@@ -106,5 +107,5 @@ OPERATOR = Operator(
     lowerings=(of_quotient, truncated, floored, floored_floats),
     carriers={dtype: wide for dtype, wide in QUOTIENT.items() if dtype != TensorProto.FLOAT},
     hostile=hostile,
-    traits=Traits(domains={1: Interval(zero=False)}, compares=True, flow=Flow.POINTWISE),
+    traits=Traits(domains={1: Interval(zero=False)}, compares=True, flow=Flow.POINTWISE, equal_dims=broadcast),
 )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Arithmetic, Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import WRAPPED
 
@@ -13,5 +14,7 @@ OPERATOR = plain(
     np.multiply,
     carriers=WRAPPED,
     neutral=beside(1),
-    traits=Traits(floats=(Trait.MULTIPLIES, Trait.ONCE), flow=Flow.POINTWISE, arithmetic=Arithmetic.MULTIPLY),
+    traits=Traits(
+        floats=(Trait.MULTIPLIES, Trait.ONCE), flow=Flow.POINTWISE, arithmetic=Arithmetic.MULTIPLY, equal_dims=broadcast
+    ),
 )

@@ -12,6 +12,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Interval, Trait, Traits
 
 _HELD = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT32)
@@ -71,5 +72,5 @@ OPERATOR = plain(
     (in_double,),
     given={7: _one_type},
     hostile=hostile,
-    traits=Traits(floats=(Trait.MULTIPLIES, Trait.DIVIDES), domains={0: Interval(0)}),
+    traits=Traits(floats=(Trait.MULTIPLIES, Trait.DIVIDES), domains={0: Interval(0)}, equal_dims=broadcast),
 )

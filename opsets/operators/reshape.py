@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Dim, constant
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -116,6 +118,20 @@ def _idle(meaning: Reshape, operands: Operands) -> bool:
     return bool(dims) and wanted == dims and all(isinstance(dim, int) and dim > 0 for dim in dims)
 
 
+def equal_dims(node: NodeShapes) -> Pairs:
+    """Yield how many sizes the new shape has, and the rank: where that is not known, it may be as it was."""
+    first, second = node.inputs[:2]
+    if second and len(second) == 1 and first is not None:
+        yield second[0], len(first if node.output is None else node.output)
+
+
+def likely_sizes(node: NodeShapes) -> Iterable[int]:
+    """Return the sizes that are given, and what they multiply up to."""
+    target = node.constant(1)
+    known = [size for size in ([] if target is None else target.reshape(-1).tolist()) if size > 0]
+    return *known, math.prod(known)
+
+
 OPERATOR = Operator(
     name="Reshape",
     meaning=Reshape,
@@ -128,5 +144,13 @@ OPERATOR = Operator(
     idle=_idle,
     neutral=lambda what, operands: 0,
     lowerings=(padded,),
-    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), reshapes=True),
+    traits=Traits(
+        floats=(Trait.MOVES,),
+        counts=(1,),
+        moved=(0,),
+        reshapes=True,
+        equal_dims=equal_dims,
+        spreads=False,
+        likely_sizes=likely_sizes,
+    ),
 )

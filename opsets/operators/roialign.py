@@ -10,6 +10,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 
 Array = np.ndarray[Any, Any]
@@ -84,6 +85,13 @@ def oracle(meaning: RoiAlign, x: Array, rois: Array, batch_indices: Array) -> Ar
     return result.astype(x.dtype)
 
 
+@of_two
+def equal_dims(node: NodeShapes, image: Shape, boxes: Shape) -> Pairs:
+    """Yield the number of boxes and of their batches, and the corners of a box."""
+    if len(node.inputs) > 2 and (batches := node.inputs[2]):
+        yield from ((boxes[0], batches[0]), (boxes[-1], 4))
+
+
 OPERATOR = Operator(
     name="RoiAlign",
     meaning=RoiAlign,
@@ -91,6 +99,10 @@ OPERATOR = Operator(
     operands=("X", "rois", "batch_indices"),
     oracle=oracle,
     traits=Traits(
-        floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), indices={2: AlongAxis(axis=0, negative=False)}, corners=(1,)
+        floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES),
+        indices={2: AlongAxis(axis=0, negative=False)},
+        corners=(1,),
+        equal_dims=equal_dims,
+        spreads=False,
     ),
 )

@@ -11,6 +11,7 @@ import numpy as np
 from opshift.opsets.families.axes import first, rank_known
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
@@ -140,6 +141,13 @@ def of_neighbours(x, cosines, sines, places):
     return op.Reshape(op.Concat(real, imaginary, axis=4), op.Shape(x), allowzero=1)
 
 
+@of_two
+def equal_dims(node: NodeShapes, data: Shape, cosines: Shape) -> Pairs:
+    """Yield the dims of the cosines and of the sines."""
+    if len(node.inputs) > 2 and (sines := node.inputs[2]) is not None:
+        yield from zip(cosines, sines, strict=False)
+
+
 OPERATOR = Operator(
     name="RotaryEmbedding",
     meaning=RotaryEmbedding,
@@ -149,5 +157,7 @@ OPERATOR = Operator(
     lowerings=(gathered, by_heads, in_part, of_halves, of_neighbours),
     carriers=COMPUTED,
     body_unused="its Reshape to -1 does not run for an empty batch or sequence",
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), indices={3: AlongAxis(data=1, axis=0, negative=False)}),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS), indices={3: AlongAxis(data=1, axis=0, negative=False)}, equal_dims=equal_dims
+    ),
 )

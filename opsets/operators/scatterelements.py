@@ -11,6 +11,7 @@ import numpy as np
 from opshift.opsets.families.axes import axis_not_negative, one_axis
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 
 
@@ -72,6 +73,13 @@ def floats_by(attributes: Mapping[str, Any]) -> tuple[Trait, ...]:
             return (Trait.SUMS,)
 
 
+@of_two
+def equal_dims(node: NodeShapes, data: Shape, indices: Shape) -> Pairs:
+    """Yield the dims of the indices and of the updates."""
+    if len(node.inputs) > 2 and (updates := node.inputs[2]):
+        yield from zip(indices, updates, strict=False)
+
+
 OPERATOR = Operator(
     name="ScatterElements",
     meaning=ScatterElements,
@@ -80,5 +88,7 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(as_scatter,),
     normal=one_axis,
-    traits=Traits(floats=(Trait.MOVES,), floats_by=floats_by, moved=(0, 2), indices={1: AlongAxis()}),
+    traits=Traits(
+        floats=(Trait.MOVES,), floats_by=floats_by, moved=(0, 2), indices={1: AlongAxis()}, equal_dims=equal_dims
+    ),
 )

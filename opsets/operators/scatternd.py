@@ -14,6 +14,7 @@ from opshift.opsets.operators.scatterelements import JOIN, floats_by, joins_by_n
 from opshift.opsets.registry.facts import SMALL, Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import Coordinates, Trait, Traits
 
 
@@ -100,6 +101,15 @@ def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, 
     return {**feeds, "indices": signs.reshape(indices.shape).astype(indices.dtype)}
 
 
+@of_two
+def equal_dims(node: NodeShapes, data: Shape, indices: Shape) -> Pairs:
+    """Yield the dims of the indices and of the updates, and those of the slices that are written."""
+    if len(node.inputs) > 2 and (updates := node.inputs[2]) is not None:
+        places = indices[:-1]
+        yield from zip(places, updates, strict=False)
+        yield from zip(reversed(data), reversed(updates[len(places) :]), strict=False)
+
+
 OPERATOR = Operator(
     name="ScatterND",
     meaning=ScatterND,
@@ -112,5 +122,12 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(in_a_row,),
     hostile=hostile,
-    traits=Traits(floats=(Trait.MOVES,), floats_by=floats_by, moved=(0, 2), indices={1: Coordinates()}),
+    traits=Traits(
+        floats=(Trait.MOVES,),
+        floats_by=floats_by,
+        moved=(0, 2),
+        indices={1: Coordinates()},
+        equal_dims=equal_dims,
+        spreads=False,
+    ),
 )

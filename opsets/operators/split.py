@@ -13,6 +13,7 @@ from opshift.opsets.families.axes import END, axis_not_negative, first, one_axis
 from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import parts
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -198,5 +199,5 @@ OPERATOR = Operator(
     outputs=_counted,
     normal=normal,
     lowerings=(sized, measured, whole, cut),
-    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,)),
+    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), likely_sizes=parts),
 )

@@ -4,6 +4,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Arithmetic, Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import WRAPPED
 
@@ -22,5 +23,7 @@ OPERATOR = plain(
     (of_negative,),
     carriers=WRAPPED,
     neutral=beside(0, right_only=True),
-    traits=Traits(floats=(Trait.ADDS, Trait.ONCE), flow=Flow.POINTWISE, arithmetic=Arithmetic.SUBTRACT),
+    traits=Traits(
+        floats=(Trait.ADDS, Trait.ONCE), flow=Flow.POINTWISE, arithmetic=Arithmetic.SUBTRACT, equal_dims=broadcast
+    ),
 )

@@ -10,6 +10,7 @@ import numpy as np
 from opshift.opsets.registry.lowering import Reason, lowering
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import alone, one_shape, plain
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 
@@ -32,5 +33,5 @@ OPERATOR = plain(
     variadic=True,
     neutral=alone,
     given={6: one_shape},
-    traits=Traits(floats=(Trait.SUMS,), flow=Flow.SUMMED),
+    traits=Traits(floats=(Trait.SUMS,), flow=Flow.SUMMED, equal_dims=broadcast),
 )

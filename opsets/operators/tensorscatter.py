@@ -11,6 +11,7 @@ import numpy as np
 from opshift.opsets.families.axes import first, one_axis, rank_known
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, all_but, of_two
 from opshift.opsets.registry.traits import Traits
 
 
@@ -91,6 +92,15 @@ def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, 
     return {**feeds, "write_indices": places.astype(np.int64)}
 
 
+@of_two
+def equal_dims(node: NodeShapes, cache: Shape, update: Shape) -> Pairs:
+    """Yield the dims of the cache and of the update but for those of the sequence, and the batch of the places."""
+    if len(cache) == len(update):
+        yield from all_but(node.attributes.get("axis", -2) % len(cache), cache, update)
+        if len(node.inputs) > 2 and (places := node.inputs[2]):
+            yield cache[0], places[0]
+
+
 OPERATOR = Operator(
     name="TensorScatter",
     meaning=TensorScatter,
@@ -100,5 +110,5 @@ OPERATOR = Operator(
     normal=one_axis,
     hostile=hostile,
     lowerings=(from_start, looked_up),
-    traits=Traits(),
+    traits=Traits(equal_dims=equal_dims, spreads=False),
 )

@@ -11,6 +11,7 @@ from onnx import TensorProto
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, all_are, plain
+from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
 
@@ -82,5 +83,5 @@ OPERATOR = plain(
     hostile=_hostile,
     carriers=MOVED,
     neutral=lambda what, operands: 1 if all_are(operands[0], 1) else 2 if all_are(operands[0], 0) else None,
-    traits=Traits(floats=(Trait.MOVES,), moved=(1, 2), compares=True),
+    traits=Traits(floats=(Trait.MOVES,), moved=(1, 2), compares=True, equal_dims=broadcast),
 )

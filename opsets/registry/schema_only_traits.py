@@ -5,6 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from opshift.opsets.registry.shape_hints import (
+    blocks,
+    boxes_and_scores,
+    broadcast,
+    channels,
+    convolved,
+    matrices,
+    one_shape,
+    parts,
+)
 from opshift.opsets.registry.traits import EVERY, AlongAxis, Flow, Interval, Iteration, Strings, Trait, Traits
 
 SCHEMA_ONLY: Mapping[str, Traits] = {
@@ -20,10 +30,10 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "CausalConvWithState": Traits(floats=(Trait.SUMS,)),
     "Ceil": Traits(floats=(Trait.STEPS,), flow=Flow.POINTWISE),
     "ConcatFromSequence": Traits(floats=(Trait.MOVES,), moved=EVERY),
-    "Conv": Traits(floats=(Trait.SUMS,)),
+    "Conv": Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False),
     "Cos": Traits(inverse=lambda value: (math.acos(value),)),
     "Cosh": Traits(domains={0: Interval(-16, 16)}),
-    "DepthToSpace": Traits(floats=(Trait.MOVES,), moved=(0,)),
+    "DepthToSpace": Traits(floats=(Trait.MOVES,), moved=(0,), likely_sizes=blocks(dimensions=2)),
     "Det": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "DynamicSlice": Traits(moved=(0,)),
     "EmbedLayerNormalization": Traits(
@@ -38,26 +48,28 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "HannWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,)),
     "HardSigmoid": Traits(floats=(Trait.PIECEWISE,)),
     "ImageDecoder": Traits(),
-    "InstanceNormalization": Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS)),
+    "InstanceNormalization": Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS), equal_dims=channels),
     "LRN": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "LeakyRelu": Traits(floats=(Trait.PIECEWISE,)),
     "Log": Traits(domains={0: Interval(0, zero=False)}, inverse=lambda value: (math.exp(value),)),
     "Loop": Traits(counts=(0, 1), iteration=Iteration(inputs=2, outputs=1)),
     "LpNormalization": Traits(floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS)),
     "LpPool": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
-    "MatMul": Traits(floats=(Trait.SUMS,)),
+    "MatMul": Traits(floats=(Trait.SUMS,), equal_dims=matrices),
     "MaxRoiPool": Traits(floats=(Trait.SELECTS,), corners=(1,)),
-    "MaxUnpool": Traits(counts=(2,)),
-    "Mean": Traits(floats=(Trait.SUMS, Trait.WEIGHS), flow=Flow.POINTWISE),
+    "MaxUnpool": Traits(counts=(2,), equal_dims=one_shape),
+    "Mean": Traits(floats=(Trait.SUMS, Trait.WEIGHS), flow=Flow.POINTWISE, equal_dims=broadcast),
     "MelWeightMatrix": Traits(
         floats=(Trait.IN_FLOAT,),
         counts=(0, 1),
         domains={2: Interval(2000, 16000), 3: Interval(0, 400), 4: Interval(400, 2000)},
     ),
     "Multinomial": Traits(),
-    "NonMaxSuppression": Traits(floats=(Trait.MOVES,), counts=(2,), corners=(0,), flow=Flow.BOUNDED),
+    "NonMaxSuppression": Traits(
+        floats=(Trait.MOVES,), counts=(2,), corners=(0,), flow=Flow.BOUNDED, equal_dims=boxes_and_scores, spreads=False
+    ),
     "Optional": Traits(floats=(Trait.MOVES,), moved=(0,)),
-    "PRelu": Traits(floats=(Trait.PIECEWISE,)),
+    "PRelu": Traits(floats=(Trait.PIECEWISE,), equal_dims=broadcast),
     "QLinearConv": Traits(),
     "RandomNormal": Traits(),
     "RandomNormalLike": Traits(),
@@ -77,8 +89,8 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "Sin": Traits(inverse=lambda value: (math.asin(value),)),
     "Sinh": Traits(domains={0: Interval(-16, 16)}),
     "Softsign": Traits(inverse=lambda value: (value / (1 - abs(value)),)),
-    "SpaceToDepth": Traits(floats=(Trait.MOVES,), moved=(0,)),
-    "SplitToSequence": Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,)),
+    "SpaceToDepth": Traits(floats=(Trait.MOVES,), moved=(0,), likely_sizes=blocks(dimensions=1)),
+    "SplitToSequence": Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), likely_sizes=parts),
     "StringConcat": Traits(),
     "StringNormalizer": Traits(strings=Strings.CASES),
     "StringSplit": Traits(strings=Strings.DELIMITER),

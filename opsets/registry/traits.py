@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from opshift.opsets.registry.shape_hints import EqualDims, NodeShapes
 
 
 class Trait(enum.Enum):
@@ -200,3 +202,10 @@ class Traits:
     """Whether the output is one input after the other, along an axis."""
     reshapes: bool = False
     """Whether the output has the elements of the first input in the shape that the second one is."""
+
+    equal_dims: EqualDims | None = None
+    """Which dims of the inputs are equal, or spread over each other."""
+    spreads: bool = True
+    """Whether one of these dims may be 1, and the other one not."""
+    likely_sizes: Callable[[NodeShapes], Iterable[int]] | None = None
+    """Lengths that the first input is likely to have."""

@@ -10,12 +10,12 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
 import onnx
 
 from opshift.opsets.registry.facts import Dim
+from opshift.opsets.registry.node_traits import attributes_of, traits_of
+from opshift.opsets.registry.shape_hints import NodeShapes
 from opshift.passes.analysis.model_summary import Outline, declared_by_bodies, nodes
 from opshift.passes.analysis.scopes import Shape
 from opshift.passes.proof.inputs.input_specs import Spec
@@ -192,17 +192,6 @@ def _long_patterns(count: int) -> Iterator[Shape]:
 
 # --- what the model tells of its symbols ----------------------------------------------------------------------------
 
-_BROADCASTS = frozenset({
-    "Add", "And", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual", "Less",
-    "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Sub", "Sum", "Where", "Xor",
-})  # fmt: skip
-
-_NEVER_SPREAD = frozenset({
-    "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "GRU", "GatherND", "GridSample", "LSTM",
-    "NonMaxSuppression", "RNN", "Reshape", "RoiAlign", "ScatterND", "TensorScatter",
-})  # fmt: skip
-"""Operators whose inputs meet in dims that are equal, also where one of them is 1."""
-
 
 @dataclass(frozen=True)
 class Hints:
@@ -227,7 +216,8 @@ def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
     pinned: dict[str, int] = dict(fixed or {})
     reshaped: dict[int, None] = {}
     for node in nodes(view.graph):
-        spread = None if node.op_type in _NEVER_SPREAD else 1
+        own = traits_of(node)
+        spread = 1 if own.spreads else None
         for one, other in _meeting(node, view):
             if isinstance(one, str) and isinstance(other, str) and one != other:
                 equal[one, other] = None
@@ -235,19 +225,8 @@ def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
                 pinned.setdefault(one, other)
             elif isinstance(other, str) and isinstance(one, int) and one != spread:
                 pinned.setdefault(other, one)
-        if node.op_type == "Reshape" and len(node.input) > 1:
-            target = view.constant(node.input[1])
-            known = [size for size in ([] if target is None else target.reshape(-1).tolist()) if size > 0]
-            reshaped.update(dict.fromkeys((*known, math.prod(known))))
-        if node.op_type in ("Split", "SplitToSequence"):
-            parts = view.constant(node.input[1]) if len(node.input) > 1 else _attribute_of(node, "split")
-            reshaped.update(dict.fromkeys([] if parts is None or not np.ndim(parts) else [int(np.sum(parts))]))
-        if node.op_type in ("DepthToSpace", "SpaceToDepth"):
-            block = next((item.i for item in node.attribute if item.name == "blocksize"), 1)
-            factor = block * block if node.op_type == "DepthToSpace" else block
-            reshaped.update(dict.fromkeys((factor, 2 * factor)))
-        if node.op_type == "GroupNormalization":
-            reshaped.update(dict.fromkeys((2 * _groups_of(node), _groups_of(node))))
+        if own.likely_sizes:
+            reshaped.update(dict.fromkeys(own.likely_sizes(_seen(node, view))))
     declared = dict.fromkeys(
         dim for dims in (*view.weights, *view.shapes.values()) for dim in dims if isinstance(dim, int)
     )
@@ -259,138 +238,24 @@ def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
     return Hints(tuple(equal), tuple(pinned.items()), tuple(dict.fromkeys(kept))[:48], tuple(ends[:_ENDS]))
 
 
-def _attribute_of(node: onnx.NodeProto, name: str) -> Any:
-    return next((onnx.helper.get_attribute_value(item) for item in node.attribute if item.name == name), None)
-
-
-def _groups_of(node: onnx.NodeProto) -> int:
-    """Return how many groups of channels a GroupNormalization has, of which the channels are a multiple."""
-    return next((item.i for item in node.attribute if item.name == "num_groups"), 1)
+def _seen(node: onnx.NodeProto, view: Outline) -> NodeShapes:
+    """Return a node as the rules of its operator see it."""
+    return NodeShapes(
+        inputs=tuple(view.shapes.get(name) for name in node.input),
+        output=view.shapes.get(node.output[0]) if node.output else None,
+        attributes=attributes_of(node),
+        opset=view.versions.get("", 0),
+        constant=lambda index: view.constant(node.input[index]) if index < len(node.input) else None,
+    )
 
 
 def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
     """Yield the dims of the inputs of a node that must be equal, or that are spread over each other."""
     for name, declared in declared_by_bodies(node, view.versions.get("", 0), view.shapes):
         yield from zip(view.shapes[name], declared, strict=True)
-    shapes = [view.shapes.get(name) for name in node.input]
-    known = [dims for dims in shapes if dims is not None]
-    if len(known) < 2:
-        return
-    operator = node.op_type
-    if operator in _BROADCASTS:
-        for one, other in itertools.pairwise(known):
-            yield from zip(reversed(one), reversed(other), strict=False)
-        return
-    first, second = shapes[0], shapes[1]
-    if operator == "Concat" and len({len(dims) for dims in known}) == 1:
-        axis = next((item.i for item in node.attribute if item.name == "axis"), 0) % max(1, len(known[0]))
-        for one, other in itertools.pairwise(known):
-            yield from (pair for at, pair in enumerate(zip(one, other, strict=True)) if at != axis)
-    if operator == "Reshape" and second and len(second) == 1 and first is not None:
-        made = view.shapes.get(node.output[0])
-        yield second[0], len(first if made is None else made)  # where it is not known, it may be as it was
-    if not first or not second:
-        return
-    if operator == "MatMul":
-        yield first[-1], second[-2] if len(second) > 1 else second[-1]
-        yield from zip(reversed(first[:-2]), reversed(second[:-2]), strict=False)
-    elif operator == "Gemm" and len(first) == len(second) == 2:
-        turned = {item.name: item.i for item in node.attribute}
-        yield first[0 if turned.get("transA") else 1], second[1 if turned.get("transB") else 0]
-    elif operator in ("Conv", "ConvInteger", "ConvTranspose") and len(first) > 1 and len(second) > 1:
-        groups = next((item.i for item in node.attribute if item.name == "group"), 1)
-        channels = second[0] if operator == "ConvTranspose" else second[1]
-        yield first[1], channels * groups if operator != "ConvTranspose" and isinstance(channels, int) else channels
-    elif operator in _GATES:
-        yield from _recurrent(node, shapes)
-    elif operator in ("MaxUnpool", "Scatter", "ScatterElements") and len(shapes) > 1:
-        pair = shapes[:2] if operator == "MaxUnpool" else shapes[1:3]
-        if len(pair) == 2 and pair[0] and pair[1]:
-            yield from zip(*pair, strict=False)
-    elif operator == "GridSample":
-        yield first[0], second[0]
-    elif operator == "GatherND":
-        batch = next((item.i for item in node.attribute if item.name == "batch_dims"), 0)
-        yield from itertools.islice(zip(first, second, strict=False), batch)
-    elif operator == "RoiAlign" and len(shapes) > 2 and shapes[2]:
-        yield from ((second[0], shapes[2][0]), (second[-1], 4))
-    elif operator == "DeformConv" and len(first) == 4 and len(shapes) > 2:
-        yield from _deformed(node, first, second, shapes[2:])
-    elif operator == "ScatterND" and len(shapes) > 2 and shapes[2] is not None:
-        places, updates = second[:-1], shapes[2]
-        yield from zip(places, updates, strict=False)
-        yield from zip(reversed(first), reversed(updates[len(places) :]), strict=False)
-    elif operator == "TensorScatter" and len(first) == len(second):
-        axis = next((item.i for item in node.attribute if item.name == "axis"), -2) % len(first)
-        yield from (pair for at, pair in enumerate(zip(first, second, strict=True)) if at != axis)
-        if len(shapes) > 2 and shapes[2]:
-            yield first[0], shapes[2][0]
-    elif operator == "NonMaxSuppression" and len(first) == len(second) == 3:
-        yield from ((first[0], second[0]), (first[1], second[2]), (first[2], 4))
-    elif operator == "RotaryEmbedding" and len(shapes) > 2 and shapes[2] is not None:
-        yield from zip(second, shapes[2], strict=False)
-    elif operator == "GroupNormalization" and view.versions.get("", 0) < 21:
-        yield second[0], _groups_of(node)  # a scale for each group, and not for each channel
-    elif operator in ("BatchNormalization", "InstanceNormalization", "GroupNormalization") and len(first) > 1:
-        yield first[1], second[0]
-    elif operator == "LayerNormalization":
-        yield from zip(reversed(first), reversed(second), strict=False)
-
-
-def _deformed(
-    node: onnx.NodeProto, image: Sequence[Dim], weight: Sequence[Dim], others: Sequence[tuple[Dim, ...] | None]
-) -> Iterator[tuple[Dim, Dim]]:
-    """Yield the dims of the inputs of a DeformConv that must be equal: its offsets, a bias, and its mask."""
-    given = {item.name: item.i for item in node.attribute if item.name in ("group", "offset_group")}
-    channels, kernel = weight[1], weight[2:]
-    yield image[1], channels * given.get("group", 1) if isinstance(channels, int) else channels
-    offset, bias, mask = (*others, None, None)[:3]
-    known = [size for size in kernel if isinstance(size, int)]
-    pixels = math.prod(known) * given.get("offset_group", 1) if len(known) == len(kernel) else None
-    for dims, times in ((offset, 2), (mask, 1)):
-        if dims is not None and len(dims) == len(image):
-            yield from ((image[0], dims[0]), (dims[1], pixels and times * pixels))
-    if offset is not None and mask is not None:
-        yield from zip(offset[2:], mask[2:], strict=False)
-    if bias:
-        yield weight[0], bias[0]
-
-
-_GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
-
-
-def _recurrent(node: onnx.NodeProto, shapes: Sequence[tuple[Dim, ...] | None]) -> Iterator[tuple[Dim, Dim]]:
-    """Yield the dims of the inputs of a recurrent node that must be equal."""
-    gates, attributes = _GATES[node.op_type], {one.name: one for one in node.attribute}
-    both = "direction" in attributes and attributes["direction"].s == b"bidirectional"
-    directions: Dim = 2 if both else 1
-    hidden: Dim = attributes["hidden_size"].i if "hidden_size" in attributes else None
-    batch, length, features = "", "", ""
-    first = shapes[0]
-    if first is not None and len(first) == 3:
-        turned = "layout" in attributes and attributes["layout"].i
-        length, batch, features = (first[1], first[0], first[2]) if turned else first  # type: ignore[assignment]
-
-    def times(count: int) -> Dim:
-        return count * hidden if isinstance(hidden, int) else None
-
-    wanted: tuple[tuple[Dim, ...], ...] = (
-        (length, batch, features),
-        (directions, times(gates), features),
-        (directions, times(gates), hidden),
-        (directions, times(2 * gates)),
-        (batch,),
-        (directions, batch, hidden),
-        (directions, batch, hidden),
-        (directions, times(3)),
-    )
-    turned_states = "layout" in attributes and attributes["layout"].i
-    for at, (dims, meant) in enumerate(zip(shapes, wanted, strict=False)):
-        if dims is None or len(dims) != len(meant) or not at:
-            continue
-        if at in (5, 6) and turned_states:
-            meant = (meant[1], meant[0], meant[2])
-        yield from ((one, other) for one, other in zip(dims, meant, strict=True) if other)
+    rule = traits_of(node).equal_dims
+    if rule and sum(name in view.shapes for name in node.input) > 1:
+        yield from rule(_seen(node, view))
 
 
 @dataclass(frozen=True)

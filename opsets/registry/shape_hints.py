@@ -1,0 +1,122 @@
+"""What the shapes of a node's inputs have to do with each other: hints for a search of shapes that a model accepts.
+
+Rules that one operator has alone are in its file; here are those that several have, and those of operators without one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.registry.facts import Dim
+
+Shape = tuple[Dim, ...]
+Pairs = Iterator[tuple[Dim, Dim]]
+
+
+@dataclass(frozen=True)
+class NodeShapes:
+    """A node as rules see it.
+
+    Attributes:
+        inputs: the shape of each input, None where not even the rank is known.
+        output: the shape of the first output.
+        attributes: those that the node has.
+        opset: the version of the default domain.
+        constant: the elements of an input by its index, if they are a few constants.
+    """
+
+    inputs: tuple[Shape | None, ...]
+    output: Shape | None
+    attributes: Mapping[str, Any]
+    opset: int
+    constant: Callable[[int], np.ndarray[Any, Any] | None]
+
+
+EqualDims = Callable[[NodeShapes], Pairs]
+"""Yields the dims of inputs that are equal, or that are spread over each other."""
+
+
+def of_two(rule: Callable[[NodeShapes, Shape, Shape], Pairs]) -> EqualDims:
+    """Return a rule that holds where the first two inputs are known and no scalars, of one that gets their shapes."""
+
+    def guarded(node: NodeShapes) -> Pairs:
+        first, second = node.inputs[:2]
+        if first and second:
+            yield from rule(node, first, second)
+
+    return guarded
+
+
+def all_but(axis: int, one: Shape, other: Shape) -> Pairs:
+    """Yield the dims of two shapes of one rank but for those of an axis."""
+    return (pair for at, pair in enumerate(zip(one, other, strict=True)) if at != axis)
+
+
+def broadcast(node: NodeShapes) -> Pairs:
+    """Yield the dims of the inputs that meet, counted from the last."""
+    for one, other in itertools.pairwise(dims for dims in node.inputs if dims is not None):
+        yield from zip(reversed(one), reversed(other), strict=False)
+
+
+@of_two
+def channels(node: NodeShapes, first: Shape, second: Shape) -> Pairs:
+    """Yield the channels, of which the second input has one number each."""
+    if len(first) > 1:
+        yield first[1], second[0]
+
+
+@of_two
+def convolved(node: NodeShapes, image: Shape, weight: Shape) -> Pairs:
+    """Yield the channels of an image, in groups, and of the weights."""
+    if len(image) > 1 and len(weight) > 1:
+        yield image[1], times(weight[1], node.attributes.get("group", 1))
+
+
+def times(dim: Dim, count: int) -> Dim:
+    """Return a known dim multiplied by a number, and another as it is."""
+    return dim * count if isinstance(dim, int) else dim
+
+
+@of_two
+def matrices(node: NodeShapes, first: Shape, second: Shape) -> Pairs:
+    """Yield the dims over which matrices are multiplied, and those of stacks of them."""
+    yield first[-1], second[-2] if len(second) > 1 else second[-1]
+    yield from zip(reversed(first[:-2]), reversed(second[:-2]), strict=False)
+
+
+@of_two
+def one_shape(node: NodeShapes, first: Shape, second: Shape) -> Pairs:
+    """Yield the dims of two inputs of one shape."""
+    return zip(first, second, strict=False)
+
+
+@of_two
+def boxes_and_scores(node: NodeShapes, boxes: Shape, scores: Shape) -> Pairs:
+    """Yield batches and boxes of NonMaxSuppression: [batches, boxes, 4] and [batches, classes, boxes]."""
+    if len(boxes) == len(scores) == 3:
+        yield from ((boxes[0], scores[0]), (boxes[1], scores[2]), (boxes[2], 4))
+
+
+# --- lengths --------------------------------------------------------------------------------------------------------
+
+
+def parts(node: NodeShapes) -> Iterable[int]:
+    """Return the length of what is split into parts of given lengths."""
+    given = node.constant(1) if len(node.inputs) > 1 else node.attributes.get("split")
+    return [] if given is None or not np.ndim(given) else [int(np.sum(given))]
+
+
+def blocks(dimensions: int) -> Callable[[NodeShapes], Iterable[int]]:
+    """Return what gives lengths that blocks of one or two dimensions divide."""
+
+    def lengths(node: NodeShapes) -> Iterable[int]:
+        block = math.prod([node.attributes.get("blocksize", 1)] * dimensions)
+        return block, 2 * block
+
+    return lengths
