@@ -140,7 +140,7 @@ def test_an_integer_window_that_is_off_by_one_is_a_difference() -> None:
     ],
 )
 def test_what_overflows(operator: str, value: NDArray[np.generic], expected: bool) -> None:
-    assert overflows(operator, [value]) is expected
+    assert overflows(traits(operator), [value]) is expected
 
 
 def test_what_moves_or_selects_is_compared_bit_for_bit() -> None:

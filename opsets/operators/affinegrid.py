@@ -13,7 +13,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Trait, Traits, Undefined
 
 
 @dataclass(frozen=True)
@@ -138,5 +138,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(of_images, of_volumes),
     hostile=hostile,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), counts=(1,)),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), counts=(1,), undefined=Undefined.ONE_PIXEL),
 )

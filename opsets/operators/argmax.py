@@ -510,5 +510,5 @@ OPERATOR = Operator(
     dtype=lambda meaning: meaning.dtype,
     hostile=hostile,
     nan_defined=nan_defined,
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
+    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, decides=True, nan_undefined=True, rivals=True),
 )

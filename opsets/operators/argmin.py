@@ -83,5 +83,5 @@ OPERATOR = Operator(
     normal=one_axis,
     lowerings=(of_negatives, of_complements),
     nan_defined=argmax.nan_defined,
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
+    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, decides=True, nan_undefined=True),
 )

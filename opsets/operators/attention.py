@@ -13,7 +13,7 @@ import numpy as np
 from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Trait, Traits, Undefined
 from opshift.opsets.registry.wider_types import COMPUTED
 
 Array = np.ndarray[Any, Any]
@@ -207,5 +207,5 @@ OPERATOR = Operator(
     hostile=hostile,
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), undefined=Undefined.PADDED_ROWS),
 )

@@ -222,5 +222,5 @@ OPERATOR = Operator(
     lowerings=(recast, measured, composed, by_integers),
     idle=_same_type,
     hostile=hostile,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), reads_bits=True),
 )

@@ -15,7 +15,7 @@ from onnx import TensorProto
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Strings, Trait, Traits
+from opshift.opsets.registry.traits import Strings, Trait, Traits, Undefined
 
 FLOAT8 = (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ)
 """Types to which what is too large becomes the largest number of the type, unless `saturate` is 0."""
@@ -104,5 +104,11 @@ OPERATOR = Operator(
     operands=("input",),
     oracle=oracle,
     idle=lambda meaning, operands: first(operands).dtype == meaning.to,
-    traits=Traits(floats=(Trait.ONCE, Trait.CONVERTS), moved=(0,), strings=Strings.NUMERALS),
+    traits=Traits(
+        floats=(Trait.ONCE, Trait.CONVERTS),
+        moved=(0,),
+        strings=Strings.NUMERALS,
+        undefined=Undefined.BEYOND_INTEGERS,
+        all_elements=True,
+    ),
 )

@@ -60,5 +60,5 @@ OPERATOR = Operator(
     oracle=oracle,
     idle=_idle,
     lowerings=(cast,),
-    traits=Traits(floats=(Trait.ONCE, Trait.CONVERTS), moved=(0,)),
+    traits=Traits(floats=(Trait.ONCE, Trait.CONVERTS), moved=(0,), all_elements=True),
 )

@@ -63,5 +63,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(widened,),
     moves_data=True,
-    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,)),
+    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), exact_body=True),
 )

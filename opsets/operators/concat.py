@@ -51,5 +51,5 @@ OPERATOR = Operator(
     variadic=True,
     neutral=_rest,
     moves_data=True,
-    traits=Traits(floats=(Trait.MOVES,), moved=EVERY, joins=True, equal_dims=equal_dims),
+    traits=Traits(floats=(Trait.MOVES,), moved=EVERY, joins=True, equal_dims=equal_dims, unchecked=True),
 )

@@ -83,5 +83,5 @@ OPERATOR = Operator(
     ),
     operands=(),
     oracle=oracle,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES,), typed_by_attribute=True),
 )

@@ -62,5 +62,5 @@ OPERATOR = Operator(
     shape=shape,
     fault=_fault,
     lowerings=(expanded,),
-    traits=Traits(floats=(Trait.MOVES,), counts=(0,)),
+    traits=Traits(floats=(Trait.MOVES,), counts=(0,), typed_by_attribute=True, grows=True),
 )

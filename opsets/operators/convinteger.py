@@ -137,5 +137,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(in_float, with_zero_of_x, with_zero_of_w),
     hostile=hostile,
-    traits=Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False),
+    traits=Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False, unwritten=(0, 1)),
 )

@@ -132,5 +132,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     carriers=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims, spreads=False),
+    traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims, spreads=False, factors=2),
 )

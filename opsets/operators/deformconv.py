@@ -288,5 +288,7 @@ OPERATOR = Operator(
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
     hostile=hostile,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), equal_dims=equal_dims, spreads=False),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), equal_dims=equal_dims, spreads=False, reads_places=True
+    ),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operator, Version
 from opshift.opsets.registry.plain import Plain
-from opshift.opsets.registry.traits import Traits
+from opshift.opsets.registry.traits import Traits, Undefined
 
 
 def oracle(what: Plain, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
@@ -56,5 +56,5 @@ OPERATOR = Operator(
     hostile=hostile,
     lowerings=(measured,),
     body_unused="its scale of zeros alone is 0, and onnxruntime's is 1",
-    traits=Traits(),
+    traits=Traits(undefined=Undefined.WITHOUT_RANGE),
 )

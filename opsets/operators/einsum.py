@@ -326,5 +326,5 @@ OPERATOR = Operator(
     idle=_copies,
     lowerings=(summed, diagonal, multiplied, by_matrices, apart, two_by_two),
     carriers=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS,)),
+    traits=Traits(floats=(Trait.SUMS,), unchecked=True, factors=2),
 )

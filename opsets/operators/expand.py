@@ -75,5 +75,5 @@ def _shape(meaning: Plain, operands: Operands) -> tuple[Dim, ...] | None:
 OPERATOR = dataclasses.replace(
     plain("Expand", (8, 13), ("input", "shape"), _broadcast, (tiled, repeated), neutral=lambda what, operands: 0),
     shape=_shape,
-    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,)),
+    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), all_elements=True, grows=True),
 )

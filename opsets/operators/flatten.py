@@ -67,5 +67,5 @@ OPERATOR = Operator(
     normal=normal,
     shape=shape,
     lowerings=(reshaped,),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
 )

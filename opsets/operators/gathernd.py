@@ -145,5 +145,12 @@ OPERATOR = Operator(
     moves_data=True,
     hostile=hostile,
     carriers=MOVED,
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: Coordinates()}, equal_dims=equal_dims, spreads=False),
+    traits=Traits(
+        floats=(Trait.MOVES,),
+        moved=(0,),
+        indices={1: Coordinates()},
+        equal_dims=equal_dims,
+        spreads=False,
+        unchecked=True,
+    ),
 )

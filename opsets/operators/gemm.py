@@ -80,5 +80,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(with_zero,),
     carriers=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims),
+    traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims, factors=2),
 )

@@ -323,5 +323,7 @@ OPERATOR = Operator(
     fault=_fault,
     # What a place that is no number shows, the text does not say.
     nan_defined=lambda meaning, operands: False,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), equal_dims=equal_dims, spreads=False),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), equal_dims=equal_dims, spreads=False, reads_places=True
+    ),
 )

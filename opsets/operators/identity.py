@@ -52,5 +52,5 @@ OPERATOR = plain(
     moves_data=True,
     carriers=MOVED,
     idle=lambda meaning, operands: True,
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
 )

@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first, one_axis
+from opshift.opsets.registry.inner_sums import InnerSum, Use, from_axis
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
@@ -160,5 +161,9 @@ OPERATOR = Operator(
     normal=normal,
     lowerings=(shifted, computed, flattened),
     body_unused="the difference of two means of squares cancels, and an empty dimension is copied from another",
-    traits=Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS), equal_dims=equal_dims),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
+        equal_dims=equal_dims,
+        inner_sum=InnerSum(Use.CENTERED, from_axis),
+    ),
 )

@@ -20,5 +20,5 @@ OPERATOR = plain(
     ("A", "B"),
     np.less_equal,
     (either,),
-    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
+    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast, exact_body=True),
 )

@@ -9,6 +9,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.families.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
+from opshift.opsets.registry.inner_sums import InnerSum, Use, of_softmax
 from opshift.opsets.registry.operator import Operands, Operator
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
@@ -42,5 +43,5 @@ OPERATOR = Operator(
     carriers=COMPUTED,
     nan_defined=defined,
     infinity_defined=defined,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), inner_sum=InnerSum(Use.LESS_LOGARITHM, of_softmax)),
 )

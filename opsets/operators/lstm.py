@@ -89,5 +89,7 @@ OPERATOR = Operator(
     carriers=COMPUTED,
     nan_defined=runs,
     infinity_defined=runs,
-    traits=Traits(floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS), equal_dims=equal_dims(gates=4), spreads=False),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS), equal_dims=equal_dims(gates=4), spreads=False, aborts=True
+    ),
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import of_double, plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import NearOne, Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -34,5 +34,5 @@ OPERATOR = plain(
     _oracle,
     (by_exp,),
     carriers=COMPUTED,
-    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
+    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE), near_one=NearOne(factor=20.0, in_double_only=True)),
 )

@@ -654,5 +654,7 @@ OPERATOR = Operator(
         scattered,
         ranked,
     ),
-    traits=Traits(floats=(Trait.MOVES,), counts=(1,), indices={0: Below(limit=1)}),
+    traits=Traits(
+        floats=(Trait.MOVES,), counts=(1,), indices={0: Below(limit=1)}, decides=True, grows=True, rivals=True
+    ),
 )

@@ -415,5 +415,5 @@ OPERATOR = Operator(
     fault=lambda what, operands: None if what.mode in MODES else f"its mode is {what.mode!r}, and there is no such",
     idle=lambda what, operands: _nothing(what, operands) is None,
     lowerings=(placed, placed_at_run_time, with_zero, joined, indexed, bordered, held, repeated, unpadded),
-    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,)),
+    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), unchecked=True, grows=True),
 )

@@ -112,5 +112,5 @@ OPERATOR = Operator(
     carriers=MOVED,
     hostile=hostile,
     nan_defined=lambda what, operands: False,
-    traits=Traits(),
+    traits=Traits(unwritten=(0, 3), scales=(1, 4, 6)),
 )

@@ -161,5 +161,5 @@ OPERATOR = Operator(
     hostile=hostile,
     # No text says which integer NaN becomes.
     nan_defined=lambda what, operands: False,
-    traits=Traits(),
+    traits=Traits(scales=(1,)),
 )

@@ -175,5 +175,5 @@ OPERATOR = Operator(
     oracle=oracle,
     shape=shape,
     lowerings=(in_float, counted, nonzero, folded),
-    traits=Traits(counts=(0, 1, 2)),
+    traits=Traits(counts=(0, 1, 2), grows=True),
 )

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.reduction import reduction
-from opshift.opsets.registry.traits import Flow, Trait, Traits
+from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -15,4 +15,6 @@ def _l1(data: Array, **options: Any) -> Array:
     return result
 
 
-OPERATOR = reduction("ReduceL1", (1, 11, 13, 18), _l1, traits=Traits(floats=(Trait.SUMS,), flow=Flow.SUMMED))
+OPERATOR = reduction(
+    "ReduceL1", (1, 11, 13, 18), _l1, traits=Traits(floats=(Trait.SUMS,), flow=Flow.SUMMED, integers=Integers.SUMS)
+)

@@ -12,7 +12,7 @@ from opshift.opsets.families.reduction import Reduction, in_float, reduction, ty
 from opshift.opsets.registry.facts import INTEGERS
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Integers, Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -63,5 +63,5 @@ OPERATOR = reduction(
     _l2,
     (root_of_squares, whole_root_of_squares),
     body_unused="it takes the root in float, whatever the input is",
-    traits=Traits(floats=(Trait.SUMS,)),
+    traits=Traits(floats=(Trait.SUMS,), integers=Integers.SQUARES),
 )

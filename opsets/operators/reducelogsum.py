@@ -8,7 +8,7 @@ import numpy as np
 
 from opshift.opsets.families.reduction import in_float_or_double, reduction, typed
 from opshift.opsets.registry.lowering import lowering, op
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Integers, Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -31,5 +31,5 @@ OPERATOR = reduction(
     _log_sum,
     (of_sum,),
     body_unused="sums of float16 overflow, and integers have no logarithm",
-    traits=Traits(floats=(Trait.SUMS,)),
+    traits=Traits(floats=(Trait.SUMS,), integers=Integers.SUMS),
 )

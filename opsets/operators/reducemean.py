@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.reduction import reduction
-from opshift.opsets.registry.traits import Flow, Trait, Traits
+from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -21,5 +21,5 @@ OPERATOR = reduction(
     "ReduceMean",
     (1, 11, 13, 18),
     _mean,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), flow=Flow.POINTWISE),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), flow=Flow.POINTWISE, integers=Integers.SUMS),
 )

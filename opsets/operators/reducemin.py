@@ -10,5 +10,5 @@ OPERATOR = reduction(
     (1, 11, 12, 13, 18, 20),
     np.min,
     in_any_order=True,
-    traits=Traits(floats=(Trait.SELECTS,), flow=Flow.POINTWISE),
+    traits=Traits(floats=(Trait.SELECTS,), flow=Flow.POINTWISE, rivals=True),
 )

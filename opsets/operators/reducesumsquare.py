@@ -8,7 +8,7 @@ import numpy as np
 
 from opshift.opsets.families.reduction import in_float, reduction, typed
 from opshift.opsets.registry.lowering import lowering, op
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Integers, Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -31,5 +31,5 @@ OPERATOR = reduction(
     _sum_square,
     (of_squares,),
     body_unused="squares of float16 overflow from 256 on, and vanish below 2e-4",
-    traits=Traits(floats=(Trait.SUMS,)),
+    traits=Traits(floats=(Trait.SUMS,), integers=Integers.SQUARES),
 )

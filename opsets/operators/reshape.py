@@ -152,5 +152,6 @@ OPERATOR = Operator(
         equal_dims=equal_dims,
         spreads=False,
         likely_sizes=likely_sizes,
+        all_elements=True,
     ),
 )

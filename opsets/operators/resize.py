@@ -614,5 +614,5 @@ OPERATOR = Operator(
         *BY_WEIGHTS,
     ),
     idle=_unchanged,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), floats_by=floats_by, counts=(1, 2, 3)),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), floats_by=floats_by, counts=(1, 2, 3), grows=True),
 )

@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first, one_axis
+from opshift.opsets.registry.inner_sums import InnerSum, Use, from_axis
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -73,5 +74,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     carriers=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS)),
+    traits=Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS), inner_sum=InnerSum(Use.SCALED, from_axis)),
 )

@@ -68,5 +68,7 @@ OPERATOR = Operator(
     carriers=COMPUTED,
     nan_defined=runs,
     infinity_defined=runs,
-    traits=Traits(floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS), equal_dims=equal_dims(gates=1), spreads=False),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS), equal_dims=equal_dims(gates=1), spreads=False, aborts=True
+    ),
 )

@@ -104,5 +104,6 @@ OPERATOR = Operator(
         corners=(1,),
         equal_dims=equal_dims,
         spreads=False,
+        reads_places=True,
     ),
 )

@@ -12,7 +12,7 @@ from onnx import TensorProto
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Flow, Trait, Traits
+from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -85,5 +85,11 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(compared,),
     body_unused="it casts the attributes to the element type, which of integers loses their fractions",
-    traits=Traits(floats=(Trait.PIECEWISE, Trait.ONCE), floats_by=floats_by, bounds=("lambd",), flow=Flow.POINTWISE),
+    traits=Traits(
+        floats=(Trait.PIECEWISE, Trait.ONCE),
+        floats_by=floats_by,
+        bounds=("lambd",),
+        flow=Flow.POINTWISE,
+        integers=Integers.AS_FLOATS,
+    ),
 )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
+from opshift.opsets.registry.inner_sums import InnerSum, Use, of_softmax
 from opshift.opsets.registry.operator import Operator
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
@@ -29,5 +30,5 @@ OPERATOR = Operator(
     fault=fault,
     lowerings=LOWERINGS,
     carriers=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), inner_sum=InnerSum(Use.QUOTIENT, of_softmax)),
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import NearOne, Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -51,5 +51,9 @@ OPERATOR = plain(
     carriers=COMPUTED,
     hostile=hostile,
     body_unused="exp(x) overflows from 89 on, from 12 on in float16",
-    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE), inverse=lambda value: (math.log(math.expm1(value)),)),
+    traits=Traits(
+        floats=(Trait.COMPOSED, Trait.ADDS_ONE),
+        inverse=lambda value: (math.log(math.expm1(value)),),
+        near_one=NearOne(in_double_only=True),
+    ),
 )

@@ -63,5 +63,5 @@ OPERATOR = Operator(
     moves_data=True,
     idle=lambda meaning, operands: operands[1] is None and first(operands).rank == 0,
     lowerings=(reshaped, reshaped_to_known),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.registry.operator import Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import NearOne, Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -32,5 +32,5 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     carriers=COMPUTED,
-    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
+    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE), near_one=NearOne(factor=20.0, divided=True)),
 )

@@ -13,5 +13,5 @@ OPERATOR = plain(
     np.tile,
     carriers=MOVED,
     neutral=lambda what, operands: 0 if all_are(operands[1], 1) else None,
-    traits=Traits(floats=(Trait.MOVES,), counts=(1, 2), moved=(0,)),
+    traits=Traits(floats=(Trait.MOVES,), counts=(1, 2), moved=(0,), grows=True),
 )

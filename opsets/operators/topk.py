@@ -153,5 +153,7 @@ OPERATOR = Operator(
     carriers=ORDERED,
     weight=4.0,
     nan_defined=lambda what, operands: first(operands).dtype in INTEGERS,
-    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), positions_after=True),
+    traits=Traits(
+        floats=(Trait.MOVES,), counts=(1,), moved=(0,), positions_after=True, decides=True, nan_undefined=True
+    ),
 )

@@ -31,5 +31,5 @@ OPERATOR = Operator(
     oracle=oracle,
     idle=lambda meaning, operands: meaning.perm is not None and list(meaning.perm) == sorted(meaning.perm),
     weight=3.0,
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
 )

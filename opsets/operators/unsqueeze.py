@@ -66,5 +66,5 @@ OPERATOR = Operator(
     moves_data=True,
     idle=lambda meaning, operands: operands[1] is not None and operands[1].size == 0,
     lowerings=(reshaped, reshaped_to_known),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
 )

@@ -48,5 +48,5 @@ OPERATOR = Operator(
     operands=("X", "scales"),
     oracle=oracle,
     lowerings=(resized,),
-    traits=Traits(floats=(Trait.MOVES,), floats_by=floats_by, counts=(1,)),
+    traits=Traits(floats=(Trait.MOVES,), floats_by=floats_by, counts=(1,), grows=True),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from opshift.opsets.registry.inner_sums import InnerSum, Use, spatial
 from opshift.opsets.registry.shape_hints import (
     blocks,
     boxes_and_scores,
@@ -26,47 +27,61 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "Atan": Traits(inverse=lambda value: (math.tan(value),)),
     "Atanh": Traits(domains={0: Interval(-1, 1)}),
     "Bernoulli": Traits(),
-    "BlackmanWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,)),
-    "CausalConvWithState": Traits(floats=(Trait.SUMS,)),
+    "BlackmanWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,), grows=True),
+    "CausalConvWithState": Traits(floats=(Trait.SUMS,), unwritten=(0, 1)),
     "Ceil": Traits(floats=(Trait.STEPS,), flow=Flow.POINTWISE),
     "ConcatFromSequence": Traits(floats=(Trait.MOVES,), moved=EVERY),
-    "Conv": Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False),
+    "Conv": Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False, factors=2),
     "Cos": Traits(inverse=lambda value: (math.acos(value),)),
     "Cosh": Traits(domains={0: Interval(-16, 16)}),
-    "DepthToSpace": Traits(floats=(Trait.MOVES,), moved=(0,), likely_sizes=blocks(dimensions=2)),
+    "DepthToSpace": Traits(floats=(Trait.MOVES,), moved=(0,), likely_sizes=blocks(dimensions=2), exact_body=True),
     "Det": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "DynamicSlice": Traits(moved=(0,)),
     "EmbedLayerNormalization": Traits(
         indices={0: AlongAxis(data=2, axis=0, negative=False), 1: AlongAxis(data=4, axis=0, negative=False)}
     ),
     "Exp": Traits(domains={0: Interval(-16, 16)}, inverse=lambda value: (math.log(value),)),
-    "EyeLike": Traits(floats=(Trait.MOVES,)),
+    "EyeLike": Traits(floats=(Trait.MOVES,), typed_by_attribute=True),
     "Floor": Traits(floats=(Trait.STEPS,), flow=Flow.POINTWISE),
     "GlobalAveragePool": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "GlobalMaxPool": Traits(),
-    "HammingWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,)),
-    "HannWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,)),
+    "HammingWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,), grows=True),
+    "HannWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,), grows=True),
     "HardSigmoid": Traits(floats=(Trait.PIECEWISE,)),
     "ImageDecoder": Traits(),
-    "InstanceNormalization": Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS), equal_dims=channels),
+    "InstanceNormalization": Traits(
+        floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
+        equal_dims=channels,
+        inner_sum=InnerSum(Use.CENTERED, spatial, by_channel=True),
+    ),
     "LRN": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "LeakyRelu": Traits(floats=(Trait.PIECEWISE,)),
     "Log": Traits(domains={0: Interval(0, zero=False)}, inverse=lambda value: (math.exp(value),)),
-    "Loop": Traits(counts=(0, 1), iteration=Iteration(inputs=2, outputs=1)),
-    "LpNormalization": Traits(floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS)),
+    "Loop": Traits(counts=(0, 1), iteration=Iteration(inputs=2, outputs=1), grows=True),
+    "LpNormalization": Traits(
+        floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS), inner_sum=InnerSum(Use.SCALED)
+    ),
     "LpPool": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
-    "MatMul": Traits(floats=(Trait.SUMS,), equal_dims=matrices),
-    "MaxRoiPool": Traits(floats=(Trait.SELECTS,), corners=(1,)),
+    "MatMul": Traits(floats=(Trait.SUMS,), equal_dims=matrices, factors=2),
+    "MaxRoiPool": Traits(floats=(Trait.SELECTS,), corners=(1,), reads_places=True),
     "MaxUnpool": Traits(counts=(2,), equal_dims=one_shape),
     "Mean": Traits(floats=(Trait.SUMS, Trait.WEIGHS), flow=Flow.POINTWISE, equal_dims=broadcast),
     "MelWeightMatrix": Traits(
         floats=(Trait.IN_FLOAT,),
         counts=(0, 1),
         domains={2: Interval(2000, 16000), 3: Interval(0, 400), 4: Interval(400, 2000)},
+        grows=True,
     ),
     "Multinomial": Traits(),
     "NonMaxSuppression": Traits(
-        floats=(Trait.MOVES,), counts=(2,), corners=(0,), flow=Flow.BOUNDED, equal_dims=boxes_and_scores, spreads=False
+        floats=(Trait.MOVES,),
+        counts=(2,),
+        corners=(0,),
+        flow=Flow.BOUNDED,
+        equal_dims=boxes_and_scores,
+        spreads=False,
+        decides=True,
+        nan_undefined=True,
     ),
     "Optional": Traits(floats=(Trait.MOVES,), moved=(0,)),
     "PRelu": Traits(floats=(Trait.PIECEWISE,), equal_dims=broadcast),
@@ -89,7 +104,7 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "Sin": Traits(inverse=lambda value: (math.asin(value),)),
     "Sinh": Traits(domains={0: Interval(-16, 16)}),
     "Softsign": Traits(inverse=lambda value: (value / (1 - abs(value)),)),
-    "SpaceToDepth": Traits(floats=(Trait.MOVES,), moved=(0,), likely_sizes=blocks(dimensions=1)),
+    "SpaceToDepth": Traits(floats=(Trait.MOVES,), moved=(0,), likely_sizes=blocks(dimensions=1), exact_body=True),
     "SplitToSequence": Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), likely_sizes=parts),
     "StringConcat": Traits(),
     "StringNormalizer": Traits(strings=Strings.CASES),
@@ -98,6 +113,8 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "Tan": Traits(),
     "Tanh": Traits(inverse=lambda value: (math.atanh(value),)),
     "TfIdfVectorizer": Traits(strings=Strings.LISTED),
-    "ThresholdedRelu": Traits(floats=(Trait.PIECEWISE, Trait.STEPS), bounds=("alpha",), flow=Flow.POINTWISE),
-    "Unique": Traits(floats=(Trait.MOVES,), moved=(0,), positions_after=True),
+    "ThresholdedRelu": Traits(
+        floats=(Trait.PIECEWISE, Trait.STEPS), bounds=("alpha",), flow=Flow.POINTWISE, exact_body=True
+    ),
+    "Unique": Traits(floats=(Trait.MOVES,), moved=(0,), positions_after=True, decides=True, nan_undefined=True),
 }

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from opshift.opsets.registry.inner_sums import InnerSum
 from opshift.opsets.registry.shape_hints import EqualDims, NodeShapes
 
 
@@ -161,6 +162,52 @@ class Iteration:
     scanned: str = ""
 
 
+# --- results that no text defines, and how they round ---------------------------------------------------------------
+
+
+class Integers(enum.Enum):
+    """How an operator computes with integers, of which kernels hold no more than floats do."""
+
+    AS_FLOATS = "as floats"
+    """In float."""
+    WRAPPED = "wrapped"
+    """Sums that may leave the type, in double: those of 64 bits are rounded."""
+    SUMS = "sums"
+    """Sums that may not leave it."""
+    SQUARES = "squares"
+    """Sums of squares."""
+    EXPONENTIALS = "exponentials"
+    """Sums of exponentials, which are cut to integers."""
+
+
+class Undefined(enum.Enum):
+    """When an operator's result is not defined, for reasons of its own."""
+
+    BEYOND_INTEGERS = "beyond integers"
+    """Floats are cast to integers that do not hold them."""
+    PADDED_ROWS = "padded rows"
+    """Floats are not finite where some keys are padding."""
+    WITHOUT_RANGE = "without range"
+    """The range of the input is no scale to divide by."""
+    ONE_PIXEL = "one pixel"
+    """A single pixel is aligned with both corners."""
+
+
+@dataclass(frozen=True)
+class NearOne:
+    """What an operator loses that adds 1 to a number which is small beside it.
+
+    Attributes:
+        factor: the largest number that it multiplies by afterwards, where what was lost still counts.
+        divided: its attribute `alpha` divides what is lost, where it is above 1, and does not multiply it.
+        in_double_only: kernels lose it in double, and not in float.
+    """
+
+    factor: float = 1.0
+    divided: bool = False
+    in_double_only: bool = False
+
+
 @dataclass(frozen=True)
 class Traits:
     """What an operator does with floats, and with the values of its inputs.
@@ -209,3 +256,39 @@ class Traits:
     """Whether one of these dims may be 1, and the other one not."""
     likely_sizes: Callable[[NodeShapes], Iterable[int]] | None = None
     """Lengths that the first input is likely to have."""
+
+    decides: bool = False
+    """Whether the result jumps: of the same values it is the same, in whatever order these are compared."""
+    nan_undefined: bool = False
+    """Whether no text defines the result of a NaN, and what comes after it differs with the order of comparisons."""
+    reads_places: bool = False
+    """Whether it reads at places that floats give. From 2^23 on these hold none between two elements, kernels cut them
+    to integers that they do not fit, and no text defines what is read there."""
+    unchecked: bool = False
+    """Whether kernels of onnxruntime 1.32.0 take inputs that do not fit, and leave results as memory is."""
+    unwritten: tuple[int, ...] = ()
+    """Inputs that, where one has no elements, onnxruntime 1.32.0 makes sums of no products of, or a state after no
+    elements, and leaves them as memory is."""
+    aborts: bool = False
+    """Whether onnxruntime 1.32.0 may end the process where an input has no elements."""
+    scales: tuple[int, ...] = ()
+    """Of an operator that quantizes: the scales of its inputs, then the one that they are divided by."""
+    integers: Integers | None = None
+    undefined: Undefined | None = None
+
+    factors: int = 1
+    """How many inputs the terms of its sums are products of."""
+    inner_sum: InnerSum | None = None
+    near_one: NearOne = NearOne()
+    exact_body: bool = False
+    """Whether ONNX's function body moves and compares floats, or adds once, so that no kernel rounds otherwise."""
+    reads_bits: bool = False
+    """Whether it reads the bits of floats, of which a wider type has others."""
+    typed_by_attribute: bool = False
+    """Whether without an input of floats it makes some, in the type that an attribute has."""
+    all_elements: bool = False
+    """Whether the output has all elements of the first input and no others, cast or not."""
+    grows: bool = False
+    """Whether it makes a long vector of a few numbers."""
+    rivals: bool = False
+    """Whether lowerings of it are so many, and so different in cost, that `--optimize` compares all of them."""

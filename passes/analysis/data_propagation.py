@@ -14,6 +14,7 @@ import onnx
 
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import Dim, facts_of_type
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.schema import default_domain
 from opshift.passes.graph.traversal import graphs
 
@@ -22,12 +23,6 @@ LONGEST = 2**14
 
 _MANY = 12
 """So many nodes that each double a vector make a long one of a short one."""
-
-_GROWING = frozenset({
-    "BlackmanWindow", "ConstantOfShape", "Expand", "HammingWindow", "HannWindow", "Loop", "MelWeightMatrix", "OneHot",
-    "Pad", "Range", "Resize", "Scan", "Tile", "Upsample",
-})  # fmt: skip
-"""Operators that make a long vector of a few numbers."""
 
 
 def set_long_aside(model: onnx.ModelProto, set_aside: Callable[[onnx.ModelProto, onnx.NodeProto], None]) -> None:
@@ -70,7 +65,9 @@ def _propagates(operator: str) -> bool:
 def _may_have_long(model: onnx.ModelProto) -> bool:
     """Return whether a long vector may come up: where nothing large is declared it takes certain nodes, or many."""
     found = Counter(node.op_type for graph in graphs(model) for node in graph.node)
-    return found["Concat"] >= _MANY or not _GROWING.isdisjoint(found) or any(size > LONGEST for size in _sizes(model))
+    joined = sum(count for name, count in found.items() if traits(name).joins)
+    grows = any(traits(name).grows for name in found)
+    return joined >= _MANY or grows or any(size > LONGEST for size in _sizes(model))
 
 
 def _sizes(model: onnx.ModelProto) -> Iterator[int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import onnx
 
 from opshift.opsets.registry.facts import Dim, facts_of_tensor, facts_of_type
+from opshift.opsets.registry.node_traits import traits, traits_of
 from opshift.opsets.registry.schema import default_domain
 from opshift.passes.analysis import scopes
 from opshift.passes.analysis.model_inference import infer_model
@@ -20,9 +21,6 @@ from opshift.passes.graph.traversal import graphs, subgraphs
 
 _FEW = 16
 """Elements: a constant that has more is a table, not a number that somebody chose."""
-
-_SAME = frozenset({"Cast", "CastLike", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
-"""Operators whose output has the elements of their first input."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ def outline(model: onnx.ModelProto) -> Outline:
                 _keep(constants, node.output[0], _constant(node))
             elif node.op_type == "ConstantOfShape":
                 _keep(constants, node.output[0], next((item.t for item in node.attribute), None))
-            elif node.op_type in _SAME and node.input:
+            elif traits(node.op_type).all_elements and node.input:
                 same[node.output[0]] = node.input[0]
     return Outline(
         graph=light.graph,
@@ -156,17 +154,17 @@ def declared_by_bodies(
     """
     attributes = {one.name: one for one in node.attribute}
     body = attributes.get("body")
-    if body is None or node.op_type not in ("Loop", "Scan") or (node.op_type == "Scan" and opset < 9):
+    loop = traits_of(node).iteration
+    if body is None or loop is None or (loop.scanned and opset < 9):
         return
-    names = list(node.input)[2:] if node.op_type == "Loop" else list(node.input)
-    formal = list(body.g.input)[2:] if node.op_type == "Loop" else list(body.g.input)
-    states = len(names) - (attributes["num_scan_inputs"].i if "num_scan_inputs" in attributes else 0)
+    names, formal = list(node.input)[loop.inputs :], list(body.g.input)[loop.inputs :]
+    states = len(names) - (attributes[loop.scanned].i if loop.scanned in attributes else 0)
     axes = list(attributes["scan_input_axes"].ints) if "scan_input_axes" in attributes else []
     for place, (name, value) in enumerate(zip(names, formal, strict=False)):
         dims = facts_of_type(value.type).shape
         if dims is None or name not in shapes:
             continue
-        scanned = node.op_type == "Scan" and place >= states
+        scanned = bool(loop.scanned) and place >= states
         if len(shapes[name]) != len(dims) + scanned:
             continue
         if scanned:

@@ -14,13 +14,11 @@ from onnx import AttributeProto
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import INTEGERS, type_of_facts
 from opshift.opsets.registry.lowering import Body, Reason, read
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Lifted, Native, write_native
 from opshift.opsets.registry.schema import Schema, default_domain
 from opshift.opsets.registry.schema_only import schemas
 from opshift.passes.analysis.inference import make_node
-
-EXACT = frozenset({"CenterCropPad", "DepthToSpace", "GreaterOrEqual", "LessOrEqual", "SpaceToDepth", "ThresholdedRelu"})
-"""Operators whose bodies move and compare floats, or add once: no kernel can round otherwise."""
 
 
 def bodies(lifted: Lifted) -> Iterator[Body | Reason]:
@@ -70,7 +68,7 @@ def _rounds(lifted: Lifted, schema: Schema) -> bool:
     """Whether a body and a kernel may round otherwise: not where there are no floats."""
     given = {parameter.type_variable for parameter in schema.inputs}
     whole = all(facts is None or facts.dtype in INTEGERS for facts in lifted.operands)
-    return schema.name not in EXACT and not (
+    return not traits(schema.name).exact_body and not (
         whole and all(parameter.type_variable in given for parameter in schema.outputs)
     )
 

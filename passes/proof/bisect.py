@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from opshift.opsets.registry.node_traits import traits_of
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.base.limits import Limits
 from opshift.passes.proof.comparison import mismatch
@@ -167,10 +168,6 @@ def _bits(value: Any) -> Any:
     return repr(value)
 
 
-DECISIONS = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "OneHot", "TopK", "Unique"})
-"""Operators whose result jumps: what they make of the same values is the same, in whatever order it is computed."""
-
-
 def partings(
     before: Side, after: Side, feeds: Feeds, differs: Callable[[Cut], bool], *, decisions: bool = False
 ) -> Iterator[Cut]:
@@ -188,7 +185,7 @@ def partings(
         for name in node.output:
             if not name or name in same or name not in after.maker:
                 continue
-            if decisions and (node.op_type not in DECISIONS or not _alike(wanted[name], found.get(name))):
+            if decisions and (not traits_of(node).decides or not _alike(wanted[name], found.get(name))):
                 continue
             if not all(read in same or read in before.constants for read in before.reads(index)):
                 continue

@@ -7,32 +7,37 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.registry.traits import Integers, Traits
+
 _EXACT = 2**24
 """Up to here every integer is a number of float, in which Shrink takes integers (onnxruntime 1.32.0)."""
 _EXACT_DOUBLE = 2**53
 """Up to here every integer is a number of double."""
 
 
-def overflows(operator: str, read: Sequence[Any]) -> bool:
-    """Return whether sums of these integers leave their type, or what kernels compute with holds them no more.
+def overflows(own: Traits, read: Sequence[Any]) -> bool:
+    """Return whether sums of these integers leave their type, or what an operator computes with holds them no more.
 
     onnxruntime 1.32.0 adds up integers of 64 bits as doubles, and its ReduceL2 of 2147483647 in int32 is 1. Of several
     integers its ReduceLogSumExp cuts each exponential to an integer before it adds them up, which says nothing of the
     logarithm of their sum.
     """
     value = read[0] if read else None
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu":
+    if own.integers is None or not isinstance(value, np.ndarray) or value.dtype.kind not in "iu":
         return False
     wide, largest = np.abs(value.astype(np.float64)), float(np.iinfo(value.dtype).max)
     most = min(largest, _EXACT_DOUBLE)
     if value.dtype.itemsize == 8 and bool(((value > _EXACT_DOUBLE) | (value < -_EXACT_DOUBLE)).any()):
         wide = wide + 2.0  # the next number of double: the sum may have been rounded to what still counts
-    if operator == "Shrink":
-        return bool((wide > _EXACT).any())
-    if operator in ("ReduceL2", "ReduceSumSquare"):
-        return bool((wide**2).sum() > most)
-    if operator == "ReduceLogSumExp":
-        return value.size > 1 or bool(wide.sum() > most)
-    if operator == "ReduceSum":
-        return bool(wide.sum() > most) and largest > _EXACT_DOUBLE
-    return operator in ("ReduceL1", "ReduceLogSum", "ReduceMean") and bool(wide.sum() > most)
+    match own.integers:
+        case Integers.AS_FLOATS:
+            return bool((wide > _EXACT).any())
+        case Integers.SQUARES:
+            return bool((wide**2).sum() > most)
+        case Integers.EXPONENTIALS:
+            return value.size > 1 or bool(wide.sum() > most)
+        case Integers.WRAPPED:
+            return bool(wide.sum() > most) and largest > _EXACT_DOUBLE
+        case Integers.SUMS:
+            return bool(wide.sum() > most)
+    return False

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 
 from opshift.opsets.registry.facts import FLOATS
+from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.runtimes import kernels
 from opshift.passes.analysis.model_summary import outline
 from opshift.passes.base.effort import LEAST_OF_NODE, LEAST_OF_REPEATED, Allowance
@@ -437,13 +438,9 @@ def _undefined(pair: Pair, feeds: Feeds, optimised: bool) -> frozenset[str]:
     """
     node, values = pair.original.graph.node[0], {**_constants(pair.original), **feeds}
     read = [values.get(name) for name in node.input]
-    undefined = (
-        overflows(node.op_type, read) or _excluded(pair, feeds) or (node.op_type in _ABORTS and _any_empty(read))
-    )
+    own = traits_of(node)
+    undefined = overflows(own, read) or _excluded(pair, feeds) or (own.aborts and _any_empty(read))
     return frozenset(value.name for value in pair.original.graph.output) if undefined else frozenset()
-
-
-_ABORTS = frozenset({"GRU", "LSTM", "RNN"})
 
 
 def _any_empty(read: Sequence[object]) -> bool:
@@ -464,7 +461,7 @@ def _draft(pair: Pair) -> Draft:
     """Return how the inputs of a pair are drawn."""
     divides = generator.divides(pair.original) or generator.divides(pair.rewritten)
     allowed = generator.Allowed(nan=not pair.exclude_nan, infinite=not pair.finite, least=not divides)
-    reshaped = any(node.op_type == "Reshape" for node in pair.original.graph.node)
+    reshaped = any(traits_of(node).reshapes for node in pair.original.graph.node)
     fills = generator.fills(outline(pair.original)) if reshaped else ()
     return Draft(generator.specs(pair.original.graph), generator.steering(pair.original), allowed, fills=fills)
 

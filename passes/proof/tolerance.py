@@ -28,13 +28,22 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from opshift.opsets.registry.node_traits import float_traits, is_exact, is_firm, keeps_signs, selects
+from opshift.opsets.registry.inner_sums import InnerSum, Use
+from opshift.opsets.registry.node_traits import (
+    attributes_of,
+    float_traits,
+    is_exact,
+    is_firm,
+    keeps_signs,
+    selects,
+    traits_of,
+)
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.analysis.scopes import inlined, versions
 from opshift.passes.base.limits import Limits
 from opshift.passes.proof.coverage import unequal
 from opshift.passes.proof.inputs.input_specs import schema
-from opshift.passes.proof.wider_types import GIVEN, NARROW, WIDE, in_double, is_float, narrowed, widened, wider
+from opshift.passes.proof.wider_types import WIDE, in_double, is_float, narrowed, widened, wider
 from opshift.passes.runtime.node_evaluator import Interpreter, bodies, outer_names, within
 from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, Source, Why
 
@@ -307,7 +316,7 @@ class Rounding:
         for node, _ in self._nodes:
             read = [name for name in (*node.input, *outer_names(node)) if name]
             kinds = frozenset[Trait]().union(*map(float_traits, _computing(node)))
-            again = node.op_type in ("Loop", "Scan")  # one addition after the other is a sum
+            again = traits_of(node).iteration is not None  # one addition after the other is a sum
             adds = Trait.ADDS in kinds
             sums = Trait.SUMS in kinds or (again and adds)
             multiplies, composed = Trait.MULTIPLIES in kinds, Trait.COMPOSED in kinds
@@ -405,8 +414,11 @@ class Rounding:
                         name: _shaken(value, plain[name], rng, _SIGNS[turn], least, np.float32)
                         for name, value in results.items()
                     }
-                if node.op_type in _WITHIN and names[0] == node.output[0]:
-                    moved = _summed_within(node, given, results[names[0]], plain, _SIGNS[turn] or 1, self._opset)
+                inner_sum = traits_of(node).inner_sum
+                if inner_sum and names[0] == node.output[0]:
+                    moved = _summed_within(
+                        node, inner_sum, given, results[names[0]], plain, _SIGNS[turn] or 1, self._opset
+                    )
                     results = {**results, names[0]: moved}
                 if Trait.ADDS_ONE in kinds:
                     results = {
@@ -526,9 +538,9 @@ class Rounding:
     ) -> tuple[Mapping[str, Any], bool]:
         """Return the outputs of a node in wide types, and whether they were computed in narrow ones."""
         names = [name for name in node.output if name]
-        if not node.input or node.op_type in GIVEN:
+        if not node.input or traits_of(node).typed_by_attribute:
             return {name: wider(plain[name]) for name in names}, False
-        if id(node) not in self._narrow_only and node.op_type not in NARROW:
+        if id(node) not in self._narrow_only and not traits_of(node).reads_bits:
             try:
                 return self._wide.node(wide_node, given), False
             except RejectedError as error:
@@ -719,9 +731,6 @@ def _units(node: onnx.NodeProto, read: Sequence[str], plain: Mapping[str, Any]) 
     return math.sqrt(max((value.size for name in read if isinstance(value := plain[name], np.ndarray)), default=1) or 1)
 
 
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"})
-
-
 def _adds_up(node: onnx.NodeProto) -> bool:
     """Return whether a node, or one in its subgraphs, adds up many numbers."""
     return any(Trait.SUMS in float_traits(inner) for inner in _computing(node))
@@ -741,7 +750,7 @@ def _drift(node: onnx.NodeProto, read: Sequence[str], plain: Mapping[str, Any]) 
     if not sizes or not made:
         return 1.0
     terms = max(sizes[-1] / min(made), math.sqrt(math.prod(sizes[-2:]) / min(made)) if len(sizes) > 1 else 0.0)
-    factors = sorted(values, key=lambda value: -value.size)[: 2 if node.op_type in _PRODUCTS else 1]
+    factors = sorted(values, key=lambda value: -value.size)[: traits_of(node).factors]
     equal = min(float(_longest_run(value[value != 0].reshape(1, -1)).max(initial=1)) for value in factors)
     return float(_units_of_sum(terms, np.asarray(min(equal, terms))))
 
@@ -770,37 +779,16 @@ def _longest_run(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray((places - begins).max(axis=1) + 1.0)
 
 
-def _row_axes(node: onnx.NodeProto, rank: int, opset: int) -> tuple[int, ...]:
-    """Return the axes along which an operator adds up the elements of its first input, without shortening them."""
-    given = {one.name: one for one in node.attribute}
-    axis = given["axis"].i if "axis" in given else 1 if node.op_type in _SOFT and opset < 13 else -1
-    if not rank:
-        return ()
-    if node.op_type == "InstanceNormalization":
-        return tuple(range(2, rank))
-    if node.op_type == "MeanVarianceNormalization":
-        axes = given["axes"].ints if "axes" in given else (0, 2, 3)
-        return tuple(sorted({one % rank for one in axes if -rank <= one < rank}))
-    flat = node.op_type in ("LayerNormalization", "RMSNormalization") or (node.op_type in _SOFT and opset < 13)
-    return tuple(range(axis % rank, rank)) if flat else (axis % rank,)
-
-
-_SOFT = frozenset({"LogSoftmax", "Softmax"})
-_CENTERED = frozenset({"InstanceNormalization", "LayerNormalization", "MeanVarianceNormalization"})
-_SCALED = frozenset({"LpNormalization", "RMSNormalization"})
-_WITHIN = _SOFT | _CENTERED | _SCALED | {"ReduceLogSumExp"}
-"""Operators that do more with a sum than return it, so that no disturbance of what they read shows how that rounds."""
-
-
 def _summed_within(
     node: onnx.NodeProto,
+    inner: InnerSum,
     given: Mapping[str, Any],
     result: Any,
     plain: Mapping[str, Any],
     sign: int,
     opset: int,
 ) -> Any:
-    """Return the result of a node of `_WITHIN` moved by what the rounding of its own sums makes of it.
+    """Return the result of a node with an inner sum, moved by what the rounding of its own sums makes of it.
 
     Of a sum of exponentials that is off by a part of itself the logarithm is off by that part, and what is divided by
     it too; what is divided by the root of a sum of squares by half of it. A mean that is off moves a centered row by as
@@ -811,11 +799,11 @@ def _summed_within(
     if not isinstance(x, np.ndarray) or not isinstance(result, np.ndarray) or not x.size or not result.size:
         return result
     unit = float(np.finfo(_kernel_type(plain[node.input[0]])).eps)
-    if node.op_type == "ReduceLogSumExp":
+    if inner.use is Use.LOGARITHM:
         terms = x.size / result.size
         whole = unit * float(_units_of_sum(terms, np.minimum(terms, _longest_run(x.reshape(1, -1)).max())))
         return np.asarray(result + sign * whole, result.dtype)
-    axes = _row_axes(node, x.ndim, opset)
+    axes = tuple(inner.axes(attributes_of(node), x.ndim, opset)) if x.ndim else ()
     if not axes or result.shape != x.shape:
         return result
     lengths = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
@@ -823,43 +811,39 @@ def _summed_within(
     rows = np.moveaxis(x, axes, range(x.ndim - len(axes), x.ndim)).reshape(-1, terms)
     part = unit * _units_of_sum(terms, _longest_run(rows)).reshape(lengths)
     with np.errstate(all="ignore"):
-        if node.op_type == "LogSoftmax":
+        if inner.use is Use.LESS_LOGARITHM:
             moved = result + sign * part
-        elif node.op_type == "Softmax":
+        elif inner.use is Use.QUOTIENT:
             moved = result * (1 + sign * part)
         else:
-            shift = _off_center(node, given, axes, part) if node.op_type in _CENTERED else np.zeros(())
-            bias = _parameter(node, given, 2, len(axes), x.ndim) if node.op_type in _CENTERED else np.zeros(())
+            centered = inner.use is Use.CENTERED
+            shift = _off_center(node, inner, given, axes, part) if centered else np.zeros(())
+            bias = _parameter(node, inner, given, 2, len(axes)) if centered else np.zeros(())
             moved = result + sign * shift + sign * (result - bias) * part / 2
-        return np.asarray(np.where(np.isfinite(moved), moved, np.nan if _bare_root(node) else result), result.dtype)
-
-
-def _bare_root(node: onnx.NodeProto) -> bool:
-    """Return whether a centered row is divided by its spread alone: 0 / 0 is what the rounding of its mean makes it."""
-    return node.op_type == "MeanVarianceNormalization"
+        return np.asarray(np.where(np.isfinite(moved), moved, np.nan if inner.bare else result), result.dtype)
 
 
 def _off_center(
-    node: onnx.NodeProto, given: Mapping[str, Any], axes: tuple[int, ...], part: npt.NDArray[Any]
+    node: onnx.NodeProto, inner: InnerSum, given: Mapping[str, Any], axes: tuple[int, ...], part: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
     """Return by how much the rounding of their mean moves normalized rows."""
     x = given[node.input[0]]
-    epsilon = next((one.f for one in node.attribute if one.name == "epsilon"), 0.0 if _bare_root(node) else 1e-5)
+    epsilon = next((one.f for one in node.attribute if one.name == "epsilon"), 0.0 if inner.bare else 1e-5)
     spread = np.sqrt(x.var(axes, keepdims=True) + epsilon)
     shift = part / 2 * np.abs(x).mean(axes, keepdims=True) / spread
-    if _bare_root(node):
+    if inner.bare:
         shift = np.where(shift < 0.5, shift, np.nan)
-    return np.asarray(shift * _parameter(node, given, 1, len(axes), x.ndim, default=1.0))
+    return np.asarray(shift * _parameter(node, inner, given, 1, len(axes), default=1.0))
 
 
 def _parameter(
-    node: onnx.NodeProto, given: Mapping[str, Any], place: int, inner: int, rank: int, default: float = 0.0
+    node: onnx.NodeProto, inner: InnerSum, given: Mapping[str, Any], place: int, axes: int, default: float = 0.0
 ) -> npt.NDArray[Any]:
     """Return the scale or the bias of a normalization, so that it broadcasts."""
     if len(node.input) <= place or not node.input[place]:
         return np.asarray(default)
     value = np.asarray(given[node.input[place]])
-    return value.reshape(-1, *(1,) * inner) if node.op_type == "InstanceNormalization" else value
+    return value.reshape(-1, *(1,) * axes) if inner.by_channel else value
 
 
 def _shaken(
@@ -894,16 +878,13 @@ def _cancelled(node: onnx.NodeProto, value: Any) -> float:
     """
     nodes = list(_computing(node))
     if not _is_widest(value) and all(
-        inner.op_type in _PRECISE or Trait.ADDS_ONE not in float_traits(inner) for inner in nodes
+        traits_of(inner).near_one.in_double_only or Trait.ADDS_ONE not in float_traits(inner) for inner in nodes
     ):
         return 0.0
-    swish = any(inner.op_type == "Swish" for inner in nodes)
-    most = 20.0 if swish or any(inner.op_type == "Mish" for inner in nodes) else 1.0
+    lost = [traits_of(inner).near_one for inner in nodes]
+    most, divided = max((one.factor for one in lost), default=1.0), any(one.divided for one in lost)
     given = (abs(one.f) for inner in nodes for one in inner.attribute if one.name in ("alpha", "gamma"))
-    return most * float(np.prod([1 / max(one, 1.0) if swish else one for one in given]))
-
-
-_PRECISE = frozenset({"Mish", "Softplus"})
+    return most * float(np.prod([1 / max(one, 1.0) if divided else one for one in given]))
 
 
 def _is_whole(value: Any) -> bool:

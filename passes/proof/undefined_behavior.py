@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.node_traits import selects
+from opshift.opsets.registry.node_traits import selects, traits, traits_of
 from opshift.opsets.registry.operator import operator_for
+from opshift.opsets.registry.traits import Undefined
 from opshift.opsets.runtimes.kernels import runs_by_body
 from opshift.passes.analysis.scopes import inlined
 from opshift.passes.base.limits import Limits
@@ -26,24 +27,6 @@ from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime import ort_session
 from opshift.passes.runtime.node_evaluator import Interpreter, bodies, outer_names
 from opshift.passes.runtime.ort_session import Feeds, RejectedError, Source, Why
-
-# What these make of a NaN is not defined; what comes after them differs with the order of comparisons.
-_NAN_UNDEFINED = frozenset({"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "TopK", "Unique"})
-
-_UNWRITTEN = {"CausalConvWithState": (0, 1), "ConvInteger": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3)}
-"""Operators of which onnxruntime 1.32.0 leaves sums of no products, or the state after no elements, as memory is, and
-the inputs that have none then."""
-
-_UNCHECKED = frozenset({"Concat", "Einsum", "GatherND", "Pad"})
-"""Operators whose kernels in onnxruntime 1.32.0 take inputs that do not fit, and leave results as memory is."""
-
-_SCALES = {"QuantizeLinear": (1,), "QLinearMatMul": (1, 4, 6)}
-"""Operators that quantize, and their scales: those of the inputs, then the one that they are divided by."""
-
-
-_AT_PLACES = frozenset({"DeformConv", "GridSample", "MaxRoiPool", "RoiAlign"})
-"""Operators that read at places which floats say. From 2^23 on these hold none between two elements, kernels cut them
-to integers that they do not fit, and no text says what is read there."""
 
 
 class Pardon:
@@ -71,7 +54,7 @@ class Pardon:
         self._outputs = frozenset(value.name for value in original.proto.graph.output)
         named = [(pair.original.graph.node[0].op_type, pair) for pair in pairs]
         operators = frozenset(name for name, pair in named if pair.exclude_nan or pair.finite)
-        self._selecting = operators | _NAN_UNDEFINED
+        self._selecting = operators
         self._finite = frozenset(name for name, pair in named if pair.finite)
         self._whole = frozenset(name for name, pair in named if pair.whole)
         self._known = frozenset(name for name, pair in named if pair.oracle is not None)
@@ -80,7 +63,7 @@ class Pardon:
         self._by_body = frozenset(
             name
             for name in names
-            if operator_for("", name) is not None and (name in _UNCHECKED or runs_by_body(name, version))
+            if operator_for("", name) is not None and (traits(name).unchecked or runs_by_body(name, version))
         )
         self._judged = frozenset(name for name, pair in named if selects(pair.original.graph.node[0]))
         self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
@@ -172,24 +155,21 @@ class Pardon:
         for graph in bodies(node):
             if any(self._at(inner, [values.get(name) for name in inner.input], values) for inner in graph.node):
                 return True
-        if any(overflows(inner.op_type, [one]) for inner in self._inside(node) for one in (*read, *values.values())):
+        if any(overflows(traits_of(inner), [one]) for inner in self._inside(node) for one in (*read, *values.values())):
             return True
-        places = any(inner.op_type in _AT_PLACES for inner in self._inside(node))
+        places = any(traits_of(inner).reads_places for inner in self._inside(node))
         if places and any(_has(_nowhere, value) for value in values.values()):
             return True
+        own = traits_of(node)
         return (
-            (node.op_type in _AT_PLACES and any(_has(_nowhere, value) for value in read[1:]))
-            or (node.op_type in self._selecting and any(_has(np.isnan, value) for value in read))
+            (own.reads_places and any(_has(_nowhere, value) for value in read[1:]))
+            or (self._reads_no_nan(node) and any(_has(np.isnan, value) for value in read))
             or (node.op_type in self._finite and any(_has(np.isinf, value) for value in read))
             or (node.op_type in self._whole and _has(_has_fraction, read[0]))
-            or (node.op_type == "Cast" and _beyond(read[0], values.get(node.output[0])))
-            or (node.op_type in _UNWRITTEN and any(_empty(read[place]) for place in _UNWRITTEN[node.op_type]))
-            or overflows(node.op_type, read)
-            # The kernel of onnxruntime 1.32.0 for 24 makes 0 of a NaN in a row of which some keys are padding.
-            or (node.op_type == "Attention" and len(read) > 6 and any(_has(_nowhere, value) for value in read[:3]))
-            or (node.op_type == "DynamicQuantizeLinear" and not _ranged(read[0]))
-            or (node.op_type == "AffineGrid" and _alone(node, read[1]))
-            or (node.op_type in _SCALES and not _scaled([read[place] for place in _SCALES[node.op_type]]))
+            or any(_empty(read[place]) for place in own.unwritten)
+            or overflows(own, read)
+            or (own.undefined is not None and _UNDEFINED[own.undefined](node, read, values))
+            or bool(own.scales and not _scaled([read[place] for place in own.scales]))
         )
 
     def _inside(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
@@ -199,18 +179,21 @@ class Pardon:
             yield inner
             yield from self._inside(inner)
 
+    def _reads_no_nan(self, node: onnx.NodeProto) -> bool:
+        return node.op_type in self._selecting or traits_of(node).nan_undefined
+
     def _selects(self, nodes: Sequence[onnx.NodeProto]) -> bool:
         return any(
-            node.op_type in self._selecting or any(self._selects(graph.node) for graph in bodies(node))
-            for node in nodes
+            self._reads_no_nan(node) or any(self._selects(graph.node) for graph in bodies(node)) for node in nodes
         )
 
 
 def _collected(node: onnx.NodeProto, values: Mapping[str, Any]) -> list[str]:
     """Return the outputs that a Loop has collected in no turns."""
-    if node.op_type != "Loop":
+    loop = traits_of(node).iteration
+    if loop is None or loop.scanned:
         return []
-    collected = node.output[len(node.input) - 2 :]
+    collected = node.output[len(node.input) - loop.inputs :]
     return [name for name in collected if isinstance(value := values.get(name), np.ndarray) and not value.shape[0]]
 
 
@@ -262,3 +245,12 @@ def _beyond(value: Any, integers: Any) -> bool:
         return False
     info, wide = np.iinfo(integers.dtype), value.astype(np.float64)
     return not bool(((wide > float(info.min) - 1) & (wide < float(info.max) + 1)).all())
+
+
+# The kernel of onnxruntime 1.32.0 for Attention-24 makes 0 of a NaN in a row of which some keys are padding.
+_UNDEFINED: Mapping[Undefined, Callable[[onnx.NodeProto, Sequence[Any], Mapping[str, Any]], bool]] = {
+    Undefined.BEYOND_INTEGERS: lambda node, read, values: _beyond(read[0], values.get(node.output[0])),
+    Undefined.PADDED_ROWS: lambda node, read, values: len(read) > 6 and any(_has(_nowhere, one) for one in read[:3]),
+    Undefined.WITHOUT_RANGE: lambda node, read, values: not _ranged(read[0]),
+    Undefined.ONE_PIXEL: lambda node, read, values: _alone(node, read[1]),
+}

@@ -24,6 +24,7 @@ import numpy as np
 import onnx
 
 from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.operator import operator_for
 from opshift.passes.analysis.model_summary import Outline, outline
 from opshift.passes.analysis.scopes import Shape
@@ -39,7 +40,7 @@ from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import check_unchanged
 from opshift.passes.io.repairs import repair
 from opshift.passes.proof import branch_coverage, repro
-from opshift.passes.proof.bisect import DECISIONS, Cut, Side, partings, unoptimised_agree
+from opshift.passes.proof.bisect import Cut, Side, partings, unoptimised_agree
 from opshift.passes.proof.comparison import Contest, Finding, Judge, Route, mismatch, sentence
 from opshift.passes.proof.coverage import Covered
 from opshift.passes.proof.inputs import generator, user_inputs
@@ -524,7 +525,7 @@ class _Whole:
 
     def _parted(self, near: Sequence[Feeds]) -> _Look:
         """Look for a place where the two part by more than rounding, although the outputs differ by no more."""
-        if not any(node.op_type in DECISIONS for node in self.before.proto.graph.node):
+        if not any(traits_of(node).decides for node in self.before.proto.graph.node):
             return _Look("")
         for place, feeds in enumerate(near):
             if place and self.allowance.left() < 0:

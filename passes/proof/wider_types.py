@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from opshift.opsets.registry.node_traits import traits_of
 from opshift.passes.graph.traversal import subgraphs
 
 _WIDER = {
@@ -28,10 +29,6 @@ WIDE: Mapping[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(ml_dtypes.bfloat16): np.dtype(np.float32),
     np.dtype(np.float64): np.dtype(np.float64),  # there is no wider one in onnxruntime
 }
-# Without inputs they give what they are told to, in the type that they are told.
-GIVEN = frozenset({"Constant", "ConstantOfShape", "EyeLike"})
-NARROW = frozenset({"BitCast"})
-"""Operators that read the bits of floats, which a wider type has others of."""
 
 
 def widened(node: onnx.NodeProto) -> onnx.NodeProto:
@@ -47,7 +44,7 @@ def widened(node: onnx.NodeProto) -> onnx.NodeProto:
             tensor.CopyFrom(_wide_tensor(tensor))
         for inner in body.node:
             inner.CopyFrom(widened(inner))
-            for attribute in inner.attribute if inner.op_type in GIVEN else ():
+            for attribute in inner.attribute if traits_of(inner).typed_by_attribute else ():
                 attribute.CopyFrom(_wide_constant(attribute))
     return wide
 

@@ -33,6 +33,7 @@ from opshift.opsets.registry.facts import (
     type_name,
 )
 from opshift.opsets.registry.lowering import Body, Call, Function, Lowering, Reason
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, lift, write_native
 from opshift.opsets.registry.schema import NEWEST, schema_at
 from opshift.opsets.registry.schema_only import operator_of
@@ -47,9 +48,6 @@ from opshift.passes.base.results import ASSUMPTIONS, Way
 
 DEPTH = 24
 """Lowerings within lowerings; none is known that nests more than half as deep."""
-
-RIVALLED = frozenset({"ArgMax", "Hardmax", "OneHot", "ReduceMax", "ReduceMin"})
-"""Operators whose kernels lowerings are compared with, under `--optimize`."""
 
 FASTER = 0.9
 """The share of a kernel's cost that a lowering may have at most, to go in its place."""
@@ -219,7 +217,7 @@ class Deriver:
         found = native = self._native(lifted, nested=bool(stack))
         if not all(facts is None or facts.holdable for facts in lifted.operands):
             return Failure("an input has more elements than memory holds")
-        rivalled = lifted.operator.name in RIVALLED and self.optimize
+        rivalled = self.optimize and traits(lifted.operator.name).rivals
         if isinstance(found, Failure):
             found = self._cheapest(lifted, (*stack, key), found)
         elif rivalled:

@@ -16,6 +16,7 @@ from onnx import TensorProto
 from opshift.opsets.registry.equivalences import same_meaning
 from opshift.opsets.registry.facts import Facts, type_name
 from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Node, operator_for
 from opshift.opsets.registry.schema import Schema, default_domain, schema_at
 from opshift.opsets.registry.schema_only import has_body, schemas
@@ -24,7 +25,7 @@ from opshift.opsets.runtimes.target import Target
 from opshift.passes.analysis.scopes import dtypes
 from opshift.passes.base.results import Action, Step
 from opshift.passes.graph.traversal import Body, Walked
-from opshift.passes.rewrite.lowering_search import RIVALLED, Deriver, Failure, Input, Output
+from opshift.passes.rewrite.lowering_search import Deriver, Failure, Input, Output
 
 TYPES = 6
 """Element types of a model for which an operator is tried; a model with more is looked at node by node."""
@@ -83,7 +84,7 @@ class ByKind:
                 and after is not None
                 and before.since_version == after.since_version
                 and self._unasked(name)
-                and not (self._plain.optimize and name in RIVALLED)
+                and not (self._plain.optimize and traits(name).rivals)
                 and not preferred
                 and not self.loses(name, opset)
                 and not self.loses_types(name, opset)
@@ -145,7 +146,7 @@ class ByKind:
 
         What is legal then is legal whatever else is known, and is what is taken: see `Deriver.derive`.
         """
-        if before.attributes or after.attributes or before.name in RIVALLED:
+        if before.attributes or after.attributes or traits(before.name).rivals:
             return False
         if any(parameter.optional or parameter.variadic for parameter in (*before.inputs, *before.outputs)):
             return False

@@ -21,6 +21,7 @@ from opshift.opsets.registry.equivalences import same_meaning
 from opshift.opsets.registry.facts import RARE, Facts, facts_of_attribute, facts_of_type, type_name
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.no_conversion import why_absent
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, Operator, Outputs, operator_for
 from opshift.opsets.registry.schema import NEWEST, OLDEST, Parameter, Schema, default_domain, schema_at, schema_read_at
 from opshift.opsets.registry.schema_only import has_body, operator_of
@@ -51,7 +52,6 @@ from opshift.passes.rewrite.edits import (
 from opshift.passes.rewrite.function_planner import Functions, bind
 from opshift.passes.rewrite.kernel_warnings import caution, kept, lacks_kernel
 from opshift.passes.rewrite.lowering_search import (
-    RIVALLED,
     Constant,
     Deriver,
     Failure,
@@ -628,7 +628,7 @@ class Planner:
             # The facts of each call tell, and so does a new plan of the result.
             self.refuse(Code.MISSING_FACT, where, label, f"{why}.", "Give the model's inputs element types and shapes.")
             return None
-        slow = self.optimize and seen.name in RIVALLED
+        slow = self.optimize and traits(seen.name).rivals
         computed = self.legality.computed(seen)
         if (
             why is None

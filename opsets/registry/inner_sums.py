@@ -1,0 +1,69 @@
+"""Sums that an operator does more with than return: no disturbance of what it reads shows how they round."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class Use(enum.Enum):
+    """What an operator does with the sum of a row."""
+
+    LOGARITHM = "logarithm"
+    """It returns the logarithm of a sum of exponentials."""
+    LESS_LOGARITHM = "less logarithm"
+    """It subtracts that logarithm from the row."""
+    QUOTIENT = "quotient"
+    """It divides by a sum of exponentials."""
+    CENTERED = "centered"
+    """It subtracts the mean of the row, and divides by the root of a sum of squares."""
+    SCALED = "scaled"
+    """It divides by the root of a sum of squares."""
+
+
+Axes = Callable[[Mapping[str, Any], int, int], Sequence[int]]
+"""Returns the axes of rows, for a node's attributes, the rank of its first input, which is no scalar, and its opset."""
+
+
+def along(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:
+    """Return the one axis that a row has, the last by default."""
+    return (attributes.get("axis", -1) % rank,)
+
+
+@dataclass(frozen=True)
+class InnerSum:
+    """How the rounding of a sum reaches the result.
+
+    Attributes:
+        use: what is done with the sum.
+        axes: the axes of a row.
+        bare: it divides by the spread alone, without an epsilon: 0 / 0 is what the rounding of the mean makes it.
+        by_channel: scale and bias have one number for each channel, and no dims of a row.
+    """
+
+    use: Use
+    axes: Axes = along
+    bare: bool = False
+    by_channel: bool = False
+
+
+def from_axis(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:
+    """Return an axis and all that follow."""
+    return range(attributes.get("axis", -1) % rank, rank)
+
+
+def spatial(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:
+    """Return all axes but those of the batch and of the channels."""
+    return range(2, rank)
+
+
+def listed(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:
+    """Return the axes that the attribute lists; by default those of the batch and of an image."""
+    return sorted({one % rank for one in attributes.get("axes", (0, 2, 3)) if -rank <= one < rank})
+
+
+def of_softmax(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:
+    """Return one axis; before 13 all that follow belong to the row, and the default was 1."""
+    return along(attributes, rank, opset) if opset >= 13 else from_axis({"axis": 1, **attributes}, rank, opset)
