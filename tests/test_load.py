@@ -653,7 +653,7 @@ ONEHOT = "; int64 d; float[2] v"
 OPERATORS = [
     # call, opset, inputs, words (none: it is valid)
     ("Hardmax(x)", 7, "float[2,3]", ""),
-    ("Hardmax(x)", 7, "float[3]", "Hardmax-1 at 'main/it': axis 1, the default of this version, is out of range"),
+    ("Hardmax(x)", 7, "float[3]", "Hardmax-1 at 'main/it': axis 1 is out of range"),
     ("Hardmax(x)", 11, "float[3]", "which allows -1 to 0"),
     ("Hardmax(x)", 13, "float[3]", ""),
     ("Hardmax(x)", 11, "float[n]", "rank 1"),

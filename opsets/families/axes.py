@@ -44,6 +44,19 @@ def axes_operand(
     return normal
 
 
+def axis_fault(axis: int, rank: int | None, added: int = 0) -> str | None:
+    """Return what is wrong with an axis of an input of a rank, or of an output that has some axes more."""
+    if rank is None:
+        return None
+    if rank == 0:
+        return "its input is a scalar, which has no axis"
+    # The texts of Hardmax-1 and ArgMax-1 give no range and onnx infers past any axis; onnxruntime refuses to run them.
+    axes = rank + added
+    if -axes <= axis < axes:
+        return None
+    return f"axis {axis} is out of range: its input has rank {rank}, which allows {-axes} to {axes - 1}"
+
+
 def not_negative(axis: int) -> Reason | None:
     """Refuse a negative axis where the version's text defines none."""
     return Reason("no negative axis is defined, and the rank is unknown", missing=True) if axis < 0 else None

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.families.axes import END, first, fixed, product, rank_known, rank_unknown
+from opshift.opsets.families.axes import END, axis_fault, first, fixed, product, rank_known, rank_unknown
 from opshift.opsets.registry.facts import FLOATS, type_name
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Version
@@ -48,6 +48,8 @@ def fault(rows: Rows, operands: Operands) -> str | None:
         return "it names no axes"
     if data.dtype is not None and data.dtype not in FLOATS:
         return f"its input is of type {type_name(data.dtype)}, and it takes floats only"
+    if len(rows.axes) == 1:
+        return axis_fault(rows.axes[0], data.rank)
     if data.rank is not None and not all(-data.rank <= axis < data.rank for axis in rows.axes):
         return f"its axes {list(rows.axes)} are out of range: the input has rank {data.rank}"
     return None

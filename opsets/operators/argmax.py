@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from opshift.opsets.families.axes import END, axis_not_negative, first, one_axis, rank_known, rank_unknown
+from opshift.opsets.families.axes import END, axis_fault, axis_not_negative, first, one_axis, rank_known, rank_unknown
 from opshift.opsets.families.rows import ranked_axes
 from opshift.opsets.registry.facts import INTEGERS, Tensor
 from opshift.opsets.registry.lowering import Lowering, Reason, bounded, lowering, meaning, op
@@ -478,6 +478,11 @@ def last_sign(data, axes: Sequence[int], keep: int, like: int, to: int, count: S
     return op.Cast(op.Sub(score, op.Cast(1.0, to=like)), to=to)
 
 
+def fault(meaning: ArgMax, operands: Operands) -> str | None:
+    """Return what is wrong with the axis."""
+    return axis_fault(meaning.axis, first(operands).rank)
+
+
 OPERATOR = Operator(
     name="ArgMax",
     meaning=ArgMax,
@@ -490,6 +495,7 @@ OPERATOR = Operator(
     operands=("data",),
     oracle=oracle,
     normal=one_axis,
+    fault=fault,
     lowerings=(
         topk,
         squeezed,
@@ -510,5 +516,7 @@ OPERATOR = Operator(
     dtype=lambda meaning: meaning.dtype,
     hostile=hostile,
     nan_defined=nan_defined,
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, decides=True, nan_undefined=True, rivals=True),
+    traits=Traits(
+        floats=(Trait.MOVES,), flow=Flow.BOUNDED, decides=True, nan_undefined=True, rivals=True, checked=True
+    ),
 )

@@ -220,5 +220,7 @@ OPERATOR = Operator(
     ),
     # As of ArgMax: a row with NaN has its one anywhere.
     nan_defined=lambda rows, operands: False,
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, decides=True, nan_undefined=True, rivals=True),
+    traits=Traits(
+        floats=(Trait.MOVES,), flow=Flow.BOUNDED, decides=True, nan_undefined=True, rivals=True, checked=True
+    ),
 )

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from opshift.opsets.families.axes import END, first, resolve
-from opshift.opsets.registry.facts import FLOATS, INTEGERS, SIGNED, UNSIGNED, Facts, Tensor
+from opshift.opsets.families.axes import END, axis_fault, first, resolve
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, SIGNED, UNSIGNED, Dim, Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Below, Trait, Traits
@@ -616,6 +616,22 @@ def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, 
     return changed
 
 
+def fault(meaning: OneHot, operands: Operands) -> str | None:
+    """Return what is wrong with the axis, which is one of the output, or with the shapes of depth and values."""
+    depth, values = (None if facts is None else facts.shape for facts in operands[1:])
+    if wrong := axis_fault(meaning.axis, first(operands).rank, added=1):
+        return wrong
+    if depth is not None and (len(depth) > 1 or any(isinstance(dim, int) and dim != 1 for dim in depth)):
+        return f"its depth has the shape {_written(depth)}; it must be one number, of shape [] or [1]"
+    if values is not None and (len(values) != 1 or (isinstance(values[0], int) and values[0] != 2)):
+        return f"its values have the shape {_written(values)}; they must be two, off and on, of shape [2]"
+    return None
+
+
+def _written(shape: tuple[Dim, ...]) -> str:
+    return "[" + ", ".join(str(dim) if isinstance(dim, int) else "?" for dim in shape) + "]"
+
+
 OPERATOR = Operator(
     name="OneHot",
     meaning=OneHot,
@@ -627,6 +643,7 @@ OPERATOR = Operator(
     operands=("indices", "depth", "values"),
     oracle=oracle,
     normal=normal,
+    fault=fault,
     hostile=hostile,
     lowerings=(
         wrapped,
@@ -655,6 +672,12 @@ OPERATOR = Operator(
         ranked,
     ),
     traits=Traits(
-        floats=(Trait.MOVES,), counts=(1,), indices={0: Below(limit=1)}, decides=True, grows=True, rivals=True
+        floats=(Trait.MOVES,),
+        counts=(1,),
+        indices={0: Below(limit=1)},
+        decides=True,
+        grows=True,
+        rivals=True,
+        checked=True,
     ),
 )

@@ -292,3 +292,5 @@ class Traits:
     """Whether it makes a long vector of a few numbers."""
     rivals: bool = False
     """Whether lowerings of it are so many, and so different in cost, that `--optimize` compares all of them."""
+    checked: bool = False
+    """Whether onnx's checker and inference take nodes that no runtime runs: they are checked when a model is read."""

@@ -28,10 +28,12 @@ from onnx import TensorProto
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.inference_gaps import FATAL, fatal
-from opshift.opsets.registry.schema import DEPRECATED, READ, Schema, attribute_value, schema_read_at
+from opshift.opsets.registry.node_traits import attributes_of, traits
+from opshift.opsets.registry.operator import Node
+from opshift.opsets.registry.schema import DEPRECATED, READ, Schema, attribute_value, default_domain, schema_read_at
 from opshift.passes.analysis.lazy_inference import Static
 from opshift.passes.analysis.model_inference import infer_model
-from opshift.passes.analysis.operator_checks import ADDED_AXES, TensorType, operator_fault
+from opshift.passes.analysis.operator_checks import operator_fault
 from opshift.passes.base.errors import InvalidModelError, UsageError, printable, reason, shown_path
 from opshift.passes.graph import limits, traversal
 from opshift.passes.graph.columnar import SMALL, columns
@@ -396,7 +398,7 @@ def _checked_as_it_is(source: Source) -> Source:
         files = external_data.resolve(references, source.directory, source.path, source.allowed)
     stamps = external_data.stamps(files.values())
     _check_by_onnx(_closed(outline, data))
-    static, inferred = _check_types_of_operators(model, outline, data, found)
+    static, inferred = _check_types_of_operators(model, outline, found)
     return replace(source, files=files, stamps=stamps, bodies=found, static=static, inferred=inferred)
 
 
@@ -552,11 +554,11 @@ def _check_types(model: onnx.ModelProto, found: Sequence[Body]) -> None:
             _check_type(value, external_data.ELEMENT_TYPES | {TensorProto.UNDEFINED})
 
 
-def _agree(one: TensorType | None, other: TensorType | None) -> bool:
+def _agree(one: Facts | None, other: Facts | None) -> bool:
     """Tell whether a value can be of both types."""
     if one is None or other is None:
         return one is other
-    dims = None if one.dims is None or other.dims is None else (one.dims, other.dims)
+    dims = None if one.shape is None or other.shape is None else (one.shape, other.shape)
     return one.dtype == other.dtype and (
         dims is None
         or (len(dims[0]) == len(dims[1]) and all(a == b or None in (a, b) for a, b in zip(*dims, strict=True)))
@@ -853,14 +855,14 @@ def check_operators(model: onnx.ModelProto) -> None:
     """
     found = tuple(traversal.bodies(model))
     outline = _outline(model, found[0])
-    _check_types_of_operators(model, outline, outline.SerializeToString(), found)
+    _check_types_of_operators(model, outline, found)
 
 
 def _check_types_of_operators(
-    model: onnx.ModelProto, outline: onnx.ModelProto, data: bytes, found: Sequence[Body]
+    model: onnx.ModelProto, outline: onnx.ModelProto, found: Sequence[Body]
 ) -> tuple[Static | None, onnx.ModelProto | None]:
     """Check the operators; return what had to be found out for it, of single values and by onnx's inference."""
-    if not any(name.encode() in data for name in ADDED_AXES):
+    if not any(map(_unguarded, found)):
         return None, None
     static = Static(model, found[0])
     # The values of graphs inside graphs have scopes of their own.
@@ -870,7 +872,7 @@ def _check_types_of_operators(
         return static, None
     inferred = _inferred(outline)
     inside = tuple(traversal.bodies(inferred))
-    types: dict[int, Mapping[str, TensorType | None]] = {}
+    types: dict[int, Mapping[str, Facts | None]] = {}
     _check_operators(inside, outline, lambda body, name: _type(name, body, types))
     return static, inferred
 
@@ -878,7 +880,7 @@ def _check_types_of_operators(
 def _check_operators(
     found: Sequence[Body],
     outline: onnx.ModelProto,
-    type_of: Callable[[Body, str], TensorType | None],
+    type_of: Callable[[Body, str], Facts | None],
     alike: Callable[[int], Hashable] = lambda index: None,
 ) -> bool:
     """Check the operators by the types of their inputs; whether all of these are known.
@@ -886,25 +888,32 @@ def _check_operators(
     `alike` tells what nodes of the main graph share that are the same, if anything: one of them is checked.
     """
     opset = max((entry.version for entry in outline.opset_import if entry.domain in DOMAINS), default=1)
-    known = frozenset(name for name in ADDED_AXES if onnx.defs.has(name, opset, ""))
     complete = True
     checked: set[Hashable] = {None}
     for body in found:
-        for index in body.places(known):
+        for index in body.places(_unguarded(body)):
             if (same := alike(index)) in checked and same is not None:
                 continue
             checked.add(same)
             node = body.graph.node[index]
-            if node.domain not in DOMAINS:
+            schema = schema_read_at("", node.op_type, opset)
+            if node.domain not in DOMAINS or schema is None:
                 continue
-            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), None)
+            attributes = attributes_of(node)
             inputs = tuple([type_of(body, name) for name in node.input[:]])
             complete = complete and None not in inputs
-            if fault := operator_fault(node.op_type, opset, axis, inputs):
-                version = onnx.defs.get_schema(node.op_type, opset, "").since_version
+            if None in attributes.values():
+                continue  # a parameter of a function, which each call gives
+            seen = Node("", node.op_type, schema.since_version, attributes, inputs, (True,) * len(node.output))
+            if fault := operator_fault(seen):
                 where = printable(f"{body.path}/{traversal.node_name(node, index)}")
-                raise InvalidModelError(f"{node.op_type}-{version} at {where}: {fault}.")
+                raise InvalidModelError(f"{node.op_type}-{schema.since_version} at {where}: {fault}.")
     return complete
+
+
+def _unguarded(body: Body) -> frozenset[str]:
+    """Return the names of the operators in a graph whose nodes onnx does not check."""
+    return frozenset(name for domain, name, _ in body.kinds if not default_domain(domain) and traits(name).checked)
 
 
 def _inferred(outline: onnx.ModelProto) -> onnx.ModelProto:
@@ -918,7 +927,7 @@ def _inferred(outline: onnx.ModelProto) -> onnx.ModelProto:
         return plain
 
 
-def _type(name: str, body: Body, types: dict[int, Mapping[str, TensorType | None]]) -> TensorType | None:
+def _type(name: str, body: Body, types: dict[int, Mapping[str, Facts | None]]) -> Facts | None:
     """Return what is known of a value in a graph, which may come from a graph around it."""
     scope: Body | None = body
     while scope is not None:
@@ -930,28 +939,28 @@ def _type(name: str, body: Body, types: dict[int, Mapping[str, TensorType | None
     return None
 
 
-def _declared(graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[str, TensorType | None]:
+def _declared(graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[str, Facts | None]:
     """Return the types of the values of a graph."""
     if isinstance(graph, onnx.FunctionProto):
         return {}
-    known: dict[bytes, TensorType | None] = {}  # a large model has few types
-    declared: dict[str, TensorType | None] = {}
+    known: dict[bytes, Facts | None] = {}  # a large model has few types
+    declared: dict[str, Facts | None] = {}
     for values in (graph.output, graph.value_info, graph.input):
         for value in values:
             kind = value.type.SerializeToString()
             if kind not in known:
                 known[kind] = _as_type(value.type)
             declared[value.name] = known[kind]
-    return declared | {tensor.name: TensorType(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer}
+    return declared | {tensor.name: Facts(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer}
 
 
-def _as_tensor_type(facts: Facts | None) -> TensorType | None:
+def _as_tensor_type(facts: Facts | None) -> Facts | None:
     if facts is None or facts.shape is None:
         return None
-    return TensorType(facts.dtype or 0, tuple(dim if isinstance(dim, int) else None for dim in facts.shape))
+    return Facts(facts.dtype, facts.shape)
 
 
-def _as_type(declared: onnx.TypeProto) -> TensorType | None:
+def _as_type(declared: onnx.TypeProto) -> Facts | None:
     if not declared.HasField("tensor_type"):
         return None
     tensor = declared.tensor_type
@@ -959,4 +968,4 @@ def _as_type(declared: onnx.TypeProto) -> TensorType | None:
     dims = tuple(
         dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None for dim in tensor.shape.dim
     )
-    return TensorType(tensor.elem_type, dims if tensor.HasField("shape") else None)
+    return Facts(tensor.elem_type or None, dims if tensor.HasField("shape") else None)

@@ -30,7 +30,7 @@ from opshift.opsets.runtimes.releases import first_that_loads
 from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.analysis.inference import typed
 from opshift.passes.analysis.lazy_inference import Asked, Static
-from opshift.passes.analysis.operator_checks import TensorType, operator_fault
+from opshift.passes.analysis.operator_checks import operator_fault
 from opshift.passes.analysis.scopes import NOTHING, Scope, Values, default_opset, describe, dtypes, view
 from opshift.passes.base.errors import InvalidModelError
 from opshift.passes.base.limits import Deadline, DeadlineError
@@ -638,7 +638,7 @@ class Planner:
         ):
             self.kept += 1
             return None
-        if not _open_parameters(node, bound) and (fault := _fault(seen, opset)):
+        if not _open_parameters(node, bound) and (fault := _fault(seen)):
             raise InvalidModelError(f"{label} at {where}: {fault}.")
         derived = self._derived(node, seen, where, bound, kept=why is None)
         unwanted = self.legality.target is not None or seen.name in self.legality.decompose
@@ -859,11 +859,10 @@ class _Lazy:
         self._scope().note(name, facts)
 
 
-def _fault(node: Node, opset: int) -> str | None:
+def _fault(node: Node) -> str | None:
     """Say what breaks ONNX's rules in a node, which nobody could tell before its inputs were known: in a function."""
-    if not node.domain and node.name in ("Hardmax", "ArgMax", "OneHot"):
-        types = tuple(None if facts is None else TensorType(facts.dtype or 0, _numbers(facts)) for facts in node.inputs)
-        return operator_fault(node.name, opset, node.attributes.get("axis"), types)
+    if not node.domain and traits(node.name).checked:
+        return operator_fault(node)
     if _takes_others(node):
         return None
     inferred = typed(node)
@@ -875,10 +874,6 @@ def _takes_others(node: Node) -> bool:
     schema = schema_at(node.domain, node.name, node.since_version)
     parameters = [] if schema is None else [schema.input(index) for index in range(len(node.inputs))]
     return any(one is not None and not any(kind.startswith("tensor(") for kind in one.types) for one in parameters)
-
-
-def _numbers(facts: Facts) -> tuple[int | None, ...] | None:
-    return None if facts.shape is None else tuple(dim if isinstance(dim, int) else None for dim in facts.shape)
 
 
 @functools.cache
