@@ -47,6 +47,17 @@ CASES = [
     ("g (int32[n] x) => (int32[] y) {y = ReduceL2 <keepdims = 0> (x)}", 18, 8, None),
     ("g (int64 x) => (int64 y) {y = ReduceL1 (x, )}", 28, 16, None),
     ("g (uint8[a,b,c] x, int64[6] p) => (uint8[d,e,f] y) {y = Pad (x, p)}", 12, 11, None),
+    *[
+        (f"g (optional({kind}) x) => ({kind} y) {{y = OptionalGetElement (x)}}", 28, opset, None)
+        for kind in ("float[n]", "float", "int64[n]", "string[n]") for opset in (15, 16, 18)
+    ],
+    *[
+        (f"g (optional({kind}) x) => (bool y) {{y = OptionalHasElement (x)}}", 28, opset, None)
+        for kind in ("float[n]", "int64[n]") for opset in (15, 16)
+    ],
+    ("g (float[2,b,2,s,h] x, float[3,2,2] k) => (float[2,b,2,s,h] y) <float[3,2,2] c = {1,2,3,4,5,6,7,8,9,10,11,12}> "
+     "{y = Scan <num_scan_inputs = 1, body = o (i) => (j) {j = RotaryEmbedding <num_heads = 2> (i, c, k)}> (x)}", 23,
+     None, "RotaryEmbedding"),
     ("g (bool[2,3] x, bool[a,b] z) => (bool[c,3] y) {u = Identity (x) y = Concat <axis = -2> (u, z)}", 24, 20, None),
 ]  # fmt: skip
 

@@ -137,5 +137,5 @@ OPERATOR = Operator(
     normal=normal,
     hostile=hostile,
     lowerings=(copied,),
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(floats=(Trait.MOVES, Trait.RANDOM)),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -46,42 +47,58 @@ def _write_without_shift(meaning: RoiAlign, operands: Operands) -> Mapping[str, 
     }
 
 
-def _at(image: Array, y: float, x: float) -> Array:
-    """Interpolate between the four pixels around a point; outside of the image by more than one all is zero."""
+def _between(image: Array, down: Array, across: Array) -> Array:
+    """Interpolate between the four pixels around each point of a grid."""
     height, width = image.shape[-2:]
-    if not (-1 <= y <= height and -1 <= x <= width):
-        return np.zeros(image.shape[:-2])
-    y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
-    top, left = int(y), int(x)
-    low, right = min(top + 1, height - 1), min(left + 1, width - 1)
+    y, x = np.clip(down, 0, height - 1)[:, None], np.clip(across, 0, width - 1)
+    top, left = y.astype(np.int64), x.astype(np.int64)
+    low, right = np.minimum(top + 1, height - 1), np.minimum(left + 1, width - 1)
     above = image[..., top, left] * (1 - (x - left)) + image[..., top, right] * (x - left)
     below = image[..., low, left] * (1 - (x - left)) + image[..., low, right] * (x - left)
     result: Array = above * (1 - (y - top)) + below * (y - top)
     return result
 
 
-def _places(start: float, end: float, count: int, meaning: RoiAlign) -> list[list[float]]:
-    """Return the sampling points of each bin along one side of a region."""
+def _places(start: float, end: float, count: int, length: int, meaning: RoiAlign) -> tuple[int, list[Array]]:
+    """Return how many points sample each bin along one side of a region, and those of each bin that count.
+
+    Outside of the image by more than one all is zero: a region may have billions of such points.
+    """
     shift = 0.5 if meaning.coordinate_transformation_mode == "half_pixel" else 0.0
     start, end = start * meaning.spatial_scale - shift, end * meaning.spatial_scale - shift
     size = end - start if shift else max(end - start, 1.0)
-    points = meaning.sampling_ratio or int(np.ceil(size / count))
+    if not math.isfinite(size):
+        raise ValueError("a region is infinite")
+    points = meaning.sampling_ratio or math.ceil(size / count)
     step = size / count
-    return [[start + (place + (point + 0.5) / points) * step for point in range(points)] for place in range(count)]
+
+    def inside(place: int) -> Array:
+        apart = step / points
+        edges = (
+            sorted((edge - start - place * step) / apart for edge in (-1.0, float(length))) if apart else [0, points]
+        )
+        low, high = (min(max(edge + far, 0), points) for edge, far in zip(edges, (-2, 2), strict=True))
+        found = start + (place + (np.arange(int(low), math.ceil(high)) + 0.5) / points) * step
+        return found[(found >= -1) & (found <= length)]
+
+    return points, [inside(place) if points > 0 else np.empty(0) for place in range(count)]
 
 
 def oracle(meaning: RoiAlign, x: Array, rois: Array, batch_indices: Array) -> Array:
     """RoiAlign-16: in each bin, "sampling locations" are "computed directly through bilinear interpolation"."""
-    gather = np.mean if meaning.mode == "avg" else np.max
+    height, width = x.shape[-2:]
     result = np.zeros((len(rois), x.shape[1], meaning.output_height, meaning.output_width))
     for region, (roi, batch) in enumerate(zip(rois.astype(np.float64), batch_indices.tolist(), strict=True)):
-        rows = _places(roi[1], roi[3], meaning.output_height, meaning)
-        columns = _places(roi[0], roi[2], meaning.output_width, meaning)
+        down, rows = _places(roi[1], roi[3], meaning.output_height, height, meaning)
+        across, columns = _places(roi[0], roi[2], meaning.output_width, width, meaning)
         for row, column in np.ndindex(len(rows), len(columns)):
-            points = [
-                _at(x[batch].astype(np.float64), down, across) for down in rows[row] for across in columns[column]
-            ]
-            result[region, :, row, column] = gather(points, axis=0) if points else 0
+            points = _between(x[batch].astype(np.float64), rows[row], columns[column])
+            every, counted = max(down, 0) * max(across, 0), rows[row].size * columns[column].size
+            if meaning.mode == "avg":
+                bins = points.sum((-2, -1)) / max(every, 1)
+            else:
+                bins = points.max((-2, -1), initial=-np.inf if 0 < counted == every else 0)
+            result[region, :, row, column] = bins
     return result.astype(x.dtype)
 
 
@@ -90,6 +107,14 @@ def equal_dims(node: NodeShapes, image: Shape, boxes: Shape) -> Pairs:
     """Yield the number of boxes and of their batches, and the corners of a box."""
     if len(node.inputs) > 2 and (batches := node.inputs[2]):
         yield from ((boxes[0], batches[0]), (boxes[-1], 4))
+
+
+def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Have an image of the batch for each region: "the index of the corresponding image in the batch"."""
+    batches, images = feeds["batch_indices"], len(feeds["X"])
+    if not batches.flags.writeable or not images:
+        return feeds
+    return {**feeds, "batch_indices": rng.integers(images, size=batches.shape).astype(batches.dtype)}
 
 
 OPERATOR = Operator(
@@ -106,4 +131,5 @@ OPERATOR = Operator(
         spreads=False,
         reads_places=True,
     ),
+    hostile=hostile,
 )

@@ -143,9 +143,14 @@ def of_neighbours(x, cosines, sines, places):
 
 @of_two
 def equal_dims(node: NodeShapes, data: Shape, cosines: Shape) -> Pairs:
-    """Yield the dims of the cosines and of the sines."""
+    """Yield the dims of the cosines and of the sines, and those of the data without positions.
+
+    Then cosines have the shape "(batch_size, sequence_length, head_size / 2)".
+    """
     if len(node.inputs) > 2 and (sines := node.inputs[2]) is not None:
         yield from zip(cosines, sines, strict=False)
+        if len(cosines) == 3 and len(data) > 2:
+            yield from ((data[0], cosines[0]), (data[-2], cosines[1]))
 
 
 OPERATOR = Operator(

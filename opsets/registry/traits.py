@@ -60,6 +60,9 @@ class Trait(enum.Enum):
     IN_FLOAT = "in float"
     """It computes in float also where the output is double, by the function body that ONNX defines, or in
     onnxruntime (the scale of an inverse DFT, 1.32.0)."""
+    RANDOM = "random"
+    """It draws random numbers, at least if it trains (Dropout): the same model returns others each time, or in another
+    session."""
 
 
 # --- what the values of an input mean ------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -242,12 +242,9 @@ def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
     if isinstance(lifted, Reason):
         return None
     arrays = [None if facts is None or facts.value is None else facts.value.array for facts in lifted.operands]
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            computed = operator.oracle(lifted.meaning, *arrays)
-        except Exception:
-            return None  # these constants are none that the operator takes, which onnx's inference need not notice
+    computed = _computed(operator.oracle, lifted.meaning, *arrays)
+    if computed is None:
+        return None
     # An operator of several outputs may have one of them here. A symbol on its own is no string.
     result = np.asarray(computed[0] if isinstance(computed, tuple) else computed, object if partly_known else None)
     if result.nbytes > most:
@@ -281,7 +278,19 @@ def _fold_by_facts(node: Node) -> tuple[Facts, ...] | None:
         return (constant(np.array(first.size, dtype=np.int64)),)
     like = node.inputs[1] if node.name == "CastLike" else None
     if like is not None and like.dtype is not None and first.known is not None and like.dtype != TensorProto.STRING:
-        with np.errstate(invalid="ignore"):  # of an infinity no integer is made that anybody reads
-            value = cast.oracle(cast.Cast(like.dtype), first.known)
-        return (constant(value, like.dtype),)
+        value = _computed(cast.oracle, cast.Cast(like.dtype), first.known)
+        return None if value is None else (constant(value, like.dtype),)
     return None
+
+
+def _computed(oracle: Callable[..., Any], meaning: Any, *arrays: Any) -> Any:
+    """Return what an oracle makes of constants; None of those that the operator does not take.
+
+    onnx's inference need not notice these: a string that is no number, which Cast reads.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            return oracle(meaning, *arrays)
+        except Exception:
+            return None

@@ -51,6 +51,7 @@ from opshift.passes.proof.inputs.shape_search import hints, repairer, sizes_of
 from opshift.passes.proof.inputs.value_classes import counted
 from opshift.passes.proof.kernel_drift import Drift
 from opshift.passes.proof.node_pairs import ENOUGH, Pair, Progress, failed, prove, route
+from opshift.passes.proof.randomness import names_read, random_outputs
 from opshift.passes.proof.signature import interface_difference
 from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.proof.undefined_behavior import Pardon
@@ -296,6 +297,8 @@ class _Whole:
         mismatch = interface_difference(self.before.proto, self.after.proto)
         if mismatch:
             return self._told(Verdict.DIFFERENT, mismatch)
+        if self._random:
+            return self._but_for_random()
         try:
             found = generator.specs(self.before.proto.graph)
         except UntestableError as error:
@@ -311,6 +314,21 @@ class _Whole:
         except RejectedError as error:
             return self._told(Verdict.UNCHECKED, f"onnxruntime does not load the original: {error}")
         return self._tried(specs, judge)
+
+    def _but_for_random(self) -> Check:
+        """Compare all outputs but those that are random."""
+        names = ", ".join(self._random)
+        if len(self._random) == len(self.before.proto.graph.output):
+            return self._told(Verdict.UNCHECKED, f"all outputs are random ({names})")
+        before, after = (_without_outputs(one, self._random) for one in (self.before, self.after))
+        check = dataclasses.replace(self, before=before, after=after).check()
+        return dataclasses.replace(
+            check, reason=sentence(check.reason, f"not compared, since they are random: {names}")
+        )
+
+    @functools.cached_property
+    def _random(self) -> tuple[str, ...]:
+        return random_outputs(self.before.proto)
 
     def _judge(self) -> Judge:
         source = self.before
@@ -667,6 +685,24 @@ def _without(source: Source, names: Collection[str]) -> Source:
     kept = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
     del proto.graph.initializer[:]
     proto.graph.initializer.extend(kept)
+    return dataclasses.replace(source, proto=proto, path=None)
+
+
+def _without_outputs(source: Source, names: Collection[str]) -> Source:
+    """Return a model without these outputs, and without the nodes that serve them alone."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(source.proto)
+    graph = proto.graph
+    kept = [value for value in graph.output if value.name not in names]
+    del graph.output[:]
+    graph.output.extend(kept)
+    wanted = {value.name for value in kept}
+    for place in range(len(graph.node) - 1, -1, -1):
+        node = graph.node[place]
+        if wanted.isdisjoint(node.output):
+            del graph.node[place]
+        else:
+            wanted.update(names_read(node))
     return dataclasses.replace(source, proto=proto, path=None)
 
 

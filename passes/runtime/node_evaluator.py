@@ -21,6 +21,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import SMALL, Facts, constant, freeze
 from opshift.opsets.registry.operator import Lifted, Node, lift, operator_for
+from opshift.opsets.registry.schema import schema_at
 from opshift.opsets.runtimes.kernels import runs_by_body
 from opshift.passes.analysis.scopes import inlined
 from opshift.passes.base.limits import Limits
@@ -106,12 +107,25 @@ def single(
     node: onnx.NodeProto, feeds: Mapping[str, Any], imports: Sequence[onnx.OperatorSetIdProto], like: onnx.ModelProto
 ) -> onnx.ModelProto:
     """Return a model of this node alone, with the functions of another, whose inputs are typed as these values."""
-    inputs = [helper.make_value_info(name, type_of(value)) for name, value in feeds.items()]
+    optional = _optionals(node, imports)
+    types = {name: type_of(value) for name, value in feeds.items()}
+    inputs = [
+        helper.make_value_info(name, helper.make_optional_type_proto(kind) if name in optional else kind)
+        for name, kind in types.items()
+    ]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     graph = helper.make_graph([node], "node", inputs, outputs)
     return helper.make_model(
         graph, opset_imports=imports, ir_version=max(like.ir_version, 8), functions=list(like.functions)
     )
+
+
+def _optionals(node: onnx.NodeProto, imports: Sequence[onnx.OperatorSetIdProto]) -> frozenset[str]:
+    """Return the inputs of a node that must be optionals: OptionalGetElement takes what they hold since 18."""
+    opset = next((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), 0)
+    schema = schema_at("", node.op_type, opset) if node.domain in ("", "ai.onnx") else None
+    formal = ((name, schema.input(index)) for index, name in enumerate(node.input)) if schema else ()
+    return frozenset(name for name, one in formal if one and all(kind.startswith("optional(") for kind in one.types))
 
 
 class Interpreter:
@@ -230,7 +244,7 @@ class Interpreter:
                 refusal = error
         else:
             refusal = RejectedError("onnxruntime knows no complex numbers")
-        if node.domain in ("", "ai.onnx") and node.op_type in ("If", "Loop"):
+        if node.domain in ("", "ai.onnx") and node.op_type in ("If", "Loop", "Scan"):
             return self._entered(node)
         if oracle is None and refusal.why is Why.MISSING_KERNEL and any(map(_is_bfloat16, (*inputs, *outer.values()))):
             return self._in_float(node, inputs, outer)
@@ -242,11 +256,12 @@ class Interpreter:
         """Return an evaluator that goes through the graphs of a node.
 
         Raises:
-            RejectedError: it is none of If and Loop.
+            RejectedError: it is none of If, Loop and Scan, or a Scan of batches.
         """
-        if node.op_type not in ("If", "Loop"):
+        way = {"If": self._if, "Loop": self._loop, "Scan": self._scan}.get(node.op_type)
+        if way is None or (node.op_type == "Scan" and ort_session.opset(self.model) < 9):
             raise RejectedError(f"{node.op_type} is not run node by node", Why.MISSING_KERNEL)
-        return functools.partial(self._if if node.op_type == "If" else self._loop, node)
+        return functools.partial(way, node)
 
     def _either(self, oracle: Evaluator, node: onnx.NodeProto) -> Evaluator:
         """Return an evaluator that asks onnxruntime where the oracle rejects something."""
@@ -362,10 +377,12 @@ class Interpreter:
         feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name}
         model = single(node, feeds, self.model.opset_import, onnx.ModelProto(ir_version=self.model.ir_version))
         for declared in model.graph.input:
-            declared.type.tensor_type.shape.dim.extend(
+            kind = declared.type
+            kind = kind.optional_type.elem_type if kind.HasField("optional_type") else kind
+            kind.tensor_type.shape.dim.extend(
                 onnx.TensorShapeProto.Dimension(dim_value=size) for size in feeds[declared.name].shape
             )
-            declared.type.tensor_type.shape.SetInParent()
+            kind.tensor_type.shape.SetInParent()
         try:
             onnx_process.infer_shapes(model, strict_mode=True)
         except onnx.shape_inference.InferenceError as error:
@@ -400,6 +417,40 @@ class Interpreter:
         stacked = [np.stack([each[index] for each in collected]) for index in range(scanned)]
         outputs = [*carried, *stacked]
         return tuple(value for value, output in zip(outputs, node.output, strict=False) if output)
+
+    def _scan(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Values:
+        """Scan-9: in each iteration the body reads the states and an element of each scanned input, along its axis."""
+        body = next(graph for graph in bodies(node))
+        given = {attribute.name: attribute for attribute in node.attribute}
+        count = given["num_scan_inputs"].i
+        states, scanned = list(inputs[:-count]), [np.asarray(value) for value in inputs[-count:]]
+
+        def listed(name: str, length: int) -> list[int]:
+            return list(given[name].ints) if name in given else [0] * length
+
+        axes = listed("scan_input_axes", count)
+        turned = [
+            np.flip(np.moveaxis(value, axis, 0), 0) if back else np.moveaxis(value, axis, 0)
+            for value, axis, back in zip(scanned, axes, listed("scan_input_directions", count), strict=True)
+        ]
+        if len({len(value) for value in turned}) > 1:
+            raise RejectedError("the inputs of a Scan have different lengths")
+        collected = []
+        names = [value.name for value in body.input]
+        for elements in zip(*turned, strict=True):
+            results = self._body(body, dict(zip(names, (*states, *elements), strict=True)), outer)
+            states = list(results[: len(states)])
+            collected.append(results[len(states) :])
+        made = len(body.output) - len(states)
+        if made and not collected:
+            raise RejectedError("a Scan that does not run leaves the shape of its scan outputs open")
+        stacked = [
+            np.stack([each[index] for each in (reversed(collected) if back else collected)], axis)
+            for index, (axis, back) in enumerate(
+                zip(listed("scan_output_axes", made), listed("scan_output_directions", made), strict=True)
+            )
+        ]
+        return tuple(value for value, output in zip((*states, *stacked), node.output, strict=False) if output)
 
     def _body(self, graph: onnx.GraphProto, given: Mapping[str, Any], outer: Mapping[str, Any]) -> Values:
         values = {**outer, **_constants(graph, self._directory), **given}

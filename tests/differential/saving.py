@@ -23,7 +23,7 @@ def save(folder: Path, case: Case, outcome: Outcome) -> Path:
     own.mkdir(parents=True, exist_ok=True)
     embedded = case.embedded
     (own / "model.onnx").write_bytes(embedded.model.SerializeToString())
-    (own / "model.onnxtxt").write_text(onnx.printer.to_text(embedded.model))
+    (own / "model.onnxtxt").write_text(onnx.printer.to_text(embedded.model), encoding="utf-8")
     for name, data in embedded.files.items():
         (own / name).write_bytes(data)
     types = {each.name: each.type for each in embedded.model.graph.input}

@@ -85,3 +85,20 @@ def test_casts_between_narrow_integers_drop_higher_bits(source: str, to: int) ->
     array = np.arange(-8 if source == "int4" else 0, 8 if source == "int4" else 16).astype(getattr(ml_dtypes, source))
     found = oracle(Cast(to), array).astype(np.int64)
     assert ((found - array.astype(np.int64)) % 16 == 0).all()
+
+
+@pytest.mark.parametrize("kind", ["uint64", "int64", "int8", "float", "float16", "bfloat16", "float8e4m3fn", "int4"])
+@pytest.mark.parametrize("cast", ["CastLike (c, like)", "Cast <to = TO> (c)"])
+def test_a_string_that_is_no_number_is_not_folded(cast: str, kind: str) -> None:
+    to = TensorProto.DataType.Value(kind.upper())
+    model = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["": 21]> g ({kind}[1] like) => ({kind}[3] y) '
+        f'{{ c = Constant <value = string[3] {{"-0.5", "x", "2.5"}}> () y = {cast.replace("TO", str(to))} }}'
+    )
+    for request in ({"decompose": ["CastLike"]}, {"target": "opencv-4"}, {"opset": 23}):
+        try:
+            converted = opshift.convert(model, verify=False, **request).model
+        except opshift.UnsupportedError:
+            continue
+        assert isinstance(converted, onnx.ModelProto)
+        assert converted.graph.node[-1].op_type in ("Cast", "CastLike")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import pytest
 
 from operators.harness import F32, F64, Case, Code, Refused, Table, arr
 from opshift.opsets.operators import roialign
@@ -40,3 +41,18 @@ class TestRoiAlign(Table):
         ),
     )
     refusals = (Refused(TEXT, Code.NO_LOWERING, "no shift by half a pixel", {"opset": 15}),)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("far", [1e6, 1e9, 3e38])
+def test_a_region_of_any_size_is_sampled_at_once(mode: str, far: float) -> None:
+    """Outside of the image all is zero, so that billions of points average to nothing, and have a maximum."""
+    what = RoiAlign(mode=mode, output_height=2)
+    found = roialign.oracle(what, IMAGE + np.float32(9), arr([[-far, -far, far, far]]), np.zeros(1, np.int64))
+    assert found.shape == (1, 3, 2, 1)
+    assert (np.abs(found) < 1e-3).all() if mode == "avg" else (found >= 0).all()
+
+
+def test_an_infinite_region_is_no_input() -> None:
+    with pytest.raises(ValueError, match="infinite"):
+        roialign.oracle(RoiAlign(), IMAGE, arr([[0, 0, np.inf, 1]]), np.zeros(1, np.int64))

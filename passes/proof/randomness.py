@@ -1,0 +1,87 @@
+"""Which outputs of a model are random: those are compared with nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import onnx
+
+from opshift.opsets.registry.node_traits import float_traits
+from opshift.opsets.registry.schema import default_domain
+from opshift.opsets.registry.traits import Trait
+from opshift.passes.graph.traversal import graphs, subgraphs
+
+_SIZES = frozenset({"Shape", "Size"})
+"""What they return of a random value is not random."""
+
+
+def random_outputs(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Return the outputs of a model that random numbers reach."""
+    if not any(_may_draw(node) for graph in graphs(model) for node in graph.node):
+        return ()
+    drawing = _Drawing(frozenset(_false(model)), set())
+    before = -1
+    while len(drawing.functions) > before:  # one may call another that comes after it
+        before = len(drawing.functions)
+        for one in model.functions:
+            if any(map(drawing.draws, one.node)):
+                drawing.functions.add((one.domain, one.name, one.overload))
+    reached: set[str] = set()
+    for node in model.graph.node:
+        if drawing.draws(node) or (node.op_type not in _SIZES and not reached.isdisjoint(names_read(node))):
+            reached.update(name for name in node.output if name)
+    return tuple(value.name for value in model.graph.output if value.name in reached)
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """What is known to draw random numbers, beside the operators that do."""
+
+    false: frozenset[str]
+    """The values that are false whatever the input is."""
+    functions: set[tuple[str, str, str]]
+
+    def draws(self, node: onnx.NodeProto) -> bool:
+        """Return whether a node draws random numbers, or a node in its graphs or in the function that it calls does.
+
+        Dropout does where its input training_mode is not known to be false.
+        """
+        if (node.domain, node.op_type, node.overload) in self.functions:
+            return True
+        if _may_draw(node) and not (node.op_type == "Dropout" and self._infers(node)):
+            return True
+        return any(map(self.draws, (one for _, graph in subgraphs(node) for one in graph.node)))
+
+    def _infers(self, node: onnx.NodeProto) -> bool:
+        return len(node.input) < 3 or not node.input[2] or node.input[2] in self.false
+
+
+def _may_draw(node: onnx.NodeProto) -> bool:
+    return not default_domain(node.domain) and Trait.RANDOM in float_traits(node)
+
+
+def names_read(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the names that a node reads, and those that its graphs read and give out."""
+    yield from filter(None, node.input)
+    for _, graph in subgraphs(node):
+        yield from (value.name for value in graph.output)
+        for one in graph.node:
+            yield from names_read(one)
+
+
+def _false(model: onnx.ModelProto) -> Iterator[str]:
+    """Yield the names of all constants that are false; names are unique in a model."""
+    for graph in graphs(model):
+        if isinstance(graph, onnx.GraphProto):
+            yield from (tensor.name for tensor in graph.initializer if _is_false(tensor))
+        for node in graph.node:
+            if node.op_type == "Constant" and any(one.name == "value" and _is_false(one.t) for one in node.attribute):
+                yield from node.output
+
+
+def _is_false(tensor: onnx.TensorProto) -> bool:
+    """Return whether a tensor holds false alone, and that in the model itself."""
+    if tensor.data_type != onnx.TensorProto.BOOL or tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return False
+    return not any(tensor.raw_data) and not any(tensor.int32_data)
