@@ -21,6 +21,7 @@ from opshift.opsets.registry.facts import Elsewhere
 from opshift.opsets.registry.node_traits import rounds
 from opshift.opsets.registry.schema import NEWEST, OLDEST, default_domain, schema_at
 from opshift.opsets.registry.schema_only import Worded
+from opshift.opsets.registry.structural import CAST
 from opshift.opsets.runtimes import kernels
 from opshift.opsets.runtimes.profiles import ProfileError, load_target
 from opshift.opsets.runtimes.target import Legality, Target
@@ -425,7 +426,7 @@ def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto, walked: 
     if again.refusals:
         # What a graph needs around the nodes that were asked for: a Constant in a function, an Identity for an output.
         raise _refused(request, plan, again.refusals)
-    casts = [step for step in again.steps if step.operator == "Cast" and step.lowerings == ("folded",)]
+    casts = [step for step in again.steps if step.operator == CAST and step.lowerings == ("folded",)]
     if casts and request.legality.opset < 9:
         # A Constant holds floats only there, and a Cast makes what else it is.
         hint = "Take opset 9 or newer, if the runtime allows."

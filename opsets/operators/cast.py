@@ -110,5 +110,6 @@ OPERATOR = Operator(
         strings=Strings.NUMERALS,
         undefined=Undefined.BEYOND_INTEGERS,
         all_elements=True,
+        makes_types=(),
     ),
 )

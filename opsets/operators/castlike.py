@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
+from opshift.opsets.operators import cast as cast_of
 from opshift.opsets.operators.cast import FNUZ
+from opshift.opsets.registry.facts import Facts, constant
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -51,6 +55,14 @@ def _idle(meaning: CastLike, operands: Operands) -> bool:
     return len(dtypes) == 1 and None not in dtypes
 
 
+def by_facts(attributes: Mapping[str, Any], operands: Operands) -> Facts | None:
+    """Return the elements of the first operand, in the type of the second."""
+    data, like = operands[:2]
+    if data is None or data.known is None or like is None or like.dtype in (None, TensorProto.STRING):
+        return None
+    return constant(cast_of.oracle(cast_of.Cast(like.dtype), data.known), like.dtype)
+
+
 OPERATOR = Operator(
     name="CastLike",
     meaning=CastLike,
@@ -60,5 +72,6 @@ OPERATOR = Operator(
     oracle=oracle,
     idle=_idle,
     lowerings=(cast,),
+    by_facts=by_facts,
     traits=Traits(floats=(Trait.ONCE, Trait.CONVERTS), moved=(0,), all_elements=True),
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from opshift.opsets.registry.facts import Tensor, facts_of_attribute, type_name
 from opshift.opsets.registry.lowering import Reason
@@ -83,5 +84,9 @@ OPERATOR = Operator(
     ),
     operands=(),
     oracle=oracle,
-    traits=Traits(floats=(Trait.MOVES,), typed_by_attribute=True),
+    traits=Traits(
+        floats=(Trait.MOVES,),
+        typed_by_attribute=True,
+        makes_types=(TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING),
+    ),
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from opshift.opsets.registry.facts import Dim, Tensor
 from opshift.opsets.registry.lowering import lowering, op
@@ -62,5 +63,7 @@ OPERATOR = Operator(
     shape=shape,
     fault=_fault,
     lowerings=(expanded,),
-    traits=Traits(floats=(Trait.MOVES,), counts=(0,), typed_by_attribute=True, grows=True),
+    traits=Traits(
+        floats=(Trait.MOVES,), counts=(0,), typed_by_attribute=True, grows=True, makes_types=(TensorProto.FLOAT,)
+    ),
 )

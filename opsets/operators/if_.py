@@ -53,5 +53,5 @@ OPERATOR = Operator(
     ),
     operands=("cond",),
     oracle=oracle,
-    traits=Traits(),
+    traits=Traits(makes_types=()),
 )

@@ -43,5 +43,5 @@ OPERATOR = Operator(
     operands=(),
     oracle=oracle,
     variadic=True,
-    traits=Traits(iteration=Iteration(scanned="num_scan_inputs"), grows=True),
+    traits=Traits(iteration=Iteration(scanned="num_scan_inputs"), grows=True, makes_types=()),
 )

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.families.axes import END
+from opshift.opsets.families.axes import END, first
+from opshift.opsets.registry.facts import Facts, partly
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Flow, Trait, Traits
@@ -41,6 +42,12 @@ def sliced(data, starts: Sequence[int], ends: Sequence[int]):
     return op.Slice(op.Shape(data), starts, ends)
 
 
+def by_facts(attributes: Mapping[str, Any], operands: Operands) -> Facts | None:
+    """Return the dims that are known."""
+    shape = first(operands).shape
+    return None if shape is None else partly(shape[attributes.get("start", 0) : attributes.get("end")])
+
+
 OPERATOR = Operator(
     name="Shape",
     meaning=Shape,
@@ -49,5 +56,6 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(sliced,),
     weight=0.5,
+    by_facts=by_facts,
     traits=Traits(floats=(Trait.MOVES,), flow=Flow.DROPPED),
 )

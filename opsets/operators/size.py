@@ -1,9 +1,23 @@
 """Size: the number of elements."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
+from opshift.opsets.registry.facts import Facts, constant
+from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Flow, Trait, Traits
+
+
+def by_facts(attributes: Mapping[str, Any], operands: Operands) -> Facts | None:
+    """Return how many elements there are, if int64 holds that."""
+    size = None if operands[0] is None else operands[0].size
+    return None if size is None or size >= 2**63 else constant(np.array(size, dtype=np.int64))
+
 
 VERSIONS = (1, 13, 19, 21, 23, 24, 25)
 OPERATOR = plain(
@@ -11,5 +25,6 @@ OPERATOR = plain(
     VERSIONS,
     ("data",),
     lambda data: np.array(data.size, dtype=np.int64),
+    by_facts=by_facts,
     traits=Traits(floats=(Trait.MOVES,), flow=Flow.DROPPED),
 )

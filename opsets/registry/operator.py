@@ -116,6 +116,8 @@ class Operator:
     """The first output's dimensions, where onnx infers none: from partly known shapes, or from unknown ranks."""
     dtype: Callable[[Any], int] | None = None
     """The first output's element type, where a lowering may ask for another than the schema says."""
+    by_facts: Callable[[Mapping[str, Any], Operands], Facts | None] | None = None
+    """The output's elements of a node with these attributes, where shapes and types of its inputs decide them."""
     facts: Callable[[Any, Operands], tuple[Facts, ...]] | None = None
     """What is known of the outputs of a step: an operator that only lowerings say, of which no schema tells."""
     hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None

@@ -116,6 +116,7 @@ def plain(
     body_unused: str = "",
     neutral: Callable[[Any, Operands], int | None] | None = None,
     traits: Traits | None = None,
+    by_facts: Callable[[Mapping[str, Any], Operands], Facts | None] | None = None,
 ) -> Operator:
     """Return the operator that computes a numpy function of its operands."""
     return Operator(
@@ -134,4 +135,5 @@ def plain(
         carriers=carriers or {},
         body_unused=body_unused,
         traits=traits,
+        by_facts=by_facts,
     )

@@ -57,7 +57,7 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "LRN": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "LeakyRelu": Traits(floats=(Trait.PIECEWISE,)),
     "Log": Traits(domains={0: Interval(0, zero=False)}, inverse=lambda value: (math.exp(value),)),
-    "Loop": Traits(counts=(0, 1), iteration=Iteration(inputs=2, outputs=1), grows=True),
+    "Loop": Traits(counts=(0, 1), iteration=Iteration(inputs=2, outputs=1), grows=True, makes_types=()),
     "LpNormalization": Traits(
         floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS), inner_sum=InnerSum(Use.SCALED)
     ),

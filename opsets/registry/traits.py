@@ -289,6 +289,9 @@ class Traits:
     """Whether it reads the bits of floats, of which a wider type has others."""
     typed_by_attribute: bool = False
     """Whether without an input of floats it makes some, in the type that an attribute has."""
+    makes_types: tuple[int, ...] | None = None
+    """Element types of outputs beside those that attributes name, and those of graphs inside; None: what the schema
+    tells."""
     all_elements: bool = False
     """Whether the output has all elements of the first input and no others, cast or not."""
     grows: bool = False

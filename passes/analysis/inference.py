@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from opshift.opsets.operators import cast
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.registry.facts import (
     SMALL,
@@ -30,6 +29,7 @@ from opshift.opsets.registry.inference_gaps import fatal, is_absent, rounded, wi
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import SPELLING, Node, Outputs, lift, operator_for
 from opshift.opsets.registry.schema import NEWEST, Schema, schema_at, schema_read_at
+from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis.node_inference import NodeInference
 from opshift.passes.graph import limits
 
@@ -92,7 +92,7 @@ def _as_bytes(value: Any) -> Any:
 def infer(node: Node) -> tuple[Facts, ...] | Reason:
     """Return what is known of each output, elements included, or why the operator's schema does not take the node."""
     facts = typed(node)
-    if isinstance(facts, Reason) or (node.name == "Constant" and not node.domain):
+    if isinstance(facts, Reason) or (node.name == CONSTANT and not node.domain):
         return facts
     value = _fold(node, facts)
     if value is not None:
@@ -111,7 +111,7 @@ def typed(node: Node, *, written: bool = False) -> tuple[Facts, ...] | Reason:
     A node that is to be `written` must pass with what is known: onnxruntime (1.32.0) infers as onnx does when it loads
     a model, and refuses a valid node where onnx takes what is not known for zero (Resize-13, sizes of unknown number).
     """
-    if node.name == "Constant" and not node.domain:
+    if node.name == CONSTANT and not node.domain:
         return (_constant(node.attributes),)
     if any(isinstance(value, Outputs) for value in node.attributes.values()):
         return tuple(Facts() for _ in node.used)
@@ -223,9 +223,10 @@ def _refined(facts: Facts, shape: tuple[Dim, ...] | None) -> Facts:
 
 def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
     """Compute the outputs where the inputs are known: wholly, or partly where elements are only moved about."""
-    if node.name in ("Shape", "Size", "CastLike"):
-        return _fold_by_facts(node)
     operator = operator_for(node.domain, node.name)
+    if operator and operator.by_facts:
+        found = _computed(operator.by_facts, node.attributes, node.inputs)
+        return None if found is None else (found,)
     if operator is None or any(facts is not None and facts.value is None for facts in node.inputs):
         return None
     # What is only moved about may be partly known; where it is moved to may not.
@@ -264,23 +265,6 @@ def _most(node: Node) -> int:
     return max(
         [SMALL, *(facts.known.size * 8 for facts in node.inputs if facts is not None and facts.known is not None)]
     )
-
-
-def _fold_by_facts(node: Node) -> tuple[Facts, ...] | None:
-    """Fold what needs only the shape, or only the type, of an input."""
-    first = node.inputs[0]
-    if first is None:
-        return None
-    if node.name == "Shape" and first.shape is not None:
-        start, end = node.attributes.get("start", 0), node.attributes.get("end")
-        return (partly(first.shape[start:end]),)
-    if node.name == "Size" and first.size is not None and first.size < 2**63:
-        return (constant(np.array(first.size, dtype=np.int64)),)
-    like = node.inputs[1] if node.name == "CastLike" else None
-    if like is not None and like.dtype is not None and first.known is not None and like.dtype != TensorProto.STRING:
-        value = _computed(cast.oracle, cast.Cast(like.dtype), first.known)
-        return None if value is None else (constant(value, like.dtype),)
-    return None
 
 
 def _computed(oracle: Callable[..., Any], meaning: Any, *arrays: Any) -> Any:

@@ -13,7 +13,10 @@ import onnx
 
 from opshift.opsets.registry.facts import FLOATS, Facts, facts_of_type
 from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.schema import default_domain, schema_at
+from opshift.opsets.registry.structural import CONSTANT
+from opshift.opsets.registry.traits import Flow
 from opshift.passes.analysis.inference import typed
 from opshift.passes.analysis.scopes import Scope, default_opset, initializers, view
 from opshift.passes.graph.columnar import Kind
@@ -22,10 +25,6 @@ from opshift.passes.graph.traversal import Body, Walked, said
 
 MOST = 256
 """Nodes that are inferred one by one: where more of them differ, onnx is done sooner."""
-
-
-_OF_SHAPES = ("Shape", "Size")
-"""Operators whose results are known where no elements are."""
 
 
 class Static:
@@ -168,7 +167,7 @@ class Static:
             if same:
                 self._alike[index] = id(same)
         # Of what is made of constants elements may follow, of which a declaration says nothing.
-        computed = node.op_type not in _OF_SHAPES and any(map(_is_computed, map(known.get, names)))
+        computed = traits(node.op_type).flow is not Flow.DROPPED and any(map(_is_computed, map(known.get, names)))
         for name, facts in zip(outputs, found or [None] * len(outputs), strict=True):
             if name in known or name in self._unknown:
                 continue
@@ -180,10 +179,12 @@ class Static:
                 known[name] = facts
 
     def _new(self, node: onnx.NodeProto, inputs: Sequence[Facts | None]) -> tuple[Facts, ...] | None:
-        constant = node.op_type == "Constant"
+        constant = node.op_type == CONSTANT
         if default_domain(node.domain) or (node.domain, node.op_type) in self._functions:
             return None
-        if not constant and (node.op_type in _OF_SHAPES or all(one is None or one.value for one in inputs)):
+        if not constant and (
+            traits(node.op_type).flow is Flow.DROPPED or all(one is None or one.value for one in inputs)
+        ):
             return None  # elements follow
         if not constant and said(node) is None:
             return None

@@ -30,7 +30,9 @@ from opshift.opsets.registry.inference_gaps import (
     unranked,
     unsized,
 )
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.schema import attribute_value, default_domain, schema_at
+from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis.data_propagation import set_long_aside
 from opshift.passes.graph.limits import LONGEST
 from opshift.passes.graph.traversal import graphs, subgraphs
@@ -183,7 +185,7 @@ def _form(domain: str, name: str, version: int) -> _Form | None:
 
 def _constants(graph: onnx.GraphProto) -> frozenset[str]:
     """Return the values of which onnx's inference sees the elements: not those of the graphs around this one."""
-    made = (node.output[0] for node in graph.node if node.op_type == "Constant" and len(node.output) == 1)
+    made = (node.output[0] for node in graph.node if node.op_type == CONSTANT and len(node.output) == 1)
     return frozenset(made).union(tensor.name for tensor in graph.initializer)
 
 
@@ -220,7 +222,7 @@ def _declare_in(graph: onnx.GraphProto, opset: int, outer: Mapping[str, TypeProt
     for node in graph.node:
         inner = list(subgraphs(node)) if node.attribute else []
         for _, one in inner:
-            if node.op_type == "Loop":
+            if (loop := traits(node.op_type).iteration) and not loop.scanned:
                 _declare_carried(node, one, others)
             _declare_in(one, opset, others)
         kinds = _kinds(node.domain, node.op_type, opset)
@@ -267,7 +269,9 @@ def _kind_of(
     """Return what an output of If, Loop, Identity or OptionalGetElement is."""
     if inner:
         # A Loop's body gives the condition first, and what is stacked up of its last outputs is a tensor.
-        first, carried = (1, len(node.input) - 2) if node.op_type == "Loop" else (0, len(node.output))
+        loop = traits(node.op_type).iteration
+        loop = None if loop and loop.scanned else loop
+        first, carried = (loop.outputs, len(node.input) - loop.inputs) if loop else (0, len(node.output))
         outputs = inner[0].output[first:]
         # Another branch, or another iteration, may return another shape.
         return _shapeless(outputs[index].type) if index < min(carried, len(outputs)) else _TENSOR

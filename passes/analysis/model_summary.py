@@ -14,6 +14,7 @@ import onnx
 from opshift.opsets.registry.facts import Dim, facts_of_tensor, facts_of_type
 from opshift.opsets.registry.node_traits import traits, traits_of
 from opshift.opsets.registry.schema import default_domain
+from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis import scopes
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.analysis.scopes import Array, Shape, graph_inputs, unnamed, versions
@@ -90,7 +91,7 @@ def outline(model: onnx.ModelProto) -> Outline:
         for node in graph.node:
             if default_domain(node.domain):
                 continue
-            if node.op_type == "Constant":
+            if node.op_type == CONSTANT:
                 _keep(constants, node.output[0], _constant(node))
             elif node.op_type == "ConstantOfShape":
                 _keep(constants, node.output[0], next((item.t for item in node.attribute), None))

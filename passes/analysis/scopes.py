@@ -14,8 +14,11 @@ from onnx import AttributeProto, TensorProto
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import INTEGERS, Facts, facts_of_tensor, facts_of_type, freeze
 from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Node, Outputs, operator_for
 from opshift.opsets.registry.schema import Schema, attribute_value, default_domain, schema_read_at
+from opshift.opsets.registry.structural import CONSTANT
+from opshift.opsets.registry.traits import Flow
 from opshift.passes.analysis.inference import infer
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.graph.traversal import graphs, subgraphs
@@ -203,7 +206,7 @@ def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, 
     inner: dict[tuple[str, str], Scope] = {}
     scope = Scope(own, outer, inner)
     for node in _telling(graph, scope):
-        if node.op_type == "Constant" and not default_domain(node.domain):
+        if node.op_type == CONSTANT and not default_domain(node.domain):
             found = infer(view(node, scope, opset))
             if not isinstance(found, Reason):
                 own[node.output[0]] = found[0]
@@ -228,7 +231,7 @@ def _telling(graph: onnx.GraphProto, scope: Scope) -> Iterator[onnx.NodeProto]:
     ranked = {"", *(name for name, facts in own.items() if facts is not None and facts.shape is not None)}
     for node in graph.node:
         # A slice is a list, which protobuf makes at once; it hands a sequence's items out one by one.
-        if ranked.issuperset(node.output[:]) and node.op_type not in ("Shape", "Size"):
+        if ranked.issuperset(node.output[:]) and traits(node.op_type).flow is not Flow.DROPPED:
             inputs = node.input[:1]
             first = own.get(inputs[0]) if inputs else None
             if first is not None and first.value is None and (not node.attribute or not any(subgraphs(node))):
@@ -246,7 +249,9 @@ def _found_out(node: onnx.NodeProto, scope: Scope, opset: int) -> Iterator[tuple
     known = {name: scope[name] or Facts() for name in node.output if name}
     inputs = [scope[name] or Facts() for name in node.input if name]
     open_ranks = any(facts.shape is None for facts in known.values()) and any(one.shape is not None for one in inputs)
-    counts = node.op_type in ("Shape", "Size") or (bool(inputs) and all(one.value is not None for one in inputs))
+    counts = traits(node.op_type).flow is Flow.DROPPED or (
+        bool(inputs) and all(one.value is not None for one in inputs)
+    )
     if not open_ranks and not counts:
         return
     found = infer(view(node, scope, opset))

@@ -31,6 +31,7 @@ from opshift.opsets.registry.inference_gaps import FATAL, fatal
 from opshift.opsets.registry.node_traits import attributes_of, traits
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import DEPRECATED, READ, Schema, attribute_value, default_domain, schema_read_at
+from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis.lazy_inference import Static
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.analysis.operator_checks import operator_fault
@@ -466,7 +467,7 @@ def _outline(model: onnx.ModelProto, main: Body) -> onnx.ModelProto:
         constants = {
             index: node.attribute[0].t
             for index, node in enumerate(graph.node)
-            if node.op_type == "Constant" and node.domain in DOMAINS and len(node.attribute) == len(node.output) == 1
+            if node.op_type == CONSTANT and node.domain in DOMAINS and len(node.attribute) == len(node.output) == 1
             if node.attribute[0].name == "value" and _is_heavy(node.attribute[0].t)
         }
     if not any(heavy) and not constants:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets.registry.structural import CONSTANT, IF, LOOP
 from opshift.passes.base.limits import Limits
 from opshift.passes.runtime.node_evaluator import bodies
 from opshift.passes.runtime.ort_session import Feeds, RejectedError, Session, Source
@@ -98,7 +99,7 @@ def _conditionals(model: onnx.ModelProto) -> list[_If]:
     def visit(graph: _Graph, within: tuple[tuple[int, str], ...], inside: str, known: Mapping[str, bool]) -> None:
         known = {**known, **_constants(graph, defaults)}
         for node in graph.node:
-            if node.op_type != "If" or node.domain not in ("", "ai.onnx"):
+            if node.op_type != IF or node.domain not in ("", "ai.onnx"):
                 for body in bodies(node):
                     visit(body, within, node.op_type, known)
                 continue
@@ -116,7 +117,7 @@ def _conditionals(model: onnx.ModelProto) -> list[_If]:
 
 def _constants(graph: _Graph, overridden: Collection[str] = ()) -> dict[str, bool]:
     """Return the constants of a graph that are one boolean, but for initializers of these names."""
-    tensors = {node.output[0]: a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute}
+    tensors = {node.output[0]: a.t for node in graph.node if node.op_type == CONSTANT for a in node.attribute}
     if isinstance(graph, onnx.GraphProto):
         tensors |= {tensor.name: tensor for tensor in graph.initializer if tensor.name not in overridden}
     return {
@@ -200,7 +201,7 @@ def unentered(source: Source, feeds: Sequence[Feeds], limits: Limits) -> Iterato
 
     Loop-13: "the loop body is executed" for as long as `M`, the trip count, and `cond` allow; either may be left out.
     """
-    loops = [node for node in source.proto.graph.node if node.op_type == "Loop" and node.domain in ("", "ai.onnx")]
+    loops = [node for node in source.proto.graph.node if node.op_type == LOOP and node.domain in ("", "ai.onnx")]
     names = dict.fromkeys(name for node in loops for name in node.input[:2] if name)
     values = _values(source, names, feeds, limits) if loops else {}
     for node in loops:

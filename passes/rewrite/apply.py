@@ -24,6 +24,7 @@ from opshift.opsets.registry.facts import (
 )
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import default_domain
+from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY, SCAN
 from opshift.passes.analysis.inference import make_node
 from opshift.passes.graph import traversal
 from opshift.passes.graph.traversal import Body, graphs, subgraphs
@@ -103,10 +104,10 @@ class Constants:
 
         None: neither has the element type at this opset (int4 below 21), and it is an initializer of that name.
         """
-        if self._nodes and gives("Constant", self._opset, constant.dtype):
-            return make_node("Constant", "", [], [name], {"value": constant.value})
-        if gives("Identity", self._opset, constant.dtype):
-            return make_node("Identity", "", [self.name(constant, before)], [name], {})
+        if self._nodes and gives(CONSTANT, self._opset, constant.dtype):
+            return make_node(CONSTANT, "", [], [name], {"value": constant.value})
+        if gives(IDENTITY, self._opset, constant.dtype):
+            return make_node(IDENTITY, "", [self.name(constant, before)], [name], {})
         self.outputs.append(_tensor(constant, name))
         return None
 
@@ -137,7 +138,7 @@ class ConstantNodes(Constants):
         name = self._names.new(f"opshift/{type_name(constant.dtype)}")
         floats = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
         if self._opset >= 9 or constant.dtype in floats:
-            before.append(make_node("Constant", "", [], [name], {"value": constant.value}))
+            before.append(make_node(CONSTANT, "", [], [name], {"value": constant.value}))
         elif ((array := constant.value.array).astype(np.float64).astype(array.dtype) == array).all():
             self._cast(array.astype(np.float64), constant.dtype, name, before)
         else:
@@ -164,8 +165,8 @@ class ConstantNodes(Constants):
 
     def _cast(self, array: Any, dtype: int, name: str, before: list[NodeProto]) -> None:
         whole = self._names.new(f"{name}/double")
-        before.append(make_node("Constant", "", [], [whole], {"value": Tensor(np.asarray(array))}))
-        before.append(make_node("Cast", "", [whole], [name], {"to": dtype}))
+        before.append(make_node(CONSTANT, "", [], [whole], {"value": Tensor(np.asarray(array))}))
+        before.append(make_node(CAST, "", [whole], [name], {"to": dtype}))
 
 
 def lower(model: onnx.ModelProto, planned: Planned, bodies: Iterable[Body] = (), ir_version: int | None = None) -> None:
@@ -390,7 +391,7 @@ def _carry(node: NodeProto, names: Names, constants: Constants, before: list[Nod
     kept.output.extend(outputs)
     del body.output[:]
     body.output.extend(kept.output)
-    same = make_node("Identity", "", [taken], [given], {})
+    same = make_node(IDENTITY, "", [taken], [given], {})
     same.name = names.new(f"{base}/Identity")
     body.node.append(same)
 
@@ -422,7 +423,7 @@ def _nest(node: NodeProto, names: Names) -> None:
         entry(outer.output, value, sequence=place >= states) if name else ""
         for place, (name, value) in enumerate(zip(node.output, body.output, strict=False))
     ]
-    inner = make_node("Scan", "", taken, made, {"num_scan_inputs": scanned})
+    inner = make_node(SCAN, "", taken, made, {"num_scan_inputs": scanned})
     inner.name = names.new(f"{base}/Scan")
     inner.attribute.add(name="body", type=onnx.AttributeProto.GRAPH).g.CopyFrom(body)
     if "directions" in given:
@@ -481,7 +482,7 @@ def splice(
             made_of_it = constants.output(ref, name, before)
             behind += [] if made_of_it is None else [made_of_it]
         elif name and (source := name_of(ref)) != name:
-            behind.append(make_node("Identity", "", [source], [name], {}))
+            behind.append(make_node(IDENTITY, "", [source], [name], {}))
     nodes.extend(before)
     first = len(nodes)
     wanted = {ref for name, ref in zip(outputs, fragment.outputs, strict=True) if name}
@@ -559,7 +560,7 @@ def _iteration(
         if not isinstance(ref, Output) or source in outputs:
             # An output of a body is made in it, and only once.
             outputs.append(names.new(f"{base}/Identity.out"))
-            graph.node.append(make_node("Identity", "", [source], outputs[-1:], {}))
+            graph.node.append(make_node(IDENTITY, "", [source], outputs[-1:], {}))
             graph.node[-1].name = names.new(f"{base}/Identity")
         else:
             outputs.append(source)
@@ -598,7 +599,7 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
     node.name = "node"
     if change.cast is not None:
         node.output[0] = "index"
-        original.graph.node.append(make_node("Cast", "", ["index"], outputs, {"to": change.cast}))
+        original.graph.node.append(make_node(CAST, "", ["index"], outputs, {"to": change.cast}))
         node = make_node(seen.name, seen.domain, inputs, outputs, seen.attributes)
     rewritten = _model(target, seen, inputs, outputs)
     constants = Constants(Names(original), target)

@@ -10,6 +10,7 @@ import onnx
 
 from opshift.opsets.native.onnx_process import OnnxDiedError
 from opshift.opsets.registry.schema import default_domain
+from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis.scopes import INLINED, expanded, inlined
 from opshift.passes.base.errors import InvalidModelError
 from opshift.passes.graph.traversal import Walked, graphs, walk
@@ -190,7 +191,7 @@ def _initializers_given(model: onnx.ModelProto) -> None:
 
 
 def _as_constants(graph: onnx.GraphProto, held: Sequence[onnx.TensorProto]) -> None:
-    nodes = [onnx.helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in held]
+    nodes = [onnx.helper.make_node(CONSTANT, [], [tensor.name], value=tensor) for tensor in held]
     nodes += [onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node]
     names = {tensor.name for tensor in held}
     kept = [tensor for tensor in graph.initializer if tensor.name not in names]

@@ -37,6 +37,7 @@ from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, lift, write_native
 from opshift.opsets.registry.schema import NEWEST, schema_at
 from opshift.opsets.registry.schema_only import operator_of
+from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY, LOOP
 from opshift.opsets.registry.wider_types import COMPUTED
 from opshift.opsets.runtimes.costs import cost, simplicity
 from opshift.opsets.runtimes.kernels import computes_wrongly
@@ -56,7 +57,7 @@ MUCH_FASTER = 0.5
 """The same where more dimensions are unknown than that of a batch: costs are those of dimensions of nominal lengths."""
 
 
-LOOP = 1e6
+OF_A_LOOP = 1e6
 """What a Loop costs, so that it is taken only where nothing else is."""
 
 REMEMBERED = 4096
@@ -397,7 +398,7 @@ class Deriver:
         # What is carried is of one type and shape, and differs from one iteration to the next.
         carried = tuple(Facts(facts.dtype, facts.shape) if facts else Facts() for facts in others[:carries])
         going = Facts(TensorProto.BOOL, ())
-        for name, inputs, made in (("Loop", (count, None, *carried), len(lifted.used)), ("Identity", (going,), 1)):
+        for name, inputs, made in ((LOOP, (count, None, *carried), len(lifted.used)), (IDENTITY, (going,), 1)):
             schema = schema_at("", name, opset)
             node = Node("", name, schema.since_version if schema else 1, {}, inputs, (True,) * made)
             if reason := self._why_not(node, nested=True):
@@ -410,15 +411,15 @@ class Deriver:
         refs = tuple(None if facts is None else Input(index) for index, facts in enumerate(lifted.operands))
         given = lifted.operator.facts(lifted.meaning, lifted.operands) if lifted.operator.facts else ()
         rows = tuple(Facts(facts.dtype, None if facts.shape is None else facts.shape[1:]) for facts in given[carries:])
-        loop = Written("Loop", {}, (refs[0], None, *refs[1:]), len(lifted.used), Iteration(found, carried, rows))
+        loop = Written(LOOP, {}, (refs[0], None, *refs[1:]), len(lifted.used), Iteration(found, carried, rows))
         outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
-        return dataclasses.replace(found, nodes=(loop,), outputs=outputs, cost=found.cost + LOOP)
+        return dataclasses.replace(found, nodes=(loop,), outputs=outputs, cost=found.cost + OF_A_LOOP)
 
     def _around(self, wide: _Wide, stack: tuple[Any, ...]) -> Fragment | Failure:
         """Derive a meaning in a carrier, between two casts that the target must have too."""
-        schema = schema_at("", "Cast", self.legality.opset)
+        schema = schema_at("", CAST, self.legality.opset)
         for source, to in ((wide.dtype, wide.carrier), (wide.carrier, wide.dtype)):
-            node = Node("", "Cast", schema.since_version if schema else 1, {"to": to}, (Facts(source),), (True,))
+            node = Node("", CAST, schema.since_version if schema else 1, {"to": to}, (Facts(source),), (True,))
             if reason := self._why_not(node, nested=True):
                 return Failure(reason)
         found = self.derive(wide.lifted, stack)
@@ -574,7 +575,7 @@ class _Wide:
 
     def around(self, found: Fragment) -> Fragment:
         """Put the casts around what the meaning in the carrier is said with."""
-        into = tuple(Written("Cast", {"to": self.carrier}, (Input(index),), 1) for index in self.operands)
+        into = tuple(Written(CAST, {"to": self.carrier}, (Input(index),), 1) for index in self.operands)
         operands = tuple(
             Output(self.operands.index(index), 0) if index in self.operands else self.folded.get(index, Input(index))
             for index in range(len(self.lifted.operands))
@@ -584,7 +585,7 @@ class _Wide:
             for leaf in found.nodes
         )
         given = tuple(_moved(ref, len(into), operands) for ref in found.outputs)
-        back = tuple(Written("Cast", {"to": self.dtype}, (given[index],), 1) for index in self.outputs)
+        back = tuple(Written(CAST, {"to": self.dtype}, (given[index],), 1) for index in self.outputs)
         base = len(into) + len(inner)
         outputs = tuple(
             Output(base + self.outputs.index(index), 0) if index in self.outputs else ref
@@ -751,7 +752,7 @@ def _operand(ref: Ref, facts: Facts) -> tuple[Ref, Facts]:
 
 def _held(node: Node, facts: Facts) -> tuple[Ref, Facts] | None:
     """A constant of the body that is too large to be looked into is one of the fragment all the same."""
-    value = constants.tensor(node.attributes) if node.name == "Constant" and not node.domain else None
+    value = constants.tensor(node.attributes) if node.name == CONSTANT and not node.domain else None
     return None if value is None or facts.known is not None else (Constant(value, facts.dtype or 0), facts)
 
 

@@ -14,6 +14,7 @@ from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Lifted, Node
 from opshift.opsets.registry.schema import default_domain, schema_at
+from opshift.opsets.registry.structural import CAST, IDENTITY
 from opshift.opsets.registry.traits import Trait
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import infer
@@ -81,8 +82,8 @@ def _untold(facts: Facts) -> Facts:
 
 def _named(facts: Facts | None, deriver: Deriver) -> Fragment | Failure:
     """Derive the node that gives a value another name."""
-    schema = schema_at("", "Identity", deriver.legality.opset)
-    node = Node("", "Identity", schema.since_version if schema else 1, {}, (facts,), (True,))
+    schema = schema_at("", IDENTITY, deriver.legality.opset)
+    node = Node("", IDENTITY, schema.since_version if schema else 1, {}, (facts,), (True,))
     lifted = deriver.lift(node)
     return Failure(lifted) if isinstance(lifted, Reason) else deriver.derive(lifted)
 
@@ -168,7 +169,7 @@ def indices_cast(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, int]:
     found = {
         index: makers[node.input[0]]
         for index, node in enumerate(graph.node)
-        if node.op_type == "Cast" and not default_domain(node.domain) and node.input[0] in makers
+        if node.op_type == CAST and not default_domain(node.domain) and node.input[0] in makers
     }
     return {
         cast: maker

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Set
 
 import onnx
 import onnx.defs
@@ -29,16 +29,6 @@ from opshift.passes.rewrite.lowering_search import Deriver, Failure, Input, Outp
 
 TYPES = 6
 """Element types of a model for which an operator is tried; a model with more is looked at node by node."""
-
-_MADE: Mapping[str, tuple[int, ...]] = {
-    "Cast": (),
-    "Constant": (TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING),
-    "ConstantOfShape": (TensorProto.FLOAT,),
-    "If": (),
-    "Loop": (),
-    "Scan": (),
-}
-"""Operators whose outputs have the types that attributes name, or those of graphs inside, and these."""
 
 
 class ByKind:
@@ -201,8 +191,8 @@ def occurring(model: onnx.ModelProto, walked: Iterable[Body | Walked], opset: in
 @functools.cache
 def _made(name: str, opset: int) -> frozenset[int] | None:
     """Return the types that an operator gives whatever it reads; None where they are not known."""
-    if name in _MADE:
-        return frozenset(_MADE[name])
+    if (made := traits(name).makes_types) is not None:
+        return frozenset(made)
     schema = schema_at("", name, opset)
     if schema is None:
         return None

@@ -25,6 +25,7 @@ from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, Operator, Outputs, operator_for
 from opshift.opsets.registry.schema import NEWEST, OLDEST, Parameter, Schema, default_domain, schema_at, schema_read_at
 from opshift.opsets.registry.schema_only import has_body, operator_of
+from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY, LOOP, SCAN
 from opshift.opsets.runtimes.profiles import load_target
 from opshift.opsets.runtimes.releases import first_that_loads
 from opshift.opsets.runtimes.target import Legality, Target
@@ -179,7 +180,7 @@ class Planner:
             refusals=tuple(dict.fromkeys(self.refusals)),
             warnings=tuple(dict.fromkeys(self.cautions)),
         )
-        only = not self.kinds.has("Constant")
+        only = not self.kinds.has(CONSTANT)
         return Planned(plan, tuple(graphs), self.functions.result(), self._has_constants(), only)
 
     def _steps(self) -> Sequence[Step]:
@@ -198,10 +199,10 @@ class Planner:
 
     def _has_constants(self) -> bool:
         """Below 9 a Constant is a float."""
-        schema = schema_at("", "Constant", self.legality.opset)
+        schema = schema_at("", CONSTANT, self.legality.opset)
         if schema is None or schema.since_version < 9:
             return False
-        return self.legality.why_not(Node("", "Constant", schema.since_version, {}, (), (True,))) is None
+        return self.legality.why_not(Node("", CONSTANT, schema.since_version, {}, (), (True,))) is None
 
     # --- graphs and nodes ---------------------------------------------------------------------------------------------
 
@@ -216,7 +217,7 @@ class Planner:
         """Plan one graph. `scope` None is the main graph's, inferred on demand; `bound` None leaves parameters open."""
         plan = GraphPlan(path)
         names_given_out = functools.cache(functools.partial(given_out, graph))
-        joined = {} if self.kinds.has("Cast") else indices_cast(graph)
+        joined = {} if self.kinds.has(CAST) else indices_cast(graph)
         dropped = frozenset(joined.values())
         walked = self._walked_by_graph.get(id(graph))
         nodes, found = graph.node, self._kinds_of(graph)
@@ -395,12 +396,12 @@ class Planner:
         iterations from there (onnxruntime 1.32.0). Lowerings compute shapes that onnx does not follow; Reshape has it
         follow computed shapes since 14 only.
         """
-        if default_domain(node.domain) or node.op_type not in ("Loop", "Scan"):
+        if default_domain(node.domain) or node.op_type not in (LOOP, SCAN):
             return
         if not self.legality.opset < 14 <= opset and not any(step.action is Action.LOWER for step in self.steps):
             return
         # A Loop carries what its body returns after the condition; for no iterations that is as it went in.
-        loop = node.op_type == "Loop"
+        loop = node.op_type == LOOP
         for value in body.output[len(node.input) - 1 if loop else 0 :]:
             declared = facts_of_type(value.type).shape
             if declared is not None and (not loop or all(isinstance(dim, int) for dim in declared)):
@@ -481,7 +482,7 @@ class Planner:
             reason = "its input is bfloat16, which no operator takes below opset 13, not even Cast."
             self.refuse(Code.TYPE, where, label, reason, "Take opset 13 or newer, or convert the model to float first.")
             return None
-        if not domain and seen.name == "Scan" and seen.since_version == 8:
+        if not domain and seen.name == SCAN and seen.since_version == 8:
             return self._nested(node, seen, where, bound)
         if any(isinstance(value, Outputs) for value in seen.attributes.values()) and self.legality.computed(seen):
             label = f"{seen.name}-{seen.since_version}"
@@ -566,8 +567,8 @@ class Planner:
         drop = tuple(name for name in (row.new_attributes if row else ()) if name in seen.attributes)
         kept = {name: value for name, value in seen.attributes.items() if name not in drop}
         renewed = dataclasses.replace(seen, since_version=after.since_version, attributes=kept)
-        carry = seen.name == "Loop" and after.since_version == 1 and len(node.input) == 2
-        if carry and not self.kinds.has("Identity"):
+        carry = seen.name == LOOP and after.since_version == 1 and len(node.input) == 2
+        if carry and not self.kinds.has(IDENTITY):
             return Refusal(Code.NO_LOWERING, where, label, "Loop-1 carries a value by Identity.", "")
         if carry:
             renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))
@@ -590,9 +591,9 @@ class Planner:
         if "num_scan_inputs" not in seen.attributes:
             self.refuse(Code.MISSING_FACT, where, "Scan-8", "no call gives its num_scan_inputs.", "")
             return None
-        after = schema_at("", "Scan", self.legality.opset)
+        after = schema_at("", SCAN, self.legality.opset)
         attributes = {name: value for name, value in seen.attributes.items() if name != "directions"}
-        outer = Node("", "Scan", after.since_version if after else 9, attributes, seen.inputs[1:], seen.used)
+        outer = Node("", SCAN, after.since_version if after else 9, attributes, seen.inputs[1:], seen.used)
         why: str | None = self.legality.why_not(outer)
         if seen.inputs[0] is not None:
             why = "each entry of its batch has a length of its own, and since version 9 all have one"
@@ -600,7 +601,7 @@ class Planner:
             self.refuse(Code.NO_LOWERING, where, "Scan-8", f"{why}.", "")
             return None
         because = f"opset {self.legality.opset} has Scan-{outer.since_version}"
-        self.steps.append(Step(Action.LOWER, where, "Scan", 8, because, ("batch",), ("Scan",)))
+        self.steps.append(Step(Action.LOWER, where, SCAN, 8, because, ("batch",), (SCAN,)))
         return Nest()
 
     def _rewritten(
@@ -710,7 +711,7 @@ class Planner:
         if bound is None and (unsure := self._unsure(lifted)):
             return Failure(unsure, unsure.missing)
         idle = lifted.operator.idle
-        if not kept and not self.kinds.has("Identity") and idle and idle(lifted.meaning, lifted.operands):
+        if not kept and not self.kinds.has(IDENTITY) and idle and idle(lifted.meaning, lifted.operands):
             return lifted, Fragment((), (Input(0),), ("left_out",), 0.0)
         if not lifted.operator.lowerings and not has_body(lifted.operator.name):
             # What has no other way to be said stays as it is, also where onnxruntime has no kernel for its types.
@@ -783,7 +784,7 @@ class Planner:
         # Functions have no initializers; below 9 they make constants by Cast of floats, of 64-bit integers in halves.
         inside = where.startswith("function ")
         wide = dtypes & {TensorProto.INT64, TensorProto.UINT64}
-        needed = ("Constant", "Cast", "Mul", "Add") if wide and opset < 9 else ("Constant", "Cast")[: 2 - (opset >= 9)]
+        needed = (CONSTANT, CAST, "Mul", "Add") if wide and opset < 9 else (CONSTANT, CAST)[: 2 - (opset >= 9)]
         lacking = next((name for name in needed if not self.kinds.has(name)), None)
         if dtypes and inside and lacking:
             return (
@@ -791,13 +792,13 @@ class Planner:
                 "Inline the function.",
             )
         target = self.legality.target
-        if dtypes and not self.kinds.has("Constant") and target and target.ir_version and target.ir_version[1] < 4:
+        if dtypes and not self.kinds.has(CONSTANT) and target and target.ir_version and target.ir_version[1] < 4:
             return "constants are initializers only from ir_version 4 on, and the target has no Constant.", ""
         if inside or self.model.ir_version < 4:
-            maker = "Constant" if opset >= 9 else "Cast"
+            maker = CONSTANT if opset >= 9 else CAST
             if unheld := [dtype for dtype in sorted(dtypes) if not gives(maker, opset, dtype)]:
                 kind = type_name(unheld[0])
-                since = next((one for one in range(opset, NEWEST + 1) if gives("Constant", one, unheld[0])), None)
+                since = next((one for one in range(opset, NEWEST + 1) if gives(CONSTANT, one, unheld[0])), None)
                 holder = "a function" if inside else "a model of ir_version 3"
                 reason = f"opset {opset} has no {maker} of {kind}, by which {holder} holds a constant."
                 return reason, f"Take opset {since} or newer." if since else ""

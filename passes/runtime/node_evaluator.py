@@ -22,6 +22,7 @@ from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import SMALL, Facts, constant, freeze
 from opshift.opsets.registry.operator import Lifted, Node, lift, operator_for
 from opshift.opsets.registry.schema import schema_at
+from opshift.opsets.registry.structural import IF, LOOP, SCAN
 from opshift.opsets.runtimes.kernels import runs_by_body
 from opshift.passes.analysis.scopes import inlined
 from opshift.passes.base.limits import Limits
@@ -244,7 +245,7 @@ class Interpreter:
                 refusal = error
         else:
             refusal = RejectedError("onnxruntime knows no complex numbers")
-        if node.domain in ("", "ai.onnx") and node.op_type in ("If", "Loop", "Scan"):
+        if node.domain in ("", "ai.onnx") and node.op_type in (IF, LOOP, SCAN):
             return self._entered(node)
         if oracle is None and refusal.why is Why.MISSING_KERNEL and any(map(_is_bfloat16, (*inputs, *outer.values()))):
             return self._in_float(node, inputs, outer)
@@ -258,8 +259,8 @@ class Interpreter:
         Raises:
             RejectedError: it is none of If, Loop and Scan, or a Scan of batches.
         """
-        way = {"If": self._if, "Loop": self._loop, "Scan": self._scan}.get(node.op_type)
-        if way is None or (node.op_type == "Scan" and ort_session.opset(self.model) < 9):
+        way = {IF: self._if, LOOP: self._loop, SCAN: self._scan}.get(node.op_type)
+        if way is None or (node.op_type == SCAN and ort_session.opset(self.model) < 9):
             raise RejectedError(f"{node.op_type} is not run node by node", Why.MISSING_KERNEL)
         return functools.partial(way, node)
 

@@ -21,6 +21,7 @@ import onnx
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.registry.schema import default_domain
+from opshift.opsets.registry.structural import CONSTANT
 from opshift.opsets.registry.traits import AlongAxis, Arithmetic, Below, Coordinates, Flow, Interval, Strings
 from opshift.passes.analysis.model_summary import Outline, outline
 from opshift.passes.analysis.scopes import Array
@@ -537,7 +538,7 @@ def divides(model: onnx.ModelProto) -> bool:
     """
     found = [node for graph in graphs(model) for node in graph.node]
     constants = {tensor.name for tensor in model.graph.initializer}
-    constants |= {name for node in found if node.op_type == "Constant" for name in node.output}
+    constants |= {name for node in found if node.op_type == CONSTANT for name in node.output}
     return any(
         len(node.input) == 2 and node.input[1] not in constants and not traits_of(node).domains.get(1, Interval()).zero
         for node in found
