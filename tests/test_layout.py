@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import onnx.defs
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -150,3 +151,38 @@ def test_a_file_is_named_after_its_operator(path: Path) -> None:
     assert "OPERATOR" in text
     assert path.stem.rstrip("_").isalnum()
     assert path.stem == path.stem.lower()
+
+
+FEWEST = 40
+"""Names of operators that passes and the command line may mention, in all."""
+
+
+def operators_named(path: Path) -> Iterator[str]:
+    """Yield the strings of a file that name an operator of ONNX, with their places."""
+    known = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Constant) and node.value in known:
+            yield f"{name(path)}:{node.lineno} {node.value}"
+
+
+def test_few_operators_are_named_outside_of_their_files() -> None:
+    """What passes need to know of an operator is in its traits; a name for a rule of its own is the exception."""
+    named = [
+        place
+        for path in FILES
+        if package_of(path) in ("opshift.passes", "opshift.cli")
+        for place in operators_named(path)
+    ]
+    assert len(named) < FEWEST, "\n".join(named)
+
+
+def test_strings_that_name_operators_are_found() -> None:
+    path = ROOT / "opsets" / "registry" / "structural.py"
+    assert [place.split()[-1] for place in operators_named(path)] == [
+        "Constant",
+        "Identity",
+        "Cast",
+        "If",
+        "Loop",
+        "Scan",
+    ]

@@ -23,6 +23,7 @@ from opshift.opsets.registry import operator as registry
 from opshift.opsets.registry.equivalences import table
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.node_traits import given_traits
 from opshift.opsets.registry.operator import (
     SPELLING,
     Lifted,
@@ -35,6 +36,7 @@ from opshift.opsets.registry.operator import (
     write_native,
 )
 from opshift.opsets.registry.schema import NEWEST, OLDEST, READ, schema_at, schema_read_at
+from opshift.opsets.registry.schema_only_traits import SCHEMA_ONLY
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.rewrite.lowering_search import Deriver, Failure, Fragment
 
@@ -308,3 +310,20 @@ def test_planning_ends(operator: Operator) -> None:
                 found = Deriver(Legality(opset, frozenset(missing))).derive(whole)
                 assert time.process_time() - started < 5, f"opset {opset} without {missing}"
                 assert isinstance(found, Fragment) or (isinstance(found, Failure) and found.reason)
+
+
+def test_every_operator_of_the_newest_opset_has_traits() -> None:
+    """Give them in its file, or in a row of opsets/registry/schema_only_traits.py."""
+    newest = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain and not schema.deprecated}
+    assert len(newest) > 150
+    assert not sorted(name for name in newest if given_traits(name) is None)
+
+
+def test_every_operator_with_a_file_has_traits_there_alone() -> None:
+    operators = known_operators()
+    assert not [operator.name for operator in operators if operator.traits is None]
+    assert not [operator.name for operator in operators if not operator.domain and operator.name in SCHEMA_ONLY]
+
+
+def test_rows_of_traits_are_sorted() -> None:
+    assert list(SCHEMA_ONLY) == sorted(SCHEMA_ONLY)
