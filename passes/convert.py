@@ -42,7 +42,7 @@ from opshift.passes.rewrite.edits import Planned, Replace
 from opshift.passes.rewrite.groups import kinds, replacements
 from opshift.passes.rewrite.ir_downgrade import Fitted, fitted
 from opshift.passes.rewrite.opset_imports import FUNCTIONS, Need, converted_ir_version, released_with, restamp
-from opshift.passes.rewrite.planner import Planner, too_old, written_too_old
+from opshift.passes.rewrite.planner import Analysis, Goal, Planner, too_old, written_too_old
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -167,15 +167,21 @@ class _Request:
     """What is asked for, checked."""
 
     source: Source
-    legality: Legality
-    semantics: str
-    assume: frozenset[str]
+    goal: Goal
     ir_version: int | None
-    runnable: bool
-    optimize: bool
     keep_initializers_as_inputs: bool
     others: tuple[int, ...] = ()
     """Other opsets of the target, the nearest first, where no opset is asked for."""
+
+    @property
+    def legality(self) -> Legality:
+        """What the target takes."""
+        return self.goal.legality
+
+    def at(self, opset: int) -> _Request:
+        """Return the same for another opset of the target."""
+        legality = dataclasses.replace(self.legality, opset=opset)
+        return dataclasses.replace(self, goal=dataclasses.replace(self.goal, legality=legality))
 
     @property
     def loads_functions(self) -> bool:
@@ -421,7 +427,8 @@ def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto, walked: 
     """Plan the result again, which must give nothing: else the fault is opshift's own, and nothing is written."""
     model = external.with_small(rewritten, request.source.files)
     again_walked = walked if model is rewritten else ()
-    planner = Planner(model, request.legality, request.semantics, request.assume, runnable=False, walked=again_walked)
+    goal = dataclasses.replace(request.goal, runnable=False, optimize=False)
+    planner = Planner(model, goal, Analysis(again_walked))
     again = planner.run().plan
     if again.refusals:
         # What a graph needs around the nodes that were asked for: a Constant in a function, an Identity for an output.
@@ -439,7 +446,7 @@ def _settled(request: _Request, plan: Plan, rewritten: onnx.ModelProto, walked: 
 
 def _unrunnable(request: _Request, plan: Plan, walked: Sequence[Walked]) -> Iterator[Caution]:
     """Yield the nodes of the result that onnxruntime has no kernel for, and had one at the opset of the original."""
-    if not request.runnable or not kernels.newest_opset():
+    if not request.goal.runnable or not kernels.newest_opset():
         return
     import onnxruntime
 
@@ -601,17 +608,8 @@ def _request(
     wanted = own if opset is None else opset
     legality = Legality(wanted, frozenset(decompose), profile)
     runnable = profile is None and kernels.installed()
-    return _Request(
-        source,
-        legality,
-        semantics,
-        frozenset(assume),
-        ir_version,
-        runnable,
-        optimize,
-        keep_initializers_as_inputs,
-        others,
-    )
+    goal = Goal(legality, semantics, frozenset(assume), runnable=runnable, optimize=optimize)
+    return _Request(source, goal, ir_version, keep_initializers_as_inputs, others)
 
 
 def assumed(assume: Collection[str], allow: Collection[str] | None, stacklevel: int = 3) -> frozenset[str]:
@@ -676,7 +674,7 @@ def _planned_nearest(request: _Request, progress: Progress | None, timeout: floa
         return request, planned
     left = limits.Deadline(_ELSEWHERE)
     for opset in request.others:
-        again = dataclasses.replace(request, legality=dataclasses.replace(request.legality, opset=opset))
+        again = request.at(opset)
         if left.left() and (other := _planned(again, None, left.left())).plan.possible:
             return again, other
     return request, planned
@@ -700,20 +698,8 @@ def _planned(request: _Request, progress: Progress | None, timeout: float | None
         read, model = model, onnx.ModelProto()
         model.CopyFrom(read)
         _without_inputs(model, lost)
-    as_read = model is source.model
-    planner = Planner(
-        model,
-        request.legality,
-        request.semantics,
-        request.assume,
-        runnable=request.runnable,
-        progress=progress,
-        optimize=request.optimize,
-        walked=source.bodies if as_read else (),
-        static=source.static if as_read else None,
-        outline=source.inferred if as_read else None,
-        deadline=deadline,
-    )
+    analysis = Analysis(source.bodies, source.static, source.inferred) if model is source.model else None
+    planner = Planner(model, request.goal, analysis, progress=progress, deadline=deadline)
     try:
         planned = planner.run()
     except limits.DeadlineError:
@@ -779,7 +765,7 @@ def _verified(
 
     plan, source = planned.plan, request.source
     pairs = [
-        _pair(change, plan.source_opset, plan.target_opset, request.semantics)
+        _pair(change, plan.source_opset, plan.target_opset, request.goal.semantics)
         for change in replacements(planned)
         if not _stays_in_file(change)
     ]
@@ -797,7 +783,7 @@ def _verified(
         original,
         rewritten,
         pairs=pairs,
-        semantics=request.semantics,
+        semantics=request.goal.semantics,
         exact=all(pair.exact for pair in pairs),
         drift=True,
         original_dir=None if again else original_dir,

@@ -22,7 +22,7 @@ from opshift.passes.graph.traversal import graphs
 from opshift.passes.io import external_data
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import load
-from opshift.passes.rewrite.planner import Planner, written_too_old
+from opshift.passes.rewrite.planner import Goal, Planner, written_too_old
 
 
 class Use(NamedTuple):
@@ -105,10 +105,10 @@ def _blocked(model: onnx.ModelProto, own: int) -> dict[int, tuple[Refusal, ...]]
     opsets = range(OLDEST, NEWEST + 1)
     if refusal := written_too_old(model, own):
         return dict.fromkeys(opsets, (refusal,))
-    first = Planner(model, Legality(own), "runtime", frozenset(), runnable=False)
+    first = Planner(model, Goal(Legality(own)))
     found = {}
     for opset in opsets:
-        planner = Planner(model, Legality(opset), "runtime", frozenset(), runnable=False, alike=first)
+        planner = Planner(model, Goal(Legality(opset)), alike=first)
         if refusals := planner.run().plan.refusals:
             found[opset] = refusals
     return found

@@ -391,7 +391,7 @@ def test_hints_are_looked_for_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -
     )
     hints = []
     for seconds in (bounds.LEAST_TIME, 0.0):
-        monkeypatch.setattr(planning, "_HINTING", seconds)
+        monkeypatch.setattr(planning, "SECONDS", seconds)
         with pytest.raises(opshift.UnsupportedError) as caught:
             opshift.convert(model, opset=13, verify=False)
         hints += [refusal.hint for refusal in caught.value.refusals]

@@ -14,11 +14,11 @@ from operators.harness import Refused, arr, converted
 from running import nodes_of, run
 
 import opshift
-import opshift.passes.rewrite.planner as passes_plan
 from opshift.opsets.registry import schema_only
 from opshift.opsets.runtimes.target import Limit, Target
 from opshift.passes.base.errors import UnsupportedError, UsageError
 from opshift.passes.base.results import Action, Code
+from opshift.passes.rewrite import version_bump
 
 HEAD = '<ir_version: {ir}, opset_import: ["": {opset}{more}]> '
 
@@ -234,7 +234,7 @@ def test_refusal(refused: Refused) -> None:
 
 
 def test_what_no_row_joins_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (passes_plan, schema_only):
+    for module in (version_bump, schema_only):
         monkeypatch.setattr(module, "same_meaning", lambda *versions: None)
     (refusal,) = opshift.plan(
         model("g (float[2] x) => (float[2] y) { y = Tanh (x) }", opset=20, ir=9), opset=12

@@ -26,7 +26,7 @@ from opshift.passes.analysis import lazy_inference, scopes
 from opshift.passes.base.results import Action, Step
 from opshift.passes.graph import traversal
 from opshift.passes.io import reader
-from opshift.passes.rewrite import function_planner, lowering_search, planner
+from opshift.passes.rewrite import function_planner, lowering_search, node_context
 from opshift.passes.rewrite.op_type_decisions import ByKind, occurring
 
 NODES = 2000
@@ -66,7 +66,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     original = onnx_process.infer_shapes
     monkeypatch.setattr(function_planner, "describe", described)
-    for module in (planner, lazy_inference, function_planner):
+    for module in (node_context, lazy_inference):
         monkeypatch.setattr(module, "view", view)
     monkeypatch.setattr(onnx_process, "infer_shapes", infer_shapes)
     return counts

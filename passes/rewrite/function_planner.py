@@ -5,26 +5,30 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
 import onnx
 from google.protobuf.message import Message
 from onnx import AttributeProto, TensorProto
 
 from opshift.opsets.registry.facts import Facts, freeze, type_name, type_of_facts
-from opshift.opsets.registry.operator import Node, Outputs
+from opshift.opsets.registry.operator import Outputs
 from opshift.opsets.registry.schema import attribute_value, default_domain
 from opshift.passes.analysis.inference import make_attribute
 from opshift.passes.analysis.lazy_inference import Asked
-from opshift.passes.analysis.scopes import Scope, Values, default_opset, describe, view
+from opshift.passes.analysis.scopes import Scope, Values, default_opset, describe
 from opshift.passes.base.results import Code
 from opshift.passes.graph.traversal import graphs, kinds, subgraphs
 from opshift.passes.rewrite.edits import Call, Change, FunctionKey, FunctionPlan, GraphPlan, Replace
+from opshift.passes.rewrite.ledger import Ledger
 from opshift.passes.rewrite.lowering_search import Input
+from opshift.passes.rewrite.node_context import NodeContext
+from opshift.passes.rewrite.op_type_decisions import ByKind
+from opshift.passes.rewrite.unknown_types import UnknownTypes
 
-if TYPE_CHECKING:
-    from opshift.passes.rewrite.planner import Planner
+PlanGraph = Callable[[onnx.FunctionProto, str, int, Values, Mapping[str, Any] | None], GraphPlan]
+"""Plans a function's nodes: the function, its path, its opset, the scope, and the parameters that are bound, if any."""
 
 COPIES = 64
 """Copies of one function, for as many kinds of calls; a model with more is refused."""
@@ -33,12 +37,23 @@ COPIES = 64
 class Functions:
     """The functions of one model, as they are planned for one target; `known` has them by key."""
 
-    def __init__(self, planner: Planner, alike: Functions | None) -> None:
-        """Plan with this planner; what `alike` knows of the same functions is not inferred again."""
-        self._planner = planner
-        self.known = {(item.domain, item.name, item.overload): item for item in planner.model.functions}
-        self.uncalled = False
-        """Whether the function that is being planned is called by nobody."""
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        ledger: Ledger,
+        kinds: ByKind,
+        unknown: UnknownTypes,
+        plan_graph: PlanGraph,
+        alike: Functions | None,
+    ) -> None:
+        """Plan with these; what `alike` knows of the same functions is not inferred again."""
+        self._model = model
+        self._source = default_opset(model.opset_import) or 1
+        self._ledger = ledger
+        self._kinds = kinds
+        self._unknown = unknown
+        self._plan_graph = plan_graph
+        self.known = {(item.domain, item.name, item.overload): item for item in model.functions}
         self.copies: dict[FunctionKey, list[tuple[Any, FunctionPlan]]] = {}
         self._generic: dict[FunctionKey, FunctionPlan | None] = {}
         self._calls: dict[FunctionKey, Sequence[FunctionKey]] = {}
@@ -49,9 +64,9 @@ class Functions:
         for key in self.known:
             if self.as_it_is(key) is None and key not in self.copies:
                 # Nobody says which types it is for; it stays one for those that the target takes.
-                self.uncalled = True
+                self._unknown.ignored = True
                 self.planned(key, (), {}, called=False)
-                self.uncalled = False
+                self._unknown.ignored = False
 
     def result(self) -> tuple[FunctionPlan, ...]:
         """Return the functions of the result."""
@@ -61,9 +76,9 @@ class Functions:
 
     def imports(self) -> Iterator[tuple[str, int]]:
         """Yield the functions whose opset is another than the model's, with that opset."""
-        for function in self._planner.model.functions:
+        for function in self._model.functions:
             version = default_opset(function.opset_import)
-            if version not in (None, self._planner.source):
+            if version not in (None, self._source):
                 yield function.name, version or 0
 
     def _scope_of(
@@ -74,9 +89,7 @@ class Functions:
         if kind not in self._scopes:
             called = [self.known[one] for one in self._called(key)]
             function = self.known[key]
-            described = functools.partial(
-                describe_function, self._planner.model, function, called, inputs, bound, known=known
-            )
+            described = functools.partial(describe_function, self._model, function, called, inputs, bound, known=known)
             self._scopes[kind] = Asked(None, described)
         return self._scopes[kind]
 
@@ -93,17 +106,15 @@ class Functions:
             found.update(dict.fromkeys(self._calls[one]))
         return list(found)
 
-    def call(
-        self, key: FunctionKey, node: onnx.NodeProto, opset: int, scope: Values | None, bound: Mapping[str, Any] | None
-    ) -> Call | None:
+    def call(self, key: FunctionKey, context: NodeContext) -> Call | None:
         """Plan a call: None where the function stays one for all calls, under its name."""
         function = self.known[key]
-        if bound is None:
+        if context.bound is None:
             if self.as_it_is(key) is None:
-                self._planner.refuse(Code.FUNCTION, function.name, "", "it cannot be planned without facts.", "")
+                self._ledger.refuse(Code.FUNCTION, function.name, "", "it cannot be planned without facts.", "")
             return None
         defaults = {item.name: freeze(attribute_value(item)) for item in function.attribute_proto}
-        seen = bind(view(node, self._planner.scope if scope is None else scope, opset), node, bound)
+        seen = context.seen
         wanted = [*function.attribute, *defaults]
         attributes = {name: seen.attributes.get(name, defaults.get(name)) for name in wanted}
         return self.planned(key, seen.inputs, attributes, called=True)
@@ -129,7 +140,7 @@ class Functions:
         plan = FunctionPlan(key, name, bound, GraphPlan(f"function {function.name}"))
         made.append((kind, plan))
         if place >= COPIES:
-            self._planner.refuse(
+            self._ledger.refuse(
                 Code.FUNCTION,
                 f"function {function.name}",
                 "",
@@ -138,8 +149,8 @@ class Functions:
             )
             return None
         scope = self._scope_of(key, inputs, bound, known=called)
-        opset = default_opset(function.opset_import) or self._planner.source
-        graph = self._planner.graph(function, f"function {name}", opset, scope, bound)
+        opset = default_opset(function.opset_import) or self._source
+        graph = self._plan_graph(function, f"function {name}", opset, scope, bound)
         if called:
             self._refuse_unread(function, inputs, graph)
         done = dataclasses.replace(plan, graph=graph)
@@ -163,7 +174,7 @@ class Functions:
             dtype = facts.dtype if facts else None
             if name in unread and dtype is not None and dtype > TensorProto.BFLOAT16:
                 reason = f"no node reads its input {name} any more, and onnxruntime then takes no {type_name(dtype)}."
-                self._planner.refuse(Code.TYPE, f"function {function.name}", "", reason, "Inline it.")
+                self._ledger.refuse(Code.TYPE, f"function {function.name}", "", reason, "Inline it.")
 
     def _free_name(self, function: onnx.FunctionProto) -> str:
         taken = {key[1] for key in self.known} | {plan.name for made in self.copies.values() for _, plan in made}
@@ -178,26 +189,22 @@ class Functions:
         if key not in self._generic:
             self._generic[key] = None  # a function that calls itself cannot be planned
             function = self.known[key]
-            cautions = len(self._planner.cautions)
-            before = len(self._planner.steps), len(self._planner.refusals), self._planner.kept
+            mark = self._ledger.mark()
             scope = self._scope_of(key, (), {}, known=False)
-            opset = default_opset(function.opset_import) or self._planner.source
-            plan = self._planner.graph(function, f"function {function.name}", opset, scope, None)
-            refused = len(self._planner.refusals) > before[1]
+            opset = default_opset(function.opset_import) or self._source
+            plan = self._plan_graph(function, f"function {function.name}", opset, scope, None)
             changes = (change for part in plan.all() for change in part.changes.values())
             typed = any(map(_lowers_untyped, changes)) or self._depends_on_kernels(function, opset)
-            if not refused and not typed:
+            if not self._ledger.refused_since(mark) and not typed:
                 self._generic[key] = FunctionPlan(key, function.name, {}, plan)
             else:
-                del self._planner.steps[before[0] :], self._planner.refusals[before[1] :]
-                del self._planner.cautions[cautions:]
-                self._planner.kept = before[2]
+                self._ledger.undo(mark)
         return self._generic[key]
 
     def _depends_on_kernels(self, function: onnx.FunctionProto, opset: int) -> bool:
         """Whether onnxruntime may have no kernel at the target for a node of some type, which only a call tells."""
         names = {node.op_type for graph in graphs(function) for node in graph.node if not default_domain(node.domain)}
-        return any(self._planner.kinds.loses_types(name, opset) for name in names)
+        return any(self._kinds.loses_types(name, opset) for name in names)
 
 
 def _lowers_untyped(change: Change) -> bool:
@@ -250,15 +257,6 @@ def read_names(graph: onnx.GraphProto | onnx.FunctionProto, plan: GraphPlan) -> 
         for attribute, inner in subgraphs(node):
             names |= read_names(inner, plan.inner.get((index, attribute), GraphPlan("")))
     return names
-
-
-def bind(seen: Node, node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> Node:
-    """Fill in attributes that refer to a function's parameters; one without a value is left out."""
-    references = {item.name: item.ref_attr_name for item in node.attribute if item.ref_attr_name}
-    if not references or not bound:
-        return seen
-    given = {name: bound[parameter] for name, parameter in references.items() if bound.get(parameter) is not None}
-    return dataclasses.replace(seen, attributes={**seen.attributes, **given})
 
 
 def describe_function(

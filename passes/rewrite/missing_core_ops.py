@@ -8,13 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import onnx
+from onnx import TensorProto
 
-from opshift.opsets.registry.facts import FLOATS, Facts, facts_of_attribute
+from opshift.opsets.operators.constant import gives
+from opshift.opsets.registry.facts import FLOATS, Facts, facts_of_attribute, type_name
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Lifted, Node
-from opshift.opsets.registry.schema import default_domain, schema_at
-from opshift.opsets.registry.structural import CAST, IDENTITY
+from opshift.opsets.registry.schema import NEWEST, default_domain, schema_at
+from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY
 from opshift.opsets.registry.traits import Trait
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import infer
@@ -30,6 +32,7 @@ from opshift.passes.rewrite.lowering_search import (
     Ref,
     operand_sources,
 )
+from opshift.passes.rewrite.op_type_decisions import ByKind
 
 
 def closed(
@@ -185,3 +188,41 @@ def _read_in(graph: onnx.GraphProto) -> Iterator[str]:
         yield from node.input
         for _, inner in subgraphs(node):
             yield from _read_in(inner)
+
+
+def unheld(fragment: Fragment, legality: Legality, kinds: ByKind, *, ir_version: int | None) -> tuple[str, str] | None:
+    """Say why, and what helps, if a graph of the target opset cannot hold a constant of the fragment.
+
+    `ir_version` is the source model's; None: the graph is a function's, which has no initializers.
+    """
+    refs = [*fragment.outputs, *(ref for leaf in fragment.nodes for ref in leaf.inputs)]
+    dtypes = {ref.dtype for ref in refs if isinstance(ref, Constant)}
+    opset, target = legality.opset, legality.target
+    if not dtypes:
+        return None
+    if TensorProto.BFLOAT16 in dtypes and opset < 13:
+        return f"opset {opset} has no operator that takes bfloat16.", "Take opset 13 or newer."
+    # Functions have no initializers; below 9 they make constants by Cast of floats, of 64-bit integers in halves.
+    wide = dtypes & {TensorProto.INT64, TensorProto.UINT64}
+    needed = (CONSTANT, CAST, "Mul", "Add") if wide and opset < 9 else (CONSTANT, CAST)[: 2 - (opset >= 9)]
+    lacking = next((name for name in needed if not kinds.has(name)), None)
+    if ir_version is None and lacking:
+        reason = f"a function needs {lacking} for a constant, and the target does not have it."
+        return reason, "Inline the function."
+    if not kinds.has(CONSTANT) and target and target.ir_version and target.ir_version[1] < 4:
+        return "constants are initializers only from ir_version 4 on, and the target has no Constant.", ""
+    if ir_version is not None and ir_version >= 4:
+        return None
+    maker = CONSTANT if opset >= 9 else CAST
+    if without := [dtype for dtype in sorted(dtypes) if not gives(maker, opset, dtype)]:
+        kind = type_name(without[0])
+        since = next((one for one in range(opset, NEWEST + 1) if gives(CONSTANT, one, without[0])), None)
+        holder = "a function" if ir_version is None else "a model of ir_version 3"
+        reason = f"opset {opset} has no {maker} of {kind}, by which {holder} holds a constant."
+        return reason, f"Take opset {since} or newer." if since else ""
+    uncastable = dtypes & {TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128}
+    if uncastable and opset < 9:
+        kind = type_name(min(uncastable))
+        reason = f"a function, or a model of ir_version 3, at opset {opset} cannot hold a constant of type {kind}."
+        return reason, "Inline the function, or take opset 9 or newer."
+    return None

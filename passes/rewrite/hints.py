@@ -1,0 +1,58 @@
+"""The nearest opset at which a refused node can be converted: the hint of most refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from opshift.opsets.runtimes.profiles import load_target
+from opshift.opsets.runtimes.releases import first_that_loads
+from opshift.opsets.runtimes.target import Legality, Target
+from opshift.passes.base.limits import DeadlineError
+from opshift.passes.base.results import Code, Refusal
+from opshift.passes.rewrite.node_context import NodeContext
+
+SECONDS = 10.0
+"""In which other opsets are tried for what is refused."""
+
+
+class Hints:
+    """The hints of one plan; refusals for the same reason get the same."""
+
+    def __init__(self, legality: Legality, fits: Callable[[NodeContext, int], bool]) -> None:
+        """Look for opsets other than the target's, of which `fits` tells whether a node can be converted to them."""
+        self._legality = legality
+        self._fits = fits
+        self._known: dict[tuple[Code, str, str], str] = {}
+
+    def hinted(self, refusal: Refusal, context: NodeContext) -> Refusal:
+        """Add to a refusal the nearest opset that helps, where any does."""
+        key = refusal.code, refusal.operator, refusal.reason
+        if key not in self._known:
+            self._known[key] = refusal.hint if "opset" in refusal.hint else self._hint(refusal.hint, context)
+        return dataclasses.replace(refusal, hint=self._known[key])
+
+    def _hint(self, hint: str, context: NodeContext) -> str:
+        target, opset = self._legality.opset, context.opset
+        down = target < opset
+        between = range(target + 1, opset + 1) if down else range(target - 1, opset - 1, -1)
+        try:
+            found = next((other for other in between if self._fits(context, other)), None)
+        except DeadlineError:  # a hint is not worth a long wait
+            found = None
+        if found is None:
+            name = context.node.op_type
+            return f"Remove {name} from --decompose." if not hint and name in self._legality.decompose else hint
+        release = first_that_loads(found, 3) if self._legality.target and self._legality.target.release else None
+        where = f": {release.name} loads it first." if release and down else ", if the runtime allows."
+        take = f"ake opset {found} or {'newer' if down else 'older'}{where}"
+        return f"{hint.removesuffix('.')}, or t{take}" if hint else f"T{take}"
+
+
+def loading(opset: int, target: Target | None) -> Target | None:
+    """Return a target that loads an opset: the first release of onnxruntime for one that is older."""
+    release = target.release if target else None
+    if release is None or opset <= release.opset:
+        return target
+    newer = first_that_loads(opset, 3)
+    return load_target(newer.name) if newer else target

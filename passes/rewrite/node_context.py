@@ -1,0 +1,90 @@
+"""A node of the source model, with everything that its graph says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.operator import Node
+from opshift.passes.analysis.scopes import Scope, Values, view
+
+
+@dataclass(frozen=True, eq=False)
+class NodeContext:
+    """A node, and where it stands.
+
+    Attributes:
+        node: as the model has it.
+        where: the path of its graph, and its name.
+        opset: the opset of its graph.
+        scope: what is known of the values of its graph.
+        bound: the parameters of the function around it, as one kind of call gives them; None leaves them open.
+    """
+
+    node: onnx.NodeProto
+    where: str
+    opset: int
+    scope: Values
+    bound: Mapping[str, Any] | None
+
+    @functools.cached_property
+    def seen(self) -> Node:
+        """The node as operators see it: its attributes, and what is known of its inputs."""
+        return bind(view(self.node, self.scope, self.opset), self.node, self.bound)
+
+    @property
+    def label(self) -> str:
+        """The operator with its version: Hardmax-13."""
+        return f"{self.seen.name}-{self.seen.since_version}"
+
+    @property
+    def in_function(self) -> bool:
+        """Whether the node stands in a model-local function."""
+        return self.where.startswith("function ")
+
+    @property
+    def open_parameters(self) -> list[str]:
+        """The attributes that refer to parameters of the function, where these are not bound yet."""
+        return [] if self.bound is not None else [item.name for item in self.node.attribute if item.ref_attr_name]
+
+
+def bind(seen: Node, node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> Node:
+    """Fill in attributes that refer to a function's parameters; one without a value is left out."""
+    references = {item.name: item.ref_attr_name for item in node.attribute if item.ref_attr_name}
+    if not references or not bound:
+        return seen
+    given = {name: bound[parameter] for name, parameter in references.items() if bound.get(parameter) is not None}
+    return dataclasses.replace(seen, attributes={**seen.attributes, **given})
+
+
+class LazyScope:
+    """The scope of a subgraph, looked up when a value is asked for: most graphs are never asked."""
+
+    def __init__(self, outer: Callable[[], Values], node: onnx.NodeProto, attribute: str) -> None:
+        """Take the scope around the node that has the subgraph as an attribute."""
+        self._of = outer, node, attribute
+        self._found: Scope | None = None
+
+    def _scope(self) -> Scope:
+        if self._found is None:
+            outer, node, attribute = self._of
+            self._found = outer().enter(node, attribute)
+        return self._found
+
+    def __getitem__(self, name: str) -> Facts | None:
+        """Return what is known of a value."""
+        return self._scope()[name]
+
+    def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
+        """Return the scope of a subgraph inside."""
+        return self._scope().enter(node, attribute)
+
+    def note(self, name: str, facts: Facts) -> None:
+        """Take over what else is known of a value."""
+        self._scope().note(name, facts)

@@ -1,0 +1,388 @@
+"""What becomes of one node: it stays, changes its version, or is derived; or why none of these is possible."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import onnx
+from onnx import TensorProto
+
+from opshift.opsets.registry.facts import Facts, facts_of_attribute
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.node_traits import traits
+from opshift.opsets.registry.operator import SPELLING, Lifted, Node, Outputs, operator_for
+from opshift.opsets.registry.schema import Schema, default_domain, schema_at, schema_read_at
+from opshift.opsets.registry.schema_only import has_body, operator_of
+from opshift.opsets.registry.structural import CONSTANT, IDENTITY, SCAN
+from opshift.passes.analysis.inference import typed
+from opshift.passes.analysis.operator_checks import operator_fault
+from opshift.passes.analysis.scopes import Values
+from opshift.passes.base.errors import InvalidModelError
+from opshift.passes.base.results import Action, Code, Refusal, Step
+from opshift.passes.rewrite.edits import Change, Nest, Replace
+from opshift.passes.rewrite.kernel_warnings import caution, kept, lacks_kernel
+from opshift.passes.rewrite.ledger import Ledger
+from opshift.passes.rewrite.lowering_search import (
+    Constant,
+    Deriver,
+    Failure,
+    Fragment,
+    Input,
+    Output,
+    operand_sources,
+)
+from opshift.passes.rewrite.missing_core_ops import closed, folded, pin, unheld
+from opshift.passes.rewrite.node_context import NodeContext
+from opshift.passes.rewrite.op_type_decisions import ByKind
+from opshift.passes.rewrite.unknown_types import UnknownTypes
+from opshift.passes.rewrite.version_bump import bumped
+
+
+class RefusedError(Exception):
+    """A node cannot be converted."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        """Take the refusal to be noted."""
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
+class NodePlanner:
+    """Decides for one model and one target; what it finds goes into the ledger."""
+
+    def __init__(
+        self,
+        plain: Deriver,
+        strict: Deriver,
+        kinds: ByKind,
+        ledger: Ledger,
+        unknown: UnknownTypes,
+        *,
+        optimize: bool,
+        ir_version: int,
+    ) -> None:
+        """Derive what is legal with `plain`, and with `strict`, which may be the same, what onnxruntime also runs."""
+        self.legality = plain.legality
+        self._target = self.legality.target.name if self.legality.target else ""
+        self._plain = plain
+        self._strict = strict
+        self._kinds = kinds
+        self._ledger = ledger
+        self._unknown = unknown
+        self._optimize = optimize
+        self._ir_version = ir_version
+        self.constants = _holds_constants(plain)
+
+    def decide(self, context: NodeContext) -> Change | None:
+        """Decide what becomes of a node that does not stay as it is whatever is known of it."""
+        try:
+            return self._decided(context)
+        except RefusedError as refused:
+            self._ledger.refusals.append(refused.refusal)
+            return None
+
+    def _decided(self, context: NodeContext) -> Change | None:
+        seen, domain = context.seen, default_domain(context.node.domain)
+        if self.legality.opset < 13 and any(facts and facts.dtype == TensorProto.BFLOAT16 for facts in seen.inputs):
+            reason = "its input is bfloat16, which no operator takes below opset 13, not even Cast."
+            hint = "Take opset 13 or newer, or convert the model to float first."
+            raise _refused(context, Code.TYPE, reason, hint)
+        if not domain and seen.name == SCAN and seen.since_version == 8:
+            return self._nested(context)
+        if any(isinstance(value, Outputs) for value in seen.attributes.values()) and self.legality.computed(seen):
+            reason = f"{self._target} needs a constant input, which the model computes."
+            raise _refused(context, Code.MISSING_FACT, reason, "Fold it into a constant first.")
+        if limited := self._limited_parameters(context):
+            reason = f"{limited} is a parameter of the function."
+            raise _refused(context, Code.MISSING_FACT, reason, "Inline the function.")
+        operator = operator_for(domain, context.node.op_type)
+        if domain == SPELLING and (operator is None or operator.domain != SPELLING):
+            name = context.node.op_type
+            raise InvalidModelError(f"{name} at {context.where}: the domain opshift has HardmaxAxes only.")
+        return self._version_bumped(context) if operator is None else self._rewritten(context)
+
+    # --- nodes that may stay ------------------------------------------------------------------------------------------
+
+    def _version_bumped(self, context: NodeContext) -> Change | None:
+        """Keep the node of an operator without a file, if the reviewed table lets it pass; else derive it."""
+        seen = context.seen
+        found = bumped(context, self.legality, self._kinds, self._unknown)
+        operator = operator_of("", seen.name)
+        if isinstance(found, Refusal):
+            if operator is not None and self.legality.why_not(seen) is not None:
+                return self._rewritten(context, found)
+            raise RefusedError(found)
+        if operator and self.legality.computed(seen):
+            return self._rewritten(context)
+        asked = self._strict is not self._plain and not context.open_parameters
+        lacks = asked and lacks_kernel(seen, context.opset, self.legality.opset)
+        if operator and (lacks or self._kinds.loses(seen.name, context.opset)):
+            return self._rewritten(context)
+        if lacks:
+            self._ledger.cautions.append(kept(seen, context.opset, self.legality.opset, context.where))
+        after = schema_at("", seen.name, self.legality.opset)
+        if after is None or after.since_version == seen.since_version:
+            self._ledger.kept += 1
+            return None
+        self._ledger.steps.append(self._bump(context))
+        return found
+
+    def _bump(self, context: NodeContext) -> Step:
+        seen = context.seen
+        return Step(Action.RESTAMP, context.where, seen.name, seen.since_version, f"opset {self.legality.opset}")
+
+    def _nested(self, context: NodeContext) -> Nest:
+        """Plan a Scan-8 inside of another Scan, unless its sequences have lengths of their own."""
+        seen = context.seen
+        if asked := context.open_parameters:
+            reason = f"{', '.join(asked)} is a parameter of the function."
+            raise _refused(context, Code.MISSING_FACT, reason, "Inline the function.")
+        if any(item.name == "body" and item.ref_attr_name for item in context.node.attribute):
+            raise _refused(context, Code.NO_LOWERING, "its body is a parameter of the function.", "Inline it.")
+        if "num_scan_inputs" not in seen.attributes:
+            raise _refused(context, Code.MISSING_FACT, "no call gives its num_scan_inputs.")
+        after = schema_at("", SCAN, self.legality.opset)
+        attributes = {name: value for name, value in seen.attributes.items() if name != "directions"}
+        outer = Node("", SCAN, after.since_version if after else 9, attributes, seen.inputs[1:], seen.used)
+        why: str | None = self.legality.why_not(outer)
+        if seen.inputs[0] is not None:
+            why = "each entry of its batch has a length of its own, and since version 9 all have one"
+        if why is not None:
+            raise _refused(context, Code.NO_LOWERING, f"{why}.")
+        because = f"opset {self.legality.opset} has Scan-{outer.since_version}"
+        self._ledger.steps.append(Step(Action.LOWER, context.where, SCAN, 8, because, ("batch",), (SCAN,)))
+        return Nest()
+
+    def _limited_parameters(self, context: NodeContext) -> str:
+        """Name the attributes that the target limits, and that only a call of the function gives."""
+        limits = self.legality.target.limits if self.legality.target else ()
+        limited = {name for limit in limits if limit.operator == context.node.op_type for name in limit.attributes}
+        return ", ".join(name for name in context.open_parameters if name in limited)
+
+    # --- nodes that are derived ---------------------------------------------------------------------------------------
+
+    def _rewritten(self, context: NodeContext, otherwise: Refusal | None = None) -> Replace | None:
+        """Derive a node; `otherwise` is why it cannot stay, given where ONNX has no body for the operator either."""
+        seen, opset = context.seen, self.legality.opset
+        before, after = schema_read_at("", seen.name, context.opset), schema_at("", seen.name, opset)
+        if not seen.domain and before is None:
+            reason = f"opset {context.opset} has no {seen.name}."
+            raise RefusedError(Refusal(Code.UNKNOWN_OPERATOR, context.where, seen.name, reason, ""))
+        why = self.legality.why_not(seen)
+        if before and after and (untaken := self._unknown.not_taken(seen, before, after)):
+            raise _refused(context, Code.MISSING_FACT, untaken, "Give the model's inputs element types.")
+        if why is not None and why.missing and context.bound is None and context.in_function:
+            # The facts of each call tell, and so does a new plan of the result.
+            hint = "Give the model's inputs element types and shapes."
+            raise _refused(context, Code.MISSING_FACT, f"{why}.", hint)
+        if why is None and self._stays(seen):
+            self._ledger.kept += 1
+            return None
+        if not context.open_parameters and (fault := _fault(seen)):
+            raise InvalidModelError(f"{context.label} at {context.where}: {fault}.")
+        derived = self._derived(context, kept=why is None)
+        if why is not None:
+            derived = self._folded(context, derived) or derived
+        if derived is None:
+            self._ledger.kept += 1
+            return None
+        if isinstance(derived, Failure):
+            if otherwise and not has_body(seen.name):
+                raise RefusedError(otherwise)
+            raise _refused(context, *_refusal(derived))
+        return self._replaced(context, *derived, why)
+
+    def _stays(self, seen: Node) -> bool:
+        """Whether nothing asks for another form of a legal node."""
+        if (self._optimize and traits(seen.name).rivals) or self.legality.computed(seen):
+            return False
+        return self._strict is self._plain or self._strict.legality.why_not(seen) is None
+
+    def _derived(self, context: NodeContext, *, kept: bool) -> tuple[Lifted, Fragment] | Failure | None:
+        """Derive what onnxruntime runs, else what is legal; None if a node that is legal had better stay as it is."""
+        if asked := context.open_parameters:
+            return Failure(f"{', '.join(asked)} is a parameter of the function", missing=True)
+        lifted = self._strict.lift(context.seen)
+        if isinstance(lifted, Reason):
+            if lifted.invalid:
+                raise InvalidModelError(f"{context.label} at {context.where}: {lifted}.")
+            return Failure(lifted, lifted.missing)
+        if context.bound is None and (unsure := self._unsure(lifted)):
+            return Failure(unsure, unsure.missing)
+        idle = not kept and bool(lifted.operator.idle and lifted.operator.idle(lifted.meaning, lifted.operands))
+        left_out = Fragment((), (Input(0),), ("left_out",), 0.0)
+        if idle and not self._kinds.has(IDENTITY):
+            return lifted, left_out
+        if not lifted.operator.lowerings and not has_body(lifted.operator.name):
+            # What has no other way to be said stays as it is, also where onnxruntime has no kernel for its types.
+            found = self._plain.derive(lifted)
+            if isinstance(found, Fragment) and not found.lowerings:
+                return lifted, found
+        found = self._strict.derive(lifted)
+        if isinstance(found, Failure) and idle:
+            return lifted, left_out
+        if isinstance(found, Failure) and context.bound is not None and self._strict is not self._plain:
+            if kept:
+                return None
+            found = self._plain.derive(lifted)
+        return found if isinstance(found, Failure) else (lifted, found)
+
+    def _unsure(self, lifted: Lifted) -> Reason | None:
+        """Say which fact a function must have of its call, for the target's version to be right for sure."""
+        schema = schema_at("", lifted.operator.name, self.legality.opset)
+        version = lifted.operator.version(schema.since_version) if schema else None
+        return version.unsure(lifted.meaning, lifted.operands) if version and version.unsure else None
+
+    def _folded(
+        self, context: NodeContext, derived: tuple[Lifted, Fragment] | Failure | None
+    ) -> tuple[Lifted, Fragment] | None:
+        """Return constants in the place of a node that is not wanted, where its outputs are known."""
+        unwanted = self.legality.target is not None or context.seen.name in self.legality.decompose
+        # What an open parameter is decides what the elements are.
+        if not unwanted or context.open_parameters:
+            return None
+        constants = folded(context.seen, derived, self._plain)
+        if constants is None:
+            return None
+        for name, ref in zip(context.node.output, constants[1].outputs, strict=True):
+            if name and isinstance(ref, Constant):
+                context.scope.note(name, Facts(ref.dtype, ref.value.array.shape, ref.value))
+        return constants
+
+    def _replaced(self, context: NodeContext, lifted: Lifted, found: Fragment, why: Reason | None) -> Replace | None:
+        """Put a fragment in the place of a node, unless it is that node."""
+        seen, opset = context.seen, self.legality.opset
+        inside = context.in_function
+        if refused := unheld(found, self.legality, self._kinds, ir_version=None if inside else self._ir_version):
+            raise _refused(context, Code.TYPE, *refused)
+        if self._strict is not self._plain and isinstance(self._strict.derive(lifted), Failure):
+            warned = caution(seen, context.opset, opset, found, lifted.operands, context.where)
+            self._ledger.cautions += [] if warned is None else [warned]
+        before, after = schema_read_at("", seen.name, context.opset), schema_at("", seen.name, opset)
+        sources, pinned = pin(found, lifted, seen, self.legality)
+        if pinned and not found.lowerings:
+            found = dataclasses.replace(found, lowerings=("constant_inputs",))
+            inputs = [after.input(index) for index in self.legality.computed(seen)] if after else []
+            names = ", ".join(one.name for one in inputs if one)
+            why = why or Reason(f"{self._target} needs a constant {names}, which the model computes")
+        if not found.lowerings:
+            if why is None and before is after:
+                self._ledger.kept += 1
+                return None
+            if after is not None and _unchanged(context, after, found, sources):
+                self._ledger.steps.append(self._bump(context))
+                return None
+        because = str(why or self._strict.legality.why_not(seen) or "it is slower than what replaces it")
+        self._lowered(context, because, found)
+        return Replace(found, sources, seen, lifted, context.where)
+
+    def _lowered(self, context: NodeContext, because: str, found: Fragment) -> None:
+        """Note that a fragment replaces a node."""
+        written, assumes = tuple(leaf.name for leaf in found.nodes), tuple(sorted(found.assumes))
+        seen = context.seen
+        self._ledger.steps.append(
+            Step(Action.LOWER, context.where, seen.name, seen.since_version, because, found.lowerings, written, assumes)
+        )
+
+    # --- targets without Identity, Constant or Cast -------------------------------------------------------------------
+
+    def joined(self, context: NodeContext, cast: NodeContext) -> Replace | None:
+        """Write an index and the Cast behind it as one, for targets that have neither Cast nor integers."""
+        try:
+            return self._joined(context, cast)
+        except RefusedError as refused:
+            self._ledger.refusals.append(refused.refusal)
+            return None
+
+    def _joined(self, context: NodeContext, cast: NodeContext) -> Replace:
+        lifted, to = self._plain.lift(context.seen), cast.seen.attributes["to"]
+        if isinstance(lifted, Reason):
+            raise _refused(context, *_refusal(Failure(lifted, lifted.missing)))
+        lifted = dataclasses.replace(lifted, meaning=dataclasses.replace(lifted.meaning, dtype=to))
+        found = self._plain.derive(lifted)
+        if isinstance(found, Failure):
+            raise _refused(context, *_refusal(found))
+        self._lowered(context, str(self.legality.why_not(cast.seen)), found)
+        inputs = tuple(context.node.input)
+        return Replace(found, operand_sources(lifted), context.seen, lifted, context.where, cast=to, inputs=inputs)
+
+    def closed(
+        self, change: Replace, node: onnx.NodeProto, given_out: Callable[[], frozenset[str]], values: Values
+    ) -> Replace | None:
+        """Do without the Identity or Constant that the target does not have."""
+        found = closed(change, node, self._plain, given_out, constants=self.constants)
+        if isinstance(found, Failure):
+            self._ledger.refuse(Code.NO_LOWERING, change.where, change.seen.name, f"{found.reason}.")
+            return None
+        for place, (name, ref) in enumerate(zip(node.output, found.fragment.outputs, strict=True)):
+            if name and isinstance(ref, Constant) and place not in found.renamed and not self.constants:
+                # An Identity gives it its name: what needs a constant reads the initializer.
+                values.note(name, Facts(ref.dtype, facts_of_attribute(ref.value).shape, ref.value, computed=True))
+        return found
+
+
+def _refused(context: NodeContext, code: Code, reason: str, hint: str = "") -> RefusedError:
+    return RefusedError(Refusal(code, context.where, context.label, reason, hint))
+
+
+def _holds_constants(deriver: Deriver) -> bool:
+    """Whether a Constant of any type may stand on the target: below 9 it is a float."""
+    schema = schema_at("", CONSTANT, deriver.legality.opset)
+    if schema is None or schema.since_version < 9:
+        return False
+    return deriver.legality.why_not(Node("", CONSTANT, schema.since_version, {}, (), (True,))) is None
+
+
+def _fault(node: Node) -> str | None:
+    """Say what breaks ONNX's rules in a node, which nobody could tell before its inputs were known: in a function."""
+    if not node.domain and traits(node.name).checked:
+        return operator_fault(node)
+    if _takes_others(node):
+        return None
+    inferred = typed(node)
+    return str(inferred) if isinstance(inferred, Reason) else None
+
+
+def _takes_others(node: Node) -> bool:
+    """Whether an input can be no tensor, so that nothing is known of it: a sequence, say."""
+    schema = schema_at(node.domain, node.name, node.since_version)
+    parameters = [] if schema is None else [schema.input(index) for index in range(len(node.inputs))]
+    return any(one is not None and not any(kind.startswith("tensor(") for kind in one.types) for one in parameters)
+
+
+def _unchanged(
+    context: NodeContext, after: Schema, fragment: Fragment, sources: Sequence[int | Constant | None]
+) -> bool:
+    """Whether a fragment is the node as it stands: the same operator, inputs and, as `after` has them, attributes."""
+    node, seen = context.node, context.seen
+    if len(fragment.nodes) != 1 or len(node.input) > after.raw.max_input:
+        return False
+    (leaf,) = fragment.nodes
+    operator = operator_for(seen.domain, seen.name)
+    version = operator.version(after.since_version) if operator else None
+    if version and version.explicit - {attribute.name for attribute in node.attribute}:
+        return False
+    defaults = {name: default for name, (_, default) in after.attributes.items()}
+    places = tuple(sources[ref.operand] if isinstance(ref, Input) else -1 for ref in leaf.inputs)
+    given = tuple(index if name else -1 for index, name in enumerate(node.input))
+    straight = fragment.outputs == tuple(Output(0, index) for index in range(len(node.output)))
+    same = places == given[: len(places)] and all(place == -1 for place in given[len(places) :])
+    return (
+        leaf.name == seen.name
+        and straight
+        and same
+        and {**defaults, **leaf.attributes} == {**defaults, **seen.attributes}
+    )
+
+
+def _refusal(failure: Failure) -> tuple[Code, str, str]:
+    """Say a failure as code, reason and hint."""
+    reason = f"{failure.reason}."
+    if failure.missing:
+        constant = "run time" in failure.reason
+        hint = "Make it a constant." if constant else "Give the model's inputs element types and shapes."
+        return Code.MISSING_FACT, reason, hint
+    if failure.assumption:
+        return Code.ASSUMPTION, reason, f"Accept it with --assume {failure.assumption}."
+    return (Code.ABSENT_OPERATOR if failure.absent else Code.NO_LOWERING), reason, ""

@@ -1,0 +1,99 @@
+"""Operators without a file: nodes that only change their version, as the reviewed table of versions allows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from onnx import TensorProto
+
+from opshift.opsets.registry.equivalences import SameMeaning, same_meaning
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.no_conversion import why_absent
+from opshift.opsets.registry.operator import Node
+from opshift.opsets.registry.schema import Schema, schema_at
+from opshift.opsets.registry.structural import IDENTITY, LOOP
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.analysis.inference import typed
+from opshift.passes.base.results import Code, Refusal
+from opshift.passes.rewrite.edits import Carry, Relabel
+from opshift.passes.rewrite.node_context import NodeContext
+from opshift.passes.rewrite.op_type_decisions import ByKind
+from opshift.passes.rewrite.unknown_types import UnknownTypes, gives_fewer
+
+
+def bumped(
+    context: NodeContext, legality: Legality, kinds: ByKind, unknown: UnknownTypes
+) -> Relabel | Carry | Refusal | None:
+    """Say what changes in a node at the target's version, or why the table does not let it pass."""
+    seen, label = context.seen, context.label
+    before, after = schema_at("", seen.name, context.opset), schema_at("", seen.name, legality.opset)
+    if before is None:
+        return Refusal(
+            Code.UNKNOWN_OPERATOR, context.where, seen.name, f"opset {context.opset} has no {seen.name}.", ""
+        )
+    if after is None:
+        known = why_absent(seen.name)
+        known = f"opshift cannot replace it exactly: {known}" if known else "opshift has no replacement for it"
+        reason = f"opset {legality.opset} has no {seen.name}, and {known}."
+        return Refusal(Code.ABSENT_OPERATOR, context.where, label, reason, "")
+    row = same_meaning(seen.name, before.since_version, after.since_version)
+    if refusal := _differs(context, before, after, row):
+        return refusal
+    if refusal := _unknown(context, before, after, row, unknown):
+        return refusal
+    drop = tuple(name for name in (row.new_attributes if row else ()) if name in seen.attributes)
+    kept = {name: value for name, value in seen.attributes.items() if name not in drop}
+    renewed = dataclasses.replace(seen, since_version=after.since_version, attributes=kept)
+    carry = seen.name == LOOP and after.since_version == 1 and len(context.node.input) == 2
+    if carry and not kinds.has(IDENTITY):
+        return Refusal(Code.NO_LOWERING, context.where, label, "Loop-1 carries a value by Identity.", "")
+    if carry:
+        renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))
+    if illegal := legality.why_not(renewed) or _output_type(renewed, after):
+        if seen.name in legality.decompose:
+            reason = f"opshift has no decomposition for {seen.name}."
+            return Refusal(Code.ABSENT_OPERATOR, context.where, label, reason, "")
+        return Refusal(Code.TYPE, context.where, label, f"{illegal}, and opshift has no replacement for it.", "")
+    return Carry() if carry else Relabel(drop) if drop else None
+
+
+def _differs(context: NodeContext, before: Schema, after: Schema, row: SameMeaning | None) -> Refusal | None:
+    """Refuse a node that means something else at the target's version, or is not known to mean the same."""
+    name = f"{context.seen.name}-{after.since_version}"
+    if before.since_version == after.since_version:
+        return None
+    if row is None:
+        reason = f"{name} differs from it, and no conversion between them is known."
+        return Refusal(Code.UNKNOWN_OPERATOR, context.where, context.label, reason, "")
+    if lost := row.lost(context.seen.attributes):
+        gone = [what for what in lost if what.removeprefix("attribute ") not in after.attributes]
+        how = f"has no {', '.join(gone)}" if gone else f"differs in {', '.join(lost)}"
+        return Refusal(Code.NO_LOWERING, context.where, context.label, f"{name} {how}.", "")
+    return None
+
+
+def _unknown(
+    context: NodeContext, before: Schema, after: Schema, row: SameMeaning | None, unknown: UnknownTypes
+) -> Refusal | None:
+    """Refuse a node of which a parameter or a type that nobody knows decides whether it passes."""
+    parameters = {item.name for item in context.node.attribute if item.ref_attr_name} - set(context.seen.attributes)
+    deciding = {*(row.new_attributes if row else ()), *(parameters - set(after.attributes))}
+    if gives_fewer(before, after):
+        deciding |= parameters  # one of them may name the type
+    if vague := sorted(parameters & deciding):
+        reason = f"{', '.join(vague)} is a parameter of the function, and its values are not known."
+        return Refusal(Code.MISSING_FACT, context.where, context.label, reason, "")
+    if why := unknown.not_taken(context.seen, before, after):
+        hint = "Give the model's inputs element types."
+        return Refusal(Code.MISSING_FACT, context.where, context.label, why, hint)
+    return None
+
+
+def _output_type(node: Node, schema: Schema) -> Reason | None:
+    """Ask onnx about a node of which an attribute, and no input, decides the type of an output."""
+    given = {parameter.type_variable for parameter in schema.inputs}
+    if all(parameter.type_variable in given for parameter in schema.outputs):
+        return None
+    inferred = typed(node)
+    return inferred if isinstance(inferred, Reason) else None
