@@ -44,6 +44,11 @@ def test_a_body_without_kernels_is_named() -> None:
 
 
 LOSING = {
+    **{
+        f"{name} of float16": ("int64 x", "float16[n] y", f"{name} <output_datatype = 10> (x)", 17, 27)
+        for name in ("BlackmanWindow", "HammingWindow", "HannWindow")
+    },
+    "Mish of double": ("double[3] x", "double[3] y", "Mish (x)", 18, 22),
     "DepthToSpace of uint8": ("uint8[1,4,2,2] x", "uint8[1,1,4,4] y", "DepthToSpace <blocksize = 2> (x)", 11, 10),
     "DepthToSpace of int8": ("int8[1,4,2,2] x", "int8[1,1,4,4] y", "DepthToSpace <blocksize = 2> (x)", 26, 9),
     "GridSample of double": (
@@ -91,7 +96,7 @@ def test_a_type_without_a_kernel_is_replaced_or_named(name: str, place: str) -> 
     if warnings:
         assert len(warnings) == (2 if place == "twice" else 1)
         assert {one.operator.split("-")[0] for one in warnings} == {name.split()[0]}
-        assert all(f"of {name.split()[-1]}." in one.reason for one in warnings)
+        assert all(f" {name.split()[-1]}." in one.reason for one in warnings)
         with pytest.raises(Exception, match=r"NOT_IMPLEMENTED|not currently registered|Failed to find kernel"):
             _opens(result.rewritten)
     else:

@@ -16,7 +16,7 @@ from onnx import TensorProto
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import Facts, Tensor, constant, freeze, tensor_of, type_name
 from opshift.opsets.registry.operator import Node, operator_for
-from opshift.opsets.registry.schema import NEWEST, OLDEST, Schema, attribute_value, schema_at
+from opshift.opsets.registry.schema import NEWEST, OLDEST, Parameter, Schema, attribute_value, schema_at
 
 OPEN_END = 2**31 - 1
 
@@ -208,29 +208,59 @@ def loses(name: str, source: int, target: int) -> bool:
 
 @functools.cache
 def lost_types(name: str, source: int, target: int) -> frozenset[str]:
-    """Return the types of an operator's first input that onnxruntime runs at the source's opset, not at the target's.
+    """Return the types that onnxruntime runs an operator on at the source's opset, and not at the target's.
 
-    They are such as `tensor(uint8)`. Types that the operator does not accept at the target are not among them.
+    They are such as `tensor(uint8)`: those of its first input, and of outputs whose type an attribute names (windows of
+    float16). Types that the operator does not accept at the target are not among them.
     """
     before, after = schema_at("", name, source), schema_at("", name, target)
-    same = before is not None and after is not None and before.since_version == after.since_version
-    if _inlined(name, target) or (same and not _inlined(name, source)) or newest_opset() is None:
-        return frozenset()  # one version has the same kernels everywhere, and in some opsets a body
-    accepted = after.input(0) if after else None
-    return (_served(name, source) - _served(name, target)) & accepted.types if accepted else frozenset()
-
-
-def _served(name: str, opset: int) -> frozenset[str]:
-    """Return the types of the first input for which onnxruntime has a kernel, or a body, at an opset."""
-    schema = schema_at("", name, opset)
-    parameter = schema.input(0) if schema else None
-    if schema is None or parameter is None:
+    if before is None or after is None or newest_opset() is None:
         return frozenset()
-    if _inlined(name, opset):
-        return parameter.types
-    kernels = [kernel for kernel in _kernels().get(name, ()) if kernel.serves(schema.since_version)]
+    if before.since_version == after.since_version and not _inlined(name, source):
+        return frozenset()  # one version has the same kernels everywhere, and in some opsets a body
+    found: frozenset[str] = frozenset()
+    for then, now in zip(_deciding(before), _deciding(after), strict=False):
+        found |= (_served(before, then, source) - _served(after, now, target)) & now.types
+    return found
+
+
+def _deciding(schema: Schema) -> list[Parameter]:
+    """Return the first input, and the outputs whose type no input has."""
+    first = schema.input(0)
+    given = {parameter.type_variable for parameter in schema.inputs}
+    others = [parameter for parameter in schema.outputs if parameter.type_variable not in given]
+    return others if first is None else [first, *others]
+
+
+def _served(schema: Schema, parameter: Parameter, opset: int) -> frozenset[str]:
+    """Return the types of a parameter for which onnxruntime has a kernel, or a body that runs, at an opset."""
+    kernels = [kernel for kernel in _kernels().get(schema.name, ()) if kernel.serves(schema.since_version)]
     types = frozenset().union(*(kernel.types.get(parameter.type_variable, parameter.types) for kernel in kernels))
-    return types | {"tensor(float16)"} if "tensor(float)" in types else types
+    first = parameter is schema.input(0)
+    types = types | {"tensor(float16)"} if "tensor(float)" in types and first else types
+    if not _inlined(schema.name, opset):
+        return types
+    return (
+        parameter.types
+        if not first
+        else types | frozenset(one for one in parameter.types - types if _body_of_type_runs(schema, opset, one))
+    )
+
+
+def _body_of_type_runs(schema: Schema, opset: int, kind: str) -> bool:
+    """Whether onnxruntime has the kernels of a body where the first input, and all of its variable, are of a type."""
+    element = kind.removeprefix("tensor(").removesuffix(")")
+    if element.upper() not in TensorProto.DataType.keys():  # noqa: SIM118 (it is no mapping)
+        return True
+    first = schema.input(0)
+    needed = [parameter for index in range(schema.raw.min_input) if (parameter := schema.input(index)) is not None]
+    dtypes = tuple(
+        TensorProto.DataType.Value(element.upper())
+        if first and parameter.type_variable == first.type_variable
+        else _usual(parameter.types)
+        for parameter in needed
+    )
+    return _body_runs(schema.name, opset, (), dtypes, 1, rightly=False)
 
 
 def _runs_as_body(node: Node, opset: int) -> bool:
@@ -244,8 +274,15 @@ def _runs_as_body(node: Node, opset: int) -> bool:
 
 @functools.lru_cache(4096)
 def _body_runs(
-    name: str, opset: int, attributes: tuple[tuple[str, Any], ...], dtypes: tuple[int | None, ...], outputs: int
+    name: str,
+    opset: int,
+    attributes: tuple[tuple[str, Any], ...],
+    dtypes: tuple[int | None, ...],
+    outputs: int,
+    *,
+    rightly: bool = True,
 ) -> bool:
+    """Whether onnxruntime has the kernels of a body; `rightly`, not by a body in it that opshift never uses."""
     schema = schema_at("", name, opset)
     assert schema is not None
     names = ["" if dtype is None else f"i{index}" for index, dtype in enumerate(dtypes)]
@@ -307,10 +344,10 @@ def _body_runs(
     absent = {formal for place, formal in enumerate(body.input) if place >= len(dtypes) or dtypes[place] is None}
     for one in graph.node:
         one.input[:] = ["" if name in absent else name for name in one.input]
-    return all(_inner_runs(one, known, opset) for one in graph.node)
+    return all(_inner_runs(one, known, opset, rightly) for one in graph.node)
 
 
-def _inner_runs(one: onnx.NodeProto, known: Mapping[str, int], opset: int) -> bool:
+def _inner_runs(one: onnx.NodeProto, known: Mapping[str, int], opset: int, rightly: bool) -> bool:
     """Whether there is a kernel for a node of a body, or the types are not known to tell."""
     schema = schema_at("", one.op_type, opset)
     if schema is None or one.domain or any(not known.get(name) for name in one.input if name):
@@ -318,7 +355,12 @@ def _inner_runs(one: onnx.NodeProto, known: Mapping[str, int], opset: int) -> bo
     inputs = tuple(Facts(known[name]) if name else None for name in one.input)
     attributes = {item.name: freeze(attribute_value(item)) for item in one.attribute}
     node = Node("", one.op_type, schema.since_version, attributes, inputs, (True,) * len(one.output))
-    return has_kernel(node, schema, opset)
+    if has_kernel(node, schema, opset):
+        return True
+    if rightly or not _inlined(one.op_type, opset):
+        return False
+    dtypes = tuple(None if facts is None else facts.dtype for facts in inputs)
+    return _body_runs(one.op_type, opset, tuple(sorted(attributes.items())), dtypes, len(one.output), rightly=False)
 
 
 @functools.cache
@@ -372,8 +414,12 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
         parameter = schema.input(index)
         if facts is not None and parameter is not None:
             bound[parameter.type_variable] = facts.dtype
+    named = named_output(node, opset)
     return any(
         kernel.serves(since_version)
+        and (
+            not named or f"tensor({named})" in kernel.types.get(schema.outputs[0].type_variable, (f"tensor({named})",))
+        )
         and all(
             variable not in bound
             or (bound[variable] is not None and not _carried(bound[variable] or 0).isdisjoint(types))
@@ -381,6 +427,20 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
         )
         for kernel in _kernels().get(node.name, ())
     )
+
+
+def named_output(node: Node, opset: int) -> str:
+    """Return the element type that an attribute names for the first output, if no input has it; else nothing."""
+    schema = schema_at("", node.name, opset)
+    dtype = next((one for key in _NAMING if (one := node.attributes.get(key))), None)
+    if schema is None or not isinstance(dtype, int) or not schema.outputs:
+        return ""
+    given = {schema.inputs[min(index, len(schema.inputs) - 1)].type_variable for index in range(len(node.inputs))}
+    return "" if schema.outputs[0].type_variable in given else type_name(dtype)
+
+
+_NAMING = ("dtype", "output_datatype", "output_dtype", "to")
+"""Attributes that name the element type of the first output."""
 
 
 # --- all of it, as a profile ------------------------------------------------------------------------------------------

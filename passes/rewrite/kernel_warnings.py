@@ -9,7 +9,7 @@ from opshift.opsets.registry.facts import Facts, type_name
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import schema_at
-from opshift.opsets.runtimes.kernels import has_kernel, version
+from opshift.opsets.runtimes.kernels import has_kernel, named_output, version
 from opshift.passes.analysis.inference import infer
 from opshift.passes.base.results import Caution
 from opshift.passes.rewrite.lowering_search import Constant, Fragment, Input, Output, Ref
@@ -35,7 +35,8 @@ def kept(seen: Node, source: int, target: int, where: str) -> Caution:
 def _warning(seen: Node, missing: Node, source: int, target: int, where: str) -> Caution:
     label = f"{missing.name}-{missing.since_version}"
     types = dict.fromkeys(type_name(facts.dtype) for facts in missing.inputs if facts is not None and facts.dtype)
-    reason = f"onnxruntime {version()} has no kernel for {label} of {', '.join(types)}."
+    kinds = " to ".join(filter(None, (", ".join(types), named_output(missing, target))))
+    reason = f"onnxruntime {version()} has no kernel for {label} of {kinds}."
     between = range(target - 1, source, -1) if target > source else range(target + 1, source)
     nearest = next((opset for opset in between if _runs(seen, opset)), source)
     keep = f"Keep {seen.name} to run the model there."
