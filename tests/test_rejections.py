@@ -58,6 +58,11 @@ CASES = [
     ("g (float[2,b,2,s,h] x, float[3,2,2] k) => (float[2,b,2,s,h] y) <float[3,2,2] c = {1,2,3,4,5,6,7,8,9,10,11,12}> "
      "{y = Scan <num_scan_inputs = 1, body = o (i) => (j) {j = RotaryEmbedding <num_heads = 2> (i, c, k)}> (x)}", 23,
      None, "RotaryEmbedding"),
+    *[
+        (f"g (float[n,c,h,w] x) => (float[n,c,k,l] y) {{y = {pool} <strides = [2,1], auto_pad = \"{way}\", "
+         "kernel_shape = [1,2]> (x)}", 22, 10, None)
+        for pool in ("AveragePool", "MaxPool", "LpPool") for way in ("SAME_LOWER", "SAME_UPPER")
+    ],
     ("g (bool[2,3] x, bool[a,b] z) => (bool[c,3] y) {u = Identity (x) y = Concat <axis = -2> (u, z)}", 24, 20, None),
 ]  # fmt: skip
 

@@ -184,5 +184,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     lowerings=(by_pads, padded, by_convolution),
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+    traits=Traits(miscounts=True, floats=(Trait.SUMS, Trait.WEIGHS)),
 )

@@ -109,5 +109,5 @@ OPERATOR = Operator(
     normal=normal,
     carriers=ORDERED,
     lowerings=(by_pads,),
-    traits=Traits(floats=(Trait.SELECTS,), positions_after=True),
+    traits=Traits(miscounts=True, floats=(Trait.SELECTS,), positions_after=True),
 )

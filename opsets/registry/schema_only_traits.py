@@ -61,7 +61,7 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "LpNormalization": Traits(
         floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS), inner_sum=InnerSum(Use.SCALED)
     ),
-    "LpPool": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+    "LpPool": Traits(miscounts=True, floats=(Trait.SUMS, Trait.WEIGHS)),
     "MatMul": Traits(floats=(Trait.SUMS,), equal_dims=matrices, factors=2),
     "MaxRoiPool": Traits(floats=(Trait.SELECTS,), corners=(1,), reads_places=True),
     "MaxUnpool": Traits(counts=(2,), equal_dims=one_shape),

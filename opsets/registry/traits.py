@@ -274,6 +274,9 @@ class Traits:
     elements, and leaves them as memory is."""
     aborts: bool = False
     """Whether onnxruntime 1.32.0 may end the process where an input has no elements."""
+    miscounts: bool = False
+    """Whether onnxruntime 1.32.0 counts windows over an axis without elements: it rounds what is below 0 up, in a pool
+    with explicit pads, and not in one that chooses them."""
     scales: tuple[int, ...] = ()
     """Of an operator that quantizes: the scales of its inputs, then the one that they are divided by."""
     integers: Integers | None = None

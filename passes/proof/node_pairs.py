@@ -443,7 +443,13 @@ def _undefined(pair: Pair, feeds: Feeds, optimised: bool) -> frozenset[str]:
     read = [values.get(name) for name in node.input]
     own = traits_of(node)
     undefined = overflows(own, read) or _excluded(pair, feeds) or (own.aborts and _any_empty(read))
+    undefined = undefined or (own.miscounts and is_hollow(read[0]))
     return frozenset(value.name for value in pair.original.graph.output) if undefined else frozenset()
+
+
+def is_hollow(value: object) -> bool:
+    """Return whether an image has an axis without elements."""
+    return isinstance(value, np.ndarray) and 0 in value.shape[2:]
 
 
 def _any_empty(read: Sequence[object]) -> bool:

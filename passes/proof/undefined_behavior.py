@@ -21,7 +21,7 @@ from opshift.passes.base.limits import Limits
 from opshift.passes.proof.bisect import Side
 from opshift.passes.proof.comparison import Route, mismatch
 from opshift.passes.proof.integer_overflow import overflows
-from opshift.passes.proof.node_pairs import Pair
+from opshift.passes.proof.node_pairs import Pair, is_hollow
 from opshift.passes.proof.signature import contradiction
 from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime import ort_session
@@ -167,6 +167,7 @@ class Pardon:
             or (node.op_type in self._finite and any(_has(np.isinf, value) for value in read))
             or (node.op_type in self._whole and _has(_has_fraction, read[0]))
             or any(_empty(read[place]) for place in own.unwritten)
+            or (own.miscounts and is_hollow(read[0]))
             or overflows(own, read)
             or (own.undefined is not None and _UNDEFINED[own.undefined](node, read, values))
             or bool(own.scales and not _scaled([read[place] for place in own.scales]))
