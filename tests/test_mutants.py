@@ -602,6 +602,7 @@ SUBJECTS = (
     Subject("Attention", "spread", SPREAD, (*HEADS, "bool[3,1]", None, None, None), 24, True, tamed=level_heads),
     Subject("Attention", "spread", SPREAD, (*HEADS, "bool[3,m]", None, None, None), 24, True, tamed=level_heads),
     Subject("LayerNormalization", "shifted", {}, ("float[2,3,4]", "float[4]", "float[4]"), opset=18),
+    Subject("InstanceNormalization", "computed", {}, ("float[2,3,4,5]", "float[3]", "float[3]"), opset=18),
     Subject("LayerNormalization", "computed", {"axis": 1}, ("float[2,3,4]", "float[3,4]", None), used=(True,) * 3),
     Subject("DeformConv", "shifted", {}, (*IMAGE, "float[1]", None), opset=19, keep=True),
     Subject("DeformConv", "with_mask", {}, (*IMAGE, None, None), opset=19, keep=True),

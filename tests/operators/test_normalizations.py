@@ -1,4 +1,4 @@
-"""GroupNormalization, LayerNormalization, and the roots and reciprocals that they are computed with."""
+"""Normalizations of groups, instances and layers, and the roots and reciprocals that they are computed with."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from onnx.parser import parse_model
 from running import run
 
 import opshift
-from operators.harness import F16, F32, F64, Array, Case, Table, dtype_name
+from operators.harness import F16, F32, F64, Array, Case, Code, Refused, Table, dtype_name
 from opshift.opsets.operators import (
     groupnormalization,
+    instancenormalization,
     layernormalization,
     meanvariancenormalization,
     reciprocal,
@@ -22,6 +23,7 @@ from opshift.opsets.operators import (
     sqrt,
 )
 from opshift.opsets.operators.groupnormalization import GroupNormalization
+from opshift.opsets.operators.instancenormalization import InstanceNormalization
 from opshift.opsets.operators.layernormalization import LayerNormalization
 from opshift.opsets.operators.meanvariancenormalization import MeanVarianceNormalization
 from opshift.opsets.operators.rmsnormalization import RMSNormalization
@@ -55,6 +57,53 @@ class TestGroupNormalization(Table):
         grouped("double", IMAGE.astype(F64), GroupNormalization(2, stash_type=TensorProto.DOUBLE, scaled="group")),
         grouped("double in float", IMAGE.astype(F64), GroupNormalization(2)),
     )
+
+
+def of_instances(name: str, x: Array, epsilon: float = 1e-5) -> Case:
+    each = [numbers(x.shape[1], dtype=x.dtype) for _ in range(2)]
+    return Case(name, [x, *each], InstanceNormalization(float(np.float32(epsilon))))
+
+
+class TestInstanceNormalization(Table):
+    operator = instancenormalization.OPERATOR
+    tolerance = 3e-6
+    cases = (
+        of_instances("image", IMAGE),
+        of_instances("epsilon", IMAGE, 0.5),
+        of_instances("sequence", IMAGE[:, :, 0]),
+        of_instances("volume", IMAGE[:, :, None]),
+        of_instances("one channel", IMAGE[:, :1]),
+        # The kernel takes x / spread + (B - mean / spread), which cancels: with a small spread no digit is left.
+        of_instances("one element", IMAGE[:, :, :1, :1], 1.0),
+        of_instances("equal elements", np.full((2, 3, 4), 2, F32), 1.0),
+        of_instances("double", IMAGE.astype(F64)),
+        of_instances("no samples", IMAGE[:0]),
+        of_instances("no channels", IMAGE[:, :0]),
+        of_instances("no elements", IMAGE[:, :, :0]),
+    )
+    refusals = (
+        Refused(
+            '<ir_version: 8, opset_import: ["": 13]>'
+            "g (float[] x, float[3] s, float[3] b) => (float[] y) { y = InstanceNormalization(x, s, b) }",
+            Code.MISSING_FACT,
+            "the rank or the element type is unknown",
+            {"decompose": ["InstanceNormalization"]},
+        ),
+    )
+
+
+def test_halves_far_from_zero_are_normalized_in_float() -> None:
+    """Squares of what is more than 256 are infinite in float16, and a mean of 10,000 has steps of 8."""
+    x = (10_000 + 8 * RNG.integers(-40, 40, size=(2, 3, 50))).astype(F16)
+    text = """<ir_version: 8, opset_import: ["": 13]>
+        g (float16[n,3,d] x, float16[3] s, float16[3] b) => (float16[n,3,d] y) { y = InstanceNormalization(x, s, b) }"""
+    result = opshift.convert(parse_model(text), opset=9, decompose=["InstanceNormalization"])
+    assert result.report is not None
+    assert result.report.verdict == "equal"
+    each = numbers(3, dtype=F16), numbers(3, dtype=F16)
+    ((found,),) = run(result.rewritten, [dict(zip("xsb", (x, *each), strict=True))])
+    wanted = instancenormalization.oracle(InstanceNormalization(), x, *each)
+    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3)  # some units of float16, of numbers up to 4
 
 
 EIGHTEEN = """<ir_version: 9, opset_import: ["": {opset}, "own": 1]>

@@ -1,0 +1,76 @@
+"""InstanceNormalization: mean 0 and variance 1 in each channel of each sample, then scaled and shifted by channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.wider_types import COMPUTED
+
+
+@dataclass(frozen=True)
+class InstanceNormalization:
+    """What is added to the variance."""
+
+    epsilon: float = float(np.float32(1e-5))
+
+
+def oracle(
+    what: InstanceNormalization, x: np.ndarray[Any, Any], scale: np.ndarray[Any, Any], bias: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """InstanceNormalization-6: "y = scale * (x - mean) / sqrt(variance + epsilon) + B".
+
+    "mean and variance are computed per instance per channel", whose elements are along "D1 x D2 ... Dn".
+    """
+    if x.ndim < 3 or scale.shape != x.shape[1:2] or bias.shape != x.shape[1:2]:
+        raise ValueError("an image has N x C x D1 ... elements, and scale and B have one for each channel")
+    wide = x.astype(np.float64)
+    axes = tuple(range(2, x.ndim))
+    if not wide.size:
+        return x
+    of_channel = (-1, *[1] * len(axes))
+    normal = (wide - wide.mean(axes, keepdims=True)) / np.sqrt(wide.var(axes, keepdims=True) + what.epsilon)
+    y = normal * scale.astype(np.float64).reshape(of_channel) + bias.astype(np.float64).reshape(of_channel)
+    return np.asarray(y.astype(x.dtype))
+
+
+def _known(what: InstanceNormalization, operands: Operands) -> Reason | None:
+    rank, dtype = first(operands).rank, first(operands).dtype
+    if rank is None or dtype is None:
+        return Reason("the rank or the element type is unknown", missing=True)
+    return None if rank > 2 else Reason("there is no axis behind the first two")
+
+
+def _values(what: InstanceNormalization, operands: Operands) -> Mapping[str, Any]:
+    rank, dtype = first(operands).rank or 0, first(operands).dtype
+    within = TensorProto.DOUBLE if dtype == TensorProto.DOUBLE else TensorProto.FLOAT
+    axes = tuple(range(2, rank))
+    return {"axes": axes, "behind": tuple(range(1, rank - 1)), "epsilon": what.epsilon, "within": within, "to": dtype}
+
+
+@lowering(18, given=_known, bind=_values, rounds=True)
+def computed(x, scale, bias, axes: Sequence[int], behind: Sequence[int], epsilon: float, within: int, to: int):
+    """Compute it by the equation of the text, in float where the type is narrower: squares of float16 overflow."""
+    wide = op.Cast(x, to=within)
+    away = wide - op.ReduceMean(wide, axes, keepdims=1)
+    spread = op.Sqrt(op.ReduceMean(away * away, axes, keepdims=1) + op.Cast(epsilon, to=within))
+    scales, biases = op.Unsqueeze(scale, behind), op.Unsqueeze(bias, behind)
+    return op.Cast(away / spread * op.Cast(scales, to=within) + op.Cast(biases, to=within), to=to)
+
+
+OPERATOR = Operator(
+    name="InstanceNormalization",
+    meaning=InstanceNormalization,
+    versions=(Version(6), Version(22)),
+    operands=("input", "scale", "B"),
+    oracle=oracle,
+    lowerings=(computed,),
+    carriers=COMPUTED,
+)
