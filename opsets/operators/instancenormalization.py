@@ -10,8 +10,11 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.registry.inner_sums import InnerSum, Use, spatial
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import channels
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
 
@@ -73,4 +76,9 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(computed,),
     carriers=COMPUTED,
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
+        equal_dims=channels,
+        inner_sum=InnerSum(Use.CENTERED, spatial, by_channel=True),
+    ),
 )

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from opshift.opsets.registry.inner_sums import InnerSum, Use, spatial
+from opshift.opsets.registry.inner_sums import InnerSum, Use
 from opshift.opsets.registry.shape_hints import (
     blocks,
     boxes_and_scores,
     broadcast,
-    channels,
     convolved,
     matrices,
     one_shape,
@@ -49,11 +48,6 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "HannWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,), grows=True),
     "HardSigmoid": Traits(floats=(Trait.PIECEWISE,)),
     "ImageDecoder": Traits(),
-    "InstanceNormalization": Traits(
-        floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
-        equal_dims=channels,
-        inner_sum=InnerSum(Use.CENTERED, spatial, by_channel=True),
-    ),
     "LRN": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "LeakyRelu": Traits(floats=(Trait.PIECEWISE,)),
     "Log": Traits(domains={0: Interval(0, zero=False)}, inverse=lambda value: (math.exp(value),)),
