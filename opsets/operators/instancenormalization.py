@@ -80,5 +80,6 @@ OPERATOR = Operator(
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         equal_dims=channels,
         inner_sum=InnerSum(Use.CENTERED, spatial, by_channel=True),
+        aborts=True,
     ),
 )
