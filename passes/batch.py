@@ -9,12 +9,12 @@ unchanged is not done again.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import enum
 import glob
 import hashlib
 import importlib.metadata
 import importlib.util
-import inspect
 import itertools
 import json
 import os
@@ -26,9 +26,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opshift.passes.base import limits
-from opshift.passes.base.arguments import check_effort, check_types
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError, shown_path
+from opshift.passes.base.options import Options
 from opshift.passes.base.results import Plan, Report, Verdict
 from opshift.passes.graph import traversal
 from opshift.passes.io.atomic_files import Batch, Lines, unwritable
@@ -175,19 +174,12 @@ def convert_many(
 
 def _check(asked: Mapping[str, Any], jobs: int) -> None:
     """Refuse at once what would be refused for every model."""
-    from opshift.passes.convert import check_request, convert
-
-    known = set(inspect.signature(convert).parameters) - {"model", "progress"}
+    known = {field.name for field in dataclasses.fields(Options)} - {"progress"}
     if unknown := sorted(set(asked) - known):
         raise TypeError(f"convert_many() got an unexpected argument {unknown[0]!r}")
     if jobs < 1:
         raise UsageError(f"At least one job is needed, not {jobs}.")
-    wish: dict[str, Any] = {"opset": None, "decompose": (), "target": None, "semantics": "runtime", "assume": ()}
-    wish |= {"optimize": False, "ir_version": None}
-    check_types(asked)
-    check_request(**{name: asked.get(name, default) for name, default in wish.items()})
-    limits.check(asked.get("seed", 0), asked.get("timeout"), asked.get("memory"))
-    check_effort(asked.get("effort", "normal"), asked.get("max_time"))
+    Options(**asked).check()
     if asked.get("verify", True) and importlib.util.find_spec("onnxruntime") is None:
         from opshift.passes.runtime.ort_session import runtime
 

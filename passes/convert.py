@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import functools
 import gc
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -19,17 +18,17 @@ from opshift.opsets.native import onnx_process
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.registry.facts import Elsewhere
 from opshift.opsets.registry.node_traits import rounds
-from opshift.opsets.registry.schema import NEWEST, OLDEST, default_domain, schema_at
+from opshift.opsets.registry.schema import OLDEST, default_domain, schema_at
 from opshift.opsets.registry.schema_only import Worded
 from opshift.opsets.registry.structural import CAST
 from opshift.opsets.runtimes import kernels
-from opshift.opsets.runtimes.profiles import ProfileError, load_target
 from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits, notebook
-from opshift.passes.base.arguments import check_effort, check_path, check_progress, check_types
+from opshift.passes.base.arguments import check_path, check_progress, check_types
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
-from opshift.passes.base.results import ASSUMPTIONS, Caution, Check, Code, Plan, Refusal, Report, Verdict
+from opshift.passes.base.options import Options, Progress
+from opshift.passes.base.results import Caution, Check, Code, Plan, Refusal, Report, Verdict
 from opshift.passes.graph import traversal
 from opshift.passes.graph.columnar import columns
 from opshift.passes.graph.traversal import Walked, walk
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
     from opshift.passes.io.atomic_files import Batch
     from opshift.passes.io.writer import Weights
     from opshift.passes.proof.node_pairs import Pair
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, repr=False)
@@ -300,42 +297,40 @@ def convert(
         UnsupportedError: the model cannot be converted; it names every node in the way.
         VerificationError: the result was not shown to be equal.
     """
-    limits.check(seed, timeout, memory)
-    check_types(
-        {
-            "decompose": decompose,
-            "assume": assume,
-            "allow": () if allow is None else allow,
-            "allow_paths": allow_paths,
-            "optimize": optimize,
-            "keep_initializers_as_inputs": keep_initializers_as_inputs,
-            "require_proof": require_proof,
-            "verify": verify,
-            "save_repro": save_repro,
-            "input_shapes": input_shapes,
-            "inputs": inputs,
-            "semantics": semantics,
-            "progress": progress,
-        }
+    options = Options(
+        opset=opset,
+        decompose=decompose,
+        target=target,
+        verify=verify,
+        semantics=semantics,
+        assume=assume if allow is None else assumed(assume, allow),
+        ir_version=ir_version,
+        optimize=optimize,
+        keep_initializers_as_inputs=keep_initializers_as_inputs,
+        allow_paths=allow_paths,
+        require_proof=require_proof,
+        input_shapes=input_shapes,
+        inputs=inputs,
+        seed=seed,
+        timeout=timeout,
+        memory=memory,
+        effort=effort,
+        max_time=max_time,
+        save_repro=save_repro,
+        progress=progress,
     )
-    assume = assumed(assume, allow)
-    check_effort(effort, max_time)
-    with _without_collection(), onnx_process.limited(timeout, memory):
+    request, planned, result = _rewritten(model, options)
+    return _verified(request, planned, result, options) if verify else result
+
+
+def _rewritten(model: Model, options: Options) -> tuple[_Request, Planned, Result]:
+    """Do all but the verification."""
+    profile, progress = options.check(), options.progress
+    with _without_collection(), onnx_process.limited(options.timeout, options.memory):
         _tell(progress, "load")
-        request = _request(
-            model,
-            opset,
-            decompose,
-            target,
-            semantics,
-            assume,
-            ir_version,
-            optimize,
-            allow_paths,
-            keep_initializers_as_inputs,
-        )
+        request = _request(model, options, profile)
         _tell(progress, "plan")
-        request, planned = _planned_nearest(request, progress, timeout)
+        request, planned = _planned_nearest(request, progress, options.timeout)
         # What the checks have found out has served, but for the names.
         bodies = request.source.bodies
         missed = tuple(_missed(request))
@@ -373,30 +368,7 @@ def convert(
             warnings += tuple(one for one in planned.plan.warnings if one.operator not in named)
             planned = dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, warnings=warnings))
     result = Result(planned.plan, None, source, rewritten, left_out, (*missed, *notes))
-    if verify:
-        asked: dict[str, Any] = {
-            "input_shapes": input_shapes,
-            "inputs": inputs,
-            "whole": verify != "nodes",
-            "seed": seed,
-            "timeout": timeout,
-            "memory": memory,
-            "effort": effort,
-            "max_time": max_time,
-            "save_repro": save_repro,
-            "progress": progress,
-        }
-        _tell(progress, "verify")
-        try:
-            report = _verified(request, planned, rewritten, asked)
-        except Exception:  # which may not be about the model that was read
-            check_unchanged(source)
-            raise
-        check_unchanged(source)
-        report = dataclasses.replace(report, about=functools.partial(_about, result))
-        result = dataclasses.replace(result, report=report)
-        _shown_to_be_equal(result, report, require_proof)
-    return result
+    return request, planned, result
 
 
 def _tell(progress: Progress | None, stage: str) -> None:
@@ -574,24 +546,14 @@ def _refused(request: _Request, plan: Plan, refusals: tuple[Refusal, ...]) -> Un
 # --- the request ------------------------------------------------------------------------------------------------------
 
 
-def _request(
-    model: Model,
-    opset: int | None,
-    decompose: Collection[str],
-    target: str | os.PathLike[str] | Target | None,
-    semantics: str,
-    assume: Collection[str],
-    ir_version: int | None,
-    optimize: bool,
-    allow_paths: Collection[str | os.PathLike[str]],
-    keep_initializers_as_inputs: bool,
-) -> _Request:
-    profile = check_request(opset, decompose, target, semantics, assume, optimize, ir_version)
-    source = load(model, allow_paths)
+def _request(model: Model, options: Options, profile: Target | None) -> _Request:
+    """Read the model, and take over what is asked for."""
+    source = load(model, options.allow_paths)
     own = default_opset(source.model.opset_import)
     if own is None:
         raise InvalidModelError("The model imports no opset of the default domain.")
     others: tuple[int, ...] = ()
+    opset, ir_version = options.opset, options.ir_version
     if profile is not None:
         low, high = profile.opset
         if opset is None:
@@ -599,68 +561,27 @@ def _request(
             others = tuple(sorted(range(low, high + 1), key=lambda one: (abs(one - nearest), one))[1:])
         elif not low <= opset <= high:
             raise UsageError(f"Opset {opset} is outside of what {profile.name} takes, {low} to {high}.")
-        if (
-            ir_version is not None
-            and profile.ir_version
-            and not profile.ir_version[0] <= ir_version <= profile.ir_version[1]
-        ):
-            raise UsageError(f"ir_version {ir_version} is outside of what {profile.name} takes, {profile.ir_version}.")
-    wanted = own if opset is None else opset
-    legality = Legality(wanted, frozenset(decompose), profile)
-    runnable = profile is None and kernels.installed()
-    goal = Goal(legality, semantics, frozenset(assume), runnable=runnable, optimize=optimize)
-    return _Request(source, goal, ir_version, keep_initializers_as_inputs, others)
+        known = profile.ir_version
+        if ir_version is not None and known and not known[0] <= ir_version <= known[1]:
+            raise UsageError(f"ir_version {ir_version} is outside of what {profile.name} takes, {known}.")
+    goal = Goal(
+        Legality(own if opset is None else opset, frozenset(options.decompose), profile),
+        options.semantics,
+        frozenset(options.assume),
+        runnable=profile is None and kernels.installed(),
+        optimize=options.optimize,
+    )
+    return _Request(source, goal, ir_version, options.keep_initializers_as_inputs, others)
 
 
 def assumed(assume: Collection[str], allow: Collection[str] | None, stacklevel: int = 3) -> frozenset[str]:
     """Return the assumptions of a request, those that go by the former name of the argument among them."""
+    check_types({"assume": assume, "allow": () if allow is None else allow})
     if allow is None:
         return frozenset(assume)
     message = "allow= is now called assume=" + ", and 'nan' is no longer needed" * ("nan" in allow)
     warnings.warn(f"{message}.", DeprecationWarning, stacklevel=stacklevel)
     return frozenset(assume) | (frozenset(allow) - {"nan"})
-
-
-def check_request(
-    opset: int | None,
-    decompose: Collection[str],
-    target: str | os.PathLike[str] | Target | None,
-    semantics: str,
-    assume: Collection[str],
-    optimize: bool,
-    ir_version: int | None = None,
-) -> Target | None:
-    """Return the target of a request that makes sense, whatever the model; UsageError where it does not."""
-    if opset is None and not decompose and target is None and not optimize and ir_version is None:
-        raise UsageError("Nothing is asked for: give an opset, operators to decompose, a target, or an ir_version.")
-    if unknown := sorted(set(assume) - {*ASSUMPTIONS}):
-        raise UsageError(f"There is no assumption {unknown[0]!r}; there are {', '.join(sorted(ASSUMPTIONS))}.")
-    if opset is not None and (type(opset) is not int or not 1 <= opset <= NEWEST):
-        raise UsageError(f"There is no opset {opset!r}; onnx {onnx.__version__} knows opsets 1 to {NEWEST}.")
-    if ir_version is not None and (type(ir_version) is not int or not 1 <= ir_version <= onnx.IR_VERSION):
-        raise UsageError(
-            f"There is no ir_version {ir_version!r}; onnx {onnx.__version__} knows 1 to {onnx.IR_VERSION}."
-        )
-    for name in decompose:
-        _known_operator(name)
-    return _profile(target)
-
-
-def _known_operator(name: str) -> None:
-    if name.isprintable() and any(schema_at("", name, opset) for opset in (NEWEST, *range(OLDEST, NEWEST))):
-        return
-    near = difflib.get_close_matches(name, {schema.name for schema in onnx.defs.get_all_schemas()}, 1)
-    raise UsageError(f"ONNX has no operator {name!r}" + (f"; did you mean {near[0]}?" if near else "."))
-
-
-def _profile(target: str | os.PathLike[str] | Target | None) -> Target | None:
-    if target is None or isinstance(target, Target):
-        return target
-    check_path(target, "target", "the name of a profile, a path or a Target")
-    try:
-        return load_target(os.fspath(target))
-    except ProfileError as error:
-        raise UsageError(str(error)) from None
 
 
 _ELSEWHERE = 10.0
@@ -755,17 +676,26 @@ def _stays_in_file(change: Replace) -> bool:
     return isinstance(meaning, constants.Constant) and isinstance(meaning.value, Elsewhere)
 
 
-def _verified(
-    request: _Request,
-    planned: Planned,
-    rewritten: onnx.ModelProto,
-    asked: Mapping[str, Any],
-) -> Report:
+def _verified(request: _Request, planned: Planned, result: Result, options: Options) -> Result:
+    """Return the result with its report; VerificationError if it must not be written."""
+    _tell(options.progress, "verify")
+    try:
+        report = _compared(request, planned, result.rewritten, options)
+    finally:  # an error may not be about the model that was read
+        check_unchanged(request.source)
+    report = dataclasses.replace(report, about=functools.partial(_about, result))
+    result = dataclasses.replace(result, report=report)
+    _shown_to_be_equal(result, report, options.require_proof)
+    return result
+
+
+def _compared(request: _Request, planned: Planned, rewritten: onnx.ModelProto, options: Options) -> Report:
+    """Run both models, and each lowered node beside its original."""
     from opshift.passes.proof.verify import verify
 
     plan, source = planned.plan, request.source
     pairs = [
-        _pair(change, plan.source_opset, plan.target_opset, request.goal.semantics)
+        _pair(change, plan.source_opset, plan.target_opset, options.semantics)
         for change in replacements(planned)
         if not _stays_in_file(change)
     ]
@@ -783,13 +713,22 @@ def _verified(
         original,
         rewritten,
         pairs=pairs,
-        semantics=request.goal.semantics,
+        whole=options.verify != "nodes",
+        semantics=options.semantics,
         exact=all(pair.exact for pair in pairs),
         drift=True,
         original_dir=None if again else original_dir,
         rewritten_dir=folder,
         allow_paths=source.allowed,
-        **asked,
+        input_shapes=options.input_shapes,
+        inputs=options.inputs,
+        seed=options.seed,
+        timeout=options.timeout,
+        memory=options.memory,
+        effort=options.effort,
+        max_time=options.max_time,
+        save_repro=options.save_repro,
+        progress=options.progress,
     )
 
 
