@@ -6,8 +6,17 @@ import functools
 
 import numpy as np
 
-from opshift.opsets.registry.lowering import lowering, op
-from opshift.opsets.registry.plain import alone, apart, one_shape, plain, two_integers
+from opshift.opsets.registry.lowering import lowering, meaning, op
+from opshift.opsets.registry.plain import (
+    alone,
+    apart,
+    more_than_two,
+    of_two_shapes,
+    one_shape,
+    own_type,
+    plain,
+    two_integers,
+)
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import EVERY, Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
@@ -19,12 +28,26 @@ def chosen(a, b):
     return op.Where(op.Less(a, b), b, a)
 
 
+@lowering(13, given=more_than_two, variadic=True)
+def in_pairs(a, between, b):
+    """Take the largest of all but the last, and of that and the last."""
+    return meaning.Max(meaning.Max(a, between), b)
+
+
+@lowering(13, given=of_two_shapes, bind=own_type)
+def spread(a, b, to: int):
+    """Add zeros of the shape that both are broadcast to, which a comparison has: no NaN or infinity is lost."""
+    less = op.Less(a, b)
+    zeros = op.Cast(op.And(less, op.Not(less)), to=to)
+    return meaning.Max(a + zeros, b + zeros)
+
+
 OPERATOR = plain(
     "Max",
     (6, 8, 12, 13),
     (),
     lambda *x: functools.reduce(np.maximum, x),
-    (chosen,),
+    (chosen, in_pairs, spread),
     variadic=True,
     hostile=apart,
     given={6: one_shape},

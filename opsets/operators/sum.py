@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.registry.lowering import Reason, lowering
+from opshift.opsets.registry.lowering import Reason, lowering, meaning
 from opshift.opsets.registry.operator import Operands
-from opshift.opsets.registry.plain import alone, one_shape, plain
+from opshift.opsets.registry.plain import alone, more_than_two, one_shape, plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 
@@ -24,12 +24,18 @@ def added(a, b):
     return a + b
 
 
+@lowering(13, given=more_than_two, variadic=True, rounds=True)
+def in_pairs(a, between, b):
+    """Add up all but the last, and add the last."""
+    return meaning.Sum(a, between) + b
+
+
 OPERATOR = plain(
     "Sum",
     (6, 8, 13),
     (),
     lambda *x: functools.reduce(np.add, x),
-    (added,),
+    (added, in_pairs),
     variadic=True,
     neutral=alone,
     given={6: one_shape},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Hashable, Mapping
@@ -193,6 +194,29 @@ class Lowering:
                 module.update(before)
 
 
+@dataclass(frozen=True)
+class VariadicLowering(Lowering):
+    """A lowering of an operator that has any number of operands.
+
+    Its body has three: a call that reads the second one reads all of them between the first and the last instead.
+    """
+
+    def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
+        """Return the body for so many operands, or why it does not apply."""
+        found = super().body_for(meaning, operands)
+        if isinstance(found, Reason):
+            return found
+        first, between, last = found.function.inputs
+        names = tuple(f"{between}_{index}" for index in range(len(operands) - 2))
+        calls = tuple(
+            dataclasses.replace(
+                call, inputs=tuple(one for name in call.inputs for one in (names if name == between else (name,)))
+            )
+            for call in found.function.calls
+        )
+        return dataclasses.replace(found, function=Function((first, *names, last), found.function.outputs, calls))
+
+
 def lowering(
     opset: int,
     *,
@@ -202,10 +226,12 @@ def lowering(
     cost: float = 0.0,
     rounds: bool = False,
     carries: int | None = None,
+    variadic: bool = False,
 ) -> Callable[[Callable[..., Any]], Lowering]:
     """Make a lowering of the onnxscript function that follows; it is named after that function."""
 
     def decorate(body: Callable[..., Any]) -> Lowering:
-        return Lowering(body.__name__, opset, body, given, bind, assumes, cost, rounds, carries)
+        kind = VariadicLowering if variadic else Lowering
+        return kind(body.__name__, opset, body, given, bind, assumes, cost, rounds, carries)
 
     return decorate

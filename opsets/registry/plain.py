@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.registry.facts import INTEGERS, Facts
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, Facts
 from opshift.opsets.registry.lowering import Lowering, Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Traits
@@ -27,6 +27,27 @@ def one_shape(meaning: Plain, operands: Operands) -> Reason | None:
     one = next(iter(shapes))
     known = len(operands) == 1 or (len(shapes) == 1 and one is not None and None not in one)
     return None if known else Reason("the inputs are not known to have one shape, and it does not broadcast", True)
+
+
+def more_than_two(meaning: Plain, operands: Operands) -> Reason | None:
+    """Hold for at least three operands."""
+    return None if len(operands) > 2 else Reason(f"there are {len(operands)} operands")
+
+
+def of_two_shapes(meaning: Plain, operands: Operands) -> Reason | None:
+    """Hold for two tensors of floats whose shapes are known, and are not the same."""
+    shapes = [facts.shape for facts in operands if facts is not None]
+    if len(operands) != 2 or one_shape(meaning, operands) is None:
+        return Reason("the inputs are not two of different shapes")
+    if any(facts is None or facts.dtype not in FLOATS for facts in operands):
+        return Reason("the inputs are not known to be floats", missing=True)
+    known = all(shape is not None and None not in shape for shape in shapes)
+    return None if known else Reason("the inputs' shapes are unknown", missing=True)
+
+
+def own_type(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
+    """Bind `to` to the element type of the first operand."""
+    return {"to": operands[0].dtype if operands[0] is not None else None}
 
 
 def all_are(operand: Facts | None, number: float) -> bool:

@@ -59,7 +59,6 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "MatMul": Traits(floats=(Trait.SUMS,), equal_dims=matrices, factors=2),
     "MaxRoiPool": Traits(floats=(Trait.SELECTS,), corners=(1,), reads_places=True),
     "MaxUnpool": Traits(counts=(2,), equal_dims=one_shape),
-    "Mean": Traits(floats=(Trait.SUMS, Trait.WEIGHS), flow=Flow.POINTWISE, equal_dims=broadcast),
     "MelWeightMatrix": Traits(
         floats=(Trait.IN_FLOAT,),
         counts=(0, 1),

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from operators.harness import BF16, F16, F32, F64, INF, Array, Case, Table, arr
+from operators.harness import BF16, F16, F32, F64, INF, NAN, Array, Case, Table, arr
 from opshift.opsets.operators import abs as abs_
-from opshift.opsets.operators import add, and_, div, mul, neg, not_, or_, sub, xor
+from opshift.opsets.operators import add, and_, div, mean, mul, neg, not_, or_, sub, xor
 from opshift.opsets.operators import max as max_
 from opshift.opsets.operators import min as min_
 from opshift.opsets.operators import sum as sum_
@@ -90,11 +90,15 @@ def several() -> tuple[Case, ...]:
     return (
         Case("one", [row]),
         Case("two of one shape", [row, row[:, ::-1].copy()], symbolic=8),
-        Case("three that broadcast", [row, column, arr(2.5)], least=8),
+        Case("two that broadcast", [row, column], symbolic=8),
+        Case("three that broadcast", [row, column, arr(2.5)], symbolic=8),
+        Case("four that broadcast", [column, row, arr(2.5), -row], symbolic=8),
+        Case("no numbers", [arr([[NAN, 1, INF, -INF]]), arr([[2], [-INF]]), arr(0.5)], symbolic=8),
         *(Case(np.dtype(one).name, ends(one)[:1] * 2, runs=8) for one in (*SMALL, np.int32, np.uint32)),
         Case("int64", ends(np.int64)),
         Case("uint64", ends(np.uint64)),
-        Case("three of int64", [*ends(np.int64), np.array(5)], least=12),
+        Case("three of int64", [*ends(np.int64), np.array(5)]),
+        Case("three of uint64", [*ends(np.uint64), np.array(5, np.uint64)]),
         Case("double", [row.astype(F64), row.astype(F64)], symbolic=8, runs=8),
         Case("float16", [row.astype(F16), row.astype(F16)], symbolic=8),
     )
@@ -102,7 +106,17 @@ def several() -> tuple[Case, ...]:
 
 class TestSum(Table):
     operator = sum_.OPERATOR
-    cases = tuple(replace(case, symbolic=7) if len(case.arrays) == 2 else case for case in several())
+    cases = tuple(replace(case, symbolic=7) if len(case.arrays) > 1 else case for case in several())
+
+
+def floats() -> tuple[Case, ...]:
+    return tuple(case for case in several() if np.asarray(case.arrays[0]).dtype.kind == "f")
+
+
+class TestMean(Table):
+    operator = mean.OPERATOR
+    tolerance = 1e-6
+    cases = tuple(replace(case, symbolic=7) if len(case.arrays) > 1 else case for case in floats())
 
 
 class TestMax(Table):
