@@ -596,12 +596,12 @@ def _planned_nearest(request: _Request, progress: Progress | None, timeout: floa
     left = limits.Deadline(_ELSEWHERE)
     for opset in request.others:
         again = request.at(opset)
-        if left.left() and (other := _planned(again, None, left.left())).plan.possible:
+        if left.left() and (other := _planned(again, None, left.left(), hinting=False)).plan.possible:
             return again, other
     return request, planned
 
 
-def _planned(request: _Request, progress: Progress | None, timeout: float | None) -> Planned:
+def _planned(request: _Request, progress: Progress | None, timeout: float | None, *, hinting: bool = True) -> Planned:
     own = default_opset(request.source.model.opset_import) or 1
     old = [] if (refusal := written_too_old(request.source.model, own)) is None else [refusal]
     old += [too_old(request.legality.opset, "it is to go to")] * (request.legality.opset < OLDEST)
@@ -620,7 +620,7 @@ def _planned(request: _Request, progress: Progress | None, timeout: float | None
         model.CopyFrom(read)
         _without_inputs(model, lost)
     analysis = Analysis(source.bodies, source.static, source.inferred) if model is source.model else None
-    planner = Planner(model, request.goal, analysis, progress=progress, deadline=deadline)
+    planner = Planner(model, request.goal, analysis, hinting=hinting, progress=progress, deadline=deadline)
     try:
         planned = planner.run()
     except limits.DeadlineError:

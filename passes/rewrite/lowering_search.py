@@ -170,13 +170,16 @@ class Deriver:
         assume: frozenset[str] = frozenset(),
         *,
         optimize: bool = False,
+        explains: bool = True,
         deadline: Deadline | None = None,
     ) -> None:
         """Derive for this target until the deadline; `assume` holds the assumptions that the user accepts.
 
-        With `optimize` a node that is legal is lowered too, where that is faster for the shapes known.
+        With `optimize` a node that is legal is lowered too, where that is faster for the shapes known. Unless it
+        `explains`, failures do not name an assumption with which there is a derivation.
         """
         self.optimize = optimize
+        self.explains = explains
         self.deadline = deadline
         self.legality = legality
         self.semantics = semantics
@@ -186,7 +189,7 @@ class Deriver:
         self._nested: dict[Any, Fragment | Failure] = {}
         self._failed: dict[Any, list[Failure]] = {}
         self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, int | None]] = {}
-        self._freer: dict[str, Deriver] = {}
+        self._freer: dict[frozenset[str], Deriver] = {}
 
     def lift(self, node: Node) -> Lifted | Reason:
         """Return the meaning of a node, or why it has none that is known."""
@@ -259,15 +262,19 @@ class Deriver:
 
     def _enough(self, lifted: Lifted) -> str:
         """Return the assumption with which there is a derivation, the empty string where none is enough."""
-        for assumption in ASSUMPTIONS:
-            if assumption not in self.assume:
-                freer = self._freer.setdefault(
-                    assumption,
-                    Deriver(self.legality, self.semantics, self.assume | {assumption}, deadline=self.deadline),
-                )
-                if isinstance(freer.derive(lifted), Fragment):
-                    return assumption
-        return ""
+        if not self.explains or not self._derives_with(frozenset(ASSUMPTIONS), lifted):
+            return ""
+        others = (assumption for assumption in ASSUMPTIONS if assumption not in self.assume)
+        return next((one for one in others if self._derives_with(frozenset({one}), lifted)), "")
+
+    def _derives_with(self, assumptions: frozenset[str], lifted: Lifted) -> bool:
+        """Return whether there is a derivation with these assumptions too."""
+        freer = self._freer.get(assumptions)
+        if freer is None:
+            assume = self.assume | assumptions
+            freer = Deriver(self.legality, self.semantics, assume, explains=False, deadline=self.deadline)
+            self._freer[assumptions] = freer
+        return isinstance(freer.derive(lifted), Fragment)
 
     def _native(self, lifted: Lifted, *, nested: bool) -> Fragment | Failure:
         operator = lifted.operator

@@ -109,7 +109,7 @@ class Planner:
         self.goal = dataclasses.replace(goal, legality=legality)
         self.legality = legality
         derive = functools.partial(Deriver, semantics=goal.semantics, assume=goal.assume)
-        derive = functools.partial(derive, optimize=goal.optimize, deadline=deadline)
+        derive = functools.partial(derive, optimize=goal.optimize, explains=hinting, deadline=deadline)
         plain = derive(legality)
         strict = derive(dataclasses.replace(legality, runnable=True)) if goal.runnable else plain
         self.kinds = ByKind(plain, strict, lambda: self._occurring)
