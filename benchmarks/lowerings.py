@@ -453,28 +453,30 @@ def by_size(results: Mapping[Case, Measured]) -> Iterator[str]:
 
 
 HEAD = """\
-# What lowerings cost
+# Cost of lowerings
 
 Written by `python benchmarks/lowerings.py --write`; do not edit by hand.
 
-{head}. One thread, CPU time, all ways of a node in turn, medians. "x kernel" is the time as a share of that of
-onnxruntime's own kernel, "x copy" as a multiple of copying the larger of input and output. "Taken" is what
-`--optimize` makes of the node. Small nodes have the result of `--optimize --decompose` instead, and so have nodes of
-unknown shape without a mark: these are held against the plain way (positions, and Equal). "Taken with --decompose" is
-the default: the fewest nodes, whatever their time.
-What people write by hand (an index and OneHot, or an index and Equal) may never be faster.
-"More memory" is that of the way taken at its peak above the kernel's, in outputs, without onnxruntime's arena; at most
-one is wanted.
+{head}. The numbers are medians of CPU time on one thread; the candidates of a node run in turn.
+
+- "x kernel" is the time relative to onnxruntime's own kernel, "x copy" relative to copying the larger of input and
+  output.
+- "Taken" is the result of `--optimize`. For small nodes, and for nodes of unknown shape without a bound, it is the
+  result of `--optimize --decompose`. The latter are compared with the plain lowering (positions and Equal).
+- "Taken with --decompose" is the default: the fewest nodes, whatever their time.
+- A replacement must never be slower than a handwritten one (an index and OneHot, or an index and Equal).
+- "More memory" is the peak memory above the kernel's, as a multiple of the output's size, without onnxruntime's arena.
+  The goal is at most one.
 
 ![times of all ways](lowerings.svg)
 """
 SMALL_AND_LARGE = """
 ## Small and large
 
-Where `--optimize` leaves a node alone and from which size on it replaces it, and what the way costs that is
-taken where the operator must go.
+The table shows the size from which on `--optimize` replaces a node, and the cost of the replacement if the target does
+not support the operator.
 """
-EVERY = "\n## Every way\n\nEach lowering stands for the best that can be made of it: what it writes is lowered in turn."
+EVERY = "\n## All candidates\n\nEach row is the best result of a lowering, including the lowering of its emitted nodes."
 
 
 def drawing(results: Mapping[Case, Measured]) -> str:

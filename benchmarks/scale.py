@@ -253,10 +253,10 @@ HEAD = """\
 
 Written by `python benchmarks/scale.py --write`; do not edit by hand. Measured with {versions}.
 
-Every run is a process of its own: CPU time with imports, reading and writing; the most memory that was resident. The
-model is a chain of Relu, Neg and Abs in which every tenth node is a Hardmax-11 of rank 3 along axis 1, which must be
-rewritten for opset 13 (onnx.version_converter leaves it as it is, which computes something else). opshift runs with
-`verify=False`.
+Every run is a separate process. The tables show its CPU time, including imports, reading and writing, and its peak
+resident memory. The model is a chain of Relu, Neg and Abs. Every tenth node is a Hardmax-11 of rank 3 along axis 1,
+which must be rewritten for opset 13. (onnx.version_converter does not change it, so its result computes other values.)
+opshift runs with `verify=False`.
 
 ![CPU time by the number of nodes](scale.svg)
 """
@@ -270,7 +270,7 @@ def page(
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
     lines = [HEAD.format(versions=f"{versions}, Python {platform.python_version()}, {platform.machine()}")]
     sizes = sorted({size for spent in found.values() for size in spent})
-    lines.append("| | " + " | ".join(f"{size:,} nodes" for size in sizes) + " | grows as nodes to the |")
+    lines.append("| | " + " | ".join(f"{size:,} nodes" for size in sizes) + " | exponent of growth |")
     lines.append("|---" * (len(sizes) + 2) + "|")
     for name, spent in found.items():
         cells = [
@@ -291,11 +291,11 @@ def verdicts(found: Mapping[str, Mapping[int, Spent]], grows: Mapping[str, float
         ours, theirs = found[OURS][10**5], found[THEIRS][10**5]
         lines.append(
             f"At 100,000 nodes opshift takes {ours.seconds / theirs.seconds:.2f} of onnx.version_converter's time "
-            f"(wanted: {SHARE} at most) and {ours.mib:.0f} MiB (wanted: {MIB_AT_1E5} at most)."
+            f"(goal: at most {SHARE}) and {ours.mib:.0f} MiB (goal: at most {MIB_AT_1E5})."
         )
     if not math.isnan(grows[OURS]):
         lines.append(
-            f"From 10,000 nodes on its time grows as nodes to the {grows[OURS]:.2f} (wanted: {EXPONENT} at most)."
+            f"From 10,000 nodes on, the time grows with exponent {grows[OURS]:.2f} (goal: at most {EXPONENT})."
         )
     return lines
 

@@ -144,7 +144,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--report",
         metavar="FILE",
-        help="write a report to this file: a page (.html), Markdown (.md), or what --json prints (.json)",
+        help="write a report to this file: an HTML page (.html), Markdown (.md), or the --json output (.json)",
     )
     amount = group.add_mutually_exclusive_group()
     amount.add_argument(
@@ -178,7 +178,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--optimize",
         action="store_true",
-        help="replace Hardmax, ArgMax and OneHot also if the target supports them, if that is faster in onnxruntime",
+        help="also replace supported Hardmax, ArgMax and OneHot nodes if the result is faster in onnxruntime",
     )
     group.add_argument(
         "--ir-version",
@@ -198,8 +198,8 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         type=assumptions,
         action="extend",
         default=[],
-        help="accept a result that is valid only if an assumption holds: no-nan (no input holds NaN), finite-inputs "
-        "(no infinities either), whole-indices (floating-point indices of OneHot are finite whole numbers)",
+        help="accept a result that is valid only under an assumption: no-nan (no input contains NaN), finite-inputs "
+        "(no infinities either), whole-indices (floating-point indices of OneHot are finite integers)",
     )
     group.add_argument(
         "--allow", dest="assume", metavar="A,B", type=formerly_allowed, action="extend", help=argparse.SUPPRESS
@@ -208,8 +208,8 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         "--semantics",
         choices=("runtime", "spec"),
         default="runtime",
-        help="if onnxruntime departs from the ONNX specification, keep what it computes (runtime) or follow the text "
-        "(spec) (default: runtime)",
+        help="if onnxruntime and the ONNX specification differ, preserve onnxruntime's results (runtime) or the "
+        "specified results (spec) (default: runtime)",
     )
 
 
@@ -220,7 +220,7 @@ def add_allow_path(parser: argparse._ActionsContainer) -> None:
         metavar="DIR",
         action="append",
         default=[],
-        help="a folder that symbolic links of external data may lead to, besides the model's own; repeatable",
+        help="permit symbolic links of external data to this folder, in addition to the model's own; repeatable",
     )
 
 
@@ -257,19 +257,19 @@ def add_verify_options(parser: argparse.ArgumentParser) -> argparse._ActionsCont
     group.add_argument(
         "--effort",
         choices=tuple(EFFORTS),
-        help="the CPU time for inputs of the whole models: 9 times what onnxruntime needs to open both models "
-        "and run each once (normal, the default), a third of that (quick), or ten times as much (thorough)",
+        help="the CPU time for comparing the whole models: 9 times the time in which onnxruntime opens both models "
+        "and runs each once (normal, the default), a third of that (quick), or ten times as much (thorough)",
     )
     group.add_argument(
         "--max-time",
         metavar="SECONDS",
         type=seconds,
-        help="try no more inputs after so many seconds than the least; what was compared by then counts",
+        help="stop after this time once the minimum number of inputs is tried; the comparisons up to then count",
     )
     group.add_argument(
         "--save-repro",
         metavar="DIR",
-        help="if the models differ, write the part of each that differs, and an input, to this folder",
+        help="if the models differ, write the differing part of each model, and an input, to this folder",
     )
     return group
 

@@ -50,13 +50,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--verify",
         choices=("all", "nodes"),
         default="all",
-        help="verify all, or only the rewritten nodes, which reads no weights (default: all)",
+        help="verify the whole models too, or only the rewritten nodes without reading weights (default: all)",
     )
     proving.add_argument("--require-proof", action="store_true", help="write nothing unless all outputs are verified")
     shared.add_weights_options(parser)
     several = parser.add_argument_group("several models")
     several.add_argument(
-        "-j", "--jobs", metavar="N", type=shared.whole_number, help="how many models to convert at a time (default: 1)"
+        "-j",
+        "--jobs",
+        metavar="N",
+        type=shared.whole_number,
+        help="the number of models to convert in parallel (default: 1)",
     )
     several.add_argument(
         "--resume", action="store_true", help="skip models that an earlier run converted and that did not change"

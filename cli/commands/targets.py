@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--probe",
         action="store_true",
-        help="open one-node models in the installed onnxruntime, and list where its profile is wrong",
+        help="open one-node models in the installed onnxruntime, and list the errors of its profile",
     )
     shared.add_output_options(parser)
 

@@ -39,8 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--semantics",
         choices=("runtime", "spec"),
         default="runtime",
-        help="if onnxruntime departs from the ONNX specification, compare with it (runtime) or with numpy oracles "
-        "(spec) (default: runtime)",
+        help="if onnxruntime and the ONNX specification differ, compare with onnxruntime (runtime) or with numpy "
+        "oracles (spec) (default: runtime)",
     )
     shared.add_allow_path(parser)
     shared.add_run_options(parser)
