@@ -23,7 +23,7 @@ from opshift.opsets.registry import operator as registry
 from opshift.opsets.registry.equivalences import table
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason
-from opshift.opsets.registry.node_traits import given_traits
+from opshift.opsets.registry.node_traits import given_traits, traits
 from opshift.opsets.registry.operator import (
     SPELLING,
     Lifted,
@@ -37,6 +37,7 @@ from opshift.opsets.registry.operator import (
 )
 from opshift.opsets.registry.schema import NEWEST, OLDEST, READ, schema_at, schema_read_at
 from opshift.opsets.registry.schema_only_traits import SCHEMA_ONLY
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.rewrite.lowering_search import Deriver, Failure, Fragment
 
@@ -143,6 +144,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Entry]]:
     def forget() -> None:
         registry._third_party.cache_clear()
         registry.operator_for.cache_clear()
+        traits.cache_clear()
 
     forget()
     yield entries
@@ -169,6 +171,19 @@ def test_an_entry_point_may_name_a_domain(plugins: list[Entry]) -> None:
     assert operator_for("com.example", "HardSigmoid") is other
     assert operator_for("", "HardSigmoid") is None
     assert operator_for("", "ThresholdedRelu") is not None
+
+
+def test_a_package_gives_traits_in_place_of_those_of_the_name(plugins: list[Entry]) -> None:
+    own = Traits(floats=(Trait.MOVES,))
+    plugins += [
+        Entry("HardSigmoid", SIGMOID),
+        Entry("ThresholdedRelu", dataclasses.replace(SIGMOID, name="ThresholdedRelu", traits=own)),
+        Entry("com.example:Add", dataclasses.replace(SIGMOID, name="Add", domain="com.example", traits=own)),
+    ]
+    assert given_traits("HardSigmoid") is SCHEMA_ONLY["HardSigmoid"]
+    assert given_traits("ThresholdedRelu") is own
+    assert traits("Add", "com.example") is own
+    assert traits("Add", "org.example") is traits("Add")
 
 
 @pytest.mark.parametrize(

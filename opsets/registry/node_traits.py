@@ -21,11 +21,11 @@ _PLAIN = Traits()
 
 
 def given_traits(name: str, domain: str = "") -> Traits | None:
-    """Return the traits that an operator's file or row gives, None if there is neither."""
-    if not domain and name in SCHEMA_ONLY:
-        return SCHEMA_ONLY[name]
+    """Return the traits that an operator's file, its package or its row gives, None if there are none."""
     operator = operator_for(domain, name)
-    return None if operator is None else operator.traits
+    if operator is not None and operator.traits is not None:
+        return operator.traits
+    return None if domain else SCHEMA_ONLY.get(name)
 
 
 @functools.cache

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 import onnx
 
-from opshift.opsets.registry.node_traits import float_traits
+from opshift.opsets.registry.node_traits import float_traits, traits_of
 from opshift.opsets.registry.schema import default_domain
-from opshift.opsets.registry.traits import Trait
+from opshift.opsets.registry.structural import CONSTANT
+from opshift.opsets.registry.traits import Flow, Trait
 from opshift.passes.graph.traversal import graphs, subgraphs
-
-_SIZES = frozenset({"Shape", "Size"})
-"""What they return of a random value is not random."""
 
 
 def random_outputs(model: onnx.ModelProto) -> tuple[str, ...]:
@@ -29,7 +27,9 @@ def random_outputs(model: onnx.ModelProto) -> tuple[str, ...]:
                 drawing.functions.add((one.domain, one.name, one.overload))
     reached: set[str] = set()
     for node in model.graph.node:
-        if drawing.draws(node) or (node.op_type not in _SIZES and not reached.isdisjoint(names_read(node))):
+        # A shape or a size of a random value is not random.
+        reads = traits_of(node).flow is not Flow.DROPPED and not reached.isdisjoint(names_read(node))
+        if reads or drawing.draws(node):
             reached.update(name for name in node.output if name)
     return tuple(value.name for value in model.graph.output if value.name in reached)
 
@@ -76,7 +76,7 @@ def _false(model: onnx.ModelProto) -> Iterator[str]:
         if isinstance(graph, onnx.GraphProto):
             yield from (tensor.name for tensor in graph.initializer if _is_false(tensor))
         for node in graph.node:
-            if node.op_type == "Constant" and any(one.name == "value" and _is_false(one.t) for one in node.attribute):
+            if node.op_type == CONSTANT and any(one.name == "value" and _is_false(one.t) for one in node.attribute):
                 yield from node.output
 
 
