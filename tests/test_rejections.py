@@ -19,6 +19,12 @@ CASES = [
         (f"g () => (int32[n] y) <int32 c = {{9}}> {{y = {window} <output_datatype = 6> (c)}}", 22, None, window)
         for window in WINDOWS
     ],
+    *[
+        (f"g (bool b) => (int32[n] y) <int64 c = {{3}}> {{y = If (b) <then_branch = t () => (int32[n] u) "
+         f"{{u = {window} <output_datatype = 6, periodic = 0> (c)}}, else_branch = e () => (int32[n] v) "
+         f"{{v = {window} <output_datatype = 6, periodic = 0> (c)}}>}}", 22, None, window)
+        for window in WINDOWS
+    ],
     ("g (float[2,1] x) => (float[2,1] y) {y = Scan <num_scan_inputs = 1, body = b (float[1] i) => (float[1] o) "
      "{o = Elu <alpha = 2.0> (i)}> (x)}", 23, None, "Elu"),
     ("g () => (float[1,1,1] y) <float[1,2,3] c = {5.0684648, -0.18840422, -0.4895954, -1.7114464, 1.3850708, 0.1}> "

@@ -7,7 +7,8 @@ computed in float and rounded once.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ml_dtypes
@@ -50,12 +51,37 @@ def widened(node: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def in_double(node: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a copy that returns double where the node computes in float and casts the result to integers."""
+    """Return a copy that returns double where the node computes in float and casts the result to integers.
+
+    So does an If, a Loop or a Scan in each of whose graphs such a node makes an output that no other node reads.
+    """
     wide = copy.deepcopy(node)
-    for attribute in wide.attribute:
-        if attribute.name == "output_datatype" and attribute.i not in _WIDER:
-            attribute.i = TensorProto.DOUBLE
+    for attribute in _cast_to_integers(wide):
+        attribute.i = TensorProto.DOUBLE
+    inside = [graph for _, graph in subgraphs(wide)]
+    for values in zip(*(graph.output for graph in inside), strict=False):
+        found = [list(_cast_at(graph, value.name)) for graph, value in zip(inside, values, strict=True)]
+        if all(found):
+            for attribute in itertools.chain(*found):
+                attribute.i = TensorProto.DOUBLE
+            for value in values:
+                value.type.tensor_type.elem_type = TensorProto.DOUBLE
     return wide
+
+
+def _cast_to_integers(node: onnx.NodeProto) -> Iterator[onnx.AttributeProto]:
+    """Yield the attribute with which a node casts the floats that it computes to integers, if it has it."""
+    for attribute in node.attribute:
+        if attribute.name == "output_datatype" and attribute.i not in _WIDER:
+            yield attribute
+
+
+def _cast_at(graph: onnx.GraphProto, name: str) -> Iterator[onnx.AttributeProto]:
+    """Yield that attribute of the node that makes a value, unless another node reads the value."""
+    if not any(name in node.input for node in graph.node):
+        for node in graph.node:
+            if name in node.output:
+                yield from _cast_to_integers(node)
 
 
 def _wider_type(element: int) -> int:
