@@ -599,6 +599,7 @@ SUBJECTS = (
     Subject("HardSwish", "clipped", {}, ("double[40]",), opset=11),
     Subject("Mish", "by_exp", {}, ("double[40]",)),
     Subject("Sum", "added", {}, ("float[2,3]", "float[3]")),
+    Subject("Reciprocal", "divided", {}, ("float[2,3]",)),
     Subject("Sum", "in_pairs", {}, ("float[2,3]", "float[3]", "float[2,1]")),
     Subject("Mean", "divided", {}, ("float[2,3]", "float[3]", "float[2,1]")),
     Subject("Max", "in_pairs", {}, ("int64[2,3]", "int64[3]", "int64[2,1]"), opset=11, keep=True),
