@@ -60,49 +60,52 @@ HEAD = """\
 
 Written by `python docs/generate.py` from the registry; do not edit by hand.
 
-{files} operators have a file in `opsets/operators/`: they are lifted from every version listed to one meaning, and
-written at any version listed, or said with other operators. {rows} more pass from one version to the next by a row
-of the reviewed table `opsets/registry/equivalences.toml`. Whatever is in neither is kept where its version stays the
-same, and refused by name where it does not.
+{files} operators have a file in `opsets/operators/`. opshift lifts every listed version to one meaning, and expresses
+the meaning at any listed version or with other operators. {rows} more operators are converted between versions by a
+row of the reviewed table `opsets/registry/equivalences.toml`. All other operators stay if their version does not
+change, and are refused by name otherwise.
 
-"Not where" gives the reasons for which a version cannot hold a meaning, or a lowering does not apply, in the words of
-the tool. That is a refusal only if no other version or lowering applies. A lowering marked *assumption* is valid only
-if an assumption holds, and then it is used only with `--assume`; one marked *speed* is used only with `--optimize`.
+The column "Not where" lists the reasons why a version cannot express a meaning, or why a lowering does not apply. It
+quotes the tool's messages. A node is refused only if no other version or lowering applies. A lowering marked
+*assumption* is valid only under an assumption, and used only with `--assume`. A lowering marked *speed* is used only
+with `--optimize`.
 """
 
 REVIEWED = """\
 ## Operators of the reviewed table
 
-Each row joins two neighbouring versions that mean the same for what both accept. "Only" says which nodes pass. *Up
-only*: the newer version takes more than a schema can tell, so no node goes down. An attribute with a value: it must be
-absent or have that value on the way down (with "always": both ways).
+Each row relates two adjacent versions that have the same meaning for all nodes that both accept. The column "Only"
+restricts the row. *Up only*: the newer version accepts more than its schema shows, so no node is downgraded. An
+attribute with a value: a downgraded node must lack the attribute or have that value (with "always": an upgraded node
+too).
 
 | Operator | Versions | What changed | Only |
 |---|---|---|---|
 """
 
 REFUSED = """\
-## What is refused
+## Unreviewed versions
 
-Between these versions no row has been reviewed and the operator has no file, so a node that would have to cross is
-refused, with the code `unknown-operator`. Nobody has shown that it is impossible: nobody has worked on it.
+These operators have no file, and no row for these versions has been reviewed. A node that must be converted between
+them is refused with the code `unknown-operator`. A conversion may exist, but nobody has reviewed one yet.
 
-| Operator | Versions that are not joined |
+| Operator | Unreviewed versions |
 |---|---|
 """
 
 ABSENT = """\
 
-These operators came after opset {oldest}, and no lowering of them is known; a node of theirs is refused below the opset
-named, with the code `absent-operator`.
+These operators were added after opset {oldest}, and opshift has no lowering for them. Below the opset in parentheses,
+their nodes are refused with the code `absent-operator`.
 
 """
 
 IMPOSSIBLE = """\
-## What has no exact conversion
+## No exact conversion
 
-Reviewed by hand, in `opsets/registry/no_conversion.toml`. "Below" an opset the operator does not exist, and nothing
-older says the same to the last digit, or what would say it is not written. Between two versions the meanings differ.
+This table is reviewed by hand, in `opsets/registry/no_conversion.toml`. "Below" an opset, the operator does not exist.
+Either no older operators return exactly the same result, or the lowering is not written. Between two versions, the
+meanings differ.
 
 | Operator | Where | Why |
 |---|---|---|

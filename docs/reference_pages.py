@@ -54,11 +54,11 @@ def pages() -> dict[str, str]:
 # --- operators --------------------------------------------------------------------------------------------------------
 
 OVERVIEW = """\
-# The operators, one by one
+# Operator pages
 
-Each page has an operator's versions, its meaning, its lowerings with a drawing of what they write, and what is
-impossible and why. These have a file of their own in `opsets/operators/`. The tables of all operators, also of
-those that pass by a reviewed row alone, are in [operators.md](../../operators.md).
+Each page describes an operator's versions, meaning, lowerings and unsupported conversions, with a drawing of each
+lowering. The operators listed here have a file in `opsets/operators/`. [operators.md](../../operators.md) also covers
+the operators that only the reviewed table converts.
 
 | Operator | Versions | Lowerings | Without a conversion |
 |---|---|---|---|
@@ -68,9 +68,9 @@ those that pass by a reviewed row alone, are in [operators.md](../../operators.m
 LOWERINGS = """\
 ## Lowerings
 
-Other ways to say the meaning, the cheapest of which is taken where the target does not have the operator. What a
-drawing shows is lowered further where the target lacks something of it. The cost is that of the node that is drawn, in
-nodes that do nothing ([how it is measured](../../design.md#lift-and-lower)).
+If the target does not support the operator, opshift uses the cheapest of these lowerings. If the target does not
+support an operator in a drawing, that operator is lowered further. The cost refers to the drawn node and is relative to
+one Identity node ([how it is measured](../../design.md#lift-and-lower)).
 """
 
 
@@ -104,10 +104,10 @@ def operator_page(operator: Operator) -> str:
 def _no_lowering(operator: Operator) -> str:
     if operator.means is not None:
         name = operator.means.name
-        return f"Those of [{name}]({name}.md), of which it is another name."
+        return f"The lowerings are those of [{name}]({name}.md), which has the same meaning."
     if has_body(operator.name):
-        return "The file has none; the body of other operators that ONNX's own text gives serves as one."
-    return "None: the operator is among those that others are said with, or nothing older says the same."
+        return "The file has no lowerings; opshift uses the function body that ONNX defines."
+    return "None: other lowerings use this operator, or no older operators can express it."
 
 
 def meaning(operator: Operator) -> Iterator[str]:
@@ -115,14 +115,14 @@ def meaning(operator: Operator) -> Iterator[str]:
     yield f"{_prose((inspect.getdoc(_home(operator)) or '').split(PARAGRAPH)[0])}\n"
     yield "## Meaning\n"
     if operator.means is not None:
-        yield f"What {operator.means.name} means, under another name.\n"
+        yield f"The same meaning as {operator.means.name}.\n"
     fields = dataclasses.fields(operator.meaning)
     if not fields:
-        yield "The operator's name is all of its meaning.\n"
+        yield "The meaning has no fields.\n"
         return
     yield f"{_prose(inspect.getdoc(operator.meaning) or '')}\n"
     said = field_docs(operator.meaning)
-    yield "| Field | Type | Where none is given |" + " What it says |" * bool(said)
+    yield "| Field | Type | Default |" + " Description |" * bool(said)
     yield "|---|---|---|" + "---|" * bool(said)
     for field in fields:
         default = "" if field.default is dataclasses.MISSING else f"`{escape(repr(field.default))}`"
@@ -170,7 +170,7 @@ def versions(operator: Operator) -> Iterator[str]:
         yield f"| {version.since} | {_opsets(operator, version.since)} | {cell(limits)} |"
     yield ""
     if rows := table().get(operator.name):
-        yield "Reviewed as meaning the same:\n"
+        yield "Reviewed versions with the same meaning:\n"
         yield "| Operator | Versions | What changed | Only |\n|---|---|---|---|\n" + "".join(map(row_line, rows))
 
 
@@ -188,12 +188,12 @@ def _opsets(operator: Operator, since: int) -> str:
 
 def impossible(operator: Operator) -> Iterator[str]:
     """Yield what has no conversion, and why."""
-    yield "## What is impossible\n"
+    yield "## Unsupported conversions\n"
     if entries := no_conversions().get(operator.name):
         yield "| Operator | Where | Why |\n|---|---|---|\n" + "".join(map(impossible_line, entries))
     else:
-        yield "Nothing is known to be impossible for good."
-    yield "Every refusal, and what helps, is explained in [limits.md](../../limits.md).\n"
+        yield "No unsupported conversions are known."
+    yield "[limits.md](../../limits.md) explains every refusal, with its fix.\n"
 
 
 # --- lowerings --------------------------------------------------------------------------------------------------------
@@ -221,11 +221,11 @@ def lowering_section(operator: Operator, lowering: Lowering) -> Iterator[str]:
     yield f"{_prose(lowering.summary)}\n"
     facts = [f"Written at opset {lowering.opset}."]
     if lowering.rounds:
-        facts.append("Floats are computed in another order, so that the result is the same but for rounding.")
+        facts.append("Floats are computed in another order, so the result is equal except for rounding.")
     if lowering.assumes:
-        facts.append("It may be valid only under an assumption, and then it needs `--assume`.")
+        facts.append("If it is valid only under an assumption, it needs `--assume`.")
     if limits := list(reasons(lowering.given)) if lowering.given else []:
-        facts.append(f"Not where: {cell(limits)}.")
+        facts.append(f"It does not apply if: {cell(limits)}.")
     yield " ".join(facts) + "\n"
     if example := example_of(operator, lowering):
         yield drawn(operator, lowering, example)
@@ -306,7 +306,7 @@ def _example(operator: Operator, lowering: Lowering, spelled: Node, opset: int, 
 COMMAND_LINE = """\
 # The command line
 
-Made of the argument parsers. `opshift COMMAND --help` prints the same.
+This page is generated from the argument parsers. `opshift COMMAND --help` prints the same text.
 
 """
 
@@ -325,7 +325,7 @@ def command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     if parser.epilog:
         _, _, examples = parser.epilog.partition("\n")
         yield f"```sh\n{textwrap.dedent(examples).rstrip()}\n```\n\n"
-    yield "| Option | Takes | What it does |\n|---|---|---|\n"
+    yield "| Option | Value | Description |\n|---|---|---|\n"
     for action in parser._actions:
         names = ", ".join(f"`{option}`" for option in action.option_strings) or f"`{action.metavar}`"
         values = action.metavar if action.option_strings and action.nargs != 0 else ""

@@ -73,7 +73,7 @@ def test_operators_page_has_every_operator_and_lowering() -> None:
 
 def test_what_has_no_conversion_is_printed_with_its_reason() -> None:
     page = generator().operators_page()
-    _, _, printed = page.partition("## What has no exact conversion\n")
+    _, _, printed = page.partition("## No exact conversion\n")
     for name, entries in no_conversions().items():
         for entry in entries:
             where = f"below {entry.below}" if entry.versions is None else "between {} and {}".format(*entry.versions)
