@@ -15,37 +15,37 @@ from opshift.passes.base.errors import UsageError
 from opshift.passes.base.memory import LEAST_ASKED
 
 REPORTS = (".html", ".json", ".md")
-"""What a report can be written as, by the suffix of its file."""
+"""The formats of a report, by the suffix of its file."""
 
 PAGE_NEEDS = "jinja2"
-"""The package that a page needs, of the extra `report`."""
+"""The package that an HTML report needs, from the extra `report`."""
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises instead of exiting, so that errors are printed in one place."""
 
     def __init__(self, **settings: Any) -> None:
-        """Take no abbreviated options: a new option would change what they mean."""
+        """Reject abbreviated options: a new option would change their meaning."""
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse found as a usage error."""
+        """Raise argparse's message as a usage error."""
         end = "" if message.endswith((".", "?")) else "."
         raise UsageError(f"{message}{end} See `{self.prog} --help`.")
 
     def _print_message(self, message: str, file: TextIO | None = None) -> None:  # type: ignore[override]
-        """Print help or a version as everything else is printed."""
+        """Print help or a version through the escaping writer."""
         write(file or sys.stderr, message)
 
     def refuse(self, unknown: list[str]) -> NoReturn:
-        """Raise for arguments that nothing took, with the nearest option."""
+        """Raise for unknown arguments, with the nearest option."""
         word = unknown[0].split("=")[0]
         known = [name for name in self._option_string_actions if name.startswith("--")]
         self.error(f"unknown argument {word!r}{did_you_mean(word, known)}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `. Did you mean X?` where a known word is near, else the full stop alone."""
+    """Return `. Did you mean X?` if a known word is similar, else the full stop alone."""
     import difflib
 
     by_folded = {name.casefold().lstrip("-"): name for name in known}
@@ -61,7 +61,7 @@ def whole_number(text: str) -> int:
 
 
 def opset(text: str) -> int:
-    """Read an opset, of which `latest` is the newest that opshift converts to."""
+    """Read an opset; `latest` is the newest one that opshift supports."""
     if text != "latest":
         return whole_number(text)
     from opshift.opsets.registry.schema import NEWEST
@@ -70,7 +70,7 @@ def opset(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Read a time, which is longer than none."""
+    """Read a positive number of seconds."""
     import threading
 
     try:
@@ -86,7 +86,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def size(text: str) -> int:
-    """Read a number of bytes: `500M`, `8G`. Fewer than 64 MiB are none: libraries end the process with less."""
+    """Read a number of bytes: `500M`, `8G`. At least 64 MiB: with less, libraries crash the process."""
     number = text.rstrip("kKmMgGtT")
     unit = text[len(number) :].upper()
     if not (number.isascii() and number.isdigit() and unit in _UNITS):
@@ -97,7 +97,7 @@ def size(text: str) -> int:
 
 
 def names(text: str) -> list[str]:
-    """Read names between commas."""
+    """Read names separated by commas."""
     found = [name.strip() for name in text.split(",")]
     if not all(found):
         raise argparse.ArgumentTypeError(f"names between commas are needed, such as Hardmax,ArgMax, not {text!r}")
@@ -105,7 +105,7 @@ def names(text: str) -> list[str]:
 
 
 def assumptions(text: str) -> list[str]:
-    """Read assumptions between commas."""
+    """Read assumptions separated by commas."""
     from opshift.passes.base.results import ASSUMPTIONS
 
     found = names(text)
@@ -117,14 +117,14 @@ def assumptions(text: str) -> list[str]:
 
 
 def formerly_allowed(text: str) -> list[str]:
-    """Read what `--allow` took: assumptions, and `nan`, which nothing needs any more."""
+    """Read the values of the former option `--allow`: assumptions, and `nan`, which is obsolete."""
     message("--allow is now called --assume" + ", and nan is no longer needed" * ("nan" in names(text)) + ".")
     kept = [name for name in names(text) if name != "nan"]
     return assumptions(",".join(kept)) if kept else []
 
 
 def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """Read `x:1,3,224,224`; the name may hold colons, and `x:` is a scalar."""
+    """Read `x:1,3,224,224`; the name may contain colons, and `x:` is a scalar."""
     name, colon, dims = text.rpartition(":")
     sizes = dims.split(",") if dims else []
     if not name or not colon or not all(size.isascii() and size.isdigit() for size in sizes):
@@ -133,13 +133,13 @@ def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def add_output_options(parser: argparse._ActionsContainer) -> None:
-    """Add what every command has."""
+    """Add the options of every command."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--debug", action="store_true", help="print a traceback on errors")
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add what the commands have that work on a model for a while, and what every one has."""
+    """Add the output options of commands that work on models."""
     group = parser.add_argument_group("output")
     group.add_argument(
         "--report",
@@ -155,7 +155,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:
-    """Add what says where a model is to be taken."""
+    """Add the options that define a conversion."""
     group = parser.add_argument_group("request")
     group.add_argument(
         "--opset",
@@ -214,7 +214,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_allow_path(parser: argparse._ActionsContainer) -> None:
-    """Add what lets links of external data lead somewhere."""
+    """Add the option that permits links of external data."""
     parser.add_argument(
         "--allow-path",
         metavar="DIR",
@@ -225,7 +225,7 @@ def add_allow_path(parser: argparse._ActionsContainer) -> None:
 
 
 def add_verify_options(parser: argparse.ArgumentParser) -> argparse._ActionsContainer:
-    """Add what directs the inputs that models are compared on; return the group, for what a command has of its own."""
+    """Add the options of a verification; return the group, so that a command can add its own."""
     group = parser.add_argument_group("verification")
     group.add_argument(
         "--input-shape",
@@ -275,7 +275,7 @@ def add_verify_options(parser: argparse.ArgumentParser) -> argparse._ActionsCont
 
 
 def add_weights_options(parser: argparse.ArgumentParser) -> None:
-    """Add what says where weights go."""
+    """Add the options for the destination of weights."""
     group = parser.add_argument_group("weights")
     weights = group.add_mutually_exclusive_group()
     weights.add_argument(
@@ -296,7 +296,7 @@ def add_weights_options(parser: argparse.ArgumentParser) -> None:
 
 
 def weights(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what the options say of weights, as arguments of `Result.save`."""
+    """Return the weights options as arguments of `Result.save`."""
     if options.size_threshold is not None and not options.save_as_external_data:
         raise UsageError("--size-threshold is for --save-as-external-data: give both or neither.")
     threshold = 1024 if options.size_threshold is None else options.size_threshold
@@ -307,7 +307,7 @@ def weights(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def verification(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what the options ask of a verification, as arguments of `convert` and `verify`."""
+    """Return the verification options as arguments of `convert` and `verify`."""
     return {
         "input_shapes": input_shapes(options),
         "inputs": options.inputs,
@@ -321,7 +321,7 @@ def verification(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def request(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what the options ask of `convert` and `plan`, as their arguments."""
+    """Return the request options as arguments of `convert` and `plan`."""
     asked = (options.opset, options.decompose or None, options.target, options.optimize or None, options.ir_version)
     if all(wish is None for wish in asked):
         model = options.model if isinstance(options.model, str) else options.model[0]
@@ -346,7 +346,7 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def input_shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]] | None:
-    """Return the shapes by input, or None where none is given."""
+    """Return the shapes by input, or None without any."""
     shapes: dict[str, tuple[int, ...]] = {}
     for name, shape in options.input_shape:
         if name in shapes:
@@ -356,7 +356,7 @@ def input_shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]] | No
 
 
 def check_operators(asked: Iterable[str]) -> None:
-    """Raise for a name that neither opshift nor ONNX has; one with a domain (`domain::Name`) is left to the engine."""
+    """Raise for an operator unknown to opshift and ONNX; the engine checks names with a domain (`domain::Name`)."""
     bare = [name for name in asked if "::" not in name]
     if not bare:
         return
@@ -373,7 +373,7 @@ def check_operators(asked: Iterable[str]) -> None:
 
 
 def check_target(asked: str) -> None:
-    """Raise for what is neither a built-in profile nor a file."""
+    """Raise if the target is neither a built-in profile nor a file."""
     from opshift.opsets.runtimes.profiles import builtin_targets, is_builtin, near_releases
 
     if not is_builtin(asked) and not os.path.exists(asked):  # noqa: PTH110 (Path.exists raises for an overlong name)
@@ -385,7 +385,7 @@ def check_target(asked: str) -> None:
 
 
 def same_file(one: str, other: str) -> bool:
-    """Whether both paths lead to one file, which need not exist."""
+    """Return whether both paths refer to one file, which need not exist."""
     from pathlib import Path
 
     with contextlib.suppress(OSError):
@@ -396,7 +396,7 @@ def same_file(one: str, other: str) -> bool:
 
 
 def check_writable(path: str, option: str = "") -> None:
-    """Raise early for a path that nothing can be written to, before minutes are spent on a model."""
+    """Raise early for a path that cannot be written, before minutes are spent on a model."""
     import stat
     from pathlib import Path
 
@@ -413,7 +413,7 @@ def check_writable(path: str, option: str = "") -> None:
 
 
 def check_report(path: str | None, others: Iterable[str], *, named: str = "--report") -> None:
-    """Raise for a report of another kind, or one that would replace a model."""
+    """Raise for an unsupported report format, or a report that would replace a model."""
     if path is None:
         return
     import importlib.util

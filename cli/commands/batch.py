@@ -1,4 +1,4 @@
-"""`opshift convert` of many models: those of a folder or of a pattern, into another folder."""
+"""`opshift convert` for many models: convert a folder or a pattern into another folder."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ EXIT = {
     "not written": 2,
     "failed": 3,
 }
-"""The exit status of each outcome, as a single conversion has it. Many models end with the highest."""
+"""The exit status of each outcome, as in a single conversion. With many models, the highest one counts."""
 
 ALWAYS = ("converted", "unchanged", "refused", "not equal", "unreadable")
-"""What the table counts also where there are none."""
+"""The outcomes that the table always counts, even at zero."""
 
 
 def asked_for(options: argparse.Namespace) -> bool:
@@ -62,7 +62,7 @@ def into_folder(path: str | None) -> bool:
 
 
 def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
-    """Convert all, each as it comes, and end with a table."""
+    """Convert all models, print each result when it is done, and a table at the end."""
     if options.in_place:
         raise UsageError("--in-place is for one model: name a folder with -o for the results of many.")
     if options.output is None:
@@ -112,7 +112,7 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
 
 
 def describe(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as JSON has it."""
+    """Return an outcome as JSON."""
     return {
         "status": EXIT[outcome.status],
         "model": outcome.source,
@@ -127,13 +127,13 @@ def describe(outcome: Outcome) -> dict[str, Any]:
 
 
 def line(outcome: Outcome) -> str:
-    """Return an outcome as --verbose prints it."""
+    """Return an outcome as a line for --verbose."""
     done = "done earlier" if outcome.resumed else f"{outcome.seconds:.1f} s"
     return terminal.one_line(f"{outcome.source}: {outcome.status}, {done}. {outcome.reason}".rstrip())
 
 
 def show(outcomes: Sequence[Outcome], folder: str, *, quiet: bool, proven: bool) -> None:
-    """Print what is not well, how many models had which outcome, and a last line."""
+    """Print the problems, the number of models by outcome, and a last line."""
     from pathlib import Path
 
     from opshift.cli.wording import count

@@ -16,7 +16,7 @@ from opshift.cli import terminal
 SHELLS = ("bash", "zsh", "fish")
 
 FILES = frozenset({"IN", "OUT", "A", "B", "FILE", "FILE|DIR"})
-"""What the value of an option or argument is called where it is a path."""
+"""The metavars of options and arguments that are paths."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -26,13 +26,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the script. It is whole: nothing of opshift runs where the key is pressed."""
+    """Print the script. It is self-contained: completion does not run opshift."""
     terminal.write_result(script(options.build(), options.shell))
     return 0
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Return the script for a shell, of all commands of the parser with their options."""
+    """Return the script for a shell, with all commands of the parser and their options."""
     import shtab
 
     from opshift.opsets.registry.operator import known_operators

@@ -125,7 +125,7 @@ def one(options: argparse.Namespace, stream: Any = None) -> int:
 
 
 def named(options: argparse.Namespace) -> tuple[str | list[str], str | None]:
-    """Return what is to be converted, and where it is to be written: `IN OUT`, or `-o OUT` and any number of IN."""
+    """Return the models to convert, and the destination: `IN OUT`, or `-o OUT` and any number of IN."""
     models = options.models
     if len(models) == 1:
         return models[0], options.output
@@ -139,7 +139,7 @@ def named(options: argparse.Namespace) -> tuple[str | list[str], str | None]:
 
 
 def where(options: argparse.Namespace) -> str:
-    """Return the path to write, or raise where that would surprise."""
+    """Return the path to write, or raise if the result would be unexpected."""
     source, destination = str(options.model), options.output
     if destination is None:
         if not options.in_place or source == streams.STREAM:
@@ -162,7 +162,7 @@ def where(options: argparse.Namespace) -> str:
 
 
 def proof(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what the options say of the proof, as arguments of `convert`."""
+    """Return the verification options as arguments of `convert`."""
     return {
         "verify": False if options.no_verify else "nodes" if options.verify == "nodes" else True,
         "require_proof": options.require_proof,
@@ -171,7 +171,7 @@ def proof(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_proof_options(options: argparse.Namespace) -> None:
-    """Raise where an option directs a verification that another switches off."""
+    """Raise for options of a verification that another option disables."""
     given = {
         "--require-proof": options.require_proof,
         "--input-shape": options.input_shape,
@@ -195,7 +195,7 @@ def check_proof_options(options: argparse.Namespace) -> None:
 def describe(
     options: argparse.Namespace, destination: str, result: Result, before: Census, after: Census
 ) -> dict[str, Any]:
-    """Return a conversion as JSON has it."""
+    """Return a conversion as JSON."""
     from opshift.cli.operator_counts import nothing_to_do
 
     return document(
@@ -230,7 +230,7 @@ def show(options: argparse.Namespace, destination: str, result: Result, before: 
 
 
 def show_verdict(result: Result, *, quiet: bool, verbose: bool) -> None:
-    """Print what was not tested, and as the last line what was shown."""
+    """Print the untested input classes, and the verdict as the last line."""
     from opshift.cli import wording
     from opshift.passes.base.results import Verdict
 

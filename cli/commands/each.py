@@ -1,4 +1,4 @@
-"""`plan`, `inspect` and `verify` of many models: one after the other, and the highest exit status in the end."""
+"""`plan`, `inspect` and `verify` for many models: run one after the other, and return the highest exit status."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opshift.passes.base.errors import UsageError
 
 
 def models(asked: Sequence[str]) -> list[str]:
-    """Return the models that paths, folders and patterns stand for, in their order, each once.
+    """Return the models of paths, folders and patterns, in their order, each once.
 
     Raises:
         UsageError: a folder or a pattern has none.
@@ -32,7 +32,7 @@ def models(asked: Sequence[str]) -> list[str]:
 
 
 def run(options: argparse.Namespace, one: Callable[[argparse.Namespace], int]) -> int:
-    """Run a command of each model in `options.models`; return the highest status.
+    """Run a command for each model in `options.models`; return the highest status.
 
     A single path is run as it is. Of many, each result comes below the model's name, or is one line of JSON.
     """

@@ -48,7 +48,7 @@ def one(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace, found: Inspection) -> None:
-    """Print the operators, and then where the model can go."""
+    """Print the operators, and then the possible opsets."""
     operators = [
         (f"{domain}::{name}" if domain else name, "-" if since is None else str(since), str(count))
         for name, domain, since, count in found.operators
@@ -79,7 +79,7 @@ def show_stop(stop: Stop, *, verbose: bool) -> None:
 
 
 def show_blocked(found: Inspection, *, verbose: bool) -> None:
-    """Print which operators block opsets further off; or every refusal, of every opset."""
+    """Print the operators that block more distant opsets; or every refusal for every opset."""
     from opshift.cli import wording
 
     nearest = {stop.opset for stop in (found.down, found.up) if stop is not None}
@@ -99,7 +99,7 @@ def show_blocked(found: Inspection, *, verbose: bool) -> None:
 
 
 def operators_of(refusals: Sequence[Refusal]) -> str:
-    """Return `3 x Einsum-12, 1 x Range-11`; what is refused but no node goes by its place."""
+    """Return `3 x Einsum-12, 1 x Range-11`; a refusal without a node is named by its place."""
     from collections import Counter
 
     counts = Counter(one.operator or one.node for one in refusals)

@@ -53,7 +53,7 @@ def qualified(operator: Operator) -> str:
 
 
 def describe(operator: Operator) -> dict[str, Any]:
-    """Return an operator as JSON has it."""
+    """Return an operator as JSON."""
     lowerings = [
         {"name": one.name, "opset": one.opset, "may_assume": one.assumes is not None, "summary": one.summary}
         for one in operator.lowerings
@@ -67,12 +67,12 @@ def describe(operator: Operator) -> dict[str, Any]:
 
 
 def versions(operator: Operator) -> str:
-    """Return the versions that somebody has read, as a cell."""
+    """Return the reviewed versions, as a cell."""
     return ", ".join(str(version.since) for version in operator.versions)
 
 
 def show(operators: Sequence[Operator]) -> None:
-    """Print a row an operator."""
+    """Print a row for each operator."""
     from opshift.cli.wording import joined
 
     terminal.table(

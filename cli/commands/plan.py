@@ -85,7 +85,7 @@ def one(options: argparse.Namespace) -> int:
 
 
 def refused(options: argparse.Namespace, made: Plan, before: Census) -> int:
-    """Report what stands in the way."""
+    """Report the blockers."""
     error = {"kind": "unsupported", "message": not_possible(made), "refusals": made.refusals}
     described = document(options, 1, before=before, plan=made, error=error)
     with staged(options.report, described):
@@ -107,14 +107,14 @@ def refused(options: argparse.Namespace, made: Plan, before: Census) -> int:
 
 
 def not_possible(made: Plan) -> str:
-    """Return what a plan that is refused comes to, on one line."""
+    """Return a summary of a refused plan, on one line."""
     from opshift.cli.wording import count
 
     return f"Not possible: {count(len(made.refusals), 'refusal')}, opset {made.source_opset} -> {made.target_opset}."
 
 
 def possible(made: Plan, *, nothing: bool) -> str:
-    """Return what a plan comes to, on one line."""
+    """Return a summary of a plan, on one line."""
     from opshift.cli.wording import count
 
     if nothing:
@@ -128,7 +128,7 @@ def possible(made: Plan, *, nothing: bool) -> str:
 
 
 def show(options: argparse.Namespace, result: Result, before: Census, after: Census, *, nothing: bool) -> None:
-    """Print the request, what is rewritten, and all notes; under --verbose each node and the operators."""
+    """Print the request, the rewritten nodes, and all notes; with --verbose each node and the operators."""
     from opshift.cli.operator_counts import remarks, show_operators
     from opshift.cli.wording import assumptions, changes, request
 
@@ -150,7 +150,7 @@ def show(options: argparse.Namespace, result: Result, before: Census, after: Cen
 
 
 def show_steps(made: Plan, checks: Mapping[str, Check] = MappingProxyType({})) -> None:
-    """Print what happens to each node that changes, and what was shown of it."""
+    """Print the change of each changed node, and its verdict."""
     each_step(made.steps, checks)
     if made.kept:
         from opshift.cli.wording import count
@@ -159,7 +159,7 @@ def show_steps(made: Plan, checks: Mapping[str, Check] = MappingProxyType({})) -
 
 
 def each_step(steps: Sequence[Step], checks: Mapping[str, Check]) -> None:
-    """Print each node that changes, and what was shown of it."""
+    """Print each changed node, and its verdict."""
     from opshift.cli import wording
 
     for step in steps:

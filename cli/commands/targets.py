@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def probed(options: argparse.Namespace, target: Target) -> int:
-    """Print where onnxruntime opens what the profile does not list, or does not open what it does."""
+    """Print the nodes for which onnxruntime and its profile disagree."""
     from opshift.passes.runtime.kernel_probe import probe
 
     found = probe(target)
@@ -69,13 +69,13 @@ def probed(options: argparse.Namespace, target: Target) -> int:
 
 
 def describe(target: Target) -> dict[str, Any]:
-    """Return a profile as JSON has it."""
+    """Return a profile as JSON."""
     fields = ("name", "version", "opset", "ir_version", "functions", "domains", "operators", "without", "limits")
     return {field: getattr(target, field) for field in fields}
 
 
 def show(targets: list[Target]) -> None:
-    """Print a row a profile."""
+    """Print a row for each profile."""
     if not targets:
         terminal.say("No profile is built in; --target takes a TOML file.")
         return

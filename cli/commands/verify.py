@@ -98,7 +98,7 @@ def one(options: argparse.Namespace) -> int:
 
 
 def describe(options: argparse.Namespace, report: Report, status: int, before: Census, after: Census) -> dict[str, Any]:
-    """Return a comparison as JSON has it."""
+    """Return a comparison as JSON."""
     from opshift.cli.wording import verdict
 
     error = {"kind": "verification", "message": verdict(report), "report": report}
@@ -107,7 +107,7 @@ def describe(options: argparse.Namespace, report: Report, status: int, before: C
 
 
 def show(options: argparse.Namespace, report: Report) -> None:
-    """Print what differs, and the verdict last."""
+    """Print the differences, and the verdict last."""
     from opshift.cli import wording
     from opshift.passes.base.results import Verdict
 
