@@ -259,43 +259,43 @@ def convert(
     save_repro: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """Take a model to an opset, or rid it of operators, or fit it to a runtime, and prove that it computes the same.
+    """Convert a model to an opset, replace operators, or fit it to a runtime, and verify the outputs.
 
     Args:
         model: a path, bytes, a file opened in binary mode, an onnx.ModelProto, an onnx_ir.Model or an object with
-            `.model_proto` (torch.onnx.ONNXProgram); it is left untouched.
-        opset: the opset of the default domain wanted, 7 to 28; None keeps the model's.
-        decompose: operators of the default domain that are to go.
+            `.model_proto` (torch.onnx.ONNXProgram); it is not modified.
+        opset: the target opset of the default domain, 7 to 28; None keeps the model's.
+        decompose: operators of the default domain to replace.
         target: a runtime's profile: a built-in name, a TOML file or a Target.
-        verify: compare with the original in onnxruntime, each lowered node and the whole; "nodes" leaves out the
-            whole, so that no weights are read.
-        semantics: where onnxruntime departs from the specification, keep what it computes ("runtime") or what the text
-            says ("spec").
-        assume: assumptions that the result may rest on: "no-nan", "finite-inputs", "whole-indices".
+        verify: compare with the original in onnxruntime, each rewritten node and the whole models; "nodes" skips the
+            whole models and reads no weights.
+        semantics: if onnxruntime and the specification differ, preserve onnxruntime's results ("runtime") or the
+            specified ones ("spec").
+        assume: assumptions that the result may need: "no-nan", "finite-inputs", "whole-indices".
         allow: the former name of `assume`; deprecated.
-        ir_version: the ir_version wanted; None takes that of the first onnx release with a lower opset, or the model's
-            own if that is lower, and raises it only where the opset or the model's contents need more.
-        optimize: replace Hardmax, ArgMax and OneHot also where the target has them, if that is faster in onnxruntime.
-        keep_initializers_as_inputs: leave inputs that have an initializer as they are; else they are constants of the
+        ir_version: the target ir_version; None selects that of the first onnx release with a lower opset, or the
+            model's own if that is lower, and raises it only if the opset or the model's contents need more.
+        optimize: also replace supported Hardmax, ArgMax and OneHot nodes if the result is faster in onnxruntime.
+        keep_initializers_as_inputs: keep inputs that have an initializer; by default they become constants of the
             result, from ir_version 4 on.
-        allow_paths: directories in which links of external data may end; without, only the model's own.
-        require_proof: raise also where a node or the whole model could not be compared.
-        input_shapes: shapes of inputs to verify with, by name.
-        inputs: values of inputs to verify with: an .npz file, a test_data_set directory or values by name.
-        seed: of the inputs that are drawn; the same seed gives the same report.
-        timeout: seconds that planning may take, and the verification after it (None: ten minutes each; verification
-            longer for large models).
-        memory: bytes that onnxruntime may take (None: 1 GiB, and more for large models; see `verify`).
-        effort: how much CPU time the verification may take: "quick", "normal" or "thorough"; see `verify`.
-        max_time: seconds of verification after which no more inputs are tried than the least.
+        allow_paths: directories to which links of external data may lead, in addition to the model's own.
+        require_proof: raise also if a node or the whole models could not be compared.
+        input_shapes: shapes of inputs for verification, by name.
+        inputs: input values for verification: an .npz file, a test_data_set directory or values by name.
+        seed: the seed of the generated inputs; the same seed produces the same report.
+        timeout: the time limit of planning, and of the verification after it, in seconds (None: ten minutes each;
+            longer for the verification of large models).
+        memory: the memory limit of onnxruntime in bytes (None: 1 GiB, and more for large models; see `verify`).
+        effort: the CPU time of the verification: "quick", "normal" or "thorough"; see `verify`.
+        max_time: stop the verification after this many seconds once the minimum number of inputs is tried.
         save_repro: a directory for two small models and the input on which they differ, if they do.
         progress: called with a stage, the steps done and all steps.
 
     Raises:
         InvalidModelError: the model is missing, unreadable or invalid.
-        UsageError: the request makes no sense, or onnxruntime is missing.
-        UnsupportedError: the model cannot be converted; it names every node in the way.
-        VerificationError: the result was not shown to be equal.
+        UsageError: the request is invalid, or onnxruntime is missing.
+        UnsupportedError: the model cannot be converted; it names every blocking node.
+        VerificationError: the result was not verified as equal.
     """
     options = Options(
         opset=opset,

@@ -90,29 +90,30 @@ def verify(
     Args:
         original: a path (.onnx or ONNX text), bytes, a file opened in binary mode, a protobuf, an onnx_ir.Model, an
             object with `.model_proto`, or what `ort_session.read` made of one.
-        rewritten: what should compute the same.
-        input_shapes: shapes of inputs of the whole models, by name, instead of sizes tried.
-        inputs: values of inputs of the whole models instead of drawn ones: an .npz file, a directory test_data_set_N
-            or one that holds several, or values by name. Inputs that are not among them are still drawn.
-        seed: the same seed and versions give the same report.
-        pairs: the lowered nodes.
-        whole: False compares the pairs alone, and says so.
-        semantics: "runtime" takes what onnxruntime computes as the meaning, "spec" the numpy oracles of the operators
-            whose text and whose onnxruntime differ.
-        exact: True: the whole models are equal bit for bit with graph optimisations off; with them on, an output of
-            floats may depart from the original's by 8 times what the optimisations themselves make the original
-            depart from itself on that input, since a rewrite changes what they fuse. False: with either, floats may
-            depart by 8 times what rounding makes of the original on that input (rounding.py), which is nothing where
-            its arithmetic is exact. Integers, booleans and strings are equal exactly, unless rounding decides them.
-        drift: with `exact`, what onnxruntime departs from itself by on nodes that are the same in both models does not
-            count, nor does the sign of a zero whose sign no specification defines (drift.py).
-        timeout: seconds that the comparison may take (None: ten minutes, and longer for large models).
-        memory: bytes that onnxruntime may take, where the system can limit them (None: 1 GiB, and more for weights and
-            for inputs and outputs of large declared shapes, up to three quarters of the machine's).
-        effort: the budget of CPU time of the whole models: "normal" 9 times what onnxruntime takes to open both models
-            and to run each once, 2.5 times with more than 100 MB of weights, and at least 1.8 seconds; "quick"
-            a third of that, "thorough" ten times as much.
-        max_time: seconds after which no more inputs are tried than the least; what was compared by then counts.
+        rewritten: the model to compare with it.
+        input_shapes: shapes of inputs of the whole models, by name, instead of several sizes.
+        inputs: input values of the whole models instead of generated ones: an .npz file, a directory test_data_set_N
+            or one that contains several, or values by name. Missing inputs are still generated.
+        seed: the same seed and versions produce the same report.
+        pairs: the rewritten nodes.
+        whole: False compares only the pairs, and reports this.
+        semantics: the reference is onnxruntime ("runtime"), or the numpy oracles of operators for which onnxruntime
+            and the specification differ ("spec").
+        exact: True: the whole models must be equal bit for bit with graph optimizations off. With them on, a float
+            output may differ from the original's by 8 times the original's own difference between optimizations on and
+            off on that input, since a rewrite changes which nodes are fused. False: with either, floats may differ by
+            8 times the original's rounding error on that input (rounding.py), which is zero if its arithmetic is exact.
+            Integers, booleans and strings must be equal exactly, unless rounding decides them.
+        drift: with `exact`, ignore onnxruntime's own differences on nodes that are the same in both models, and the
+            sign of a zero whose sign no specification defines (drift.py).
+        timeout: the time limit of the comparison in seconds (None: ten minutes, and longer for large models).
+        memory: the memory limit of onnxruntime in bytes, if the system supports limits (None: 1 GiB, and more for
+            weights and for large declared inputs and outputs, up to three quarters of the machine's).
+        effort: the CPU time budget of the whole models: "normal" is 9 times the time in which onnxruntime opens both
+            models and runs each once, 2.5 times with more than 100 MB of weights, and at least 1.8 seconds; "quick"
+            is a third of that, "thorough" ten times as much.
+        max_time: stop after this many seconds once the minimum number of inputs is tried; the comparisons up to then
+            count.
         save_repro: a directory for two small models and an input on which they differ, if they do.
         original_dir: the directory of the original's external data, where a protobuf is given.
         rewritten_dir: the same for the rewritten model.
