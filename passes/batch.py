@@ -44,21 +44,21 @@ _RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxrunt
 
 
 class Status(enum.StrEnum):
-    """What became of a model."""
+    """The outcome for a model."""
 
     CONVERTED = "converted"
     UNCHANGED = "unchanged"
-    """It was on the target already; the output is a copy."""
+    """The model already satisfied the target; the output is a copy."""
     REFUSED = "refused"
-    """It is valid and cannot be converted."""
+    """The model is valid but cannot be converted."""
     NOT_EQUAL = "not equal"
-    """What was made of it was not shown to be equal, and was not written."""
+    """The result was not verified as equal, and was not written."""
     UNREADABLE = "unreadable"
-    """It is missing, damaged, invalid, or unsafe to open."""
+    """The model is missing, damaged, invalid, or unsafe to open."""
     NOT_WRITTEN = "not written"
     """The output cannot be written, or the request does not fit the model."""
     FAILED = "failed"
-    """opshift itself failed, or its process ended."""
+    """opshift itself failed, or its process crashed."""
 
 
 _FINAL = frozenset({Status.CONVERTED, Status.UNCHANGED, Status.REFUSED})
@@ -67,7 +67,7 @@ _FINAL = frozenset({Status.CONVERTED, Status.UNCHANGED, Status.REFUSED})
 
 @dataclass(frozen=True)
 class Summary:
-    """A plan in numbers of nodes."""
+    """The numbers of nodes in a plan."""
 
     source_opset: int
     target_opset: int
@@ -78,10 +78,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one model.
+    """The result for one model.
 
-    `reason` says why it was not converted, or is not proven. `verdict` is None where nothing was compared. `resumed`
-    tells that an earlier run did it.
+    `reason` explains why the model was not converted or not verified. `verdict` is None if nothing was compared.
+    `resumed` is true if an earlier run converted the model.
     """
 
     source: str
@@ -127,27 +127,26 @@ def convert_many(
     progress: Any = None,
     **asked: Any,
 ) -> Generator[Outcome, None, None]:
-    """Convert models into a folder, and yield what became of each as it is done.
+    """Convert models into a folder, and yield an Outcome for each finished model.
 
     Args:
-        models: a folder, whose models (.onnx, .onnxtxt) are found recursively; a glob pattern; a path; or a list of
-            these. Paths relative
-            to the folder, to the pattern's fixed part, or to the folder that all paths have in common, are kept.
-        output: the folder to write to, which is made where it does not exist. It gets a journal.
-        executor: runs the conversions. With processes on other machines all must see the same files. It is not shut
-            down. None takes `jobs` processes of opshift's own, which outlive a model that ends one of them.
-        jobs: how many models at a time, without an executor.
-        resume: leave out what the journal says is done, where model, request, versions and output are the same.
+        models: a folder with models (.onnx, .onnxtxt) at any depth; a glob pattern; a path; or a list of these. The
+            output keeps paths relative to the folder, to the pattern's fixed part, or to the paths' common folder.
+        output: the folder to write to; it is created if necessary. It gets a journal.
+        executor: runs the conversions. Processes on other machines must see the same files. It is not shut down. None
+            starts `jobs` child processes, and replaces a process that crashes.
+        jobs: the number of models in parallel, without an executor.
+        resume: skip finished models of the journal if model, request, versions and output have not changed.
         external_data: as in `Result.save`.
         size_threshold: as in `Result.save`.
         progress: called with a stage, the models done and all models.
-        asked: what `convert` takes. `save_repro` is a folder that gets one for each model.
+        asked: the arguments of `convert`. `save_repro` is a folder that gets a subfolder for each model.
 
     Yields:
-        An Outcome for each model; one that fails raises nothing.
+        An Outcome for each model; a failed model raises no exception.
 
     Raises:
-        UsageError: there are no models, the request makes no sense whatever the model, or `output` cannot be written.
+        UsageError: there are no models, the request is invalid for every model, or `output` cannot be written.
         TypeError: `convert` has no such argument.
     """
     if "allow" in asked:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """A converted model with the plan that was followed and the report of what was shown (None with verify=False).
+    """A converted model with its plan and the report of its verification (None with verify=False).
 
     `source` is the model that was read.
     """
@@ -80,17 +80,17 @@ class Result:
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        """What was repaired of the model before its conversion, of defects that others tolerate."""
+        """The defects of the model that were repaired before the conversion; other tools tolerate them."""
         return self.source.repairs
 
     @functools.cached_property
     def model(self) -> onnx.ModelProto | onnx_ir.Model:
-        """The converted model: an onnx.ModelProto, or an onnx_ir.Model where one was given.
+        """The converted model: an onnx.ModelProto, or an onnx_ir.Model if `convert` got one.
 
-        Large weights of a file of more than 64 MiB are read when this is first asked for.
+        The first access reads large weights of a file of more than 64 MiB.
 
         Raises:
-            InvalidModelError: that file was changed in the meantime.
+            InvalidModelError: that file has changed in the meantime.
         """
         external.fill(self.rewritten)
         return _as_given(self.source, self.rewritten)
@@ -116,24 +116,24 @@ class Result:
     ) -> tuple[Path, ...]:
         """Write the model to a file, atomically and with its external data; as ONNX text for .onnxtxt.
 
-        Where nothing was to be done the file is a copy, byte for byte. Large weights are copied from file to file; what
-        is written over the file that they are in reads them first.
+        If nothing was changed, the file is a copy, byte for byte. Large weights are copied from file to file. If the
+        path is the file that contains them, they are read first.
 
         Args:
-            path: where to write it.
-            external_data: where weights go that are in files. "keep": they stay, which needs the same directory.
-                "copy": the files come along into another directory. "embed": into the model's file. "save": all
-                weights, embedded ones too, into one file beside it. None keeps or copies.
-            size_threshold: bytes; with "save", smaller weights are in the model's file.
-            progress: called with a stage, the MiB of weights that are written, and all.
+            path: the file to write.
+            external_data: the destination of external weights. "keep": they stay, which needs the same directory.
+                "copy": the files are copied to the new directory. "embed": they are stored in the model's file.
+                "save": all weights, including embedded ones, are stored in one file next to it. None keeps or copies.
+            size_threshold: bytes; with "save", smaller weights stay in the model's file.
+            progress: called with a stage, the MiB of written weights, and all MiB.
             batch: other files (`opshift.passes.io.atomic_files.Batch`) written together with the model: all or none.
 
         Returns:
             The files of external data that the model refers to now.
 
         Raises:
-            UsageError: it cannot be written there, or so.
-            InvalidModelError: external data were changed since the model was read.
+            UsageError: the file cannot be written there, or not in this way.
+            InvalidModelError: external data have changed since the model was read.
         """
         from opshift.passes.io import atomic_files, writer
 
@@ -206,13 +206,13 @@ def plan(
     allow_paths: Collection[str | os.PathLike[str]] = (),
     progress: Progress | None = None,
 ) -> Plan:
-    """Say what `convert` would do with the same arguments, and what stands in the way; nothing is changed.
+    """Return the changes that `convert` would make with the same arguments, and the blockers; nothing is modified.
 
-    It is tried on a copy, since some of what stands in the way is seen only then (an ir_version, above all).
+    The conversion is tried on a copy, because only then some blockers appear (above all, an ir_version).
 
     Raises:
         InvalidModelError: the model is missing, unreadable or invalid.
-        UsageError: the request makes no sense.
+        UsageError: the request is invalid.
     """
     assume = assume if allow is None else assumed(assume, allow)
     try:

@@ -14,17 +14,17 @@ class OpshiftError(Exception):
 
 
 class InvalidModelError(OpshiftError):
-    """The input is missing, unreadable, not ONNX, against the specification, or unsafe to open."""
+    """The input is missing, unreadable, not ONNX, invalid, or unsafe to open."""
 
 
 class UsageError(OpshiftError):
-    """The request itself makes no sense: an unknown operator, an opset that does not exist."""
+    """The request itself is invalid: an unknown operator, an opset that does not exist."""
 
 
 class UnsupportedError(OpshiftError):
-    """The model is valid and cannot be taken to the target; `refusals` names every node in the way.
+    """The model is valid but cannot be converted to the target; `refusals` names every blocking node.
 
-    `plan` is as far as planning came, and `source` what was read; None where there was none of it yet.
+    `plan` is the incomplete plan, and `source` the model that was read; both are None if they did not exist yet.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class UnsupportedError(OpshiftError):
 
 
 class VerificationError(OpshiftError):
-    """The rewritten model was not shown to be equal; nothing is written. `report` has the counterexample.
+    """The rewritten model was not verified as equal; nothing is written. `report` has the counterexample.
 
-    `result` is what was made, for those who look into it.
+    `result` is the rewritten model, for debugging.
     """
 
     def __init__(self, message: str, report: Report, result: ConvertedModel | None = None) -> None:

@@ -52,10 +52,10 @@ class Code(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Refusal:
-    """Why one node cannot be converted: what, where, why, and what would help.
+    """The reason why a node cannot be converted, with its place and a fix.
 
     `node` is the path of the node in the model, such as `main/hot` or `main/if_0.then_branch/hot`;
-    `operator` reads `Hardmax-13`, or is empty where the whole model is meant.
+    `operator` reads `Hardmax-13`; it is empty if the refusal concerns the whole model.
     """
 
     code: Code
@@ -100,10 +100,10 @@ class Action(enum.StrEnum):
 
 
 class Step(NamedTuple):
-    """What happens to one node.
+    """The change of one node.
 
-    `operator` and `since_version` are the node's own; `why` says what is wrong with it on the target (empty for KEEP);
-    `lowerings` names what replaced it, outermost first, and `becomes` lists the operators written, in order.
+    `operator` and `since_version` are the node's own. `why` is the reason for the change (empty for KEEP). `lowerings`
+    names the lowerings, outermost first, and `becomes` lists the emitted operators, in order.
     """
 
     action: Action
@@ -234,9 +234,9 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Plan:
-    """What `convert` would do to a model; `steps` leaves out the nodes that are kept as they are.
+    """The changes that `convert` would make to a model; `steps` omits unchanged nodes.
 
-    `kinds` has the same nodes once more, those that are alike together; it is found out when it is asked for.
+    `kinds` groups similar nodes of the steps; it is computed on first access.
     """
 
     source_opset: int
@@ -262,7 +262,7 @@ class Plan:
 
     @property
     def lowered(self) -> Sequence[Step]:
-        """The steps of the nodes that are lowered."""
+        """The steps of the decomposed nodes."""
         if isinstance(self.steps, Steps):
             return self.steps.lowered
         return [step for step in self.steps if step.action is Action.LOWER]
@@ -273,12 +273,12 @@ class Plan:
 
     @property
     def possible(self) -> bool:
-        """Whether nothing stands in the way."""
+        """Whether there are no blockers."""
         return not self.refusals
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether the model is on the target already."""
+        """Whether the model already satisfies the target."""
         return self.possible and not self.steps and self.source_opset == self.target_opset
 
     def to_json(self) -> dict[str, Any]:
@@ -299,7 +299,7 @@ class Plan:
 
 
 class Verdict(enum.StrEnum):
-    """What a comparison showed."""
+    """The result of a comparison."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -338,14 +338,14 @@ class Departure:
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """What was compared of the outputs, with graph optimisations off.
+    """The compared output elements, with graph optimizations off.
 
     Attributes:
-        elements: how many elements, over all inputs.
-        identical: how many of these are equal bit for bit (NaN to NaN).
-        undefined: how many more were left out, since the original's result is undefined.
-        sizes: the largest size of each dimension of the inputs that is not fixed, by its name.
-        departure: the largest one; None where all are equal bit for bit, or no floats.
+        elements: the number of compared elements, over all inputs.
+        identical: the number of these that are equal bit for bit (NaN to NaN).
+        undefined: the number of skipped elements, because the original's result is undefined.
+        sizes: the largest size of each dynamic input dimension, by its name.
+        departure: the largest difference; None if all elements are equal bit for bit, or not floats.
     """
 
     elements: int = 0
@@ -375,10 +375,10 @@ class Coverage:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Check:
-    """One comparison: of a lowered node against its replacement, or of the whole models (`node` empty).
+    """One comparison: of a rewritten node with its replacement, or of the whole models (`node` empty).
 
-    `judge` is what computed the expected values, `onnxruntime 1.31.1` or `numpy oracle`; `inputs` counts those tried,
-    and `classes` how many of them have ties, infinities, empty dims and so on, 0 where such inputs were possible.
+    `judge` is the reference for the expected values, `onnxruntime 1.31.1` or `numpy oracle`. `inputs` counts the tried
+    inputs, and `classes` those with ties, infinities, empty dimensions and so on; 0 if such inputs were possible.
     """
 
     node: str
@@ -403,9 +403,9 @@ class Check:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Report:
-    """What verification showed, node by node and as a whole, with the versions of what was run.
+    """The result of a verification, for each node and the whole models, with the versions of the packages.
 
-    `about` returns what is known of the models, for `save`.
+    `about` returns facts about the models, for `save`.
     """
 
     nodes: tuple[Check, ...]
@@ -429,10 +429,10 @@ class Report:
         return {**self.__dict__, "about": dict}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report as a page (.html), Markdown (.md) or JSON (.json), as the end of the name says.
+        """Write the report as an HTML page (.html), Markdown (.md) or JSON (.json), depending on the extension.
 
         Raises:
-            UsageError: the name ends otherwise, it cannot be written there, or a page needs jinja2.
+            UsageError: the extension is unknown, the file cannot be written, or a page needs jinja2.
         """
         WRITERS[-1](self, path)
 
