@@ -21,6 +21,8 @@ from test_docs import ROOT, generator
 
 from opshift.cli.hook import run
 
+pytestmark = pytest.mark.slow
+
 FIXTURES = ROOT / "fixtures"
 GOES, STAYS = FIXTURES / "segmenter-opset13.onnxtxt", FIXTURES / "onehot-bfloat16-opset28.onnxtxt"
 
@@ -80,7 +82,6 @@ def test_placeholders_are_told_apart() -> None:
     assert "example.com" not in page
 
 
-@pytest.mark.install
 @pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 def test_pre_commit_runs_the_hook(released: Path, tmp_path: Path) -> None:
     """In a repository of somebody's, with the configuration of the page, and a hook that is installed from here."""
@@ -329,7 +330,6 @@ def test_the_action_pins_all_that_is_installed() -> None:
 
 
 @posix
-@pytest.mark.install
 def test_the_action_installs_opshift(tmp_path: Path, github: dict[str, str]) -> None:
     status, said = step(0, tmp_path, github, {})
     assert status == 0, said

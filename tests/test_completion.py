@@ -102,6 +102,7 @@ ASK = {"bash": in_bash, "zsh": in_zsh, "fish": in_fish}
 posix = pytest.mark.skipif(os.name != "posix", reason="shells and terminals of another kind")
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(

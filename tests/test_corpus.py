@@ -15,7 +15,7 @@ from running import OPSETS, differences, nodes_of, operators_of, opset_of, run, 
 
 import opshift
 
-pytestmark = pytest.mark.corpus
+pytestmark = pytest.mark.slow
 
 THREE = ("Hardmax", "ArgMax", "OneHot")
 WITHOUT_ANY = {"sklearn-logistic-13", "piper-nakdimon", "magika", *(f"silero-{name}" for name in SILERO)}

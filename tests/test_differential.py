@@ -21,6 +21,8 @@ from differential.saving import load, save
 
 import opshift
 
+pytestmark = pytest.mark.slow
+
 _HOME = Path(__file__).parent / "differential"
 _SEED, _CASES = 17, 1500
 """About a minute of one core."""

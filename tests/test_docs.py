@@ -152,6 +152,7 @@ posix = pytest.mark.skipif(os.name != "posix" or shutil.which("bash") is None, r
 
 
 @posix
+@pytest.mark.slow
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_a_guide_does_what_it_shows(page: Path) -> None:
     """`python docs/generate.py docs/...` mends this. The corpus has what the pages need."""

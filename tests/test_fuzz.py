@@ -20,6 +20,8 @@ from opshift.cli.main import main
 from opshift.passes.base.errors import InvalidModelError
 from opshift.passes.io import reader
 
+pytestmark = pytest.mark.slow
+
 FOUND = sorted(path.stem for path in FINDS.glob("*.onnx"))
 HEAD = '<ir_version: 8, opset_import: ["":13]> '
 

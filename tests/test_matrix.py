@@ -56,7 +56,7 @@ def ways(operator: str, source: range, target: range, converter: str) -> set[str
     return {finding.outcome.category for finding in found}
 
 
-@pytest.mark.matrix
+@pytest.mark.slow
 def test_every_case_is_right(capsys: pytest.CaptureFixture[str]) -> None:
     found = matrix.run(SEED, range(CASES), "opshift:convert", os.cpu_count() or 1)
     with capsys.disabled():

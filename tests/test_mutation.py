@@ -14,6 +14,8 @@ from mutation.subjects import draw_subject
 import opshift
 from opshift.passes.base.results import Verdict
 
+pytestmark = pytest.mark.slow
+
 HARD = hard()
 _SEED, _COUNT = 29, 120
 """About twenty seconds of one core."""

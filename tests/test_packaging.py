@@ -20,6 +20,8 @@ import pytest
 
 import opshift
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES: dict[str, str] = {
@@ -125,7 +127,6 @@ def test_versions_agree() -> None:
     assert f"## [{PROJECT['project']['version']}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.install
 def test_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     names = {name for name in wheel.namelist() if not name.endswith("/")}
     assert {name for name in names if ".dist-info/" not in name} == set(sources())
@@ -133,7 +134,6 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> Non
         assert wheel.read(name) == file.read_bytes(), name
 
 
-@pytest.mark.install
 def test_wheel_has_what_the_package_reads() -> None:
     names = set(sources())
     for name in (
@@ -150,7 +150,6 @@ def test_wheel_has_what_the_package_reads() -> None:
         assert name in names
 
 
-@pytest.mark.install
 def test_metadata(wheel: zipfile.ZipFile) -> None:
     found = metadata(wheel)
     assert found["License-Expression"] == "Apache-2.0"
@@ -172,7 +171,6 @@ def test_metadata(wheel: zipfile.ZipFile) -> None:
     assert "opshift = opshift.cli.main:main" in wheel.read(entries).decode()
 
 
-@pytest.mark.install
 def test_sdist_can_be_tested(built: Path) -> None:
     """It has what the tests and the documents need beside the package."""
     with tarfile.open(only(built, "*.tar.gz")) as archive:
@@ -185,7 +183,6 @@ def test_sdist_can_be_tested(built: Path) -> None:
     assert not [name for name in names if "__pycache__" in name or "_cache" in name]
 
 
-@pytest.mark.install
 def test_installed_package_works_from_another_folder(installed: Path, tmp_path: Path) -> None:
     """Not this checkout but the wheel runs, and finds its operators, tables and profiles."""
     path = {"PYTHONPATH": str(installed)}

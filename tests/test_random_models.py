@@ -26,6 +26,8 @@ from opshift.passes.base.limits import Limits
 from opshift.passes.io.reader import load
 from opshift.passes.runtime.ort_session import RejectedError, Session, Source, Why, fit
 
+pytestmark = pytest.mark.slow
+
 CASES = int(os.environ.get("OPSHIFT_RANDOM", "700"))
 SEED = int(os.environ.get("OPSHIFT_SEED", "0"))
 LIMITS = Limits(timeout=10, memory=2**31)

@@ -33,11 +33,12 @@ def test_there_are_two_commands_for_a_fresh_machine() -> None:
     assert " opshift" not in install.split("&&")[1], "it installs from the checkout"
 
 
-def test_ci_runs_the_second() -> None:
+def test_ci_runs_the_second_and_then_the_rest() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert script.endswith("\n" + commands("sh")[1])
-    others = [line for line in script.splitlines()[:-1] if line and not line.startswith("#")]
-    assert others == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "export CI=true"]
+    lines = [line for line in script.splitlines() if line and not line.startswith("#")]
+    assert lines[:3] == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "export CI=true"]
+    assert lines[3] + "\n" == commands("sh")[1]
+    assert [line.split()[1:3] for line in lines[4:]] == [["-m", "pip"], [".ci/checks.py", "--slow"]]
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
@@ -50,7 +51,7 @@ def test_outputs_are_what_the_commands_print() -> None:
 
 
 @needs_bash
-@pytest.mark.install
+@pytest.mark.slow
 def test_first_command_installs_converts_and_proves(tmp_path: Path) -> None:
     """In a copy of the checkout, with a virtual environment of its own."""
     checkout = tmp_path / "checkout"

@@ -305,7 +305,7 @@ def release(minor: str) -> Release:
 INSTALLED = ("1.16", *(minor for minor in ("1.6", "1.9", "1.12", "1.19", "1.24") if installed(minor)))
 
 
-@pytest.mark.runtimes
+@pytest.mark.slow
 @pytest.mark.parametrize("minor", INSTALLED)
 def test_models_made_for_a_release_run_there(minor: str) -> None:
     there = release(minor)
@@ -326,7 +326,7 @@ def test_models_made_for_a_release_run_there(minor: str) -> None:
     there.close()
 
 
-@pytest.mark.runtimes
+@pytest.mark.slow
 @pytest.mark.parametrize("minor", INSTALLED)
 def test_a_release_loads_the_opset_and_ir_version_of_the_table_and_no_newer(minor: str) -> None:
     there, known = release(minor), release_of(f"onnxruntime-{minor}")

@@ -28,7 +28,7 @@ import opshift
 from opshift.opsets.runtimes.profiles import load_target
 from opshift.passes.base.results import Code
 
-pytestmark = pytest.mark.runtimes
+pytestmark = pytest.mark.slow
 
 OTHERS = ("opencv-4", "mnn", "openvino", "ncnn")
 ASKED = os.environ.get("OPSHIFT_RUNTIMES") == "1"

@@ -20,6 +20,8 @@ from opshift.cli.main import COMMANDS, build
 from opshift.opsets.registry.no_conversion import no_conversions
 from opshift.opsets.registry.operator import known_operators
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -21,6 +21,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 from onnx import TensorProto, helper
 from onnx.parser import parse_model
 from running import OPSETS, RUNS_TO, run, same
@@ -441,6 +442,7 @@ class Table:
                 continue
             assert not found, f"{label}, {what}: {found}\n{onnx.printer.to_text(result)}"
 
+    @pytest.mark.every_case
     def test_refusal(self, refused: Refused) -> None:
         plan = opshift.plan(parse_model(refused.model), **refused.request)
         assert [refusal.code for refusal in plan.refusals] == [refused.code]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import oracles
+import pytest
 import running
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,8 @@ from onnx import helper
 from running import differences
 
 from operators.harness import F16, F32, F64, INF, Array, converted, ran
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 NEWEST = 26
