@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 CASES = 4
-"""How many cases of one test function are in the fast tier."""
+"""How many cases of a test function are in the fast tier, unless it has the marker `fast`."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -19,9 +19,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in functions.values():
-        if cases[0].get_closest_marker("every_case"):
-            continue
-        distance = -(-len(cases) // CASES)
+        own = cases[0].get_closest_marker("fast")
+        distance = -(-len(cases) // (own.args[0] if own else CASES))
         for place, case in enumerate(cases):
             if place % distance:
                 case.add_marker(pytest.mark.slow)

@@ -80,6 +80,7 @@ LEAST: Mapping[int, Mapping[str, int]] = {
 """By target and operator, how many of its tests come out right by a body, or by another lowering that came since."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", LEAST)
 def test_bodies_compute_what_onnx_says(target: int) -> None:
     right: Counter[str] = Counter()

@@ -136,6 +136,7 @@ def contradiction(found: Sequence[Facts], wanted: Sequence[Facts]) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("types", [False, True], ids=["shapes", "types"])
 def test_less_knowledge_never_gives_other_facts(types: bool) -> None:
     """Nor is a node accused for what is not known."""
@@ -197,6 +198,7 @@ def smallest() -> list[Case]:
     return [found[key] for key in sorted(found)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nested", [False, True], ids=["function", "function in a function"])
 def test_valid_functions_are_never_called_invalid(nested: bool) -> None:
     faults = []

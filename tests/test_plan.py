@@ -222,7 +222,7 @@ REFUSALS = (
 )
 
 
-@pytest.mark.every_case
+@pytest.mark.fast(1000)
 @pytest.mark.parametrize("refused", REFUSALS, ids=str)
 def test_refusal(refused: Refused) -> None:
     source = model(refused.model, opset=20, ir=9)

@@ -368,6 +368,7 @@ class Table:
         """Whether what was lifted is what was written; a table may know more."""
         return back.meaning == whole.meaning and back.operands == whole.operands
 
+    @pytest.mark.fast(1)
     def test_lowering_agrees_with_the_oracle(self, lowering: Lowering) -> None:
         tried = 0
         wrong = []
@@ -442,7 +443,7 @@ class Table:
                 continue
             assert not found, f"{label}, {what}: {found}\n{onnx.printer.to_text(result)}"
 
-    @pytest.mark.every_case
+    @pytest.mark.fast(1000)
     def test_refusal(self, refused: Refused) -> None:
         plan = opshift.plan(parse_model(refused.model), **refused.request)
         assert [refusal.code for refusal in plan.refusals] == [refused.code]
