@@ -33,6 +33,7 @@ STEADY = {
     "Dropout that infers": "y = Dropout (x, r, s)",
     "Dropout of a Constant": "c = Constant <value = bool {0}> () y = Dropout (x, r, c)",
     "Dropout without modes": "y = Dropout (x)",
+    "Dropout of the ratio 0": "n = Constant <value = float {0}> () y = Dropout (x, n, m)",
     "the shape of what is random": "w = RandomUniformLike (x) v = Shape (w) y = Expand (x, v)",
 }
 

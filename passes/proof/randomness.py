@@ -18,7 +18,7 @@ def random_outputs(model: onnx.ModelProto) -> tuple[str, ...]:
     """Return the outputs of a model that random numbers reach."""
     if not any(_may_draw(node) for graph in graphs(model) for node in graph.node):
         return ()
-    drawing = _Drawing(frozenset(_false(model)), set())
+    drawing = _Drawing(frozenset(_zeros(model)), set())
     before = -1
     while len(drawing.functions) > before:  # one may call another that comes after it
         before = len(drawing.functions)
@@ -38,14 +38,14 @@ def random_outputs(model: onnx.ModelProto) -> tuple[str, ...]:
 class _Drawing:
     """What is known to draw random numbers, beside the operators that do."""
 
-    false: frozenset[str]
-    """The values that are false whatever the input is."""
+    zeros: frozenset[str]
+    """The constants that hold zeros alone, or false."""
     functions: set[tuple[str, str, str]]
 
     def draws(self, node: onnx.NodeProto) -> bool:
         """Return whether a node draws random numbers, or a node in its graphs or in the function that it calls does.
 
-        Dropout does where its input training_mode is not known to be false.
+        Dropout does unless its training_mode is known to be false, or its ratio to be 0.
         """
         if (node.domain, node.op_type, node.overload) in self.functions:
             return True
@@ -54,7 +54,7 @@ class _Drawing:
         return any(map(self.draws, (one for _, graph in subgraphs(node) for one in graph.node)))
 
     def _infers(self, node: onnx.NodeProto) -> bool:
-        return len(node.input) < 3 or not node.input[2] or node.input[2] in self.false
+        return len(node.input) < 3 or not node.input[2] or not self.zeros.isdisjoint(node.input[1:3])
 
 
 def _may_draw(node: onnx.NodeProto) -> bool:
@@ -70,18 +70,18 @@ def names_read(node: onnx.NodeProto) -> Iterator[str]:
             yield from names_read(one)
 
 
-def _false(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield the names of all constants that are false; names are unique in a model."""
+def _zeros(model: onnx.ModelProto) -> Iterator[str]:
+    """Yield the names of all constants that hold zeros alone, or false; names are unique in a model."""
     for graph in graphs(model):
         if isinstance(graph, onnx.GraphProto):
-            yield from (tensor.name for tensor in graph.initializer if _is_false(tensor))
+            yield from (tensor.name for tensor in graph.initializer if _is_zero(tensor))
         for node in graph.node:
-            if node.op_type == CONSTANT and any(one.name == "value" and _is_false(one.t) for one in node.attribute):
+            if node.op_type == CONSTANT and any(one.name == "value" and _is_zero(one.t) for one in node.attribute):
                 yield from node.output
 
 
-def _is_false(tensor: onnx.TensorProto) -> bool:
-    """Return whether a tensor holds false alone, and that in the model itself."""
-    if tensor.data_type != onnx.TensorProto.BOOL or tensor.data_location == onnx.TensorProto.EXTERNAL:
+def _is_zero(tensor: onnx.TensorProto) -> bool:
+    """Return whether a tensor that is in the model itself holds zeros alone, or false."""
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return False
-    return not any(tensor.raw_data) and not any(tensor.int32_data)
+    return not any(map(any, (tensor.raw_data, tensor.int32_data, tensor.float_data, tensor.double_data)))
