@@ -24,7 +24,7 @@ class Plain:
 def one_shape(meaning: Plain, operands: Operands) -> Reason | None:
     """Sum-6, Max-6, Min-6: "All inputs and outputs must have the same shape and data type"; none is broadcast."""
     shapes = {facts.shape for facts in operands if facts is not None}
-    one = next(iter(shapes))
+    one = next(iter(shapes), None)
     known = len(operands) == 1 or (len(shapes) == 1 and one is not None and None not in one)
     return None if known else Reason("the inputs are not known to have one shape, and it does not broadcast", True)
 

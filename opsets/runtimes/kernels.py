@@ -214,7 +214,7 @@ def lost_types(name: str, source: int, target: int) -> frozenset[str]:
     float16). Types that the operator does not accept at the target are not among them.
     """
     before, after = schema_at("", name, source), schema_at("", name, target)
-    if before is None or after is None or newest_opset() is None:
+    if source == target or before is None or after is None or newest_opset() is None:
         return frozenset()
     if before.since_version == after.since_version and not _inlined(name, source):
         return frozenset()  # one version has the same kernels everywhere, and in some opsets a body
