@@ -117,6 +117,7 @@ def test_more_effort_tries_more_inputs() -> None:
     assert [Allowance(lambda: 0.0, name).total / effort.LEAST for name in EFFORTS] == [1 / 3, 1, 10]
 
 
+@pytest.mark.slow
 def test_a_difference_is_found_whatever_the_effort() -> None:
     for name in ("quick", "normal"):
         whole = verify(convolutions(), convolutions(1.5), effort=name).whole

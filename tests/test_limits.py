@@ -75,6 +75,7 @@ UNCHECKED = {"MaxUnpool"}
 REFUSED = {"Resize 10", "Upsample", "Pow 13 to 11", "BlackmanWindow"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", text_of(sizes.DIRECT))
 def test_an_operator_whose_sizes_are_inputs_is_verified_in_bounds(name: str) -> None:
     seconds, verdict, reason = measured("sizes:DIRECT")[0][name]
@@ -82,6 +83,7 @@ def test_an_operator_whose_sizes_are_inputs_is_verified_in_bounds(name: str) -> 
     assert name in REFUSED or verdict == ("unchecked" if name in UNCHECKED else "equal"), reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", text_of(sizes.THROUGH))
 def test_a_size_that_is_computed_from_an_input_is_verified_in_bounds(name: str) -> None:
     seconds, verdict, reason = measured("sizes:THROUGH")[0][name]
@@ -89,6 +91,7 @@ def test_a_size_that_is_computed_from_an_input_is_verified_in_bounds(name: str) 
     assert name in REFUSED or verdict == "equal", reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", text_of(sizes.BOMBS))
 def test_a_model_that_outgrows_every_machine_ends_in_bounds(name: str) -> None:
     seconds, verdict, reason = measured("sizes:BOMBS")[0][name]
@@ -96,6 +99,7 @@ def test_a_model_that_outgrows_every_machine_ends_in_bounds(name: str) -> None:
     assert verdict in ("equal", "unchecked", "InvalidModelError", "UnsupportedError"), reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", text_of(patterns.PATTERNS))
 def test_a_pattern_of_real_models_is_verified(name: str) -> None:
     seconds, verdict, reason = measured("patterns:PATTERNS")[0][name]
@@ -103,6 +107,7 @@ def test_a_pattern_of_real_models_is_verified(name: str) -> None:
     assert verdict == "equal", reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listed", ["sizes:DIRECT", "sizes:THROUGH", "sizes:BOMBS", "patterns:PATTERNS"])
 def test_no_process_takes_more_than_one_and_a_half_gibibytes(listed: str) -> None:
     assert max(measured(listed)[1]) < MEMORY

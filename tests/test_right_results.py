@@ -126,6 +126,7 @@ def test_initializers_that_are_graph_inputs_are_constants(operator: str, opsets:
     assert report.verdict is Verdict.EQUAL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("operator", "gates"), [("RNN", 1), ("GRU", 3)])
 def test_a_layout_that_onnxruntime_does_not_run_is_accepted(operator: str, gates: int) -> None:
     """It ends the process on no batch."""
