@@ -17,11 +17,13 @@ def models(asked: Sequence[str]) -> list[str]:
     Raises:
         UsageError: a folder or a pattern has none.
     """
+    if all(path == "-" or os.path.isfile(path) for path in asked):  # noqa: PTH113 (Path.is_file raises for some names)
+        return list(dict.fromkeys(asked))
     from opshift.passes.batch import SUFFIXES, is_pattern, listed
 
     found: dict[str, None] = {}
     for path in asked:
-        if path != "-" and (is_pattern(path) or os.path.isdir(path)):  # noqa: PTH112 (Path.is_dir raises for some names)
+        if path != "-" and (is_pattern(path) or os.path.isdir(path)):  # noqa: PTH112 (the same)
             within = sorted(map(str, listed(path)[1]))
             if not within:
                 raise UsageError(f"there are no models ({', '.join(SUFFIXES)}) in {path}.")
