@@ -225,7 +225,8 @@ def test_nothing_tells_to_install_opshift_from_an_index() -> None:
 def test_a_placeholder_of_the_repository_is_explained(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert "github.com/<owner>/opshift" in text
-    assert re.search(r"account\s+(on\s+GitHub\s+there\s+)?that\s+has\s+the\s+repository", text)
+    explained = r"account\s+that\s+(has|hosts)\s+(the|your)\s+(opshift\s+)?repository"
+    assert re.search(explained, text)
 
 
 def test_the_message_without_onnxruntime_installs_what_verification_needs(monkeypatch: pytest.MonkeyPatch) -> None:
