@@ -25,9 +25,9 @@ from opshift.opsets.runtimes import kernels
 from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits, notebook
-from opshift.passes.base.arguments import check_path, check_progress, check_types
+from opshift.passes.base.arguments import Progress, check_path, check_progress, check_types
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
-from opshift.passes.base.options import Options, Progress
+from opshift.passes.base.options import Options
 from opshift.passes.base.results import Caution, Check, Code, Plan, Refusal, Report, Verdict
 from opshift.passes.graph import traversal
 from opshift.passes.graph.columnar import columns

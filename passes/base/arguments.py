@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import numbers
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from opshift.passes.base.errors import UsageError, printable
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage, the steps done and all steps."""
 
 EFFORTS = {"quick": 1 / 3, "normal": 1.0, "thorough": 10.0}
 """By what each effort multiplies the CPU time of a verification."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,12 +14,9 @@ from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
 from opshift.opsets.runtimes.profiles import ProfileError, load_target
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.base import limits
-from opshift.passes.base.arguments import check_effort, check_path, check_types
+from opshift.passes.base.arguments import Progress, check_effort, check_path, check_types
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.results import ASSUMPTIONS
-
-Progress = Callable[[str, int, int], None]
-"""Is called with a stage, the steps done and all steps."""
 
 
 @dataclass(frozen=True)

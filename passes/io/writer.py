@@ -20,6 +20,7 @@ from google.protobuf.message import EncodeError, Message
 from onnx import TensorProto
 
 from opshift.opsets.native import onnx_process
+from opshift.passes.base.arguments import Progress
 from opshift.passes.base.errors import InvalidModelError, UsageError, reason, shown_path
 from opshift.passes.graph import traversal
 from opshift.passes.io import external_data as external
@@ -36,7 +37,6 @@ WEIGHTS: tuple[Weights, ...] = get_args(Weights)
 THRESHOLD = 1024
 """Bytes: `save` leaves smaller tensors in the model's file, as `onnx.save` does."""
 
-Progress = Callable[[str, int, int], None]
 Tell = Callable[[int], None]
 """Takes how many bytes more are done."""
 

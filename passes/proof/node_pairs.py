@@ -18,6 +18,7 @@ from opshift.opsets.registry.facts import FLOATS
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.runtimes import kernels
 from opshift.passes.analysis.model_summary import outline
+from opshift.passes.base.arguments import Progress
 from opshift.passes.base.effort import LEAST_OF_NODE, LEAST_OF_REPEATED, Allowance
 from opshift.passes.base.errors import OpshiftError, printable
 from opshift.passes.base.limits import Limits
@@ -40,7 +41,6 @@ from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, Runn
 
 Oracle = Callable[[Feeds], Mapping[str, Array]]
 Hostile = Callable[[Rng, Feeds], Feeds]
-Progress = Callable[[str, int, int], None]
 Shown = Callable[[onnx.ModelProto, onnx.ModelProto, Finding, bool], str]
 """Is told of two small models that differ, and whether bit for bit, and returns the command that shows it."""
 

@@ -28,7 +28,7 @@ from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.operator import operator_for
 from opshift.passes.analysis.model_summary import Outline, outline
 from opshift.passes.analysis.scopes import Shape
-from opshift.passes.base.arguments import check_effort, check_types
+from opshift.passes.base.arguments import Progress, check_effort, check_types
 from opshift.passes.base.effort import LARGE, LEAST, Allowance
 from opshift.passes.base.errors import OpshiftError, UsageError
 from opshift.passes.base.limits import Limits
@@ -50,7 +50,7 @@ from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.inputs.shape_search import hints, repairer, sizes_of
 from opshift.passes.proof.inputs.value_classes import counted
 from opshift.passes.proof.kernel_drift import Drift
-from opshift.passes.proof.node_pairs import ENOUGH, Pair, Progress, failed, prove, route
+from opshift.passes.proof.node_pairs import ENOUGH, Pair, failed, prove, route
 from opshift.passes.proof.randomness import names_read, random_outputs
 from opshift.passes.proof.signature import interface_difference
 from opshift.passes.proof.tolerance import Bounds
