@@ -88,7 +88,7 @@ def _in_blocks(what: ArgMax, operands: Operands) -> Mapping[str, Any]:
     return {"blocks": (*kept, length // size, size), "size": size, "batch": len(kept)}
 
 
-@lowering(18, given=_blocked, bind=_in_blocks)
+@lowering(18, applies_if=_blocked, bind=_in_blocks)
 def blocked(data, blocks: Sequence[int], size: int, batch: int):
     """Find the block that has the maximum of a row, then the maximum in that block."""
     rows = op.Reshape(data, blocks)
@@ -112,7 +112,9 @@ def _sizes() -> Mapping[str, Any]:
 
 
 @lowering(
-    18, given=_divided, bind=lambda what, operands: {"batch": what.axis, "last": what.select_last_index, **_sizes()}
+    18,
+    applies_if=_divided,
+    bind=lambda what, operands: {"batch": what.axis, "last": what.select_last_index, **_sizes()},
 )
 def blocked_at_run_time(
     data, batch: int, last: int, sizes: Sequence[int], weights: Sequence[int], lengths: Sequence[int]
@@ -182,7 +184,7 @@ def _in_blocks_of_bytes(what: ArgMax, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_first_inner, bind=_in_blocks_of_bytes)
+@lowering(18, applies_if=_first_inner, bind=_in_blocks_of_bytes)
 def first_blocked_in_bytes(
     data,
     blocks: Sequence[int],
@@ -207,7 +209,7 @@ def first_blocked_in_bytes(
     return op.Cast(start + op.Cast(op.Cast(last, to=2) - behind, to=6), to=to)
 
 
-@lowering(18, given=_last_inner, bind=_in_blocks_of_bytes)
+@lowering(18, applies_if=_last_inner, bind=_in_blocks_of_bytes)
 def last_blocked_in_bytes(
     data,
     blocks: Sequence[int],
@@ -235,13 +237,13 @@ def last_blocked_in_bytes(
 index_equal_int16 = replace(
     hardmax.index_equal,
     name="index_equal_int16",
-    given=hardmax.at_most(2**15),
+    applies_if=hardmax.at_most(2**15),
     bind=hardmax.positions(TensorProto.INT16),
 )
 index_equal_uint8 = replace(
     hardmax.index_equal,
     name="index_equal_uint8",
-    given=hardmax.at_most(2**8),
+    applies_if=hardmax.at_most(2**8),
     bind=hardmax.positions(TensorProto.UINT8),
 )
 
@@ -268,7 +270,7 @@ def _inner_of_unknown_length(rows: Rows, operands: Operands) -> Reason | None:
     return None if _last_of_unknown_length(rows, operands) else Reason("the axis is the last")
 
 
-@lowering(18, given=_inner_of_unknown_length, bind=_of_one_row)
+@lowering(18, applies_if=_inner_of_unknown_length, bind=_of_one_row)
 def reshaped_index_equal(
     x, axis: int, end: int, along: Sequence[int], like: int, to: int, none: Sequence[int], most: Sequence[int]
 ):
@@ -295,7 +297,7 @@ def _zeros(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     return {"batch": rows.axes[0], **_sizes(), "one": Tensor(one), "to": dtype}
 
 
-@lowering(18, given=_last_of_unknown_length, bind=_zeros)
+@lowering(18, applies_if=_last_of_unknown_length, bind=_zeros)
 def scattered_at_run_time(
     x,
     batch: int,
@@ -349,7 +351,7 @@ def _around(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_single, bind=_around)
+@lowering(18, applies_if=_single, bind=_around)
 def index_padded(
     x,
     axis: int,
@@ -388,7 +390,7 @@ def _two_factors(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 
 
 # The shape is restored before the result is as large as the input: a Reshape at the end of a model copies.
-@lowering(18, given=_several, bind=_two_factors)
+@lowering(18, applies_if=_several, bind=_two_factors)
 def product(
     x,
     matrix: Sequence[int],
@@ -429,7 +431,7 @@ def _clipped(dtype: int) -> Callable[[OneHot, Operands], Mapping[str, Any]]:
     return lambda what, operands: {"most": float(onehot.depth_of(operands) or 0), "to": dtype}
 
 
-@lowering(18, given=_countable_in(TensorProto.INT16), bind=_clipped(TensorProto.INT16))
+@lowering(18, applies_if=_countable_in(TensorProto.INT16), bind=_clipped(TensorProto.INT16))
 def counted_in_int16(indices, depth, values, most: float, to: int):
     """Clip to -1 and depth, which point nowhere, and cast to a type of which more are compared at once."""
     return meaning.Same(op.Cast(op.Clip(indices, -1.0, most), to=to), depth, values, negative="off")
@@ -438,7 +440,7 @@ def counted_in_int16(indices, depth, values, most: float, to: int):
 counted_in_int8 = replace(
     counted_in_int16,
     name="counted_in_int8",
-    given=_countable_in(TensorProto.INT8),
+    applies_if=_countable_in(TensorProto.INT8),
     bind=_clipped(TensorProto.INT8),
 )
 

@@ -44,6 +44,18 @@ def axes_operand(
     return normal
 
 
+def distinct_axes(axes: np.ndarray[Any, Any], rank: int) -> tuple[int, ...]:
+    """Return the axes of an operand, counted from the front.
+
+    Raises:
+        ValueError: An axis is out of range, or given twice.
+    """
+    places = tuple(int(axis) + rank * (int(axis) < 0) for axis in axes.ravel())
+    if any(not 0 <= axis < rank for axis in places) or len(set(places)) < len(places):
+        raise ValueError(f"axes {axes.ravel().tolist()} of an input of rank {rank}: out of range, or given twice")
+    return places
+
+
 def axis_fault(axis: int, rank: int | None, added: int = 0) -> str | None:
     """Return what is wrong with an axis of an input of a rank, or of an output that has some axes more."""
     if rank is None:

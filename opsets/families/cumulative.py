@@ -68,7 +68,7 @@ def _how(what: Cumulative, operands: Operands) -> Mapping[str, Any]:
     return {"exclusive": what.exclusive, "reverse": what.reverse, "allowzero": 0 if plain else 1}
 
 
-@lowering(18, given=_computed, bind=_how, cost=10)
+@lowering(18, applies_if=_computed, bind=_how, cost=10)
 def as_three_axes(x, axis, exclusive: int, reverse: int, allowzero: int):
     """Merge the axes before and behind the one that is computed, which is the second then."""
     shape = op.Shape(x)

@@ -22,6 +22,15 @@ RANGES: Mapping[int, tuple[int, int]] = {
 }
 """The quantized types that older opsets can compute with, and their ends."""
 
+ENDS: Mapping[int, tuple[int, int]] = {
+    **RANGES,
+    TensorProto.UINT4: (0, 15),
+    TensorProto.INT4: (-8, 7),
+    TensorProto.UINT2: (0, 3),
+    TensorProto.INT2: (-2, 1),
+}
+"""The integers that quantize, and their ends: QuantizeLinear-25, "Saturation is done according to"."""
+
 
 def scale(operands: Operands) -> Facts:
     """Return what is known of the scale."""
@@ -74,6 +83,32 @@ def block_of_each(meaning: Any, operands: Operands) -> Mapping[str, Any]:
     length = first(operands).dim(meaning.axis)
     count = length if isinstance(length, int) else 0
     return {"axis": meaning.axis, "blocks": tuple(place // meaning.block_size for place in range(count))}
+
+
+def check_shapes(
+    meaning: Any,
+    data: np.ndarray[Any, Any],
+    scale: np.ndarray[Any, Any],
+    zero: np.ndarray[Any, Any] | None,
+) -> None:
+    """Check the shapes of the inputs for an oracle. QuantizeLinear-21 and DequantizeLinear-21 have the rules.
+
+    Raises:
+        ValueError: the scale is not for all, for each place along the axis, or for each block along it; or the zero
+            point has another shape.
+    """
+    if zero is not None and zero.shape != scale.shape and (zero.size, scale.size) != (1, 1):
+        raise ValueError(f"the zero point has shape {list(zero.shape)}, and the scale {list(scale.shape)}")
+    if not scale.ndim or (scale.shape == (1,) and not meaning.block_size):
+        return
+    length = data.shape[meaning.axis]
+    if meaning.block_size:
+        wanted = [*data.shape]
+        wanted[meaning.axis] = -(-length // meaning.block_size)
+    else:
+        wanted = [length]
+    if list(scale.shape) != wanted:
+        raise ValueError(f"the scale has shape {list(scale.shape)}, and must have {wanted}")
 
 
 def expanded(meaning: Any, array: np.ndarray[Any, Any], data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -39,6 +39,10 @@ class Recurrent(Protocol):
         """`forward`, `reverse` or `bidirectional`."""
 
     @property
+    def hidden_size(self) -> int | None:
+        """The number of neurons in the hidden layer."""
+
+    @property
     def layout(self) -> int:
         """Whether the batch is the first axis."""
 
@@ -67,19 +71,20 @@ def run(what: Recurrent, step: Step, x: Array, lengths: Array | None, initial: S
     """
     tokens, batch = x.shape[:2]
     ends = np.full(batch, tokens) if lengths is None else lengths
+    if ((ends < 0) | (ends > tokens)).any():
+        raise ValueError("a length of sequence_lens is not from 0 to the length of the sequences")
     directions, hidden = initial[0].shape[0], initial[0].shape[2]
     y = np.zeros((tokens, directions, batch, hidden), x.dtype)
-    last = [one.copy() for one in initial]
+    last = [one * (ends > 0)[:, None] for one in initial]
     for direction in range(directions):
         backwards = what.direction == "reverse" or direction == 1
-        for entry in range(batch):
-            order = range(int(ends[entry]))
-            states = tuple(one[direction, entry : entry + 1] * bool(order) for one in last)
-            for token in reversed(order) if backwards else order:
-                states = step(direction, x[token, entry : entry + 1], states)
-                y[token, direction, entry] = states[0][0]
+        for turn in range(int(ends.max(initial=0))):
+            (running,) = np.nonzero(turn < ends)
+            token = ends[running] - 1 - turn if backwards else np.full(running.shape, turn)
+            states = step(direction, x[token, running], tuple(one[direction, running] for one in last))
+            y[token, direction, running] = states[0]
             for one, state in zip(last, states, strict=True):
-                one[direction, entry] = state[0]
+                one[direction, running] = state
     if what.layout:
         y, last = y.transpose(2, 0, 1, 3), [one.transpose(1, 0, 2) for one in last]
     return (y, *last)
@@ -92,7 +97,7 @@ def states_of(what: Recurrent, given: Array | None, directions: int, x: Array, h
     return given.transpose(1, 0, 2) if what.layout else given
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Draw lengths from one to the shorter of batch and sequence, and floats of few digits, with sums from -2 to 2.
 
     The text is silent on lengths of zero. Beyond -2 and 2 the activation functions of onnxruntime 1.32.0 are some units
@@ -178,11 +183,14 @@ def equal_dims(gates: int) -> EqualDims:
 def _expected(node: NodeShapes, gates: int) -> tuple[Shape, ...]:
     """Return the shapes that the inputs should have, of what the first input and the attributes tell."""
     given = node.attributes
-    directions: Dim = 2 if given.get("direction") == "bidirectional" else 1
-    hidden: Dim = given.get("hidden_size")
+    directions = 2 if given.get("direction") == "bidirectional" else 1
+    return _shapes(node.inputs[0], directions, given.get("hidden_size"), gates, given.get("layout"))
+
+
+def _shapes(first: Shape | None, directions: int, hidden: Dim, gates: int, batch_first: object) -> tuple[Shape, ...]:
+    """Return the shapes of the inputs by the text; None where the shape of the first does not tell."""
     batch: Dim = None
     features: Dim = None
-    first, batch_first = node.inputs[0], given.get("layout")
     if first is not None and len(first) == 3:
         batch, features = first[0 if batch_first else 1], first[2]
 
@@ -200,3 +208,24 @@ def _expected(node: NodeShapes, gates: int) -> tuple[Shape, ...]:
         state,
         (directions, numbers(3)),
     )
+
+
+def check_shapes(what: Recurrent, gates: int, inputs: Sequence[Array | None]) -> None:
+    """Check the shapes of the inputs, in the order of the schema, where None is left out.
+
+    Raises:
+        ValueError: a shape is none that the text gives for the input.
+    """
+    x, _, r = inputs[:3]
+    if x is None or r is None or r.ndim != 3:
+        raise ValueError("X and R must have three dimensions")
+    directions = 2 if what.direction == "bidirectional" else 1
+    hidden = r.shape[2] if what.hidden_size is None else what.hidden_size
+    wanted = _shapes(x.shape, directions, hidden, gates, what.layout)
+    for at, (one, dims) in enumerate(zip(inputs, wanted, strict=False)):
+        if one is None:
+            continue
+        if one.ndim != len(dims) or any(
+            dim is not None and dim != size for dim, size in zip(dims, one.shape, strict=True)
+        ):
+            raise ValueError(f"input {at} has shape {list(one.shape)}, and must have {list(dims)}")

@@ -43,13 +43,13 @@ def _noop(what: Reduction, operands: Operands) -> Reason | None:
     return None if what.noop_with_empty_axes and operands[1] is None else Reason("there are axes to reduce, or may be")
 
 
-@lowering(18, given=_noop)
+@lowering(18, applies_if=_noop)
 def left_alone(data, axes):
     """Take the input as it is, also -0.0: it "performs the Identity op" (ReduceSum-13)."""
     return op.Identity(data)
 
 
-@lowering(18, given=_noop)
+@lowering(18, applies_if=_noop)
 def along_a_new_axis(data, axes):
     """Reduce along a new axis of length 1, which leaves what is not the reduction: ReduceL1 is Abs then."""
     return meaning.Itself(op.Unsqueeze(data, [0]), [0], keepdims=0)
@@ -86,7 +86,7 @@ def _gone(what: Reduction, operands: Operands) -> Reason | None:
     return Reason("reduced axes stay") if what.keepdims else _computed(what, operands)
 
 
-@lowering(18, given=_kept, bind=_pairs, cost=10)
+@lowering(18, applies_if=_kept, bind=_pairs, cost=10)
 def apart(
     data,
     axes,
@@ -108,7 +108,7 @@ def apart(
     return meaning.Itself(op.Reshape(data, op.Reshape(pairs, [-1]), allowzero=allowzero), inner, keepdims=0)
 
 
-@lowering(18, given=_gone, bind=_pairs, cost=10)
+@lowering(18, applies_if=_gone, bind=_pairs, cost=10)
 def squeezed(
     data,
     axes,
@@ -137,7 +137,7 @@ def _booleans(what: Reduction, operands: Operands) -> Reason | None:
     return None if dtype == TensorProto.BOOL else Reason("the data is not bool", missing=dtype is None)
 
 
-@lowering(18, given=_booleans)
+@lowering(18, applies_if=_booleans)
 def in_integers(data, axes):
     """Reduce zeros and ones; of nothing comes the least or the greatest integer, which is not or is above zero."""
     return op.Greater(meaning.Same(op.Cast(data, to=6), axes), 0)
@@ -168,14 +168,14 @@ def _halves(what: Reduction, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_bytes, bind=_halves)
+@lowering(18, applies_if=_bytes, bind=_halves)
 def larger_half(data, axes, axis: Sequence[int], half: Sequence[int], rest: Sequence[int], keepdims: int):
     """Take the larger of both halves, which overlap in the middle where there is one, until one element is left."""
     larger = op.Max(op.Slice(data, [0], half, axis), op.Slice(data, rest, [2147483647], axis))
     return meaning.Itself(larger, axis, keepdims=keepdims)
 
 
-@lowering(18, given=_bytes, bind=_halves)
+@lowering(18, applies_if=_bytes, bind=_halves)
 def smaller_half(data, axes, axis: Sequence[int], half: Sequence[int], rest: Sequence[int], keepdims: int):
     """Take the smaller of both halves, which overlap in the middle where there is one, until one element is left."""
     smaller = op.Min(op.Slice(data, [0], half, axis), op.Slice(data, rest, [2147483647], axis))
@@ -195,7 +195,7 @@ def _single(what: Reduction, operands: Operands) -> Reason | None:
     return None if gone else Reason("it is not over axes of length 1, which go")
 
 
-@lowering(18, given=_single)
+@lowering(18, applies_if=_single)
 def of_one(data, axes):
     """Drop axes of length 1."""
     return op.Squeeze(data, axes)
@@ -252,7 +252,9 @@ def reduction(
         name=name,
         meaning=Reduction,
         # ReduceMax-1 gives no range for its axes; ReduceMax-11: "Accepted range is [-r, r-1] where r = rank(data)".
-        versions=tuple(Version(since, given=operand_not_negative(1) if since < 11 else None) for since in versions),
+        versions=tuple(
+            Version(since, applies_if=operand_not_negative(1) if since < 11 else None) for since in versions
+        ),
         operands=("data", "axes"),
         oracle=oracle,
         normal=_normal,
@@ -267,7 +269,7 @@ def reduction(
             left_alone if name in _LEAVE_ONE_ALONE else along_a_new_axis,
             *((in_integers, of_one, _HALVES[name]) if in_any_order else ()),
         ),
-        carriers=SELECTED if in_any_order else COMPUTED,
+        wider_types=SELECTED if in_any_order else COMPUTED,
         # onnxruntime 1.32.0: the maximum of [0, NaN, 0, 1] is 0 or 1, as the axis lies in memory. The text is silent.
         nan_defined=lambda what, operands: not in_any_order,
         body_unused=body_unused,

@@ -90,7 +90,7 @@ def _axis_from_front(rows: Rows, operands: Operands) -> Reason | None:
 
 
 VERSIONS = (
-    Version(1, lift=_lift_from_axis, write=_write_from_axis, given=_axis_from_front),
+    Version(1, lift=_lift_from_axis, write=_write_from_axis, applies_if=_axis_from_front),
     Version(11, lift=_lift_from_axis, write=_write_from_axis),
     Version(13, lift=_lift_axis, write=_write_axis),
 )
@@ -136,7 +136,7 @@ def _permutation(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_not_last, bind=_permutation)
+@lowering(18, applies_if=_not_last, bind=_permutation)
 def permuted(x, order: Sequence[int], back: Sequence[int], axes: Sequence[int]):
     """Move the axes of a row to the end."""
     return op.Transpose(meaning.Itself(op.Transpose(x, perm=order), axes=axes), perm=back)
@@ -148,7 +148,7 @@ def _several_last(rows: Rows, operands: Operands) -> Reason | None:
     return None if rows.onward or len(rows.axes) > 1 else Reason("the row has one axis already")
 
 
-@lowering(18, given=_several_last, bind=lambda rows, operands: {"axis": trailing(rows, operands)})
+@lowering(18, applies_if=_several_last, bind=lambda rows, operands: {"axis": trailing(rows, operands)})
 def flattened(x, axis: int):
     """Merge the axes of a row into one, and restore the shape."""
     rows = meaning.Itself(op.Flatten(x, axis=axis), axes=[1])
@@ -170,7 +170,7 @@ def _merged(rows: Rows, operands: Operands) -> Reason | None:
 
 @lowering(
     18,
-    given=_merged,
+    applies_if=_merged,
     bind=lambda rows, operands: {"matrix": _matrix(rows, operands), "shape": fixed(first(operands).shape)},
 )
 def merged(x, matrix: Sequence[int], shape: Sequence[int]):
@@ -201,7 +201,7 @@ def ranked_axes(axes: Sequence[int]) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_one_end, bind=lambda rows, operands: ranked_axes(rows.axes))
+@lowering(18, applies_if=_one_end, bind=lambda rows, operands: ranked_axes(rows.axes))
 def ranked(
     x, front: Sequence[int], behind: Sequence[int], fronts: Sequence[int], behinds: Sequence[int], axes: Sequence[int]
 ):
@@ -238,7 +238,7 @@ def _split(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_two_ends, bind=_split)
+@lowering(18, applies_if=_two_ends, bind=_split)
 def ranked_from_both_ends(
     x,
     front: Sequence[int],

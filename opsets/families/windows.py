@@ -1,4 +1,4 @@
-"""Windows: what AveragePool and MaxPool share about them. A meaning has the attributes' names as its fields."""
+"""Windows: what AveragePool, LpPool and MaxPool share about them. A meaning has the attributes' names as its fields."""
 
 from __future__ import annotations
 
@@ -49,6 +49,13 @@ class Windows:
         starts = np.arange(self.count)[:, None] * self.stride - self.before
         return starts + np.arange(self.kernel) * self.dilation
 
+    def summed(self, values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
+        """Add up the elements of each window along an axis; padding adds nothing."""
+        places = self.places()
+        inside = ((places >= 0) & (places < self.size)).reshape(*places.shape, *[1] * (values.ndim - axis - 1))
+        taken = np.take(values, places.clip(0, self.size - 1), axis=axis)
+        return np.asarray(np.where(inside, taken, 0).sum(axis=axis + 1))
+
     def elements(self, padding: int) -> np.ndarray[Any, Any]:
         """Count the elements of each window, with those of the padding or without."""
         places = self.places()
@@ -77,9 +84,9 @@ def same_pads(what: Any, sizes: Sequence[int]) -> tuple[int, ...]:
     With a stride longer than the window they can be negative in front: onnxruntime 1.32.0 halves them towards zero.
 
     Raises:
-        NotImplementedError: dilations or ceil_mode, with which onnxruntime 1.32.0 computes other sizes than the text.
+        NotImplementedError: dilations, with which onnxruntime 1.32.0 computes other sizes than the text.
     """
-    if what.ceil_mode or set(what.dilations) != {1}:
+    if set(what.dilations) != {1}:
         raise NotImplementedError("automatic padding of dilated windows is onnxruntime's to compute")
     before, after = [], []
     for size, kernel, stride, dilation in zip(sizes, what.kernel_shape, what.strides, what.dilations, strict=True):
@@ -119,14 +126,17 @@ def normal(what: Any, operands: Operands) -> tuple[Any, Operands]:
     sizes = sizes_of(operands)
     if sizes is not None and len(sizes) != rank:
         return what, operands
-    # With ceil_mode or dilations onnxruntime 1.31 does not compute the sizes that the formulas for auto_pad give.
+    if what.auto_pad.startswith("SAME"):
+        # MaxPool-22: "output_spatial_shape[i] = ceil(input_spatial_shape[i] / strides_spatial_shape[i])", whatever
+        # ceil_mode is.
+        what = dataclasses.replace(what, ceil_mode=0)
+    # With dilations onnxruntime 1.31 does not compute the sizes that the formulas for auto_pad give.
     # Without padding, ceil_mode means to it, and to onnx's inference, what it means without auto_pad.
     if what.auto_pad == "VALID":
         what = dataclasses.replace(what, auto_pad="NOTSET", pads=(0,) * 2 * rank)
     elif (
         what.auto_pad.startswith("SAME")
         and (sizes is not None or _same_whatever_size(what))
-        and not what.ceil_mode
         and set(what.dilations) == {1}
         and min(same_pads(what, sizes or (1,) * rank), default=0) >= 0
     ):

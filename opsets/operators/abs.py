@@ -11,6 +11,6 @@ OPERATOR = plain(
     (6, 13),
     ("X",),
     np.abs,
-    carriers=QUOTIENT,
+    wider_types=QUOTIENT,
     traits=Traits(floats=(Trait.MOVES,), inverse=lambda value: (value, -value)),
 )

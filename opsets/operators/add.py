@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import beside, plain
 from opshift.opsets.registry.shape_hints import broadcast
@@ -15,15 +16,20 @@ def of_negative(a, b):
     return op.Sub(a, op.Neg(b))
 
 
+def _of_dims(a: Dim, b: Dim) -> Dim:
+    return b if a == 0 else a if b == 0 else None
+
+
 OPERATOR = plain(
     "Add",
     (7, 13, 14),
     ("A", "B"),
     np.add,
     (of_negative,),
-    carriers=WRAPPED,
+    wider_types=WRAPPED,
     neutral=beside(0, floats=-0.0),
     traits=Traits(
         floats=(Trait.ADDS, Trait.ONCE), flow=Flow.POINTWISE, arithmetic=Arithmetic.ADD, equal_dims=broadcast
     ),
+    of_dims=_of_dims,
 )

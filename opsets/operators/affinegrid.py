@@ -74,7 +74,7 @@ def _scale(what: AffineGrid, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_images, bind=_scale, rounds=True)
+@lowering(18, applies_if=_images, bind=_scale, rounds=True)
 def of_images(theta, size, corners: int, one: Sequence[int], two: Sequence[int], shift: Sequence[int]):
     """Multiply each of the places of all pixels by the map."""
     height = op.Gather(size, 2, axis=0)
@@ -95,7 +95,7 @@ def of_images(theta, size, corners: int, one: Sequence[int], two: Sequence[int],
     return op.Transpose(op.Reshape(places, op.Concat(batch, [2], op.Slice(size, [2], [4]), axis=0)), perm=[0, 2, 3, 1])
 
 
-@lowering(18, given=_volumes, bind=_scale, rounds=True)
+@lowering(18, applies_if=_volumes, bind=_scale, rounds=True)
 def of_volumes(theta, size, corners: int, one: Sequence[int], two: Sequence[int], shift: Sequence[int]):
     """Multiply each of the places of all pixels by the map, in three dimensions."""
     depth = op.Gather(size, 2, axis=0)
@@ -123,7 +123,7 @@ def of_volumes(theta, size, corners: int, one: Sequence[int], two: Sequence[int]
     )
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Make the sizes those of a few images or volumes that are no squares or cubes, as many as there are maps."""
     theta, size = feeds["theta"], feeds["size"]
     sides = rng.integers(1, 6, len(size) - 2)
@@ -137,6 +137,6 @@ OPERATOR = Operator(
     operands=("theta", "size"),
     oracle=oracle,
     lowerings=(of_images, of_volumes),
-    hostile=hostile,
+    adversarial=adversarial,
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), counts=(1,), undefined=Undefined.ONE_PIXEL),
 )

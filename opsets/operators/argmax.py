@@ -57,7 +57,7 @@ def oracle(meaning: ArgMax, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 _HALVES = (0, 2**31 - 1, 2**31, 2**32 - 1, 2**32)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Give 64-bit integers whose upper halves are equal: onnxruntime's Max mistakes their order (seen in 1.31.1)."""
     data = feeds["data"]
     if data.dtype not in (np.int64, np.uint64) or not data.flags.writeable or rng.integers(2):
@@ -94,7 +94,7 @@ def _narrow(meaning: ArgMax, operands: Operands) -> Reason | None:
     return None if dtype in _WIDER else Reason("no wider type is needed, or none is wide enough")
 
 
-@lowering(18, given=_narrow, bind=lambda meaning, operands: {"to": _WIDER[first(operands).dtype or 0]})
+@lowering(18, applies_if=_narrow, bind=lambda meaning, operands: {"to": _WIDER[first(operands).dtype or 0]})
 def widened(data, to: int):
     """Cast to a wider type, which keeps the order."""
     return meaning.Same(op.Cast(data, to=to))
@@ -104,14 +104,14 @@ def _unsigned(meaning: ArgMax, operands: Operands) -> Reason | None:
     return None if first(operands).dtype == TensorProto.UINT64 else Reason("the input is not uint64")
 
 
-@lowering(18, given=_unsigned)
+@lowering(18, applies_if=_unsigned)
 def signed(data):
     """Reinterpret uint64 as int64, and flip the highest bit, which keeps the order."""
     # Cast-13: "when OOR, discard higher-order bits and reinterpret (with respect to two's complement representation)".
     return meaning.Same(op.BitwiseXor(op.Cast(data, to=7), -9223372036854775808))
 
 
-@lowering(18, given=_unsigned)
+@lowering(18, applies_if=_unsigned)
 def shifted(data):
     """Reinterpret uint64 as int64, and move what is negative above what is not; no sum overflows."""
     x = op.Cast(data, to=7)
@@ -126,7 +126,7 @@ def _not_int64(meaning: ArgMax, operands: Operands) -> Reason | None:
     return Reason("the index is int64") if meaning.dtype == TensorProto.INT64 else None
 
 
-@lowering(18, given=_not_int64, bind=lambda meaning, operands: {"to": meaning.dtype})
+@lowering(18, applies_if=_not_int64, bind=lambda meaning, operands: {"to": meaning.dtype})
 def index_cast(data, to: int):
     """Find the index as int64, and cast it."""
     return op.Cast(meaning.Same(data, dtype=7), to=to)
@@ -137,7 +137,7 @@ def _dropped(meaning: ArgMax, operands: Operands) -> Reason | None:
 
 
 # onnxruntime 1.31.1 copies an output that is squeezed last.
-@lowering(18, given=_dropped, bind=lambda meaning, operands: {"axes": (meaning.axis,)}, cost=0.5)
+@lowering(18, applies_if=_dropped, bind=lambda meaning, operands: {"axes": (meaning.axis,)}, cost=0.5)
 def squeezed(data, axes: Sequence[int]):
     """Keep the axis, then drop it."""
     return op.Squeeze(meaning.Same(data, keepdims=1), axes)
@@ -155,7 +155,7 @@ def _around(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=rank_unknown, bind=_around)
+@lowering(18, applies_if=rank_unknown, bind=_around)
 def ranked(
     data,
     front: Sequence[int],
@@ -204,7 +204,7 @@ def _top(meaning: ArgMax, operands: Operands) -> Reason | None:
     return Reason("the axis may be empty, and another one too") if _may_be_no_rows(meaning, operands) else None
 
 
-@lowering(18, given=_top, bind=lambda meaning, operands: {"axis": meaning.axis})
+@lowering(18, applies_if=_top, bind=lambda meaning, operands: {"axis": meaning.axis})
 def topk(data, axis: int):
     """Take the first of the top one; TopK-11: "the element with the lower index will appear first"."""
     _, index = op.TopK(data, [1], axis=axis)
@@ -221,7 +221,7 @@ def _ends(axis: int) -> Mapping[str, Any]:
     return {"axis": axis, "end": None if axis == -1 else axis + 1, "axes": (axis,)}
 
 
-@lowering(18, given=_top_if_any, bind=lambda meaning, operands: {**_ends(meaning.axis), "keep": meaning.keepdims})
+@lowering(18, applies_if=_top_if_any, bind=lambda meaning, operands: {**_ends(meaning.axis), "keep": meaning.keepdims})
 def topk_if_any(data, axis: int, end: int, axes: Sequence[int], keep: int):
     """Take the top one, or none of an empty axis, and sum up what is at most one index."""
     _, index = op.TopK(data, op.Min(op.Shape(data, start=axis, end=end), 1), axis=axis)
@@ -232,7 +232,7 @@ def _last_wanted(meaning: ArgMax, operands: Operands) -> Reason | None:
     return None if meaning.select_last_index else Reason("the first maximum is wanted")
 
 
-@lowering(18, given=_last_wanted, bind=lambda meaning, operands: {**_ends(meaning.axis), "to": meaning.dtype})
+@lowering(18, applies_if=_last_wanted, bind=lambda meaning, operands: {**_ends(meaning.axis), "to": meaning.dtype})
 def mirrored(data, axis: int, end: int, axes: Sequence[int], to: int):
     """Turn the axis around, and count the first maximum from the end."""
     last = op.Sub(op.Squeeze(op.Shape(data, start=axis, end=end), [0]), 1)
@@ -274,7 +274,7 @@ def _along(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
 # these lowerings return an index in range.
 
 
-@lowering(18, given=_first_counted, bind=_along)
+@lowering(18, applies_if=_first_counted, bind=_along)
 def first_place(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
     """Put the last position where no maximum is, and take the smallest of the positions."""
     hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
@@ -284,7 +284,7 @@ def first_place(data, axis: int, end: int, along: Sequence[int], axes: Sequence[
     return op.Cast(op.ReduceMin(op.Where(hit, positions, last), axes, keepdims=keep), to=to)
 
 
-@lowering(18, given=_last_counted, bind=_along)
+@lowering(18, applies_if=_last_counted, bind=_along)
 def last_place(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
     """Put 0 where no maximum is, and take the largest of the positions."""
     hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
@@ -293,7 +293,7 @@ def last_place(data, axis: int, end: int, along: Sequence[int], axes: Sequence[i
     return op.Cast(op.ReduceMax(op.Where(hit, positions, op.Cast(0, to=like)), axes, keepdims=keep), to=to)
 
 
-@lowering(18, given=_first_counted, bind=_along)
+@lowering(18, applies_if=_first_counted, bind=_along)
 def first_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
     """Count the positions from the end, keep the counts of the maxima, take the largest."""
     hit = op.Cast(op.Equal(data, op.ReduceMax(data, axes, keepdims=1)), to=like)
@@ -303,7 +303,7 @@ def first_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[
     return op.Cast(op.Sub(op.Cast(last, to=like), score), to=to)
 
 
-@lowering(18, given=_last_counted, bind=_along)
+@lowering(18, applies_if=_last_counted, bind=_along)
 def last_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
     """Keep the positions of the maxima, and take the largest."""
     hit = op.Cast(op.Equal(data, op.ReduceMax(data, axes, keepdims=1)), to=like)
@@ -313,7 +313,7 @@ def last_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[i
 
 
 # Equal-7 takes no floats.
-@lowering(18, given=_first_counted, bind=_along)
+@lowering(18, applies_if=_first_counted, bind=_along)
 def first_place_below(
     data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
 ):
@@ -325,7 +325,7 @@ def first_place_below(
     return op.Cast(op.ReduceMin(op.Where(below, last, positions), axes, keepdims=keep), to=to)
 
 
-@lowering(18, given=_last_counted, bind=_along)
+@lowering(18, applies_if=_last_counted, bind=_along)
 def last_place_below(
     data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
 ):
@@ -336,7 +336,7 @@ def last_place_below(
     return op.Cast(op.ReduceMax(op.Where(below, op.Cast(0, to=like), positions), axes, keepdims=keep), to=to)
 
 
-@lowering(18, given=_first_counted, bind=_along)
+@lowering(18, applies_if=_first_counted, bind=_along)
 def first_score_below(
     data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
 ):
@@ -348,7 +348,7 @@ def first_score_below(
     return op.Cast(op.Sub(op.Cast(length, to=like), score), to=to)
 
 
-@lowering(18, given=_last_counted, bind=_along)
+@lowering(18, applies_if=_last_counted, bind=_along)
 def last_score_below(
     data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
 ):
@@ -384,9 +384,9 @@ def _in_32(way: Lowering) -> Lowering:
     def given(meaning: ArgMax, operands: Operands) -> Reason | None:
         if meaning.dtype in (TensorProto.FLOAT, TensorProto.INT32):
             return Reason("the index is of 32 bits already")
-        return None if way.given is None else way.given(meaning, operands)
+        return None if way.applies_if is None else way.applies_if(meaning, operands)
 
-    return replace(way, name=f"{way.name}_32", given=given, bind=_along_in_32)
+    return replace(way, name=f"{way.name}_32", applies_if=given, bind=_along_in_32)
 
 
 def _typed(meaning: ArgMax, operands: Operands) -> Reason | None:
@@ -398,13 +398,11 @@ def _sums(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
     return {"axis": meaning.axis, "axes": (meaning.axis,), "keep": meaning.keepdims, "to": meaning.dtype}
 
 
-@lowering(
-    18,
-    given=lambda meaning, operands: (
-        Reason("the last maximum is wanted") if meaning.select_last_index else _typed(meaning, operands)
-    ),
-    bind=_sums,
-)
+def _first_of_known_type(meaning: ArgMax, operands: Operands) -> Reason | None:
+    return Reason("the last maximum is wanted") if meaning.select_last_index else _typed(meaning, operands)
+
+
+@lowering(18, applies_if=_first_of_known_type, bind=_sums)
 def first_sum(data, axis: int, axes: Sequence[int], keep: int, to: int):
     """Count the positions before which there is no maximum, whatever rank and length."""
     hit = op.Not(op.Less(data, op.ReduceMax(data, axes, keepdims=1)))
@@ -412,7 +410,11 @@ def first_sum(data, axis: int, axes: Sequence[int], keep: int, to: int):
     return op.Cast(op.ReduceSum(op.Cast(before, to=7), axes, keepdims=keep), to=to)
 
 
-@lowering(18, given=lambda meaning, operands: _last_wanted(meaning, operands) or _typed(meaning, operands), bind=_sums)
+def _last_of_known_type(meaning: ArgMax, operands: Operands) -> Reason | None:
+    return _last_wanted(meaning, operands) or _typed(meaning, operands)
+
+
+@lowering(18, applies_if=_last_of_known_type, bind=_sums)
 def last_sum(data, axis: int, axes: Sequence[int], keep: int, to: int):
     """Count the positions from which on there is a maximum, whatever rank and length."""
     hit = op.Not(op.Less(data, op.ReduceMax(data, axes, keepdims=1)))
@@ -462,7 +464,7 @@ def _numbered(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_first_signed, bind=_numbered, assumes=_finite)
+@lowering(18, applies_if=_first_signed, bind=_numbered, assumes=_finite)
 def first_sign(data, axes: Sequence[int], keep: int, like: int, to: int, countdown: Sequence[int], length: float):
     """Make of the sign of what is missing to the maximum a number that is 1 or 0, and score the positions by it."""
     hit = op.Sign(op.Sub(data, op.ReduceMax(data, axes, keepdims=1))) + op.Cast(1.0, to=like)
@@ -470,7 +472,7 @@ def first_sign(data, axes: Sequence[int], keep: int, like: int, to: int, countdo
     return op.Cast(op.Sub(op.Cast(length, to=like), score), to=to)
 
 
-@lowering(18, given=_last_signed, bind=_numbered, assumes=_finite)
+@lowering(18, applies_if=_last_signed, bind=_numbered, assumes=_finite)
 def last_sign(data, axes: Sequence[int], keep: int, like: int, to: int, count: Sequence[int]):
     """Do the same with the positions numbered from one."""
     hit = op.Sign(op.Sub(data, op.ReduceMax(data, axes, keepdims=1))) + op.Cast(1.0, to=like)
@@ -487,7 +489,7 @@ OPERATOR = Operator(
     name="ArgMax",
     meaning=ArgMax,
     versions=(
-        Version(1, write=_write(1), given=axis_not_negative),
+        Version(1, write=_write(1), applies_if=axis_not_negative),
         Version(11, write=_write(11)),
         Version(12, write=_write(12)),
         Version(13, write=_write(13)),
@@ -514,7 +516,7 @@ OPERATOR = Operator(
         last_sign,
     ),
     dtype=lambda meaning: meaning.dtype,
-    hostile=hostile,
+    adversarial=adversarial,
     nan_defined=nan_defined,
     traits=Traits(
         floats=(Trait.MOVES,), flow=Flow.BOUNDED, decides=True, nan_undefined=True, rivals=True, checked=True

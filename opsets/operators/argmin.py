@@ -52,7 +52,7 @@ def _has_negatives(what: ArgMin, operands: Operands) -> Reason | None:
 
 @lowering(
     13,
-    given=_has_negatives,
+    applies_if=_has_negatives,
     bind=lambda what, operands: {**_same(what, operands), "to": _SIGNED[first(operands).dtype or 0]},
 )
 def of_negatives(data, axis: int, keepdims: int, last: int, to: int):
@@ -66,7 +66,7 @@ def _wide(what: ArgMin, operands: Operands) -> Reason | None:
     return None if wide else Reason("the input is not of 64-bit integers")
 
 
-@lowering(13, given=_wide, bind=lambda what, operands: {**_same(what, operands), "like": first(operands).dtype})
+@lowering(13, applies_if=_wide, bind=lambda what, operands: {**_same(what, operands), "like": first(operands).dtype})
 def of_complements(data, axis: int, keepdims: int, last: int, like: int):
     """Find the maximum of the complements: -1 - x turns the order around, and none overflows."""
     opposite = op.Cast(op.Sub(-1, op.Cast(data, to=7)), to=like)
@@ -77,7 +77,7 @@ OPERATOR = Operator(
     name="ArgMin",
     meaning=ArgMin,
     # ArgMin-1 gives no range for its axis; ArgMin-11: "Accepted range is [-r, r-1] where r = rank(data)".
-    versions=(Version(1, given=axis_not_negative), Version(11), Version(12), Version(13)),
+    versions=(Version(1, applies_if=axis_not_negative), Version(11), Version(12), Version(13)),
     operands=("data",),
     oracle=oracle,
     normal=one_axis,

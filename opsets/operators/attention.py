@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto
 
-from opshift.opsets.registry.facts import Dim
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.facts import Dim, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import Trait, Traits, Undefined
 from opshift.opsets.registry.wider_types import COMPUTED
 
@@ -67,6 +71,8 @@ def oracle(
     capped = what.softcap * np.tanh(products / what.softcap) if what.softcap else products
     allowed = _allowed(what, q.shape[2], k.shape[2], 0 if past_key is None else past_key.shape[2], lengths)
     bias = np.where(allowed, 0, -np.inf) + _bias(what, mask, k.shape[2])
+    if np.broadcast_shapes(bias.shape, capped.shape) != capped.shape:
+        raise ValueError("Attention-25: the mask is not broadcast to the scores, but these to the mask")
     masked = capped + bias
     none = bias.max(axis=-1, keepdims=True, initial=-np.inf) == -np.inf
     top = masked.max(axis=-1, keepdims=True, initial=-np.inf)
@@ -132,10 +138,16 @@ def _keys(operands: Operands) -> Dim:
 
 
 def normal(what: Attention, operands: Operands) -> tuple[Attention, Operands]:
-    """Tell masks apart only where one may be short: one that is spread is of one element, or as long as the keys."""
+    """Tell masks apart only where one may be short: one that is spread is of one element, or as long as the keys.
+
+    Where each head has an axis, their number is the length of that.
+    """
+    if first(operands).rank == 4:
+        what = dataclasses.replace(what, q_num_heads=None, kv_num_heads=None)
     length = _last(operands, 3, -1)
     whole = operands[3] is None or (length is not None and length == _keys(operands))
-    if whole or (what.short_mask == "spread" and isinstance(length, int) and length > 1):
+    fits = isinstance(length, int) and length > 1 and not isinstance(_keys(operands), int)
+    if whole or (what.short_mask == "spread" and fits):
         what = dataclasses.replace(what, short_mask="padded")
     return what, operands
 
@@ -157,7 +169,7 @@ def _without_past(what: Attention, operands: Operands) -> Reason | None:
     return None if operands[4] is None else Reason("there is a past")
 
 
-@lowering(18, given=_without_past)
+@lowering(18, applies_if=_without_past)
 def spread(q, k, v, mask, past_key, past_value, lengths):
     """Repeat a mask of one element for each key."""
     wide = op.Expand(mask, op.Shape(k, start=-2, end=-1))
@@ -165,7 +177,250 @@ def spread(q, k, v, mask, past_key, past_value, lengths):
     return y, keys, values, products
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def _typed(operands: Operands) -> Reason | None:
+    query = first(operands)
+    known = query.dtype is not None and query.rank is not None
+    return None if known else Reason("the element type or the rank of the queries is unknown", missing=True)
+
+
+def _per_head(operands: Operands) -> Reason | None:
+    rank = first(operands).rank
+    if rank is None:
+        return Reason("the rank of the queries is unknown", missing=True)
+    return None if rank == 4 else Reason("all heads are in a row")
+
+
+def _masks_by_position(what: Attention) -> bool:
+    """Whether the positions of a query and a key decide if the query attends to the key."""
+    return bool(what.is_causal) or (what.left_window_size, what.right_window_size) != (-1, -1)
+
+
+def _bools(what: Attention, operands: Operands) -> Reason | None:
+    mask = operands[3]
+    if mask is None or mask.dtype not in (None, TensorProto.BOOL):
+        return Reason("there is no mask of booleans")
+    if mask.dtype is None:
+        return Reason("the element type of the mask is unknown", missing=True)
+    return _typed(operands)
+
+
+def _numpy(operands: Operands) -> np.dtype[Any]:
+    return onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or 0)
+
+
+def _ends(what: Attention, operands: Operands) -> Mapping[str, Any]:
+    return {name: Tensor(np.array(end).astype(_numpy(operands))) for name, end in (("zero", 0.0), ("low", -np.inf))}
+
+
+@lowering(18, applies_if=_bools, bind=_ends)
+def with_bias(q, k, v, mask, past_key, past_value, lengths, zero: Sequence[int], low: Sequence[int]):
+    """Add negative infinity to the scores if the mask is false."""
+    bias = op.Where(mask, zero, low)
+    y, keys, values, scores = meaning.Same(q, k, v, bias, past_key, past_value, lengths)
+    return y, keys, values, scores
+
+
+def _past(what: Attention, operands: Operands) -> Reason | None:
+    if operands[4] is None or operands[5] is None:
+        return Reason("there is no past")
+    if _masks_by_position(what):
+        return Reason("its length decides which keys are masked")
+    return _typed(operands) or _per_head(operands)
+
+
+@lowering(18, applies_if=_past)
+def with_past(q, k, v, mask, past_key, past_value, lengths):
+    """Concatenate the past and the new keys and values."""
+    keys, values = op.Concat(past_key, k, axis=2), op.Concat(past_value, v, axis=2)
+    y, every_key, every_value, scores = meaning.Same(q, keys, values, mask, None, None, lengths)
+    return y, every_key, every_value, scores
+
+
+def _shared(what: Attention, operands: Operands) -> Reason | None:
+    if operands[4] is not None or operands[5] is not None:
+        return Reason("there is a past")
+    if reason := _per_head(operands):
+        return reason
+    queries, keys = (_last(operands, index, -3) for index in (0, 1))
+    if not isinstance(queries, int) or not isinstance(keys, int):
+        return Reason("the number of heads is unknown", missing=True)
+    return None if keys and queries > keys and queries % keys == 0 else Reason("no heads share keys")
+
+
+def _repeated(what: Attention, operands: Operands) -> Mapping[str, Any]:
+    queries, keys = (int(_last(operands, index, -3) or 1) for index in (0, 1))
+    return {"head": Tensor(np.repeat(np.arange(keys), queries // keys))}
+
+
+@lowering(18, applies_if=_shared, bind=_repeated)
+def shared_keys(q, k, v, mask, past_key, past_value, lengths, head: Sequence[int]):
+    """Repeat keys and values for each head that shares them."""
+    y, _keys, _values, scores = meaning.Same(
+        q, op.Gather(k, head, axis=1), op.Gather(v, head, axis=1), mask, None, None, lengths
+    )
+    return y, op.Identity(k), op.Identity(v), scores
+
+
+_CONSTANT = 2**20  # the largest mask, in elements, that becomes a constant
+
+
+def _causal(what: Attention, operands: Operands) -> Reason | None:
+    if reason := _typed(operands) or _per_head(operands):
+        return reason
+    if not _masks_by_position(what):
+        return Reason("each query attends to all keys")
+    if any(operands[3:7]):
+        return Reason("it has a mask, a past or lengths")
+    lengths = [_last(operands, index, -2) for index in (0, 1)]
+    if not all(isinstance(length, int) for length in lengths):
+        return Reason("the number of queries or keys is unknown", missing=True)
+    return Reason("the mask is large") if math.prod(lengths) > _CONSTANT else None  # type: ignore[arg-type]
+
+
+def _triangle(what: Attention, operands: Operands) -> Mapping[str, Any]:
+    queries, keys = (int(_last(operands, index, -2) or 0) for index in (0, 1))
+    allowed = _allowed(what, queries, keys, 0, None)[0, 0]
+    return {"bias": Tensor(np.where(allowed, 0.0, -np.inf).astype(_numpy(operands)))}
+
+
+@lowering(18, applies_if=_causal, bind=_triangle)
+def with_triangle(q, k, v, mask, past_key, past_value, lengths, bias: Sequence[int]):
+    """Make a constant mask of the positions that each query attends to."""
+    y, keys, values, scores = meaning.Same(
+        q, k, v, bias, past_key, past_value, lengths, is_causal=0, left_window_size=-1, right_window_size=-1
+    )
+    return y, keys, values, scores
+
+
+_PRODUCTS = (0, 1, 2)  # output modes that are equal without a mask and a soft cap
+
+
+def _plain(what: Attention, operands: Operands) -> Reason | None:
+    """Require that only a mask input excludes keys."""
+    if reason := _typed(operands):
+        return reason
+    if any(operands[4:7]):
+        return Reason("it has a past or lengths")
+    if what.softcap or _masks_by_position(what):
+        return Reason("it masks keys, or caps scores")
+    return Reason("it names the type of Softmax") if what.softmax_precision is not None else None
+
+
+def _own_keys(what: Attention, operands: Operands) -> Reason | None:
+    if reason := _per_head(operands):
+        return reason
+    heads = [_last(operands, index, -3) for index in (0, 1)]
+    if None in heads or (what.scale is None and not isinstance(_last(operands, 0, -1), int)):
+        return Reason("the number of heads or their size is unknown", missing=True)
+    return None if heads[0] == heads[1] else Reason("heads share keys")
+
+
+def _unmasked(what: Attention, operands: Operands) -> Reason | None:
+    if operands[3] is not None:
+        return Reason("it has a mask")
+    if what.qk_matmul_output_mode not in _PRODUCTS:
+        return Reason("it returns the weights")
+    return _plain(what, operands)
+
+
+def _of_products(what: Attention, operands: Operands) -> Reason | None:
+    return _unmasked(what, operands) or _own_keys(what, operands)
+
+
+def _factor(what: Attention, size: Dim, operands: Operands) -> Mapping[str, Any]:
+    factor = 1 / math.sqrt(size or 1) if what.scale is None and isinstance(size, int) else what.scale
+    return {"factor": Tensor(np.array(factor).astype(_numpy(operands)))}
+
+
+def _own_factor(what: Attention, operands: Operands) -> Mapping[str, Any]:
+    return _factor(what, _last(operands, 0, -1), operands)
+
+
+@lowering(18, applies_if=_of_products, bind=_own_factor, rounds=True)
+def of_products(q, k, v, mask, past_key, past_value, lengths, factor: Sequence[int]):
+    """Multiply scaled queries by keys, and their Softmax by values."""
+    scores = op.MatMul(q * factor, op.Transpose(k, perm=[0, 1, 3, 2]))
+    return op.MatMul(op.Softmax(scores, axis=-1), v), op.Identity(k), op.Identity(v), scores
+
+
+def _in_rows(what: Attention, operands: Operands) -> Reason | None:
+    if reason := _unmasked(what, operands):
+        return reason
+    if first(operands).rank != 3:
+        return Reason("each head has an axis")
+    if what.q_num_heads != what.kv_num_heads:
+        return Reason("heads share keys")
+    known = all(isinstance(_last(operands, index, -1), int) for index in (0, 1, 2))
+    return None if known else Reason("the sizes of heads are unknown", missing=True)
+
+
+def _sizes(what: Attention, operands: Operands) -> Mapping[str, Any]:
+    heads = what.q_num_heads or 1
+    q, k, v = (int(_last(operands, index, -1) or 0) // heads for index in (0, 1, 2))
+    shapes = {"q_heads": (0, 0, heads, q), "k_heads": (0, 0, heads, k), "v_heads": (0, 0, heads, v)}
+    return {**_factor(what, q, operands), **shapes, "row": (0, 0, heads * v)}
+
+
+@lowering(18, applies_if=_in_rows, bind=_sizes, rounds=True)
+def of_rows(
+    q,
+    k,
+    v,
+    mask,
+    past_key,
+    past_value,
+    lengths,
+    factor: Sequence[int],
+    q_heads: Sequence[int],
+    k_heads: Sequence[int],
+    v_heads: Sequence[int],
+    row: Sequence[int],
+):
+    """Give each head an axis, multiply as `of_products` does, and put all heads into one row."""
+    queries = op.Transpose(op.Reshape(q, q_heads), perm=[0, 2, 1, 3])
+    keys = op.Reshape(k, k_heads)
+    values = op.Transpose(op.Reshape(v, v_heads), perm=[0, 2, 1, 3])
+    scores = op.MatMul(queries * factor, op.Transpose(keys, perm=[0, 2, 3, 1]))
+    weighed = op.Transpose(op.MatMul(op.Softmax(scores, axis=-1), values), perm=[0, 2, 1, 3])
+    return op.Reshape(weighed, row), op.Transpose(keys, perm=[0, 2, 1, 3]), values, scores
+
+
+def _biased(what: Attention, operands: Operands) -> Reason | None:
+    mask = operands[3]
+    if mask is None or mask.dtype == TensorProto.BOOL:
+        return Reason("there is no mask of floats")
+    if mask.dtype is None or mask.dtype != first(operands).dtype:
+        return Reason("the mask is not known to be of the queries' type", missing=True)
+    if what.qk_matmul_output_mode != 0:
+        return Reason("it returns masked scores")
+    return _may_be_short(what, operands) or _plain(what, operands) or _own_keys(what, operands)
+
+
+def _factor_and_low(what: Attention, operands: Operands) -> Mapping[str, Any]:
+    return {**_own_factor(what, operands), **_ends(what, operands)}
+
+
+@lowering(18, applies_if=_biased, bind=_factor_and_low, rounds=True)
+def of_biased_products(
+    q,
+    k,
+    v,
+    mask,
+    past_key,
+    past_value,
+    lengths,
+    factor: Sequence[int],
+    zero: Sequence[int],
+    low: Sequence[int],
+):
+    """Add the mask to the products; the weights of a query without any key are 0."""
+    scores = op.MatMul(q * factor, op.Transpose(k, perm=[0, 1, 3, 2]))
+    weights = op.Softmax(scores + mask, axis=-1)
+    none = op.Equal(op.ReduceMax(mask, [-1], keepdims=1), low)
+    return op.MatMul(op.Where(none, zero, weights), v), op.Identity(k), op.Identity(v), scores
+
+
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Have eighths from -2 to 2: of products that overflow, and powers that vanish, the order of scaling decides."""
     return {
         name: array
@@ -191,21 +446,46 @@ def _as_23(what: Attention, operands: Operands) -> Any:
     }
 
 
+@of_two
+def equal_dims(node: NodeShapes, query: Shape, key: Shape) -> Pairs:
+    """Yield the dims of queries, keys, values, and a past; heads whose size is open have two numbers each."""
+    value, past_key, past_value = (node.inputs[at] if at < len(node.inputs) else None for at in (2, 4, 5))
+    if len(query) == len(key) == 3:
+        heads = [node.attributes.get(name) or 1 for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
+        yield from ((dims[2], 2 * count) for dims, count in zip((query, key, value), heads, strict=True) if dims)
+        before: tuple[tuple[int, Dim], ...] = ((1, heads[1]),)
+    elif len(query) == len(key) == 4:
+        yield from ((query[at], key[at]) for at in (0, 1, 3))
+        before = ((1, key[1]), (3, key[3]))
+    else:
+        return
+    yield query[0], key[0]
+    yield from zip(key[: len(key) - 1], value or (), strict=False)
+    if past_key and past_value and len(past_key) == len(past_value) == 4:
+        yield from zip(past_key[:3], past_value, strict=False)
+        yield past_key[0], key[0]
+        yield from ((past_key[at], dim) for at, dim in before)
+        if value and len(value) == 4:
+            yield past_value[3], value[3]
+
+
 OPERATOR = Operator(
     name="Attention",
     meaning=Attention,
     versions=(
-        Version(23, lift=_of_23, write=_as_23, given=_may_be_short),
-        Version(24, given=_is_spread),
-        Version(25, given=_is_spread),
+        Version(23, lift=_of_23, write=_as_23, applies_if=_may_be_short),
+        Version(24, applies_if=_is_spread),
+        Version(25, applies_if=_is_spread),
     ),
     operands=("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"),
     oracle=oracle,
     normal=normal,
-    lowerings=(spread,),
-    carriers=COMPUTED,
-    hostile=hostile,
+    lowerings=(spread, with_bias, with_past, shared_keys, with_triangle, of_products, of_rows, of_biased_products),
+    wider_types=COMPUTED,
+    adversarial=adversarial,
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), undefined=Undefined.PADDED_ROWS),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS), undefined=Undefined.PADDED_ROWS, equal_dims=equal_dims, spreads=False
+    ),
 )

@@ -57,11 +57,8 @@ def oracle(what: AveragePool, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         what = dataclasses.replace(what, auto_pad="NOTSET", pads=same_pads(what, sizes))
     y = x.astype(np.float64)
     for axis, along in enumerate(windows(what, sizes), 2):
-        places = along.places()
-        inside = ((places >= 0) & (places < along.size)).reshape(*places.shape, *[1] * (x.ndim - axis - 1))
-        taken = np.take(y, places.clip(0, along.size - 1), axis=axis)
         number = along.elements(what.count_include_pad).reshape(-1, *[1] * (x.ndim - axis - 1))
-        y = np.where(inside, taken, 0).sum(axis=axis + 1) / number
+        y = along.summed(y, axis) / number
     return y.astype(x.dtype)
 
 
@@ -104,7 +101,7 @@ def _overhangs(what: AveragePool, operands: Operands) -> Reason | None:
     return overhangs(what, operands)
 
 
-@lowering(18, given=_overhangs, bind=as_pads)
+@lowering(18, applies_if=_overhangs, bind=as_pads)
 def by_pads(x, pads: Sequence[int]):
     """Pad for the windows that end behind the input; that padding does not count."""
     return meaning.Same(x, pads=pads, ceil_mode=0, count_include_pad=0)
@@ -125,7 +122,7 @@ def _in_front(what: AveragePool, operands: Operands) -> Mapping[str, Any]:
     return {"around": (0, 0, *what.pads[:rank], 0, 0, *what.pads[rank:]), "pads": (*[0] * rank, *behind)}
 
 
-@lowering(18, given=_counts, bind=_in_front)
+@lowering(18, applies_if=_counts, bind=_in_front)
 def padded(x, around: Sequence[int], pads: Sequence[int]):
     """Pad with zeros first, which count, then for the windows that end behind them, which does not."""
     return meaning.Same(op.Pad(x, around), pads=pads, ceil_mode=0, count_include_pad=0)
@@ -156,7 +153,7 @@ def _sums(what: AveragePool, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_dilated, bind=_sums, rounds=True)
+@lowering(18, applies_if=_dilated, bind=_sums, rounds=True)
 def by_convolution(
     x,
     one: Sequence[int],

@@ -14,7 +14,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import channels
-from opshift.opsets.registry.traits import Interval, Trait, Traits
+from opshift.opsets.registry.traits import Interval, Trait, Traits, Undefined
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _each(what: BatchNormalization, operands: Operands) -> Reason | None:
     return Reason("the statistics of training have the shape of a sample") if what.training_mode else None
 
 
-@lowering(18, given=_each, bind=lambda what, operands: {"epsilon": what.epsilon})
+@lowering(18, applies_if=_each, bind=lambda what, operands: {"epsilon": what.epsilon})
 def flattened(x, scale, bias, mean, var, epsilon: float):
     """Make each element of a sample a channel; BatchNormalization-9: "flatten the input shape"."""
     y = meaning.Itself(
@@ -165,7 +165,7 @@ def _widest(what: BatchNormalization, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_mixed, bind=_widest, rounds=True)
+@lowering(18, applies_if=_mixed, bind=_widest, rounds=True)
 def in_one_type(x, scale, bias, mean, var, to: int, like: int, epsilon: float):
     """Compute in a type that holds the values of all inputs, and round once."""
     y = meaning.Itself(
@@ -203,7 +203,7 @@ def _over_all_but_channels(what: BatchNormalization, operands: Operands) -> Mapp
     }
 
 
-@lowering(18, given=_trains, bind=_over_all_but_channels, rounds=True)
+@lowering(18, applies_if=_trains, bind=_over_all_but_channels, rounds=True)
 def measured(x, scale, bias, mean, var, axes: Sequence[int], epsilon: float, momentum: float, rest: float):
     """Compute mean and variance of each channel, and normalise with these."""
     current = op.ReduceMean(x, axes, keepdims=0)
@@ -231,7 +231,7 @@ def _along_channels(what: BatchNormalization, operands: Operands) -> Mapping[str
     return {"along": (-1, *[1] * ((first(operands).rank or 0) - 2)), "epsilon": what.epsilon}
 
 
-@lowering(18, given=_infers, bind=_along_channels, rounds=True)
+@lowering(18, applies_if=_infers, bind=_along_channels, rounds=True)
 def computed(x, scale, bias, mean, var, along: Sequence[int], epsilon: float):
     """Compute one factor a channel first, as kernels do: a quotient by a small deviation may overflow."""
     factor = scale / op.Sqrt(var + op.CastLike(epsilon, var))
@@ -242,14 +242,16 @@ OPERATOR = Operator(
     name="BatchNormalization",
     meaning=BatchNormalization,
     versions=(
-        Version(7, lift=_lift_by_outputs, write=_written("spatial"), given=_of_7),
-        Version(9, lift=_lift_by_outputs, write=_written(), given=_of_9),
-        Version(14, write=_written("training_mode"), given=_of_14),
-        Version(15, write=_written("training_mode"), given=_of_15),
+        Version(7, lift=_lift_by_outputs, write=_written("spatial"), applies_if=_of_7),
+        Version(9, lift=_lift_by_outputs, write=_written(), applies_if=_of_9),
+        Version(14, write=_written("training_mode"), applies_if=_of_14),
+        Version(15, write=_written("training_mode"), applies_if=_of_15),
     ),
     operands=("X", "scale", "B", "input_mean", "input_var"),
     oracle=oracle,
     outputs=_told,
     lowerings=(flattened, in_one_type, measured, computed),
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), domains={4: Interval(0)}, equal_dims=channels),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS), domains={4: Interval(0)}, equal_dims=channels, undefined=Undefined.NO_BATCH
+    ),
 )

@@ -90,7 +90,7 @@ def _number(value: float | int) -> Tensor:
 # --- to integers --------------------------------------------------------------------------------------------------
 
 
-@lowering(18, given=_between(INTEGERS | {TensorProto.BOOL}, INTEGERS), bind=lambda what, operands: {"to": what.to})
+@lowering(18, applies_if=_between(INTEGERS | {TensorProto.BOOL}, INTEGERS), bind=lambda what, operands: {"to": what.to})
 def recast(x, to: int):
     """Cast; Cast-13: "discard higher bits and reinterpret", of which there are none."""
     return op.Cast(x, to=to)
@@ -115,7 +115,7 @@ def _measures(what: BitCast, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(
     18,
-    given=_between(FLOATS, INTEGERS),
+    applies_if=_between(FLOATS, INTEGERS),
     bind=_measures,
     assumes=lambda what, operands: frozenset({"no-nan"}),
 )
@@ -163,7 +163,7 @@ def _scales(what: BitCast, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_between(INTEGERS, FLOATS), bind=_scales)
+@lowering(18, applies_if=_between(INTEGERS, FLOATS), bind=_scales)
 def composed(
     x,
     like: int,
@@ -187,7 +187,7 @@ def composed(
 
 @lowering(
     18,
-    given=_between(FLOATS, FLOATS),
+    applies_if=_between(FLOATS, FLOATS),
     bind=lambda what, operands: {"bits": _OF_BITS[_LAYOUTS[what.to].bits], "to": what.to},
 )
 def by_integers(x, bits: int, to: int):
@@ -195,7 +195,7 @@ def by_integers(x, bits: int, to: int):
     return meaning.Itself(meaning.Itself(x, to=bits), to=to)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Draw bits, not numbers, half of them at the ends of an exponent; floats that would be NaN stay what they were."""
     x = feeds["input"]
     width = 8 * x.dtype.itemsize
@@ -221,6 +221,6 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(recast, measured, composed, by_integers),
     idle=_same_type,
-    hostile=hostile,
+    adversarial=adversarial,
     traits=Traits(floats=(Trait.MOVES,), reads_bits=True),
 )

@@ -80,7 +80,7 @@ def _powers(meaning: BitShift, operands: Operands) -> Mapping[str, Any]:
     return {"bits": bits, "powers": tuple(powers.tolist()), "to": dtype}
 
 
-@lowering(14, given=_going("LEFT", wide=True), bind=_powers)
+@lowering(14, applies_if=_going("LEFT", wide=True), bind=_powers)
 def multiplied(x, y, bits: int, powers: Sequence[int], to: int):
     """Multiply by a power of two; the bits that leave are those that Cast drops."""
     amount = op.Cast(y, to=7)
@@ -88,7 +88,7 @@ def multiplied(x, y, bits: int, powers: Sequence[int], to: int):
     return op.Cast(op.Cast(x, to=7) * op.Gather(powers, amount * inside) * inside, to=to)
 
 
-@lowering(14, given=_going("RIGHT", wide=False), bind=_powers)
+@lowering(14, applies_if=_going("RIGHT", wide=False), bind=_powers)
 def divided(x, y, bits: int, powers: Sequence[int], to: int):
     """Divide by a power of two; of negative numbers the ones' complement, as which their bits look like others'."""
     amount = op.Cast(y, to=7)
@@ -100,7 +100,7 @@ def divided(x, y, bits: int, powers: Sequence[int], to: int):
     return op.Cast(moved * turn - negative, to=to)
 
 
-@lowering(14, given=_only_uint64, bind=_powers)
+@lowering(14, applies_if=_only_uint64, bind=_powers)
 def divided_uint64(x, y, bits: int, powers: Sequence[int], to: int):
     """Divide by a power of two, as uint64."""
     amount = op.Cast(y, to=7)
@@ -116,7 +116,7 @@ def _topped(rng: np.random.Generator, feeds: Mapping[str, Any], bits: int) -> Ma
     return {**feeds, "X": np.where(rng.integers(4, size=x.shape) == 0, x.dtype.type(1 << (bits - 1)), x)}
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Shift by about as many bits as there are; unsigned numbers by less, since below 28 no more is defined.
 
     The highest bit alone, shifted to the lowest, tells the power of two that it is divided by from its neighbours.
@@ -134,10 +134,10 @@ def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, 
 OPERATOR = Operator(
     name="BitShift",
     meaning=BitShift,
-    versions=(Version(11, given=_inside), Version(28)),
+    versions=(Version(11, applies_if=_inside), Version(28)),
     operands=("X", "Y"),
     oracle=oracle,
     lowerings=(multiplied, divided, divided_uint64),
-    hostile=hostile,
+    adversarial=adversarial,
     traits=Traits(floats=(Trait.MOVES,)),
 )

@@ -42,7 +42,7 @@ def _weights(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(13, given=typed, bind=_weights)
+@lowering(13, applies_if=typed, bind=_weights)
 def by_bits(a, b, weights: Sequence[int], low: Sequence[int], high: Sequence[int], to: int):
     """Take both apart into bits and a sign, and put the products together."""
     number_a = op.Cast(a, to=7)
@@ -82,6 +82,6 @@ OPERATOR = plain(
     ("A", "B"),
     np.bitwise_and,
     (by_bits,),
-    hostile=any_bits,
+    adversarial=any_bits,
     traits=Traits(floats=(Trait.MOVES,), equal_dims=broadcast),
 )

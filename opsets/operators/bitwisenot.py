@@ -8,12 +8,18 @@ from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Trait, Traits
 
 
-@lowering(13, given=typed, bind=own_type)
+@lowering(13, applies_if=typed, bind=own_type)
 def complement(x, to: int):
     """Take the number from -1, which has all bits."""
     return op.Cast(-1 - op.Cast(x, to=7), to=to)
 
 
 OPERATOR = plain(
-    "BitwiseNot", (18,), ("X",), np.bitwise_not, (complement,), hostile=any_bits, traits=Traits(floats=(Trait.MOVES,))
+    "BitwiseNot",
+    (18,),
+    ("X",),
+    np.bitwise_not,
+    (complement,),
+    adversarial=any_bits,
+    traits=Traits(floats=(Trait.MOVES,)),
 )

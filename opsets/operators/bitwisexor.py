@@ -22,7 +22,7 @@ OPERATOR = plain(
     ("A", "B"),
     np.bitwise_xor,
     (by_sum,),
-    hostile=any_bits,
+    adversarial=any_bits,
     neutral=beside(0),
     traits=Traits(floats=(Trait.MOVES,), equal_dims=broadcast),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -68,6 +69,21 @@ def _text(element: Any) -> str:
     return "NaN" if math.isnan(number) else f"{number:.8g}"
 
 
+def without_unread(meaning: Any, to: int | None) -> Any:
+    """Leave out what does not count for a type: `saturate` "only applies for float 8 conversion", and `round_mode`
+    "only applies to casting to float8e8m0".
+    """
+    if to is None or to == TensorProto.FLOAT8E8M0:
+        return meaning
+    kept = meaning.saturate if to in FLOAT8 else 1
+    return dataclasses.replace(meaning, saturate=kept, round_mode="up")
+
+
+def normal(meaning: Cast, operands: Operands) -> tuple[Cast, Operands]:
+    """Leave out what does not count for the type."""
+    return without_unread(meaning, meaning.to), operands
+
+
 def _below_24(attributes: Mapping[str, Any]) -> Cast:
     # Cast-19's table has NaN for Inf in the FNUZ columns, Cast-24's has FLT_MAX; no other type differs.
     saturate = attributes.get("saturate", 1)
@@ -98,12 +114,14 @@ OPERATOR = Operator(
     meaning=Cast,
     versions=(
         *(Version(since, write=_write_first) for since in (6, 9, 13)),
-        *(Version(since, lift=_below_24, write=_write, given=_infinity("nan")) for since in (19, 21, 23)),
-        *(Version(since, write=_write, given=_infinity("largest")) for since in (24, 25, 28)),
+        *(Version(since, lift=_below_24, write=_write, applies_if=_infinity("nan")) for since in (19, 21, 23)),
+        *(Version(since, write=_write, applies_if=_infinity("largest")) for since in (24, 25, 28)),
     ),
     operands=("input",),
     oracle=oracle,
+    normal=normal,
     idle=lambda meaning, operands: first(operands).dtype == meaning.to,
+    of_dims=lambda dim: dim,
     traits=Traits(
         floats=(Trait.ONCE, Trait.CONVERTS),
         moved=(0,),

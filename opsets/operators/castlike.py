@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from opshift.opsets.operators import cast as cast_of
-from opshift.opsets.operators.cast import FNUZ
+from opshift.opsets.operators.cast import FNUZ, without_unread
 from opshift.opsets.registry.facts import Facts, constant
-from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.lowering import Reason, lowering, meaning
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
 
@@ -27,27 +27,38 @@ class CastLike:
 
 def oracle(meaning: CastLike, data: np.ndarray[Any, Any], like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """CastLike-15: "converted to the same data type elements as the second one"."""
-    return data.astype(like.dtype)
+    to = TensorProto.STRING if like.dtype == object else helper.np_dtype_to_tensor_dtype(like.dtype)
+    return cast_of.oracle(cast_of.Cast(to, meaning.saturate, meaning.round_mode), data)
+
+
+def normal(meaning: CastLike, operands: Operands) -> tuple[CastLike, Operands]:
+    """Leave out what does not count for the type, where that is known."""
+    return without_unread(meaning, _type(operands)), operands
+
+
+def _type(operands: Operands) -> int | None:
+    return operands[1].dtype if operands[1] else None
 
 
 def _not_float8(meaning: CastLike, operands: Operands) -> Reason | None:
-    dtype = operands[1].dtype if operands[1] else None
+    dtype = _type(operands)
     if dtype is None:
         return Reason("the type of the second input is unknown, and versions differ on float8", missing=True)
     return Reason("versions differ on this type") if dtype in FNUZ else None
 
 
 def _typed(meaning: CastLike, operands: Operands) -> Reason | None:
-    if meaning != CastLike():
-        return Reason("it does not saturate, or rounds another way")
-    known = operands[1] is not None and operands[1].dtype is not None
-    return None if known else Reason("the type of the second input is unknown", missing=True)
+    return Reason("the type of the second input is unknown", missing=True) if _type(operands) is None else None
 
 
-@lowering(13, given=_typed, bind=lambda meaning, operands: {"to": operands[1].dtype if operands[1] else None})
-def cast(data, like, to: int):
+def _cast(meaning: CastLike, operands: Operands) -> Mapping[str, Any]:
+    return {"to": _type(operands), "saturate": meaning.saturate, "round_mode": meaning.round_mode}
+
+
+@lowering(13, applies_if=_typed, bind=_cast)
+def cast(data, like, to: int, saturate: int, round_mode: str):
     """Cast to the type, which is known."""
-    return op.Cast(data, to=to)
+    return meaning.Cast(data, to=to, saturate=saturate, round_mode=round_mode)
 
 
 def _idle(meaning: CastLike, operands: Operands) -> bool:
@@ -58,18 +69,20 @@ def _idle(meaning: CastLike, operands: Operands) -> bool:
 def by_facts(attributes: Mapping[str, Any], operands: Operands) -> Facts | None:
     """Return the elements of the first operand, in the type of the second."""
     data, like = operands[:2]
-    if data is None or data.known is None or like is None or like.dtype in (None, TensorProto.STRING):
+    unread = (None, TensorProto.STRING, TensorProto.FLOAT8E8M0, *FNUZ)
+    if data is None or data.known is None or like is None or like.dtype in unread:
         return None
-    return constant(cast_of.oracle(cast_of.Cast(like.dtype), data.known), like.dtype)
+    return constant(cast_of.oracle(cast_of.Cast(like.dtype, attributes.get("saturate", 1)), data.known), like.dtype)
 
 
 OPERATOR = Operator(
     name="CastLike",
     meaning=CastLike,
     # Which type it casts to is not in the node, and to two of the float8 types Cast-24 differs from Cast-23.
-    versions=tuple(Version(since, given=_not_float8) for since in (15, 19, 21, 23, 24, 25)),
+    versions=tuple(Version(since, applies_if=_not_float8) for since in (15, 19, 21, 23, 24, 25)),
     operands=("input", "target_type"),
     oracle=oracle,
+    normal=normal,
     idle=_idle,
     lowerings=(cast,),
     by_facts=by_facts,

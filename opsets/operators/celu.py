@@ -39,7 +39,7 @@ def _types(what: Celu, operands: Operands) -> Mapping[str, Any]:
     return {"alpha": what.alpha, "within": within, "to": dtype}
 
 
-@lowering(13, given=_typed, bind=_types, rounds=True)
+@lowering(13, applies_if=_typed, bind=_types, rounds=True)
 def by_exp(x, alpha: float, within: int, to: int):
     """Take the exponential of elements below zero only: of others x / alpha may overflow.
 
@@ -59,7 +59,7 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     lowerings=(by_exp,),
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     body_unused="x / alpha overflows, and for a negative alpha it computes something else than the text",
     traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
 )

@@ -49,7 +49,7 @@ def _narrow(what: CenterCropPad, operands: Operands) -> Reason | None:
 
 
 # The function body of ONNX compares the shape with that of the input, which is of int64.
-@lowering(18, given=_narrow)
+@lowering(18, applies_if=_narrow)
 def widened(x, shape):
     """Cast the shape to int64, in which the function body computes."""
     return meaning.Same(x, op.Cast(shape, to=7))

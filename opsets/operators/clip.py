@@ -109,7 +109,9 @@ def _as_inputs(what: Clip, operands: Operands) -> Reason | None:
 def _as_float(what: Clip, operands: Operands) -> Reason | None:
     bounds = [None if bound is None or bound.known is None else float(bound.known.item()) for bound in operands[1:]]
     for bound in bounds:
-        if bound is not None and float(np.float32(bound)) != bound:
+        with np.errstate(over="ignore"):
+            held = bound is None or float(np.float32(bound)) == bound
+        if not held:
             return Reason(f"a bound is a float, which does not hold {bound}")
     most = float(np.finfo(np.float32).max)
     low, high = (end if bound is None else bound for bound, end in zip(bounds, (-most, most), strict=True))
@@ -139,13 +141,13 @@ def _limit(side: int) -> Callable[[Clip, Operands], Mapping[str, Any]]:
     return bind
 
 
-@lowering(13, given=_no_bound(1), bind=_limit(0))
+@lowering(13, applies_if=_no_bound(1), bind=_limit(0))
 def from_lowest(x, low, high, limit: Sequence[int]):
     """Take the lowest number for the lower bound, which is not given."""
     return meaning.Itself(x, limit, high)
 
 
-@lowering(13, given=_no_bound(2), bind=_limit(1))
+@lowering(13, applies_if=_no_bound(2), bind=_limit(1))
 def to_highest(x, low, high, limit: Sequence[int]):
     """Take the highest number for the upper bound, which is not given."""
     return meaning.Itself(x, low, limit)
@@ -165,7 +167,7 @@ def _integers(what: Clip, operands: Operands) -> Reason | None:
     return _both(what, operands) if dtype in INTEGERS else Reason("the input is not of integers")
 
 
-@lowering(13, given=_integers)
+@lowering(13, applies_if=_integers)
 def chosen(x, low, high):
     """Compare integers with the bounds, and choose."""
     y = op.Where(op.Less(x, low), low, x)
@@ -174,7 +176,7 @@ def chosen(x, low, high):
 
 # Where of onnxruntime 1.31.1 makes 0.0 of -0.0, and Max(-0.0, 0.0) is 0.0: neither is Clip, for which -0.0 is not
 # under 0.0. So floats are moved, not computed.
-@lowering(18, given=_both, cost=5)
+@lowering(18, applies_if=_both, cost=5)
 def looked_up(x, low, high):
     """Number all elements, put 0 where the lower bound is to stand and 1 where the upper one is, and look up."""
     flat = op.Reshape(x, [-1])
@@ -192,9 +194,9 @@ OPERATOR = Operator(
     name="Clip",
     meaning=Clip,
     versions=(
-        Version(6, lift=_runtime, spec=_spec, write=_write, given=_as_float),
-        Version(11, lift=_runtime, spec=_spec, write=_write, given=_as_inputs),
-        *(Version(since, given=_limits_of_type) for since in (12, 13)),
+        Version(6, lift=_runtime, spec=_spec, write=_write, applies_if=_as_float),
+        Version(11, lift=_runtime, spec=_spec, write=_write, applies_if=_as_inputs),
+        *(Version(since, applies_if=_limits_of_type) for since in (12, 13)),
     ),
     operands=("input", "min", "max"),
     oracle=oracle,

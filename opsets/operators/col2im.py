@@ -101,7 +101,7 @@ def _table(what: Col2Im, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_static, bind=_table, rounds=True)
+@lowering(18, applies_if=_static, bind=_table, rounds=True)
 def looked_up(
     data, image, block, rows: Sequence[int], nothing: Sequence[int], table: Sequence[int], shape: Sequence[int]
 ):

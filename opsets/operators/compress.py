@@ -44,10 +44,10 @@ OPERATOR = Operator(
     name="Compress",
     meaning=Compress,
     # Compress-11 was the first to say: "Negative value means counting dimensions from the back".
-    versions=(Version(9, given=_from_front), Version(11), Version(28)),
+    versions=(Version(9, applies_if=_from_front), Version(11), Version(28)),
     operands=("input", "condition"),
     oracle=oracle,
     normal=normal,
-    carriers=MOVED,
+    wider_types=MOVED,
     traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
 )

@@ -44,7 +44,7 @@ def equal_dims(node: NodeShapes) -> Pairs:
 OPERATOR = Operator(
     name="Concat",
     meaning=Concat,
-    versions=(Version(4, given=axis_not_negative), Version(11), Version(13)),
+    versions=(Version(4, applies_if=axis_not_negative), Version(11), Version(13)),
     operands=(),
     oracle=oracle,
     normal=one_axis,

@@ -79,7 +79,7 @@ OPERATOR = Operator(
     name="Constant",
     meaning=Constant,
     versions=tuple(
-        Version(since, lift=_lift, write=_write, given=_holds(since))
+        Version(since, lift=_lift, write=_write, applies_if=_holds(since))
         for since in (1, 9, 11, 12, 13, 19, 21, 23, 24, 25)
     ),
     operands=(),

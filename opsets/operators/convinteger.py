@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.operators.matmulinteger import Array, fits_float, hostile, lacks, zero_like
+from opshift.opsets.operators.matmulinteger import Array, adversarial, fits_float, lacks, zero_like
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -45,14 +45,14 @@ def padding(what: Any, sizes: Sequence[int], kernel: Sequence[int]) -> tuple[lis
 
 
 def sums(what: Any, x: Array, w: Array) -> Array:
-    """ConvInteger-10: "performs the convolution", of integers from which the zero points are taken away."""
+    """ConvInteger-10: "performs the convolution", here of 64-bit integers or of doubles."""
     count = x.ndim - 2
     strides, dilations = what.strides or (1,) * count, what.dilations or (1,) * count
     before, behind = padding(what, x.shape[2:], w.shape[2:])
     x = np.pad(x, [(0, 0), (0, 0), *zip(before, behind, strict=True)])
     spans = [(one - 1) * by + 1 for one, by in zip(w.shape[2:], dilations, strict=True)]
     out = [(n - k) // s + 1 for n, k, s in zip(x.shape[2:], spans, strides, strict=True)]
-    y = np.zeros((x.shape[0], w.shape[0], *out), np.int64)
+    y = np.zeros((x.shape[0], w.shape[0], *out), np.result_type(x, w))
     each = w.shape[0] // what.group
     for group in range(what.group):
         data = x[:, group * w.shape[1] : (group + 1) * w.shape[1]]
@@ -101,7 +101,7 @@ def _bind(what: ConvInteger, operands: Operands) -> Mapping[str, Any]:
     return {**fields, "kernels": (-1, *(1,) * (rank - 1))}
 
 
-@lowering(18, given=_exact, bind=_bind)
+@lowering(18, applies_if=_exact, bind=_bind)
 def in_float(
     x, w, x_zero, w_zero,
     auto_pad: str, dilations: Sequence[int], group: int, kernel_shape: Sequence[int], pads: Sequence[int],
@@ -117,13 +117,13 @@ def in_float(
     return op.Cast(y, to=6)
 
 
-@lowering(18, given=lacks(2), bind=zero_like(0))
+@lowering(18, applies_if=lacks(2), bind=zero_like(0))
 def with_zero_of_x(x, w, x_zero, w_zero, zero: Sequence[int]):
     """Give the input the zero point zero."""
     return meaning.Same(x, w, zero, w_zero)
 
 
-@lowering(18, given=lacks(3), bind=zero_like(1))
+@lowering(18, applies_if=lacks(3), bind=zero_like(1))
 def with_zero_of_w(x, w, x_zero, w_zero, zero: Sequence[int]):
     """Give the kernels the zero point zero."""
     return meaning.Same(x, w, x_zero, zero)
@@ -136,6 +136,6 @@ OPERATOR = Operator(
     operands=("x", "w", "x_zero_point", "w_zero_point"),
     oracle=oracle,
     lowerings=(in_float, with_zero_of_x, with_zero_of_w),
-    hostile=hostile,
-    traits=Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False, unwritten=(0, 1)),
+    adversarial=adversarial,
+    traits=Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False, unwritten=(0, 1), heavy=True),
 )

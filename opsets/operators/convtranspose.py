@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.facts import Dim, Facts
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import Trait, Traits
@@ -109,6 +109,29 @@ def normal(what: ConvTranspose, operands: Operands) -> tuple[ConvTranspose, Oper
     return dataclasses.replace(what, auto_pad="NOTSET", output_shape=None, pads=pads if any(pads) else None), operands
 
 
+def shape(what: ConvTranspose, operands: Operands) -> tuple[Dim, ...] | None:
+    """Return the dimensions, where input and kernel are known: those that onnx does not infer right among them."""
+    image, weights = first(operands).shape, (operands[1] or Facts()).shape
+    if image is None or weights is None or what.auto_pad != "NOTSET" or what.output_shape is not None:
+        return None
+    rank = len(image) - 2
+    if rank < 1 or len(weights) != rank + 2:
+        return None
+    ones, zeros = (1,) * rank, (0,) * rank
+    strides, dilations, more = what.strides or ones, what.dilations or ones, what.output_padding or zeros
+    kernel, pads = what.kernel_shape or weights[2:], what.pads or zeros * 2
+    if any(len(one) != rank for one in (strides, dilations, more, kernel)) or len(pads) != 2 * rank:
+        return None
+    sizes = tuple(
+        strides[i] * (size - 1) + more[i] + (reach - 1) * dilations[i] + 1 - pads[i] - pads[rank + i]
+        if isinstance(size, int) and isinstance(reach, int)
+        else None
+        for i, (size, reach) in enumerate(zip(image[2:], kernel, strict=True))
+    )
+    channels = weights[1] * what.group if isinstance(weights[1], int) else None
+    return (image[0], channels, *sizes)
+
+
 def _first(attributes: Mapping[str, Any]) -> ConvTranspose:
     """Read the formula of ConvTranspose-1: "If (auto_pads != SAME_UPPER)", less padding is added at the beginning."""
     what = ConvTranspose(**attributes)
@@ -131,6 +154,7 @@ OPERATOR = Operator(
     operands=("X", "W", "B"),
     oracle=oracle,
     normal=normal,
-    carriers=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims, spreads=False, factors=2),
+    shape=shape,
+    wider_types=COMPUTED,
+    traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims, spreads=False, factors=2, heavy=True),
 )

@@ -11,7 +11,7 @@ from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.traits import Trait, Traits
 
 
-@lowering(18, given=along_known_axis, bind=pairs, cost=10, rounds=True)
+@lowering(18, applies_if=along_known_axis, bind=pairs, cost=10, rounds=True)
 def of_each_place(
     x,
     axis,

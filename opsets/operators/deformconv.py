@@ -123,7 +123,7 @@ def _biased(what: DeformConv, operands: Operands) -> Reason | None:
 
 @lowering(
     18,
-    given=_biased,
+    applies_if=_biased,
     bind=lambda what, operands: {"along": (-1, *[1] * ((first(operands).rank or 2) - 2))},
     rounds=True,
 )
@@ -157,7 +157,7 @@ def _ones(what: DeformConv, operands: Operands) -> Mapping[str, Any]:
     return {"rest": (what.offset_group * math.prod(what.kernel_shape or ()), *out)}
 
 
-@lowering(18, given=_unmasked, bind=_ones)
+@lowering(18, applies_if=_unmasked, bind=_ones)
 def with_mask(x, weights, offset, bias, mask, rest: Sequence[int]):
     """Have a mask of ones."""
     ones = op.Expand(op.CastLike(1.0, x), op.Concat(op.Shape(x, start=0, end=1), rest, axis=0))
@@ -204,7 +204,7 @@ def _tables(what: DeformConv, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_masked, bind=_tables, rounds=True)
+@lowering(18, applies_if=_masked, bind=_tables, rounds=True)
 def looked_up(
     x,
     weights,
@@ -246,7 +246,7 @@ def looked_up(
     return op.Reshape(op.MatMul(op.Reshape(weights, filters), op.Reshape(masked, columns)), out)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Have half of all offsets in eighths, which lead in and around the image."""
     offset = feeds["offset"]
     if not offset.flags.writeable:
@@ -282,12 +282,12 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=_normal,
     lowerings=(shifted, with_mask, looked_up),
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     # What a place that is no number shows, the text does not say, nor what an infinity counts whose weight is zero.
     # onnxruntime 1.31.1 multiplies the first pixel by zero for each that is outside.
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
-    hostile=hostile,
+    adversarial=adversarial,
     traits=Traits(
         floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), equal_dims=equal_dims, spreads=False, reads_places=True
     ),

@@ -14,6 +14,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.families.granularity import (
     RANGES,
     block_of_each,
+    check_shapes,
     expanded,
     in_blocks,
     normal,
@@ -42,6 +43,7 @@ _Array = np.ndarray[Any, Any]
 
 def oracle(what: DequantizeLinear, x: _Array, factors: _Array, zero: _Array | None = None) -> _Array:
     """DequantizeLinear-21: "y = (x - x_zero_point) * x_scale"."""
+    check_shapes(what, x, factors, zero)
     start = 0 if zero is None else expanded(what, zero, x).astype(np.float64)  # which holds int32, and floats of 8 bits
     y = (x.astype(np.float64) - start).astype(np.float32) * expanded(what, factors, x).astype(np.float32)
     wanted = onnx.helper.tensor_dtype_to_np_dtype(what.output_dtype) if what.output_dtype else factors.dtype
@@ -75,7 +77,7 @@ def _zero(what: DequantizeLinear, operands: Operands) -> Mapping[str, Any]:
     return {"zero": Tensor(np.zeros((), dtype)), "axis": what.axis, "block_size": what.block_size}
 
 
-@lowering(18, given=_from_zero, bind=_zero)
+@lowering(18, applies_if=_from_zero, bind=_zero)
 def with_zero_point(x, factors, zero_point, zero: Sequence[int], axis: int, block_size: int):
     """Give it the zero point zero."""
     return meaning.DequantizeLinear(x, factors, op.Expand(zero, op.Shape(factors)), axis=axis, block_size=block_size)
@@ -85,7 +87,7 @@ def _blocks(what: DequantizeLinear, operands: Operands) -> Reason | None:
     return Reason("it has no zero point") if operands[2] is None else in_blocks(what, operands)
 
 
-@lowering(18, given=_blocks, bind=block_of_each)
+@lowering(18, applies_if=_blocks, bind=block_of_each)
 def by_element(x, factors, zero_point, axis: int, blocks: Sequence[int]):
     """Repeat the scale of a block for each element."""
     each = op.Gather(factors, blocks, axis=axis)
@@ -99,7 +101,7 @@ def _multiplies(what: DequantizeLinear, operands: Operands) -> Reason | None:
     return _floats(what, operands) or spread(what, operands)
 
 
-@lowering(18, given=_multiplies, bind=lambda what, operands: {"shape": shape(what, operands)})
+@lowering(18, applies_if=_multiplies, bind=lambda what, operands: {"shape": shape(what, operands)})
 def by_product(x, factors, zero_point, shape: Sequence[int]):
     """Take away the zero point as int32, and multiply."""
     number = op.Sub(op.Cast(x, to=6), op.Cast(op.Reshape(zero_point, shape), to=6))
@@ -109,10 +111,10 @@ def by_product(x, factors, zero_point, shape: Sequence[int]):
 OPERATOR = Operator(
     name="DequantizeLinear",
     meaning=DequantizeLinear,
-    versions=(Version(10, given=one_for_all), *(Version(since) for since in (13, 19, 21, 23, 24, 25, 28))),
+    versions=(Version(10, applies_if=one_for_all), *(Version(since) for since in (13, 19, 21, 23, 24, 25, 28))),
     operands=("x", "x_scale", "x_zero_point"),
     oracle=oracle,
     lowerings=(by_product, by_element, with_zero_point),
     normal=_normal,
-    traits=Traits(),
+    traits=Traits(marks_quantization=True),
 )

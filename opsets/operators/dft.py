@@ -136,13 +136,13 @@ def _ends(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_is_cut, bind=_ends)
+@lowering(18, applies_if=_is_cut, bind=_ends)
 def cut(x, length, axis, count: Sequence[int], along: Sequence[int]):
     """Leave out the numbers beyond the length."""
     return meaning.Same(op.Slice(x, [0], count, along), length, axis)
 
 
-@lowering(18, given=_static, bind=_matrix, rounds=True)
+@lowering(18, applies_if=_static, bind=_matrix, rounds=True)
 def by_matrix(
     x,
     length,
@@ -178,7 +178,7 @@ def _fills(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_computed_axis, bind=_fills, cost=10)
+@lowering(18, applies_if=_computed_axis, bind=_fills, cost=10)
 def along_second_of_four(x, length, axis, inverse: int, onesided: int, empty: int, emptied: int):
     """Merge the axes before and behind the one that is computed, which is the second of four then."""
     sizes = op.Shape(x, start=0, end=-1)
@@ -228,7 +228,7 @@ def _mirror(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_half, bind=_mirror, rounds=True)
+@lowering(18, applies_if=_half, bind=_mirror, rounds=True)
 def mirrored(x, length, axis, last: Sequence[int], odd: Sequence[int], at: int, turned: Sequence[int]):
     """Put behind what is given its mirror image, upside down; of what the whole gives take the real part."""
     along = op.Reshape(axis, [1])
@@ -258,7 +258,7 @@ def _uncounted(meaning: DFT, operands: Operands) -> Reason | None:
     return _movable(meaning, operands)
 
 
-@lowering(18, given=_uncounted)
+@lowering(18, applies_if=_uncounted)
 def counted(x, length, axis):
     """Tell the length, which is all of the signal's."""
     return meaning.Same(x, op.Gather(op.Shape(x), axis, axis=0), axis)
@@ -286,7 +286,7 @@ def _turns(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_told, bind=_turns, rounds=True)
+@lowering(18, applies_if=_told, bind=_turns, rounds=True)
 def by_computed_matrix(
     x,
     length,
@@ -324,7 +324,7 @@ OPERATOR = Operator(
     name="DFT",
     meaning=DFT,
     # DFT-17 on its axis: "By default this value is set to 1"; its range has to be told from the rank.
-    versions=(Version(17, given=operand_not_negative(2), left_out={"axis": 1}), Version(20)),
+    versions=(Version(17, applies_if=operand_not_negative(2), left_out={"axis": 1}), Version(20)),
     operands=("input", "dft_length", "axis"),
     oracle=oracle,
     normal=_normal,

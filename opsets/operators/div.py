@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.plain import beside, plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Arithmetic, Flow, Interval, Trait, Traits
@@ -20,12 +21,16 @@ def _quotient(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     return floor + ((floor < 0) & (floor * b != a))
 
 
+def _of_dims(a: Dim, b: Dim) -> Dim:
+    return a if b == 1 else None
+
+
 OPERATOR = plain(
     "Div",
     (7, 13, 14),
     ("A", "B"),
     _quotient,
-    carriers=QUOTIENT,
+    wider_types=QUOTIENT,
     neutral=beside(1, right_only=True),
     traits=Traits(
         floats=(Trait.MULTIPLIES, Trait.DIVIDES, Trait.ONCE),
@@ -34,4 +39,5 @@ OPERATOR = plain(
         arithmetic=Arithmetic.DIVIDE,
         equal_dims=broadcast,
     ),
+    of_dims=_of_dims,
 )

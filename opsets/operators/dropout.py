@@ -63,6 +63,14 @@ def _training(operands: Operands) -> bool | None:
     return None if mode.known is None else bool(mode.known.item())
 
 
+def _trains(operands: Operands, reason: str) -> Reason | None:
+    """Return a reason for what trains, or may do so."""
+    trains = _training(operands)
+    if trains is None:
+        return Reason("training_mode, which must be false, is computed at run time", missing=True)
+    return Reason(reason) if trains else None
+
+
 def normal(what: Dropout, operands: Operands) -> tuple[Dropout, Operands]:
     """Drop the mode and the seed of what does not train."""
     if _training(operands) is not False:
@@ -72,8 +80,8 @@ def normal(what: Dropout, operands: Operands) -> tuple[Dropout, Operands]:
 
 def _masks(mask: str) -> Callable[[Dropout, Operands], Reason | None]:
     def given(what: Dropout, operands: Operands) -> Reason | None:
-        if _training(operands) is not False:
-            return Reason("it has no mode of training", missing=_training(operands) is None)
+        if trains := _trains(operands, "it has no mode of training"):
+            return trains
         return None if what.mask in (mask, "unused") else Reason(f"its mask is not of {what.mask}")
 
     return given
@@ -92,9 +100,8 @@ def _write_nothing(what: Dropout, operands: Operands) -> Mapping[str, Any]:
 
 
 def _inference(what: Dropout, operands: Operands) -> Reason | None:
-    trains = _training(operands)
-    if trains is not False:
-        return Reason("what training leaves out is random", missing=trains is None)
+    if trains := _trains(operands, "what training leaves out is random"):
+        return trains
     if what.mask == "zeros of data" and first(operands).dtype is None:
         return Reason("the element type is unknown, which the mask has", missing=True)
     return None
@@ -108,13 +115,13 @@ def _mask(what: Dropout, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_inference, bind=_mask)
+@lowering(18, applies_if=_inference, bind=_mask)
 def copied(data, ratio, training_mode, value: Sequence[int], to: int):
     """Copy the data, and make a mask of one value."""
     return op.Identity(data), op.Cast(op.Expand(value, op.Shape(data)), to=to)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Have a ratio "in [0, 1)", and no training, whose results are random."""
     tame = {"ratio": 0.5, "training_mode": False}
     return {
@@ -127,15 +134,15 @@ OPERATOR = Operator(
     name="Dropout",
     meaning=Dropout,
     versions=(
-        Version(7, lift=_lift_first, write=_write_nothing, given=_masks("zeros of data")),
-        Version(10, lift=_lift_bool, write=_write_nothing, given=_masks("zeros")),
-        *(Version(since, write=_write, given=_ones) for since in (12, 13, 22)),
+        Version(7, lift=_lift_first, write=_write_nothing, applies_if=_masks("zeros of data")),
+        Version(10, lift=_lift_bool, write=_write_nothing, applies_if=_masks("zeros")),
+        *(Version(since, write=_write, applies_if=_ones) for since in (12, 13, 22)),
     ),
     operands=("data", "ratio", "training_mode"),
     oracle=oracle,
     outputs=_masked,
     normal=normal,
-    hostile=hostile,
+    adversarial=adversarial,
     lowerings=(copied,),
     traits=Traits(floats=(Trait.MOVES, Trait.RANDOM)),
 )

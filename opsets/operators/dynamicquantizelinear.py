@@ -37,7 +37,7 @@ def measured(x):
     return op.QuantizeLinear(x, scale, point), scale, point
 
 
-def hostile(rng: np.random.Generator, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Draw no numbers so small that their range has no 255th part, nor so large that it has no end."""
     x = inputs["x"]
     size = np.abs(x)
@@ -53,7 +53,7 @@ OPERATOR = Operator(
     # The scale of an infinite range is infinite, and what is divided by it no number that could be rounded.
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
-    hostile=hostile,
+    adversarial=adversarial,
     lowerings=(measured,),
     body_unused="its scale of zeros alone is 0, and onnxruntime's is 1",
     traits=Traits(undefined=Undefined.WITHOUT_RANGE),

@@ -133,7 +133,7 @@ def _last_two(what: Einsum, operands: Operands) -> Mapping[str, Any]:
     return {"perm": (*others, *pair), "outer": (len(others),), "equation": f"{left}->{found.output}"}
 
 
-@lowering(18, given=_diagonal, bind=_last_two)
+@lowering(18, applies_if=_diagonal, bind=_last_two)
 def diagonal(x, perm: Sequence[int], outer: Sequence[int], equation: str):
     """Merge two dimensions of one name into a row, of which every (n + 1)th element is on the diagonal."""
     moved = op.Transpose(x, perm=perm)
@@ -167,7 +167,7 @@ def _axes(what: Einsum, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_summed, bind=_axes, rounds=True)
+@lowering(18, applies_if=_summed, bind=_axes, rounds=True)
 def summed(x, axes: Sequence[int], perm: Sequence[int]):
     """Sum up what the output does not have, and put the rest in order."""
     return op.Transpose(op.ReduceSum(x, axes, keepdims=0, noop_with_empty_axes=1), perm=perm)
@@ -203,7 +203,7 @@ def _each(what: Einsum, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_unprepared, bind=_each, rounds=True)
+@lowering(18, applies_if=_unprepared, bind=_each, rounds=True)
 def apart(x, y, first: str, second: str, both: str):
     """Sum up each operand by itself first, where that can be done."""
     return meaning.Itself(meaning.Itself(x, equation=first), meaning.Itself(y, equation=second), equation=both)
@@ -235,7 +235,7 @@ def _aligned(what: Einsum, operands: Operands) -> Mapping[str, Any]:
 
 
 # It rounds no product, but the sums of onnxruntime 1.31.1 begin with 0.0, and so have no -0.0.
-@lowering(18, given=_outer, bind=_aligned, rounds=True)
+@lowering(18, applies_if=_outer, bind=_aligned, rounds=True)
 def multiplied(x, y, perm_x: Sequence[int], new_x: Sequence[int], perm_y: Sequence[int], new_y: Sequence[int]):
     """Put both in the order of the output, and multiply them."""
     one = op.Unsqueeze(op.Transpose(x, perm=perm_x), new_x)
@@ -268,7 +268,7 @@ def _matrices(what: Einsum, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_contracted, bind=_matrices, rounds=True)
+@lowering(18, applies_if=_contracted, bind=_matrices, rounds=True)
 def by_matrices(
     x,
     y,
@@ -309,7 +309,7 @@ def _first_two(what: Einsum, operands: Operands) -> Mapping[str, Any]:
     return {"first": f"{one},{two}->{between}", "second": f"{between},{three}->{found.output}"}
 
 
-@lowering(18, given=_three, bind=_first_two, rounds=True)
+@lowering(18, applies_if=_three, bind=_first_two, rounds=True)
 def two_by_two(x, y, z, first: str, second: str):
     """Bring two together, then the third."""
     return meaning.Itself(meaning.Itself(x, y, equation=first), z, equation=second)
@@ -325,6 +325,6 @@ OPERATOR = Operator(
     normal=normal,
     idle=_copies,
     lowerings=(summed, diagonal, multiplied, by_matrices, apart, two_by_two),
-    carriers=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS,), unchecked=True, factors=2),
+    wider_types=COMPUTED,
+    traits=Traits(floats=(Trait.SUMS,), unchecked=True, factors=2, heavy=True),
 )

@@ -40,7 +40,7 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     lowerings=(by_tanh,),
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     body_unused="exp(x) - 1 loses digits near zero, which onnxruntime's kernel keeps",
     traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
 )

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.registry.facts import FLOATS
+from opshift.opsets.registry.facts import FLOATS, Dim
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -21,7 +21,7 @@ def _floats(meaning: Plain, operands: Operands) -> Reason | None:
     return None if first(operands).dtype in FLOATS else Reason("the inputs are not known to be floats")
 
 
-@lowering(13, given=_floats)
+@lowering(13, applies_if=_floats)
 def by_order(a, b):
     """Ask whether neither is less, and neither is NaN (a NaN is neither below 1 nor above -1)."""
     same = op.Not(op.Or(op.Less(a, b), op.Greater(a, b)))
@@ -34,7 +34,7 @@ def _strings(meaning: Plain, operands: Operands) -> Reason | None:
     return None if dtype == TensorProto.STRING else Reason("the inputs are not strings", missing=dtype is None)
 
 
-@lowering(18, given=_strings)
+@lowering(18, applies_if=_strings)
 def by_number(a, b):
     """Number the different strings of both, and compare their numbers."""
     every = op.Concat(op.Reshape(a, [-1]), op.Reshape(b, [-1]), axis=0)
@@ -49,12 +49,21 @@ def _equal(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     return np.equal(a, b).astype(bool)
 
 
+def _of_dims(a: Dim, b: Dim) -> Dim:
+    """Tell a symbol from a negative number, and from no other symbol."""
+    if isinstance(a, str) and a == b:
+        return True
+    named = isinstance(a, str) or isinstance(b, str)
+    return False if named and any(isinstance(one, int) and one < 0 for one in (a, b)) else None
+
+
 OPERATOR = plain(
     "Equal",
     (7, 11, 13, 19),
     ("A", "B"),
     _equal,
     (by_order, by_number),
-    carriers=MOVED,
+    wider_types=MOVED,
     traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
+    of_dims=_of_dims,
 )

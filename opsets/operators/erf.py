@@ -25,6 +25,6 @@ OPERATOR = plain(
     (9, 13),
     ("input",),
     erf,
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     traits=Traits(inverse=lambda value: (NormalDist().inv_cdf((value + 1) / 2) / math.sqrt(2),)),
 )

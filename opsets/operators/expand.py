@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.registry.facts import Dim
+from opshift.opsets.registry.facts import Dim, constant
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -32,7 +32,7 @@ def _ones(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
     return {"ones": (1,) * length if isinstance(length, int) else ()}
 
 
-@lowering(13, given=_one_element, bind=_ones)
+@lowering(13, applies_if=_one_element, bind=_ones)
 def tiled(x, shape, ones: Sequence[int]):
     """Repeat the one element."""
     return op.Tile(op.Reshape(x, ones), shape)
@@ -50,7 +50,7 @@ def _in_front(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
     return {"before": (1,) * max(missing, 0), "before_shape": (1,) * max(-missing, 0)}
 
 
-@lowering(18, given=_ranks, bind=_in_front, cost=1)
+@lowering(18, applies_if=_ranks, bind=_in_front, cost=1)
 def repeated(x, shape, before: Sequence[int], before_shape: Sequence[int]):
     """Repeat along axes of length 1."""
     dims = op.Concat(before, op.Shape(x), axis=0)
@@ -61,6 +61,19 @@ def repeated(x, shape, before: Sequence[int], before_shape: Sequence[int]):
 
 def _broadcast(x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> Any:
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist())))
+
+
+def _normal(meaning: Plain, operands: Operands) -> tuple[Plain, Operands]:
+    """Write 1 for dimensions of the shape that are those of the input."""
+    wanted, dims = operands[1], first(operands).shape
+    if wanted is None or wanted.value is None or wanted.known is not None or dims is None:
+        return meaning, operands
+    shape = wanted.value.array.tolist()
+    for place in range(1, len(shape) + 1):
+        if isinstance(shape[-place], str) and place <= len(dims) and dims[-place] == shape[-place]:
+            shape[-place] = 1
+    known = all(isinstance(dim, int) for dim in shape)
+    return meaning, (operands[0], constant(np.array(shape, np.int64)) if known else wanted)
 
 
 def _shape(meaning: Plain, operands: Operands) -> tuple[Dim, ...] | None:
@@ -74,6 +87,7 @@ def _shape(meaning: Plain, operands: Operands) -> tuple[Dim, ...] | None:
 
 OPERATOR = dataclasses.replace(
     plain("Expand", (8, 13), ("input", "shape"), _broadcast, (tiled, repeated), neutral=lambda what, operands: 0),
+    normal=_normal,
     shape=_shape,
     traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), all_elements=True, grows=True),
 )

@@ -43,6 +43,10 @@ def shape(meaning: Flatten, operands: Operands) -> tuple[Dim, ...]:
     return product(dims[:axis]), product(dims[axis:])
 
 
+def _idle(meaning: Flatten, operands: Operands) -> bool:
+    return meaning.axis == 1 and first(operands).rank == 2
+
+
 def _bound(meaning: Flatten, operands: Operands) -> Mapping[str, Any]:
     return {"axis": (meaning.axis,)}
 
@@ -60,12 +64,13 @@ OPERATOR = Operator(
     name="Flatten",
     meaning=Flatten,
     versions=tuple(
-        Version(since, given=axis_not_negative if since < 11 else None) for since in (1, 9, 11, 13, 21, 23, 24, 25)
+        Version(since, applies_if=axis_not_negative if since < 11 else None) for since in (1, 9, 11, 13, 21, 23, 24, 25)
     ),
     operands=("input",),
     oracle=oracle,
     normal=normal,
     shape=shape,
+    idle=_idle,
     lowerings=(reshaped,),
     traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
 )

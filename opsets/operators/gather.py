@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +63,7 @@ def _guardable(meaning: Gather, operands: Operands) -> Reason | None:
     return axis_not_negative(meaning, operands) if typed else Reason("the type of the indices is unknown", missing=True)
 
 
-@lowering(10, given=_guardable, bind=_bound)
+@lowering(10, applies_if=_guardable, bind=_bound)
 def guarded(data, indices, axis: int, start: Sequence[int], end: Sequence[int], like: int):
     """Add the length of the axis to negative indices."""
     length = op.Cast(op.Squeeze(op.Slice(op.Shape(data), start, end), axes=[0]), to=like)
@@ -70,12 +71,62 @@ def guarded(data, indices, axis: int, start: Sequence[int], end: Sequence[int], 
     return op.Gather(data, indices + length * below, axis=axis)
 
 
+def _places(operands: Operands) -> list[int] | Reason:
+    """Return constant indices that are a number, or evenly spaced numbers that increase, all from the same end."""
+    indices = operands[1] or Facts()
+    if indices.known is None:
+        return Reason("the indices are computed at run time", missing=not indices.unread)
+    places = indices.known.reshape(-1).tolist()
+    if indices.known.ndim > 1 or not places or (min(places) < 0 <= max(places)):
+        return Reason("the indices are not evenly spaced")
+    steps = {after - before for before, after in itertools.pairwise(places)} or {1}
+    return places if len(steps) == 1 and min(steps) > 0 else Reason("the indices are not evenly spaced")
+
+
+def _one_place(meaning: Gather, operands: Operands) -> Reason | None:
+    places = _places(operands)
+    if isinstance(places, Reason):
+        return places
+    return None if (operands[1] or Facts()).rank == 0 else Reason("the index is no scalar")
+
+
+def _row(meaning: Gather, operands: Operands) -> Reason | None:
+    places = _places(operands)
+    if isinstance(places, Reason):
+        return places
+    return None if (operands[1] or Facts()).rank == 1 else Reason("the indices are no vector")
+
+
+def _span(meaning: Gather, operands: Operands) -> Mapping[str, Any]:
+    places = _places(operands)
+    assert not isinstance(places, Reason)
+    step = places[1] - places[0] if len(places) > 1 else 1
+    return {"starts": (places[0],), "ends": (places[-1] + 1 or END,), "axes": (meaning.axis,), "steps": (step,)}
+
+
+def _only(meaning: Gather, operands: Operands) -> Mapping[str, Any]:
+    span = _span(meaning, operands)
+    return {name: span[name] for name in ("starts", "ends", "axes")}
+
+
+@lowering(13, applies_if=_one_place, bind=_only)
+def taken(data, indices, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int]):
+    """Slice the one place, and drop the axis."""
+    return op.Squeeze(op.Slice(data, starts, ends, axes), axes)
+
+
+@lowering(13, applies_if=_row, bind=_span)
+def evenly(data, indices, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]):
+    """Slice evenly spaced places."""
+    return op.Slice(data, starts, ends, axes, steps)
+
+
 def _strings(meaning: Gather, operands: Operands) -> Reason | None:
     dtype = (operands[0] or Facts()).dtype
     return None if dtype == TensorProto.STRING else Reason("the elements are not strings", missing=dtype is None)
 
 
-@lowering(18, given=_strings, bind=lambda what, operands: {"axis": what.axis})
+@lowering(18, applies_if=_strings, bind=lambda what, operands: {"axis": what.axis})
 def by_number(data, indices, axis: int):
     """Number all elements, gather the numbers, and look the elements up one by one."""
     numbers = meaning.Reshape(op.Range(0, op.Size(data), 1), op.Shape(data), allowzero=1)
@@ -85,11 +136,11 @@ def by_number(data, indices, axis: int):
 OPERATOR = Operator(
     name="Gather",
     meaning=Gather,
-    versions=(Version(1, given=_indices_from_front), Version(11), Version(13)),
+    versions=(Version(1, applies_if=_indices_from_front), Version(11), Version(13)),
     operands=("data", "indices"),
     oracle=oracle,
     normal=normal,
     moves_data=True,
-    lowerings=(guarded, by_number),
+    lowerings=(taken, evenly, guarded, by_number),
     traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}),
 )

@@ -36,7 +36,7 @@ def _bound(what: GatherElements, operands: Operands) -> Mapping[str, Any]:
     return {"at": (axis,), "after": (axis + 1 or END,), "starts": (0,) * rank, "along": along}
 
 
-@lowering(18, given=rank_known, bind=_bound)
+@lowering(18, applies_if=rank_known, bind=_bound)
 def numbered(data, indices, at: Sequence[int], after: Sequence[int], starts: Sequence[int], along: Sequence[int]):
     """Number all elements, and count from those at the start of the axis."""
     lengths = op.Shape(data)
@@ -51,7 +51,7 @@ def numbered(data, indices, at: Sequence[int], after: Sequence[int], starts: Seq
     return op.Gather(op.Reshape(data, [-1]), op.Slice(numbers, starts, ends) + index * stride, axis=0)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Indices "within bounds [-s, s-1]", whichever the axis is."""
     if not feeds["indices"].flags.writeable or not min(feeds["data"].shape, default=1):
         return feeds
@@ -67,7 +67,7 @@ OPERATOR = Operator(
     operands=("data", "indices"),
     oracle=oracle,
     normal=one_axis,
-    hostile=hostile,
+    adversarial=adversarial,
     lowerings=(numbered,),
     traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}),
 )

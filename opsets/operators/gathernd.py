@@ -55,13 +55,13 @@ def _single(what: GatherND, operands: Operands) -> Reason | None:
     return None if _indices(operands).dim(-1) == 1 else Reason("an index tuple is not known to have one element")
 
 
-@lowering(18, given=_single, bind=lambda what, operands: {"last": ((_indices(operands).rank or 1) - 1,)})
+@lowering(18, applies_if=_single, bind=lambda what, operands: {"last": ((_indices(operands).rank or 1) - 1,)})
 def along_first(data, indices, last: Sequence[int]):
     """Gather along the first axis."""
     return op.Gather(data, op.Squeeze(indices, last), axis=0)
 
 
-@lowering(18, given=_not_batched)
+@lowering(18, applies_if=_not_batched)
 def numbered(data, indices):
     """Number the slices, and gather by number: each index counts as many slices as the axes behind it have."""
     shape = op.Shape(data)
@@ -86,7 +86,7 @@ def _strings(what: GatherND, operands: Operands) -> Reason | None:
     return None if dtype == TensorProto.STRING else Reason("the elements are not strings", missing=dtype is None)
 
 
-@lowering(18, given=_strings)
+@lowering(18, applies_if=_strings)
 def by_number(data, indices):
     """Number all elements, gather the numbers, and look the elements up one by one."""
     numbers = meaning.Reshape(op.Range(0, op.Size(data), 1), op.Shape(data), allowzero=1)
@@ -110,7 +110,7 @@ def _batch(what: GatherND, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_batched, bind=_batch)
+@lowering(18, applies_if=_batched, bind=_batch)
 def batch_as_index(
     data, indices, at: Sequence[int], behind: Sequence[int], last: int, ends: Sequence[int], batch_dims: int
 ):
@@ -121,7 +121,7 @@ def batch_as_index(
     return meaning.GatherND(data, op.Concat(column, indices, axis=last), batch_dims=batch_dims)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Indices "within bounds [-s, s-1]" of the shortest axis, whichever axis each is for."""
     least = min(feeds["data"].shape, default=1)
     if not feeds["indices"].flags.writeable or not least:
@@ -143,8 +143,8 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(along_first, numbered, by_number, batch_as_index),
     moves_data=True,
-    hostile=hostile,
-    carriers=MOVED,
+    adversarial=adversarial,
+    wider_types=MOVED,
     traits=Traits(
         floats=(Trait.MOVES,),
         moved=(0,),

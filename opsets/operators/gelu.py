@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,12 +32,17 @@ def oracle(what: Gelu, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray((0.5 * wide * (1 + share)).astype(x.dtype))
 
 
+def floats_by(attributes: Mapping[str, Any]) -> tuple[Trait, ...]:
+    """Return how floats are rounded: the body of `tanh` holds 0.044715 and 2 / pi in float, also for double."""
+    return (Trait.COMPOSED,) if attributes.get("approximate", "none") == "none" else (Trait.COMPOSED, Trait.IN_FLOAT)
+
+
 OPERATOR = Operator(
     name="Gelu",
     meaning=Gelu,
     versions=(Version(20),),
     operands=("X",),
     oracle=oracle,
-    carriers=COMPUTED,
-    traits=Traits(floats=(Trait.COMPOSED,)),
+    wider_types=COMPUTED,
+    traits=Traits(floats=(Trait.COMPOSED,), floats_by=floats_by),
 )

@@ -58,7 +58,7 @@ def _zero(what: Gemm, operands: Operands) -> Mapping[str, Any]:
     return {"zero": Tensor(np.zeros(1, dtype)), "alpha": what.alpha, "turn_a": what.transA, "turn_b": what.transB}
 
 
-@lowering(18, given=_two, bind=_zero)
+@lowering(18, applies_if=_two, bind=_zero)
 def with_zero(a, b, c, zero: Sequence[int], alpha: float, turn_a: int, turn_b: int):
     """Add nothing, 0 times."""
     return meaning.Itself(a, b, zero, alpha=alpha, beta=0.0, transA=turn_a, transB=turn_b)
@@ -75,10 +75,10 @@ def equal_dims(node: NodeShapes, first: Shape, second: Shape) -> Pairs:
 OPERATOR = Operator(
     name="Gemm",
     meaning=Gemm,
-    versions=(Version(7, given=_three), Version(9, given=_three), Version(11), Version(13)),
+    versions=(Version(7, applies_if=_three), Version(9, applies_if=_three), Version(11), Version(13)),
     operands=("A", "B", "C"),
     oracle=oracle,
     lowerings=(with_zero,),
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims, factors=2),
 )

@@ -50,7 +50,7 @@ def _distances(what: GlobalLpPool, operands: Operands) -> Reason | None:
     return _spatial(operands) or (None if what.p == 1 else Reason("p is not 1"))
 
 
-@lowering(18, given=_distances, bind=_axes, rounds=True)
+@lowering(18, applies_if=_distances, bind=_axes, rounds=True)
 def by_l1(x, axes: Sequence[int]):
     """Add up absolute values."""
     return op.ReduceL1(x, axes, keepdims=1)
@@ -60,7 +60,7 @@ def _lengths(what: GlobalLpPool, operands: Operands) -> Reason | None:
     return _spatial(operands) or (None if what.p == 2 else Reason("p is not 2"))
 
 
-@lowering(18, given=_lengths, bind=_axes, rounds=True)
+@lowering(18, applies_if=_lengths, bind=_axes, rounds=True)
 def by_l2(x, axes: Sequence[int]):
     """Take the root of the sum of squares."""
     return op.ReduceL2(x, axes, keepdims=1)
@@ -82,7 +82,7 @@ def _exponents(what: GlobalLpPool, operands: Operands) -> Mapping[str, Any]:
     return {**_axes(what, operands), **exponents, "within": within, "to": dtype}
 
 
-@lowering(18, given=_powers, bind=_exponents, rounds=True)
+@lowering(18, applies_if=_powers, bind=_exponents, rounds=True)
 def by_powers(x, axes: Sequence[int], p: Sequence[int], root: Sequence[int], within: int, to: int):
     """Take the root of the sum of powers, in float where the input is of halves, whose powers overflow."""
     powers = op.Pow(op.Abs(op.Cast(x, to=within)), p)
@@ -96,6 +96,6 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     lowerings=(by_l1, by_l2, by_powers),
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
 )

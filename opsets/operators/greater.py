@@ -21,6 +21,6 @@ OPERATOR = plain(
     ("A", "B"),
     np.greater,
     (exchanged,),
-    carriers=ORDERED,
+    wider_types=ORDERED,
     traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
 )

@@ -213,7 +213,7 @@ _CURVES: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
 """The weight of a pixel by its distance, up to 1 and beyond: polynomials, the constant first; a is -0.75 in cubic."""
 
 
-@lowering(18, given=_nearest, bind=_tables, rounds=True)
+@lowering(18, applies_if=_nearest, bind=_tables, rounds=True)
 def nearest(
     x,
     grid,
@@ -246,7 +246,7 @@ def nearest(
     return op.Transpose(op.Gather(op.Concat(zero, listed, axis=0), index, axis=0), perm=back)
 
 
-@lowering(18, given=_mixes, bind=_tables, rounds=True)
+@lowering(18, applies_if=_mixes, bind=_tables, rounds=True)
 def weighed(
     x,
     grid,
@@ -294,7 +294,7 @@ def weighed(
     return op.Transpose(op.ReduceSum(op.Mul(values, weight), taps, keepdims=0), perm=back)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Make the places those between -4 and 4 that are centers and borders of pixels, halves of them, and others.
 
     Farther out floats hold no places between two pixels any more, and each runtime rounds as it likes.
@@ -315,11 +315,11 @@ def equal_dims(node: NodeShapes, image: Shape, grid: Shape) -> Pairs:
 OPERATOR = Operator(
     name="GridSample",
     meaning=GridSample,
-    versions=(Version(16, lift=_lift, write=_write, given=_images), Version(20), Version(22)),
+    versions=(Version(16, lift=_lift, write=_write, applies_if=_images), Version(20), Version(22)),
     operands=("X", "grid"),
     oracle=oracle,
     lowerings=(nearest, weighed),
-    hostile=hostile,
+    adversarial=adversarial,
     fault=_fault,
     # What a place that is no number shows, the text does not say.
     nan_defined=lambda meaning, operands: False,

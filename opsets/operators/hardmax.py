@@ -33,7 +33,9 @@ def _half(rows: Rows, operands: Operands) -> Reason | None:
 
 
 @lowering(
-    18, given=_half, bind=lambda rows, operands: {"axes": rows.axes, "onward": rows.onward, "to": first(operands).dtype}
+    18,
+    applies_if=_half,
+    bind=lambda rows, operands: {"axes": rows.axes, "onward": rows.onward, "to": first(operands).dtype},
 )
 def through_float(x, axes: Sequence[int], onward: int, to: int):
     """Compare float16 and bfloat16 as float, which holds each of their values."""
@@ -83,7 +85,7 @@ def positions(like: int) -> Callable[[Rows, Operands], Mapping[str, Any]]:
     return bind
 
 
-@lowering(18, given=filled, bind=positions(TensorProto.INT64))
+@lowering(18, applies_if=filled, bind=positions(TensorProto.INT64))
 def index_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
     """Compare the positions of a row with the index of its first maximum."""
     index = meaning.ArgMax(x, axis=axis, dtype=like)
@@ -93,11 +95,11 @@ def index_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int
 
 
 index_equal_float = replace(
-    index_equal, name="index_equal_float", given=at_most(2**24), bind=positions(TensorProto.FLOAT)
+    index_equal, name="index_equal_float", applies_if=at_most(2**24), bind=positions(TensorProto.FLOAT)
 )
 
 
-@lowering(18, given=at_most(2**24), bind=positions(TensorProto.FLOAT))
+@lowering(18, applies_if=at_most(2**24), bind=positions(TensorProto.FLOAT))
 def index_relu(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
     """Take the distance of each position from the index of the first maximum away from one, and what is below zero."""
     index = meaning.ArgMax(x, axis=axis, dtype=like)
@@ -125,7 +127,7 @@ def _countdown(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_signed, bind=_countdown, assumes=lambda rows, operands: frozenset({"finite-inputs"}))
+@lowering(18, applies_if=_signed, bind=_countdown, assumes=lambda rows, operands: frozenset({"finite-inputs"}))
 def sign_relu(x, axes: Sequence[int], like: int, countdown: Sequence[int]):
     """Score the positions by the sign of what is missing to the maximum: one is what reaches the best score."""
     one = op.Cast(1.0, to=like)
@@ -134,7 +136,7 @@ def sign_relu(x, axes: Sequence[int], like: int, countdown: Sequence[int]):
     return op.Relu(op.Sub(score, op.ReduceMax(score, axes, keepdims=1)) + one)
 
 
-@lowering(18, given=one_axis, bind=positions(TensorProto.INT32))
+@lowering(18, applies_if=one_axis, bind=positions(TensorProto.INT32))
 def topk_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
     """Compare the positions of a row with the index of its top one; of none, where the row is empty."""
     length = op.Shape(x, start=axis, end=end)
@@ -155,7 +157,7 @@ def _one_more(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     return {**positions(TensorProto.INT32)(rows, operands), "pads": tuple(pads)}
 
 
-@lowering(18, given=_known_rank, bind=_one_more)
+@lowering(18, applies_if=_known_rank, bind=_one_more)
 def padded_index_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int, pads: Sequence[int]):
     """Put -inf behind each row, so that none is empty, before searching its first maximum."""
     index = meaning.ArgMax(op.Pad(x, pads, op.CastLike(-1e999, x)), axis=axis, dtype=like)
@@ -171,7 +173,7 @@ def _zeros(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 
 
 # Where a row may be empty, there is nowhere to put a one. The zeros may be a constant as large as the result.
-@lowering(18, given=filled, bind=_zeros, cost=2)
+@lowering(18, applies_if=filled, bind=_zeros, cost=2)
 def index_scatter(x, axis: int, zero: Sequence[int], one: Sequence[int]):
     """Put a one where the first maximum is, into zeros."""
     index = meaning.ArgMax(x, axis=axis)
@@ -190,7 +192,7 @@ def _hits(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     return {"axis": rows.axes[0], "axes": rows.axes, "to": first(operands).dtype}
 
 
-@lowering(18, given=_typed_axis, bind=_hits)
+@lowering(18, applies_if=_typed_axis, bind=_hits)
 def first_hit(x, axis: int, axes: Sequence[int], to: int):
     """Put a one where there is a maximum and none before it, whatever rank and length."""
     # Of a row with NaN, some element is not below the maximum: it has a one too.

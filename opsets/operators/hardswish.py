@@ -21,7 +21,7 @@ def _oracle(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray((wide * np.clip(wide * float(np.float32(1 / 6)) + 0.5, 0, 1)).astype(x.dtype))
 
 
-@lowering(18, given=of_double, rounds=True)
+@lowering(18, applies_if=of_double, rounds=True)
 def clipped(x):
     """Multiply by a line that is cut off."""
     zero = op.CastLike(0.0, x)
@@ -30,5 +30,5 @@ def clipped(x):
 
 
 OPERATOR = plain(
-    "HardSwish", (14, 22), ("X",), _oracle, (clipped,), carriers=COMPUTED, traits=Traits(floats=(Trait.COMPOSED,))
+    "HardSwish", (14, 22), ("X",), _oracle, (clipped,), wider_types=COMPUTED, traits=Traits(floats=(Trait.COMPOSED,))
 )

@@ -24,7 +24,7 @@ def _copied(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
 
 
 # For targets without Identity.
-@lowering(13, given=_has_axes, bind=_copied)
+@lowering(13, applies_if=_has_axes, bind=_copied)
 def reshaped(x, zeros: Sequence[int]):
     """Reshape to the dimensions it has; Reshape-5: a 0 copies the dimension of the input."""
     return op.Reshape(x, zeros)
@@ -37,7 +37,7 @@ def _number(meaning: Plain, operands: Operands) -> Reason | None:
     return Reason("the input is not of numbers", missing=dtype is None)
 
 
-@lowering(13, given=_number, bind=lambda meaning, operands: {"to": first(operands).dtype})
+@lowering(13, applies_if=_number, bind=lambda meaning, operands: {"to": first(operands).dtype})
 def times_one(x, to: int):
     """Multiply by one, which keeps every number as it is, -0.0 too."""
     return op.Mul(x, op.Cast(1.0, to=to))
@@ -50,7 +50,7 @@ OPERATOR = plain(
     lambda x: x,
     (reshaped, times_one),
     moves_data=True,
-    carriers=MOVED,
+    wider_types=MOVED,
     idle=lambda meaning, operands: True,
     traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
 )

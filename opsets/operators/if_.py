@@ -48,7 +48,7 @@ OPERATOR = Operator(
     name="If",
     meaning=If,
     versions=(
-        Version(1, given=_one_shape, unsure=_known_shapes),
+        Version(1, applies_if=_one_shape, unsure=_known_shapes),
         *(Version(since) for since in (11, 13, 16, 19, 21, 23, 24, 25)),
     ),
     operands=("cond",),

@@ -58,7 +58,7 @@ def _values(what: InstanceNormalization, operands: Operands) -> Mapping[str, Any
     return {"axes": axes, "behind": tuple(range(1, rank - 1)), "epsilon": what.epsilon, "within": within, "to": dtype}
 
 
-@lowering(18, given=_known, bind=_values, rounds=True)
+@lowering(18, applies_if=_known, bind=_values, rounds=True)
 def computed(x, scale, bias, axes: Sequence[int], behind: Sequence[int], epsilon: float, within: int, to: int):
     """Compute it by the equation of the text, in float where the type is narrower: squares of float16 overflow."""
     wide = op.Cast(x, to=within)
@@ -75,7 +75,7 @@ OPERATOR = Operator(
     operands=("input", "scale", "B"),
     oracle=oracle,
     lowerings=(computed,),
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     traits=Traits(
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         equal_dims=channels,

@@ -76,7 +76,7 @@ def _next(what: Interpolated, operands: Operands) -> Mapping[str, Any]:
     return found
 
 
-@lowering(18, given=_has(2), bind=_next)
+@lowering(18, applies_if=_has(2), bind=_next)
 def of_two(
     x, axis: int, place_0: Sequence[int], place_1: Sequence[int], weight_0: Sequence[int], weight_1: Sequence[int],
     axes: Sequence[int], sizes: Sequence[int], places: Sequence[int], weights: Sequence[float],
@@ -87,7 +87,7 @@ def of_two(
     return meaning.Same(op.Add(low, high), axes=axes, sizes=sizes, places=places, weights=weights)
 
 
-@lowering(18, given=_has(4), bind=_next)
+@lowering(18, applies_if=_has(4), bind=_next)
 def of_four(
     x, axis: int, place_0: Sequence[int], place_1: Sequence[int], place_2: Sequence[int], place_3: Sequence[int],
     weight_0: Sequence[int], weight_1: Sequence[int], weight_2: Sequence[int], weight_3: Sequence[int],

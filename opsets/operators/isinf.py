@@ -61,19 +61,19 @@ def _limits(what: IsInf, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_signs((True, True)), bind=_limits)
+@lowering(18, applies_if=_signs((True, True)), bind=_limits)
 def either(x, low: Sequence[int], high: Sequence[int]):
     """Compare with the smallest and the largest finite number."""
     return op.Or(op.Less(x, low), op.Greater(x, high))
 
 
-@lowering(18, given=_signs((True, False)), bind=_limits)
+@lowering(18, applies_if=_signs((True, False)), bind=_limits)
 def negative(x, low: Sequence[int]):
     """Compare with the smallest finite number."""
     return op.Less(x, low)
 
 
-@lowering(18, given=_signs((False, True), (False, False)), bind=_limits)
+@lowering(18, applies_if=_signs((False, True), (False, False)), bind=_limits)
 def positive(x, high: Sequence[int]):
     """Compare with the largest finite number, or, if no infinity counts, with infinity."""
     return op.Greater(x, high)
@@ -86,6 +86,6 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     lowerings=(either, negative, positive),
-    carriers={**ORDERED, **dict.fromkeys(_FLOAT8, (TensorProto.FLOAT,))},
+    wider_types={**ORDERED, **dict.fromkeys(_FLOAT8, (TensorProto.FLOAT,))},
     traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
 )

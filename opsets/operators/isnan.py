@@ -26,6 +26,6 @@ OPERATOR = plain(
     ("X",),
     np.isnan,
     (by_comparison, unequal),
-    carriers=ORDERED,
+    wider_types=ORDERED,
     traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
 )

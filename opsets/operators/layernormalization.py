@@ -39,6 +39,8 @@ def oracle(
     bias: np.ndarray[Any, Any] | None = None,
 ) -> tuple[np.ndarray[Any, Any], ...]:
     """LayerNormalization-17: "`normalized_axes` is `[axis, ..., rank of X - 1]`"; Y, then Mean and InvStdDev."""
+    if any(np.broadcast_shapes(x.shape, one.shape) != x.shape for one in (scale, bias) if one is not None):
+        raise ValueError("Y has the shape of X, to which scale and bias are spread")
     stash = onnx.helper.tensor_dtype_to_np_dtype(what.stash_type)
     within = np.float64 if x.dtype == np.float64 else np.float32
     wide = x.astype(within if what.wider else stash).astype(np.float64)
@@ -54,7 +56,7 @@ def _biased(what: LayerNormalization, operands: Operands) -> Reason | None:
     return Reason("there is no bias") if operands[2] is None else None
 
 
-@lowering(18, given=_biased, rounds=True)
+@lowering(18, applies_if=_biased, rounds=True)
 def shifted(x, scale, bias):
     """Scale, then add the bias."""
     y, mean, inverse = meaning.Same(x, scale)
@@ -77,7 +79,7 @@ def _last(what: LayerNormalization, operands: Operands) -> Mapping[str, Any]:
     return {"axes": tuple(axes), "epsilon": what.epsilon, "within": within, "stash": what.stash_type, "to": dtype}
 
 
-@lowering(18, given=_unbiased, bind=_last, rounds=True)
+@lowering(18, applies_if=_unbiased, bind=_last, rounds=True)
 def computed(x, scale, bias, axes: Sequence[int], epsilon: float, within: int, stash: int, to: int):
     """Compute it by the equations of the text."""
     wide = op.Cast(x, to=within)
@@ -102,7 +104,7 @@ def _from_axis(what: LayerNormalization, operands: Operands) -> Mapping[str, Any
     return {**types, "axis": what.axis, "kept": (what.axis,)}
 
 
-@lowering(18, given=_of_any_rank, bind=_from_axis, rounds=True)
+@lowering(18, applies_if=_of_any_rank, bind=_from_axis, rounds=True)
 def flattened(x, scale, bias, axis: int, kept: Sequence[int], epsilon: float, within: int, stash: int, to: int):
     """Compute it on rows, where the rank is unknown; with allowzero an empty dimension is not another's."""
     shape = op.Shape(x)
@@ -156,6 +158,7 @@ OPERATOR = Operator(
     name="LayerNormalization",
     meaning=LayerNormalization,
     versions=(Version(17, lift=_as_run, spec=_as_told, write=_written),),
+    before=Version(1, lift=_as_run, spec=_as_told),
     operands=("X", "Scale", "B"),
     oracle=oracle,
     normal=normal,

@@ -19,7 +19,7 @@ def _wide(meaning: Plain, operands: Operands) -> Reason | None:
     return None if wide else Reason("the inputs are not int64 or uint64")
 
 
-@lowering(13, given=_wide)
+@lowering(13, applies_if=_wide)
 def by_halves(a, b):
     """Compare by the upper halves, then by the lower ones, each exact as a double, and as int64."""
     upper_a = op.Div(a, 4294967296)
@@ -42,6 +42,6 @@ OPERATOR = plain(
     ("A", "B"),
     np.less,
     (by_halves, exchanged),
-    carriers=ORDERED,
+    wider_types=ORDERED,
     traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
 )

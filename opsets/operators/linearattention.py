@@ -14,6 +14,7 @@ from onnx import TensorProto
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -89,7 +90,7 @@ def _types(what: LinearAttention, operands: Operands) -> Mapping[str, Any]:
     return {"to": query.dtype, "stored": query.dtype if state is None else state.dtype}
 
 
-@lowering(18, given=_narrow, bind=_types, rounds=True)
+@lowering(18, applies_if=_narrow, bind=_types, rounds=True)
 def in_float(query, key, value, past_state, decay, beta, to: int, stored: int):
     """Compute all tokens in float, and round once."""
     output, state = meaning.Same(
@@ -151,7 +152,7 @@ def _state(what: LinearAttention, operands: Operands) -> Mapping[str, Any]:
     return {"sizes": (what.kv_num_heads, key, value)}
 
 
-@lowering(18, given=_no_state, bind=_state)
+@lowering(18, applies_if=_no_state, bind=_state)
 def from_nothing(query, key, value, past_state, decay, beta, sizes: Sequence[int]):
     """Begin with a state of zeros."""
     zeros = op.Expand(0.0, op.Concat(op.Shape(query, start=0, end=1), sizes, axis=0))
@@ -168,7 +169,7 @@ def _many(what: LinearAttention, operands: Operands) -> Reason | None:
     return None if _tokens(operands) > 1 else Reason("there is one token at most")
 
 
-@lowering(18, given=_many, bind=lambda what, operands: {"half": (_tokens(operands) // 2,)}, rounds=True)
+@lowering(18, applies_if=_many, bind=lambda what, operands: {"half": (_tokens(operands) // 2,)}, rounds=True)
 def by_halves(query, key, value, past_state, decay, beta, half: Sequence[int]):
     """Take the first half of the tokens, then the second with the state that the first leaves."""
     before, state = meaning.Same(
@@ -199,7 +200,7 @@ def _in_a_loop(what: LinearAttention, operands: Operands) -> Reason | None:
     return Reason(f"there are {_MOST} tokens at most") if few else None
 
 
-@lowering(18, given=_in_a_loop, bind=lambda what, operands: dataclasses.asdict(what), rounds=True)
+@lowering(18, applies_if=_in_a_loop, bind=lambda what, operands: dataclasses.asdict(what), rounds=True)
 def in_a_loop(
     query,
     key,
@@ -252,7 +253,7 @@ def _gates(what: LinearAttention, operands: Operands) -> Mapping[str, Any]:
     return {"column": (0, what.kv_num_heads, size, 1), "rest": "delta" if "delta" in what.update_rule else "linear"}
 
 
-@lowering(18, given=_one("gated", "gated_delta"), bind=_gates, rounds=True)
+@lowering(18, applies_if=_one("gated", "gated_delta"), bind=_gates, rounds=True)
 def decayed(query, key, value, past_state, decay, beta, column: Sequence[int], rest: str):
     """Let the state decay, then go on without decay."""
     state = op.Mul(past_state, op.Exp(op.Reshape(decay, column)))
@@ -275,7 +276,7 @@ def _shapes(what: LinearAttention, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_one("delta"), bind=_shapes, rounds=True)
+@lowering(18, applies_if=_one("delta"), bind=_shapes, rounds=True)
 def corrected(
     query,
     key,
@@ -294,7 +295,7 @@ def corrected(
     return meaning.Same(query, key, new, past_state, update_rule="linear")
 
 
-@lowering(18, given=_one("linear"), bind=_shapes, rounds=True)
+@lowering(18, applies_if=_one("linear"), bind=_shapes, rounds=True)
 def added(
     query,
     key,
@@ -314,6 +315,17 @@ def added(
     return op.Reshape(read, packed), state
 
 
+@of_two
+def equal_dims(node: NodeShapes, query: Shape, key: Shape) -> Pairs:
+    """Yield the batches and tokens, which all but the state have; heads whose size is open have two numbers each."""
+    value, _, decay, beta = (node.inputs[at] if at < len(node.inputs) else None for at in range(2, 6))
+    for other in (key, value, decay, beta):
+        yield from zip(query[:2], other or (), strict=False)
+    keys, queries = (node.attributes.get(name) or 1 for name in ("kv_num_heads", "q_num_heads"))
+    sizes = ((query, 2 * queries), (key, 2 * keys), (value, 2 * keys), (decay, keys), (beta, keys))
+    yield from ((dims[2], size) for dims, size in sizes if dims and len(dims) == 3)
+
+
 OPERATOR = Operator(
     name="LinearAttention",
     meaning=LinearAttention,
@@ -321,5 +333,5 @@ OPERATOR = Operator(
     operands=("query", "key", "value", "past_state", "decay", "beta"),
     oracle=oracle,
     lowerings=(by_halves, in_float, from_nothing, in_a_loop, decayed, corrected, added),
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), equal_dims=equal_dims, spreads=False),
 )

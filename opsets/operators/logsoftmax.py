@@ -40,7 +40,7 @@ OPERATOR = Operator(
     normal=normal,
     fault=fault,
     lowerings=LOWERINGS,
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     nan_defined=defined,
     infinity_defined=defined,
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), inner_sum=InnerSum(Use.LESS_LOGARITHM, of_softmax)),

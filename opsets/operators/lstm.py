@@ -6,7 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opshift.opsets.families.recurrent import Array, batch_first, equal_dims, functions, hostile, run, runs, states_of
+from opshift.opsets.families.recurrent import (
+    Array,
+    adversarial,
+    batch_first,
+    check_shapes,
+    equal_dims,
+    functions,
+    run,
+    runs,
+    states_of,
+)
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.operator import Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -39,6 +49,7 @@ def oracle(
     p: Array | None = None,
 ) -> tuple[Array, ...]:
     """LSTM-14: "Ct = ft (.) Ct-1 + it (.) ct", "Ht = ot (.) h(Ct)"."""
+    check_shapes(what, 4, (x, w, r, b, sequence_lens, initial_h, initial_c, p))
     x = x.swapaxes(0, 1) if what.layout else x
     directions, hidden = w.shape[0], r.shape[2]
     each = functions(what, ("Sigmoid", "Tanh", "Tanh"), directions)
@@ -61,7 +72,7 @@ def oracle(
     return run(what, step, x, sequence_lens, initial)
 
 
-@lowering(18, given=batch_first)
+@lowering(18, applies_if=batch_first)
 def transposed(x, w, r, b, sequence_lens, initial_h, initial_c, p):
     """Put the batch second, and back."""
     y, y_h, y_c = meaning.Same(
@@ -84,9 +95,9 @@ OPERATOR = Operator(
     versions=(Version(7), Version(14), Version(22)),
     operands=("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"),
     oracle=oracle,
-    hostile=hostile,
+    adversarial=adversarial,
     lowerings=(transposed,),
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     nan_defined=runs,
     infinity_defined=runs,
     traits=Traits(

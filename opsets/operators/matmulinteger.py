@@ -88,7 +88,7 @@ def _rows(what: Plain, operands: Operands) -> Reason | None:
     return axes if isinstance(axes, Reason) else None if axes else Reason("one zero point is for all rows")
 
 
-@lowering(18, given=_rows)
+@lowering(18, applies_if=_rows)
 def with_column(a, b, a_zero, b_zero):
     """Give the zero points of the rows as a column, which broadcasts."""
     return op.MatMulInteger(a, b, op.Unsqueeze(a_zero, [1]), b_zero)
@@ -117,13 +117,13 @@ def zero_like(index: int) -> Callable[[Any, Operands], Mapping[str, Any]]:
     return bind
 
 
-@lowering(18, given=lacks(2), bind=zero_like(0))
+@lowering(18, applies_if=lacks(2), bind=zero_like(0))
 def with_zero_of_a(a, b, a_zero, b_zero, zero: Sequence[int]):
     """Give A the zero point zero."""
     return op.MatMulInteger(a, b, zero, b_zero)
 
 
-@lowering(18, given=lacks(3), bind=zero_like(1))
+@lowering(18, applies_if=lacks(3), bind=zero_like(1))
 def with_zero_of_b(a, b, a_zero, b_zero, zero: Sequence[int]):
     """Give B the zero point zero."""
     return op.MatMulInteger(a, b, a_zero, zero)
@@ -136,7 +136,7 @@ def _broadcasts(what: Plain, operands: Operands) -> Reason | None:
     return axes if isinstance(axes, Reason) else Reason("each row has a zero point") if axes else None
 
 
-@lowering(18, given=_broadcasts)
+@lowering(18, applies_if=_broadcasts)
 def in_int32(a, b, a_zero, b_zero):
     """Multiply in int32, whose sums overflow as MatMulInteger's do."""
     left = op.Sub(op.Cast(a, to=6), op.Cast(a_zero, to=6))
@@ -160,7 +160,7 @@ def _never_overflows(what: Plain, operands: Operands) -> Reason | None:
     return None if found < 2**31 else Reason("the sums may overflow int32")
 
 
-@lowering(18, given=_never_overflows)
+@lowering(18, applies_if=_never_overflows)
 def in_double(a, b, a_zero, b_zero):
     """Multiply in double, where no sum overflows int32."""
     left = op.Sub(op.Cast(a, to=11), op.Cast(a_zero, to=11))
@@ -169,7 +169,7 @@ def in_double(a, b, a_zero, b_zero):
 
 
 # By arithmetic, since onnxruntime 1.32.0 makes one Cast of a Cast to int64 and a Cast to int32, which saturates.
-@lowering(18, given=_broadcasts, bind=lambda what, operands: {"half": _HALF, "whole": _WHOLE})
+@lowering(18, applies_if=_broadcasts, bind=lambda what, operands: {"half": _HALF, "whole": _WHOLE})
 def in_double_with_overflow(a, b, a_zero, b_zero, half: Sequence[int], whole: Sequence[int]):
     """Multiply in double, which holds every sum of fewer than 2^37 products, and drop the bits above the lowest 32."""
     left = op.Sub(op.Cast(a, to=11), op.Cast(a_zero, to=11))
@@ -183,7 +183,7 @@ def _short(what: Plain, operands: Operands) -> Reason | None:
     return _broadcasts(what, operands) or fits_float(operands, length(operands), (2, 3))
 
 
-@lowering(18, given=_short)
+@lowering(18, applies_if=_short)
 def in_float(a, b, a_zero, b_zero):
     """Multiply in float where the sums are short enough to be whole numbers of 24 bits."""
     left = op.Sub(op.Cast(a, to=1), op.Cast(a_zero, to=1))
@@ -191,7 +191,7 @@ def in_float(a, b, a_zero, b_zero):
     return op.Cast(op.MatMul(left, right), to=6)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Draw the ends of the types, of which sums are largest."""
     ends = {
         name: rng.choice([np.iinfo(array.dtype).min, np.iinfo(array.dtype).max], array.shape).astype(array.dtype)
@@ -208,6 +208,6 @@ OPERATOR = Operator(
     operands=("A", "B", "a_zero_point", "b_zero_point"),
     oracle=oracle,
     lowerings=(in_int32, in_float, in_double, in_double_with_overflow, with_column, with_zero_of_a, with_zero_of_b),
-    hostile=hostile,
+    adversarial=adversarial,
     traits=Traits(unwritten=(0, 1)),
 )

@@ -22,24 +22,24 @@ from opshift.opsets.registry.traits import EVERY, Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
 
-@lowering(13, given=two_integers)
+@lowering(13, applies_if=two_integers)
 def chosen(a, b):
     """Choose the larger of two."""
     return op.Where(op.Less(a, b), b, a)
 
 
-@lowering(13, given=more_than_two, variadic=True)
+@lowering(13, applies_if=more_than_two, variadic=True)
 def in_pairs(a, between, b):
     """Take the largest of all but the last, and of that and the last."""
     return meaning.Max(meaning.Max(a, between), b)
 
 
-@lowering(13, given=of_two_shapes, bind=own_type)
+@lowering(7, applies_if=of_two_shapes, bind=own_type)
 def spread(a, b, to: int):
     """Add zeros of the shape that both are broadcast to, which a comparison has: no NaN or infinity is lost."""
     less = op.Less(a, b)
     zeros = op.Cast(op.And(less, op.Not(less)), to=to)
-    return meaning.Max(a + zeros, b + zeros)
+    return op.Max(a + zeros, b + zeros)
 
 
 OPERATOR = plain(
@@ -49,9 +49,9 @@ OPERATOR = plain(
     lambda *x: functools.reduce(np.maximum, x),
     (chosen, in_pairs, spread),
     variadic=True,
-    hostile=apart,
-    given={6: one_shape},
-    carriers=ORDERED,
+    adversarial=apart,
+    applies_if={6: one_shape},
+    wider_types=ORDERED,
     neutral=alone,
     traits=Traits(floats=(Trait.SELECTS,), compares=True, flow=Flow.POINTWISE, clamped=EVERY, equal_dims=broadcast),
 )

@@ -90,7 +90,7 @@ def _write(since: int, what: MaxPool, operands: Operands) -> Mapping[str, Any] |
     return unsaid(what, operands, since >= 22) or told(dataclasses.replace(what, crops=False))
 
 
-@lowering(18, given=overhangs, bind=as_pads)
+@lowering(18, applies_if=overhangs, bind=as_pads)
 def by_pads(x, pads: Sequence[int]):
     """Pad for the windows that end behind the input; padding is never the largest."""
     y, indices = meaning.Same(x, pads=pads, ceil_mode=0)
@@ -107,7 +107,7 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     normal=normal,
-    carriers=ORDERED,
+    wider_types=ORDERED,
     lowerings=(by_pads,),
-    traits=Traits(miscounts=True, floats=(Trait.SELECTS,), positions_after=True),
+    traits=Traits(miscounts=True, floats=(Trait.SELECTS,), positions_after=True, heavy=True),
 )

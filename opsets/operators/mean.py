@@ -32,7 +32,7 @@ def _count(what: Any, operands: Operands) -> Mapping[str, Any]:
     return {**own_type(what, operands), "count": float(len(operands))}
 
 
-@lowering(13, given=_several, bind=_count, rounds=True, variadic=True)
+@lowering(13, applies_if=_several, bind=_count, rounds=True, variadic=True)
 def divided(a, between, b, count: float, to: int):
     """Divide the sum by the number of tensors."""
     return meaning.Sum(a, between, b) / op.Cast(count, to=to)
@@ -46,7 +46,7 @@ OPERATOR = plain(
     (divided,),
     variadic=True,
     neutral=alone,
-    given={6: one_shape},
-    carriers=COMPUTED,
+    applies_if={6: one_shape},
+    wider_types=COMPUTED,
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), flow=Flow.POINTWISE, equal_dims=broadcast),
 )

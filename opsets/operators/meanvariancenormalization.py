@@ -44,7 +44,7 @@ def _types(what: MeanVarianceNormalization, operands: Operands) -> Mapping[str, 
     return {"axes": what.axes, "within": within, "to": dtype}
 
 
-@lowering(18, given=_typed, bind=_types, rounds=True)
+@lowering(18, applies_if=_typed, bind=_types, rounds=True)
 def by_distance(x, axes: Sequence[int], within: int, to: int):
     """Square the distances from the mean, in float where the input is of halves, whose squares overflow."""
     wide = op.Cast(x, to=within)
@@ -62,7 +62,7 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     lowerings=(by_distance,),
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     body_unused="the difference of two means of squares cancels, and the text does not add 1e-9",
     traits=Traits(
         floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS),

@@ -18,7 +18,7 @@ def _oracle(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray((wide * np.tanh(np.logaddexp(0, wide))).astype(x.dtype))
 
 
-@lowering(18, given=of_double, rounds=True)
+@lowering(18, applies_if=of_double, rounds=True)
 def by_exp(x):
     """With e = exp(x), tanh(ln(1 + e)) is e (e + 2) / (e (e + 2) + 2), which is 1 from 20 on."""
     two = op.CastLike(2.0, x)
@@ -33,6 +33,6 @@ OPERATOR = plain(
     ("X",),
     _oracle,
     (by_exp,),
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE), near_one=NearOne(factor=20.0, in_double_only=True)),
 )

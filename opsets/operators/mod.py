@@ -55,13 +55,13 @@ def _of(*dtypes: frozenset[int], fmod: int | None = None) -> Any:
     return given
 
 
-@lowering(14, given=_of(UNSIGNED))
+@lowering(14, applies_if=_of(UNSIGNED))
 def of_quotient(a, b):
     """Take from a number what the quotient accounts for."""
     return op.Sub(a, op.Mul(op.Div(a, b), b))
 
 
-@lowering(14, given=_of(SIGNED, fmod=1))
+@lowering(14, applies_if=_of(SIGNED, fmod=1))
 def truncated(a, b):
     """Take from a number what the quotient accounts for; by 1 instead of -1, which could overflow."""
     unit = op.CastLike(op.Equal(b, -1), b)
@@ -69,7 +69,7 @@ def truncated(a, b):
     return op.Sub(a, op.Mul(op.Div(a, divisor), divisor))
 
 
-@lowering(14, given=_of(SIGNED, fmod=0))
+@lowering(14, applies_if=_of(SIGNED, fmod=0))
 def floored(a, b):
     """Add the divisor to remainders of the other sign."""
     # Written out: for fmod 1 the Mod of onnxruntime takes int64 for double (seen in 1.31.1).
@@ -80,7 +80,7 @@ def floored(a, b):
     return op.Add(rest, op.Mul(b, op.CastLike(apart, b)))
 
 
-@lowering(18, given=_of(FLOATS, fmod=0))
+@lowering(18, applies_if=_of(FLOATS, fmod=0))
 def floored_floats(a, b):
     """Add the divisor to remainders of the other sign; a zero gets the sign of the divisor."""
     rest = meaning.Mod(a, b, fmod=1)
@@ -89,7 +89,7 @@ def floored_floats(a, b):
     return op.Mul(op.Abs(op.Where(apart, op.Add(rest, b), rest)), sign)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """No zero among integer divisors, where "the results will be platform dependent", and not -1 to overflow."""
     changed = dict(feeds)
     b = feeds["B"]
@@ -101,11 +101,11 @@ def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, 
 OPERATOR = Operator(
     name="Mod",
     meaning=Mod,
-    versions=(Version(10, given=_floats_truncate), Version(13, given=_floats_truncate), Version(28)),
+    versions=(Version(10, applies_if=_floats_truncate), Version(13, applies_if=_floats_truncate), Version(28)),
     operands=("A", "B"),
     oracle=oracle,
     lowerings=(of_quotient, truncated, floored, floored_floats),
-    carriers={dtype: wide for dtype, wide in QUOTIENT.items() if dtype != TensorProto.FLOAT},
-    hostile=hostile,
+    wider_types={dtype: wide for dtype, wide in QUOTIENT.items() if dtype != TensorProto.FLOAT},
+    adversarial=adversarial,
     traits=Traits(domains={1: Interval(zero=False)}, compares=True, flow=Flow.POINTWISE, equal_dims=broadcast),
 )

@@ -2,19 +2,31 @@
 
 import numpy as np
 
+from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.plain import beside, plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Arithmetic, Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import WRAPPED
+
+
+def _of_dims(a: Dim, b: Dim) -> Dim:
+    if 0 in (a, b):
+        return 0
+    return b if a == 1 else a if b == 1 else None
+
 
 OPERATOR = plain(
     "Mul",
     (7, 13, 14),
     ("A", "B"),
     np.multiply,
-    carriers=WRAPPED,
+    wider_types=WRAPPED,
     neutral=beside(1),
     traits=Traits(
-        floats=(Trait.MULTIPLIES, Trait.ONCE), flow=Flow.POINTWISE, arithmetic=Arithmetic.MULTIPLY, equal_dims=broadcast
+        floats=(Trait.MULTIPLIES, Trait.ONCE),
+        flow=Flow.POINTWISE,
+        arithmetic=Arithmetic.MULTIPLY,
+        equal_dims=broadcast,
     ),
+    of_dims=_of_dims,
 )

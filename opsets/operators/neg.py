@@ -20,6 +20,6 @@ OPERATOR = plain(
     ("X",),
     np.negative,
     (by_product,),
-    carriers=WRAPPED,
+    wider_types=WRAPPED,
     traits=Traits(floats=(Trait.MOVES,), flow=Flow.POINTWISE, arithmetic=Arithmetic.NEGATE),
 )

@@ -45,7 +45,7 @@ OPERATOR = Operator(
     versions=(Version(12), Version(13), Version(22)),
     operands=("input", "target", "weight"),
     oracle=oracle,
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     traits=Traits(
         floats=(Trait.SUMS, Trait.WEIGHS), indices={1: AlongAxis(axis=1, negative=False, ignored="ignore_index")}
     ),

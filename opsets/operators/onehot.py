@@ -132,7 +132,7 @@ def _may_wrap(what: OneHot, operands: Operands) -> Reason | None:
     return _holdsdepth_of(what, operands) if what.negative == "wrap" else Reason("no index wraps")
 
 
-@lowering(18, given=_may_wrap, bind=_fields)
+@lowering(18, applies_if=_may_wrap, bind=_fields)
 def wrapped(indices, depth, values, like: int, scalar: Sequence[int]):
     """Add depth to negative indices."""
     count = op.Cast(op.Reshape(depth, scalar), to=7)
@@ -140,7 +140,7 @@ def wrapped(indices, depth, values, like: int, scalar: Sequence[int]):
     return meaning.Same(places, count, values, negative="off")
 
 
-@lowering(18, given=_may_wrap, bind=_fields)
+@lowering(18, applies_if=_may_wrap, bind=_fields)
 def wrapped_by_product(indices, depth, values, like: int, scalar: Sequence[int]):
     """Add the product of depth and one to negative indices, and that of depth and zero to others."""
     count = op.Cast(op.Reshape(depth, scalar), to=7)
@@ -152,7 +152,7 @@ def _may_be_below(what: OneHot, operands: Operands) -> Reason | None:
     return _holdsdepth_of(what, operands) if what.negative == "off" else Reason("negative indices do not point nowhere")
 
 
-@lowering(18, given=_may_be_below, bind=_fields)
+@lowering(18, applies_if=_may_be_below, bind=_fields)
 def raised(indices, depth, values, like: int, scalar: Sequence[int]):
     """Replace negative indices, which point nowhere, by depth, which does so at every version."""
     count = op.Cast(op.Reshape(depth, scalar), to=7)
@@ -177,7 +177,7 @@ def _as_int64(what: OneHot, operands: Operands) -> Mapping[str, Any]:
     return {"negative": "off" if unsigned else what.negative}
 
 
-@lowering(18, given=_not_int64, bind=_as_int64)
+@lowering(18, applies_if=_not_int64, bind=_as_int64)
 def as_int64(indices, depth, values, negative: str):
     """Cast indices and depth to int64, as the text does: "the values will be casted to int64 before use"."""
     return meaning.Same(op.Cast(indices, to=7), op.Cast(depth, to=7), values, negative=negative, fraction="truncate")
@@ -208,20 +208,20 @@ def _may_have_fractions(what: OneHot, operands: Operands) -> Reason | None:
     return _counted_by_float(operands)
 
 
-@lowering(18, given=_may_have_fractions)
+@lowering(18, applies_if=_may_have_fractions)
 def cut(indices, depth, values):
     """Cut fractions off without a cast, as one to int64 does."""
     return meaning.Same(op.Sign(indices) * op.Floor(op.Abs(indices)), depth, values, fraction="whole")
 
 
-@lowering(18, given=_may_have_fractions, assumes=lambda what, operands: frozenset({"whole-indices"}))
+@lowering(18, applies_if=_may_have_fractions, assumes=lambda what, operands: frozenset({"whole-indices"}))
 def taken_as_whole(indices, depth, values):
     """Take floats for whole numbers, as they are in a runtime that has no others."""
     return meaning.Same(indices, depth, values, fraction="absent")
 
 
 # What float rounds is beyond 2^24, and stays there.
-@lowering(18, given=_countable)
+@lowering(18, applies_if=_countable)
 def counted_in_float(indices, depth, values):
     """Cast indices to float, which tells apart all that are in range."""
     return meaning.Same(op.Cast(indices, to=1), depth, values, fraction="absent")
@@ -235,7 +235,7 @@ def _half(what: OneHot, operands: Operands) -> Reason | None:
     return None if first(operands).dtype == TensorProto.FLOAT16 else Reason("the indices are not float16")
 
 
-@lowering(18, given=_half)
+@lowering(18, applies_if=_half)
 def as_float(indices, depth, values):
     """Cast float16 indices to float, which holds each of their values."""
     return meaning.Same(op.Cast(indices, to=1), depth, values)
@@ -246,7 +246,7 @@ def _half_values(what: OneHot, operands: Operands) -> Reason | None:
     return None if dtype == TensorProto.BFLOAT16 else Reason("off and on are not bfloat16")
 
 
-@lowering(18, given=_half_values)
+@lowering(18, applies_if=_half_values)
 def values_as_float(indices, depth, values):
     """Choose between off and on as float, which holds each bfloat16."""
     return op.Cast(meaning.Same(indices, depth, op.Cast(values, to=1)), to=16)
@@ -286,7 +286,7 @@ def _numbers(what: OneHot, operands: Operands) -> Mapping[str, Any]:
     return {"to": (operands[2] or Facts()).dtype}
 
 
-@lowering(18, given=_zero_and_one, bind=_numbers)
+@lowering(18, applies_if=_zero_and_one, bind=_numbers)
 def cast_mask(indices, depth, values, to: int):
     """Cast a mask, where off and on are 0 and 1."""
     return op.Cast(meaning.Same(indices, depth, op.Cast([0, 1], to=9)), to=to)
@@ -307,7 +307,7 @@ def _line(what: OneHot, operands: Operands) -> Reason | None:
     return None if exact and not signed else Reason("off plus the difference is not on, bit for bit")
 
 
-@lowering(18, given=_line, bind=_numbers)
+@lowering(18, applies_if=_line, bind=_numbers)
 def scaled(indices, depth, values, to: int):
     """Multiply zeros and ones by the difference of on and off, and add off."""
     on, off = op.Gather(values, [1]), op.Gather(values, [0])
@@ -325,7 +325,7 @@ def _two_products(what: OneHot, operands: Operands) -> Reason | None:
     return Reason("off or on is infinite, NaN or -0.0") if (negative_zero | ~np.isfinite(wide)).any() else None
 
 
-@lowering(18, given=_two_products, bind=_numbers)
+@lowering(18, applies_if=_two_products, bind=_numbers)
 def blended(indices, depth, values, to: int):
     """Multiply zeros and ones by on, and what is missing to one by off, and add both."""
     hot = meaning.Same(indices, depth, op.Cast([0, 1], to=to))
@@ -348,7 +348,7 @@ def _no_negative_zero(what: OneHot, operands: Operands) -> Reason | None:
     return None
 
 
-@lowering(18, given=_no_negative_zero)
+@lowering(18, applies_if=_no_negative_zero)
 def where_mask(indices, depth, values):
     """Choose between off and on by a mask."""
     hit = meaning.Same(indices, depth, op.Cast([0, 1], to=9))
@@ -356,7 +356,7 @@ def where_mask(indices, depth, values):
 
 
 # Written at 10 for its Gather, whose indices need no guard here: none is negative.
-@lowering(10, given=_two_values)
+@lowering(10, applies_if=_two_values)
 def gather_mask(indices, depth, values):
     """Look off and on up by a mask, which any element type can."""
     hit = meaning.Same(indices, depth, op.Cast([0, 1], to=9))
@@ -370,7 +370,7 @@ def _two_sums(what: OneHot, operands: Operands) -> Reason | None:
     return _may_wrap(what, operands) or _zero_and_one(what, operands)
 
 
-@lowering(18, given=_two_sums)
+@lowering(18, applies_if=_two_sums)
 def added(indices, depth, values):
     """Add the ones of indices that are not negative and those of indices that are."""
     return meaning.Same(indices, depth, values, negative="off") + meaning.Same(indices, depth, values, negative="only")
@@ -408,7 +408,7 @@ def _beside(what: OneHot, operands: Operands) -> Mapping[str, Any]:
     return {"axes": (what.axis,), "along": (-1, *[1] * behind), **_fields(what, operands)}
 
 
-@lowering(18, given=_counted_up, bind=_beside)
+@lowering(18, applies_if=_counted_up, bind=_beside)
 def equal_iota(indices, depth, values, axes: Sequence[int], along: Sequence[int], like: int, scalar: Sequence[int]):
     """Compare each index with the positions 0 to depth-1."""
     count = op.Cast(op.Reshape(depth, scalar), to=7)
@@ -425,7 +425,7 @@ def _unranked(what: OneHot, operands: Operands) -> Reason | None:
     return None if first(operands).dtype == TensorProto.INT64 else Reason("the indices are not int64")
 
 
-@lowering(18, given=_unranked, bind=lambda what, operands: {"axis": what.axis, "axes": (what.axis,)})
+@lowering(18, applies_if=_unranked, bind=lambda what, operands: {"axis": what.axis, "axes": (what.axis,)})
 def equal_sums(indices, depth, values, axis: int, axes: Sequence[int]):
     """Repeat each index along the new axis, and compare it with the number of those before it, whatever the rank."""
     none = op.Expand([0], op.Reshape(op.Cast(depth, to=7), [1]))
@@ -460,7 +460,7 @@ def _counted_down(what: OneHot, operands: Operands) -> Reason | None:
     return _mask_of(what, operands) or _holds(what, operands)
 
 
-@lowering(18, given=_counted_down, bind=_held)
+@lowering(18, applies_if=_counted_down, bind=_held)
 def equal_below(indices, depth, values, axes: Sequence[int], positions: Sequence[int]):
     """Compare each index with the positions -depth to -1."""
     return op.Equal(op.Unsqueeze(indices, axes), positions)
@@ -477,7 +477,7 @@ def _both_held(what: OneHot, operands: Operands) -> Mapping[str, Any]:
     return {**_held(what, operands), "below": below}
 
 
-@lowering(18, given=_either, bind=_both_held)
+@lowering(18, applies_if=_either, bind=_both_held)
 def either(indices, depth, values, axes: Sequence[int], positions: Sequence[int], below: Sequence[int]):
     """Compare each index with the positions from the front and from the back."""
     spread = op.Unsqueeze(indices, axes)
@@ -488,7 +488,7 @@ def _shiftable(what: OneHot, operands: Operands) -> Reason | None:
     return _holdsdepth_of(what, operands) if what.negative == "only" else Reason("not only negative indices point")
 
 
-@lowering(18, given=_shiftable, bind=_fields)
+@lowering(18, applies_if=_shiftable, bind=_fields)
 def shifted(indices, depth, values, like: int, scalar: Sequence[int]):
     """Add depth to all indices, so that those alone point that were negative."""
     count = op.Cast(op.Reshape(depth, scalar), to=7)
@@ -508,7 +508,7 @@ def _whole(what: OneHot, operands: Operands) -> Reason | None:
     return _arithmetic(what, operands) if what.fraction == "absent" else Reason("the indices may have fractions")
 
 
-@lowering(18, given=_whole, bind=_held)
+@lowering(18, applies_if=_whole, bind=_held)
 def relu_iota(indices, depth, values, axes: Sequence[int], positions: Sequence[int], like: int, to: int):
     """Take the distance of each position from the index away from one, and what is below zero."""
     away = op.Sub(op.Unsqueeze(indices, axes), positions)
@@ -520,7 +520,7 @@ def _unless_whole(what: OneHot, operands: Operands) -> frozenset[str]:
     return frozenset() if what.fraction == "absent" else frozenset({"no-nan"})
 
 
-@lowering(18, given=_arithmetic, bind=_held, assumes=_unless_whole)
+@lowering(18, applies_if=_arithmetic, bind=_held, assumes=_unless_whole)
 def sign_iota(indices, depth, values, axes: Sequence[int], positions: Sequence[int], like: int, to: int):
     """Take the square of the sign of the distance of each position from the index away from one."""
     sign = op.Sign(op.Sub(op.Unsqueeze(indices, axes), positions))
@@ -549,7 +549,7 @@ def _places(what: OneHot, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_put, bind=_places)
+@lowering(18, applies_if=_put, bind=_places)
 def scattered(indices, depth, values, axis: int, axes: Sequence[int], sign: int, end: Sequence[int]):
     """Put on where the index points; where it points nowhere, put off in front, where it is already."""
     count = op.Reshape(op.Cast(depth, to=7), [1])
@@ -570,7 +570,7 @@ def _from_front(what: OneHot, operands: Operands) -> Reason | None:
 
 @lowering(
     18,
-    given=_from_front,
+    applies_if=_from_front,
     bind=lambda what, operands: {"front": (what.axis,), "fronts": (what.axis,), "end": (END,)},
 )
 def ranked(indices, depth, values, front: Sequence[int], fronts: Sequence[int], end: Sequence[int]):
@@ -584,7 +584,7 @@ def ranked(indices, depth, values, front: Sequence[int], fronts: Sequence[int], 
     return op.Reshape(y, op.Concat(before, count, after, axis=0), allowzero=1)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Indices around -depth, 0 and depth; a small depth; off and on that differ."""
     changed = dict(feeds)
     depth = int(rng.integers(1, 6))
@@ -644,7 +644,7 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     fault=fault,
-    hostile=hostile,
+    adversarial=adversarial,
     lowerings=(
         wrapped,
         wrapped_by_product,

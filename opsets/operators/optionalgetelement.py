@@ -23,7 +23,7 @@ def _optional(what: Plain, operands: Operands) -> Reason | None:
     return Reason("it takes no tensor") if first(operands).dtype is not None else None
 
 
-@lowering(18, given=a_tensor)
+@lowering(18, applies_if=a_tensor)
 def itself(value):
     """Return the tensor."""
     return op.Identity(value)
@@ -32,7 +32,7 @@ def itself(value):
 OPERATOR = Operator(
     name="OptionalGetElement",
     meaning=Plain,
-    versions=(Version(15, given=_optional), Version(18), Version(28)),
+    versions=(Version(15, applies_if=_optional), Version(18), Version(28)),
     operands=("input",),
     oracle=oracle,
     lowerings=(itself,),

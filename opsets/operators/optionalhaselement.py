@@ -33,13 +33,13 @@ def _absent(what: Plain, operands: Operands) -> Reason | None:
     return Reason("there is an input") if operands[0] is not None else None
 
 
-@lowering(18, given=a_tensor)
+@lowering(18, applies_if=a_tensor)
 def there(value):
     """A tensor is always there."""
     return op.Cast(1, to=9)
 
 
-@lowering(18, given=_absent)
+@lowering(18, applies_if=_absent)
 def nothing(value):
     """What is left out is not there."""
     return op.Cast(0, to=9)
@@ -48,7 +48,7 @@ def nothing(value):
 OPERATOR = Operator(
     name="OptionalHasElement",
     meaning=Plain,
-    versions=(Version(15, given=_or_optional), Version(18), Version(28)),
+    versions=(Version(15, applies_if=_or_optional), Version(18), Version(28)),
     operands=("input",),
     oracle=oracle,
     lowerings=(there, nothing),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.families.axes import first
+from opshift.opsets.families.axes import distinct_axes, first
 from opshift.opsets.registry.facts import Tensor, constant
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -34,9 +34,9 @@ def oracle(
     axes: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
     """Pad-18: "pads should be a 1D tensor of shape [2 * num_axes]", all begins, then all ends."""
-    places = range(data.ndim) if axes is None else [int(axis) % data.ndim for axis in axes]
-    if len(set(places)) < len(places):
-        raise ValueError("Pad-18: an axis is repeated")
+    places = tuple(range(data.ndim)) if axes is None else distinct_axes(axes, data.ndim)
+    if pads.shape != (2 * len(places),):
+        raise ValueError(f"Pad-18: {len(places)} axes have {2 * len(places)} pads, not {pads.shape}")
     width = [(0, 0)] * data.ndim
     for index, axis in enumerate(places):
         width[axis] = int(pads[index]), int(pads[index + len(places)])
@@ -114,7 +114,7 @@ def _places(what: Pad, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_some_axes, bind=_places)
+@lowering(18, applies_if=_some_axes, bind=_places)
 def placed(data, pads, value, axes, index: Sequence[int], mode: str):
     """Give pads for all axes, zero for those that are not named."""
     return meaning.Itself(data, op.Gather(op.Concat(pads, [0], axis=0), index, axis=0), value, mode=mode)
@@ -132,7 +132,7 @@ def _rank(what: Pad, operands: Operands) -> Mapping[str, Any]:
     return {"mode": what.mode, "rank": (rank,), "places": Tensor(np.arange(rank).reshape(1, rank, 1))}
 
 
-@lowering(18, given=_named, bind=_rank)
+@lowering(18, applies_if=_named, bind=_rank)
 def placed_at_run_time(data, pads, value, axes, rank: Sequence[int], places: Sequence[int], mode: str):
     """Give pads for all axes: the sums of those whose axis each is, of which there is one or none."""
     forward = op.Cast(axes, to=7)
@@ -180,7 +180,7 @@ def _zero(what: Pad, operands: Operands) -> Mapping[str, Any]:
     return {"zero": Tensor(np.zeros((), dtype) if dtype.kind != "O" else np.array("", dtype))}
 
 
-@lowering(18, given=_zeros, bind=_zero)
+@lowering(18, applies_if=_zeros, bind=_zero)
 def with_zero(data, pads, value, axes, zero: Sequence[int]):
     """Give the value, "(default is 0, empty string or False)"."""
     return meaning.Itself(data, pads, zero, axes)
@@ -199,7 +199,7 @@ def _beside(what: Pad, operands: Operands) -> Mapping[str, Any]:
     return {"axis": axis, "axes_before": (axis,), "after": (axis + 1,), "low": (low,), "high": (high,), "left": left}
 
 
-@lowering(18, given=_grows, bind=_beside)
+@lowering(18, applies_if=_grows, bind=_beside)
 def joined(
     data,
     pads,
@@ -238,7 +238,7 @@ def _positions(what: Pad, operands: Operands) -> Mapping[str, Any]:
     return {"axis": axis, "index": tuple(index.tolist()), "left": left, "mode": what.mode}
 
 
-@lowering(18, given=_mirrors, bind=_positions)
+@lowering(18, applies_if=_mirrors, bind=_positions)
 def indexed(data, pads, value, axes, axis: int, index: Sequence[int], left: Sequence[int], mode: str):
     """Look the elements up along the last axis that grows, then along the others."""
     return meaning.Itself(op.Gather(data, index, axis=axis), left, mode=mode)
@@ -284,7 +284,7 @@ def _last_of(operands: Operands) -> dict[str, Any]:
     }
 
 
-@lowering(18, given=_bordered, bind=lambda what, operands: _last_of(operands))
+@lowering(18, applies_if=_bordered, bind=lambda what, operands: _last_of(operands))
 def bordered(
     data,
     pads,
@@ -314,7 +314,7 @@ def _last_axis(what: Pad, operands: Operands) -> dict[str, Any]:
     return {name: value for name, value in _last_of(operands).items() if name != "after"} | {"mode": what.mode}
 
 
-@lowering(18, given=_held, bind=_last_axis)
+@lowering(18, applies_if=_held, bind=_last_axis)
 def held(
     data,
     pads,
@@ -350,7 +350,7 @@ def _period(what: Pad, operands: Operands) -> Mapping[str, Any]:
     return {**_last_axis(what, operands), "turns": (1 + mirrored,), "ends": (2 * mirrored,)}
 
 
-@lowering(18, given=_repeated, bind=_period)
+@lowering(18, applies_if=_repeated, bind=_period)
 def repeated(
     data,
     pads,
@@ -386,32 +386,37 @@ def _nothing(what: Pad, operands: Operands) -> Reason | None:
     return Reason("there are pads") if pads.known.any() else None
 
 
-@lowering(18, given=_nothing)
+@lowering(18, applies_if=_nothing)
 def unpadded(data, pads, value, axes):
     """Copy the data, to which nothing is added."""
     return op.Identity(data)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Few elements more or less at each end."""
-    if "pads" not in feeds or not feeds["pads"].flags.writeable:
-        return feeds
-    return {**feeds, "pads": rng.integers(-1, 4, feeds["pads"].shape)}
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Few elements more or less at each end, of axes that the data has."""
+    drawn = dict(feeds)
+    if "pads" in feeds and feeds["pads"].flags.writeable:
+        drawn["pads"] = rng.integers(-1, 4, feeds["pads"].shape)
+    rank, axes = np.ndim(feeds.get("data", 0)), feeds.get("axes")
+    if axes is not None and axes.flags.writeable and axes.size <= rank:
+        places = rng.permutation(rank)[: axes.size]
+        drawn["axes"] = (places - rank * rng.integers(0, 2, places.shape)).astype(axes.dtype)
+    return drawn
 
 
 OPERATOR = Operator(
     name="Pad",
     meaning=Pad,
     versions=(
-        Version(2, given=_as_float, renamed={"constant_value": "value"}),
-        *(Version(since, given=_since(since, MODES[:3])) for since in (11, 13, 18)),
-        *(Version(since, given=_since(since, MODES)) for since in (19, 21, 23, 24, 25)),
+        Version(2, applies_if=_as_float, renamed={"constant_value": "value"}),
+        *(Version(since, applies_if=_since(since, MODES[:3])) for since in (11, 13, 18)),
+        *(Version(since, applies_if=_since(since, MODES)) for since in (19, 21, 23, 24, 25)),
     ),
     operands=("data", "pads", "constant_value", "axes"),
     oracle=oracle,
     normal=_typed,
-    hostile=hostile,
-    carriers=MOVED,
+    adversarial=adversarial,
+    wider_types=MOVED,
     fault=lambda what, operands: None if what.mode in MODES else f"its mode is {what.mode!r}, and there is no such",
     idle=lambda what, operands: _nothing(what, operands) is None,
     lowerings=(placed, placed_at_run_time, with_zero, joined, indexed, bordered, held, repeated, unpadded),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,17 @@ from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Interval, Trait, Traits
 
 _HELD = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT32)
+
+
+def _beyond_integers(inputs: Sequence[Any]) -> bool:
+    """Whether a power of integers is no integer of their type: onnxruntime 1.32.0 wraps a square, and cuts a cube."""
+    base, power = inputs[:2]
+    if not all(isinstance(one, np.ndarray) for one in (base, power)) or base.dtype.kind not in "iu":
+        return False
+    info = np.iinfo(base.dtype)
+    with np.errstate(all="ignore"):
+        found = np.power(base.astype(np.float64), power.astype(np.float64))
+    return not bool(((found > float(info.min) - 1) & (found < float(info.max) + 1)).all())
 
 
 def _types(operands: Operands) -> tuple[int | None, int | None]:
@@ -41,7 +52,7 @@ def _mixed(meaning: Plain, operands: Operands) -> Reason | None:
     return None
 
 
-@lowering(13, given=_mixed, bind=lambda meaning, operands: {"to": first(operands).dtype})
+@lowering(13, applies_if=_mixed, bind=lambda meaning, operands: {"to": first(operands).dtype})
 def in_double(x, y, to: int):
     """Compute in double, as C's pow does with numbers of two types."""
     return op.Cast(op.Pow(op.Cast(x, to=11), op.Cast(y, to=11)), to=to)
@@ -52,7 +63,7 @@ def _pow(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
     return np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Powers of integers that int32 holds: what becomes of others, nobody says."""
     x, y = feeds["X"], feeds["Y"]
     changed = dict(feeds)
@@ -70,7 +81,12 @@ OPERATOR = plain(
     ("X", "Y"),
     _pow,
     (in_double,),
-    given={7: _one_type},
-    hostile=hostile,
-    traits=Traits(floats=(Trait.MULTIPLIES, Trait.DIVIDES), domains={0: Interval(0)}, equal_dims=broadcast),
+    applies_if={7: _one_type},
+    adversarial=adversarial,
+    traits=Traits(
+        floats=(Trait.MULTIPLIES, Trait.DIVIDES),
+        domains={0: Interval(0)},
+        equal_dims=broadcast,
+        meaningless=_beyond_integers,
+    ),
 )

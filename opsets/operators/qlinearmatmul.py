@@ -80,7 +80,7 @@ def _bind(what: Plain, operands: Operands) -> Mapping[str, Any]:
 
 
 # As onnxruntime 1.32.0 computes it: the sums in int32, the three scales as one.
-@lowering(18, given=_integers, bind=_bind)
+@lowering(18, applies_if=_integers, bind=_bind)
 def by_sums(
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero,
     axes: Sequence[int], low: Sequence[int], high: Sequence[int], to: int,
@@ -92,14 +92,14 @@ def by_sums(
     return op.Cast(op.Clip(moved, low, high), to=to)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Draw scales above zero: by zero, or what overflows, nobody divides."""
     scales = {
         name: rng.choice([0.1, 0.5, 2, 3, 100], array.shape).astype(array.dtype)
         for name, array in feeds.items()
         if name.endswith("_scale") and array.flags.writeable
     }
-    return {**matmulinteger.hostile(rng, feeds), **scales}
+    return {**matmulinteger.adversarial(rng, feeds), **scales}
 
 
 OPERATOR = Operator(
@@ -109,8 +109,8 @@ OPERATOR = Operator(
     operands=("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point"),
     oracle=oracle,
     lowerings=(by_sums,),
-    carriers=MOVED,
-    hostile=hostile,
+    wider_types=MOVED,
+    adversarial=adversarial,
     nan_defined=lambda what, operands: False,
     traits=Traits(unwritten=(0, 3), scales=(1, 4, 6)),
 )

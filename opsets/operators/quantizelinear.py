@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.families.granularity import (
+    ENDS,
     RANGES,
     block_of_each,
+    check_shapes,
     expanded,
     in_blocks,
     normal,
@@ -22,6 +25,7 @@ from opshift.opsets.families.granularity import (
     shape,
     spread,
 )
+from opshift.opsets.operators import cast
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -43,12 +47,29 @@ _Array = np.ndarray[Any, Any]
 
 
 def oracle(what: QuantizeLinear, x: _Array, factors: _Array, zero: _Array | None = None) -> _Array:
-    """QuantizeLinear-21: "y = saturate((x / y_scale) + y_zero_point)"; "it rounds to the nearest even"."""
-    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(what.output_dtype or 2)) if zero is None else zero.dtype
-    low, high = RANGES[onnx.helper.np_dtype_to_tensor_dtype(dtype)]
-    whole = np.rint(x.astype(factors.dtype) / expanded(what, factors, x)).astype(np.float64)
-    start = 0 if zero is None else expanded(what, zero, x).astype(np.float64)
-    return np.asarray(np.clip(whole + start, low, high)).astype(dtype)
+    """QuantizeLinear-21: "y = saturate((x / y_scale) + y_zero_point)"; "it rounds to the nearest even".
+
+    QuantizeLinear-23: "The type of `y_scale` determines the precision of the division", unless `precision` does. Float
+    types are rounded to once, after the zero point is added.
+    """
+    check_shapes(what, x, factors, zero)
+    dtype = _numpy(what.output_dtype or TensorProto.UINT8) if zero is None else zero.dtype
+    divisor = expanded(what, factors, x)
+    precise = _numpy(what.precision) if what.precision else factors.dtype
+    if precise == ml_dtypes.float8_e8m0fnu:  # which holds powers of two only, and no quotient
+        precise = np.dtype(np.float32)
+    quotient = np.asarray(x.astype(precise) / divisor.astype(precise))
+    start = 0.0 if zero is None else expanded(what, zero, x).astype(np.float64)
+    to = onnx.helper.np_dtype_to_tensor_dtype(dtype)
+    if to in ENDS:
+        return np.asarray(np.clip(np.rint(quotient).astype(np.float64) + start, *ENDS[to])).astype(dtype)
+    return cast.oracle(
+        cast.Cast(to, what.saturate), np.asarray((quotient.astype(np.float64) + start).astype(np.float32))
+    )
+
+
+def _numpy(dtype: int) -> np.dtype[Any]:
+    return onnx.helper.tensor_dtype_to_np_dtype(dtype)
 
 
 def _output(what: QuantizeLinear, operands: Operands) -> int | None:
@@ -94,7 +115,7 @@ def _zero(what: QuantizeLinear, operands: Operands) -> Mapping[str, Any]:
     return {"zero": Tensor(np.zeros((), dtype)), "axis": what.axis, "block_size": what.block_size}
 
 
-@lowering(18, given=_from_zero, bind=_zero)
+@lowering(18, applies_if=_from_zero, bind=_zero)
 def with_zero_point(x, factors, zero_point, zero: Sequence[int], axis: int, block_size: int):
     """Give it the zero point zero, whose type says that of the result."""
     return meaning.QuantizeLinear(x, factors, op.Expand(zero, op.Shape(factors)), axis=axis, block_size=block_size)
@@ -104,7 +125,7 @@ def _blocks(what: QuantizeLinear, operands: Operands) -> Reason | None:
     return Reason("it has no zero point") if operands[2] is None else in_blocks(what, operands)
 
 
-@lowering(18, given=_blocks, bind=block_of_each)
+@lowering(18, applies_if=_blocks, bind=block_of_each)
 def by_element(x, factors, zero_point, axis: int, blocks: Sequence[int]):
     """Repeat the scale of a block for each element."""
     each = op.Gather(factors, blocks, axis=axis)
@@ -127,7 +148,7 @@ def _ends(what: QuantizeLinear, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(
     18,
-    given=_divides,
+    applies_if=_divides,
     bind=_ends,
 )
 def by_division(x, factors, zero_point, shape: Sequence[int], low: Sequence[int], high: Sequence[int], to: int):
@@ -137,7 +158,7 @@ def by_division(x, factors, zero_point, shape: Sequence[int], low: Sequence[int]
     return op.Cast(op.Min(op.Max(moved, low), high), to=to)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Scales above zero, some of which make halves: by zero, or what overflows, nobody divides."""
     factors = feeds["y_scale"]
     if not factors.flags.writeable or factors.dtype.kind not in "fV":
@@ -149,17 +170,17 @@ OPERATOR = Operator(
     name="QuantizeLinear",
     meaning=QuantizeLinear,
     versions=(
-        Version(10, given=one_for_all),
+        Version(10, applies_if=one_for_all),
         Version(13),
-        *(Version(since, given=_one_type) for since in (19, 21)),
+        *(Version(since, applies_if=_one_type) for since in (19, 21)),
         *(Version(since) for since in (23, 24, 25, 28)),
     ),
     operands=("x", "y_scale", "y_zero_point"),
     oracle=oracle,
     lowerings=(by_division, by_element, with_zero_point),
     normal=_normal,
-    hostile=hostile,
+    adversarial=adversarial,
     # No text says which integer NaN becomes.
     nan_defined=lambda what, operands: False,
-    traits=Traits(scales=(1,)),
+    traits=Traits(scales=(1,), marks_quantization=True),
 )

@@ -79,7 +79,7 @@ def _halves(what: Range, operands: Operands) -> Reason | None:
     return None if what.stash_type == TensorProto.FLOAT else Reason("they are not counted in float")
 
 
-@lowering(13, given=_halves, bind=lambda what, operands: {"like": (operands[0] or Facts()).dtype})
+@lowering(13, applies_if=_halves, bind=lambda what, operands: {"like": (operands[0] or Facts()).dtype})
 def in_float(start, limit, delta, like: int):
     """Count in float, "with the output cast back to the original type" (Range-27)."""
     numbers = meaning.Itself(op.Cast(start, to=1), op.Cast(limit, to=1), op.Cast(delta, to=1))
@@ -109,7 +109,7 @@ def _types(what: Range, operands: Operands) -> Mapping[str, Any]:
 
 # onnxruntime 1.31.1 adds the step again and again, and so rounds more often than the text does. How many numbers there
 # are it finds by a division of doubles, of integers too.
-@lowering(13, given=_steps, bind=_types, rounds=True)
+@lowering(13, applies_if=_steps, bind=_types, rounds=True)
 def counted(start, limit, delta, wide: int, like: int):
     """Count from 0 by 1, then scale and shift."""
     step = op.Cast(delta, to=wide)
@@ -119,7 +119,7 @@ def counted(start, limit, delta, wide: int, like: int):
     return op.Cast(op.Cast(op.Range(0, count, 1), to=wide) * step + origin, to=like)
 
 
-@lowering(13, given=_count)
+@lowering(13, applies_if=_count)
 def nonzero(start, limit, delta):
     """Take the positions of as many ones."""
     count = op.ReduceMax(op.Concat([0], op.Reshape(limit, [1]), axis=0), keepdims=1)
@@ -133,7 +133,7 @@ def _short(what: Range, operands: Operands) -> Reason | None:
     return _count(what, operands)
 
 
-@lowering(13, given=_short, bind=lambda what, operands: {"row": Tensor(np.arange(BLOCK, dtype=np.int64))})
+@lowering(13, applies_if=_short, bind=lambda what, operands: {"row": Tensor(np.arange(BLOCK, dtype=np.int64))})
 def folded(start, limit, delta, row: Sequence[int]):
     """Sum a column of multiples of 4096 and a row of 0 to 4095; both, and the sum, are cut to length by Reshape.
 
@@ -153,7 +153,7 @@ def folded(start, limit, delta, row: Sequence[int]):
     return op.Tile(numbers, 1 - none)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Few numbers up or down, none, or about as many as a block of `folded` holds."""
     changed = dict(feeds)
     free = {name for name, array in feeds.items() if array.flags.writeable}
@@ -169,7 +169,7 @@ OPERATOR = Operator(
     name="Range",
     meaning=Range,
     normal=normal,
-    hostile=hostile,
+    adversarial=adversarial,
     versions=(Version(11), Version(27)),
     operands=("start", "limit", "delta"),
     oracle=oracle,

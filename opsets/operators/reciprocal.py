@@ -22,7 +22,7 @@ def _typed(what: Any, operands: Operands) -> Reason | None:
     return Reason("it is not of floats") if dtype in INTEGERS else None
 
 
-@lowering(13, given=_typed, rounds=True)
+@lowering(13, applies_if=_typed, rounds=True)
 def divided(x):
     """Divide 1 by each element."""
     return op.CastLike(1.0, x) / x
@@ -34,6 +34,6 @@ OPERATOR = plain(
     ("X",),
     lambda x: np.reciprocal(x).astype(x.dtype),
     (divided,),
-    carriers=QUOTIENT,
+    wider_types=QUOTIENT,
     traits=Traits(floats=(Trait.DIVIDES,), domains={0: Interval(zero=False)}, inverse=lambda value: (1 / value,)),
 )

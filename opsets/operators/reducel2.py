@@ -27,7 +27,7 @@ def _floats(what: Reduction, operands: Operands) -> Reason | None:
     return Reason("the data is of integers") if whole else typed(what, operands)
 
 
-@lowering(18, given=_floats, bind=in_float, rounds=True)
+@lowering(18, applies_if=_floats, bind=in_float, rounds=True)
 def root_of_squares(data, axes, keepdims: int, noop: int, within: int, to: int):
     """Take the root of the sum of squares, in float where the input is of halves."""
     wide = op.Cast(data, to=within)
@@ -44,7 +44,7 @@ def _integers(what: Reduction, operands: Operands) -> Reason | None:
     return None if dtype in INTEGERS else Reason("the data is of floats")
 
 
-@lowering(18, given=_integers, bind=in_float)
+@lowering(18, applies_if=_integers, bind=in_float)
 def whole_root_of_squares(data, axes, keepdims: int, noop: int, within: int, to: int):
     """Take the root in double, and one less where its square is above the sum.
 

@@ -18,7 +18,7 @@ def _log_sum(data: Array, **options: Any) -> Array:
     return result
 
 
-@lowering(18, given=typed, bind=in_float_or_double, rounds=True)
+@lowering(18, applies_if=typed, bind=in_float_or_double, rounds=True)
 def of_sum(data, axes, keepdims: int, noop: int, within: int, to: int):
     """Take the logarithm of the sum, in float where the input is of halves, in double where it is of integers."""
     total = op.ReduceSum(op.Cast(data, to=within), axes, keepdims=keepdims, noop_with_empty_axes=noop)

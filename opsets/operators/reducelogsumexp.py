@@ -33,7 +33,7 @@ def _limits(what: Reduction, operands: Operands) -> Mapping[str, Any]:
     return {**bound, "least": Tensor(np.array(-most)), "most": Tensor(np.array(most))}
 
 
-@lowering(18, given=typed, bind=_limits, rounds=True)
+@lowering(18, applies_if=typed, bind=_limits, rounds=True)
 def shifted(data, axes, keepdims: int, noop: int, within: int, to: int, least: float, most: float):
     """Take the greatest element out of the sum, so that no exponential is above 1, and not all are 0.
 

@@ -18,7 +18,7 @@ def _sum_square(data: Array, **options: Any) -> Array:
     return result
 
 
-@lowering(18, given=typed, bind=in_float, rounds=True)
+@lowering(18, applies_if=typed, bind=in_float, rounds=True)
 def of_squares(data, axes, keepdims: int, noop: int, within: int, to: int):
     """Sum the squares, in float where the input is of halves."""
     wide = op.Cast(data, to=within)

@@ -47,7 +47,7 @@ def _wanted(operands: Operands) -> list[Dim] | None:
 
 
 def normal(meaning: Reshape, operands: Operands) -> tuple[Reshape, Operands]:
-    """Write -1 for the one unknown dimension; drop allowzero where no zero can make a difference."""
+    """Write -1 for the one unknown dimension, or 0 for those of the input; drop allowzero where no zero matters."""
     wanted = _wanted(operands)
     if wanted is None:
         return meaning, operands
@@ -58,6 +58,10 @@ def normal(meaning: Reshape, operands: Operands) -> tuple[Reshape, Operands]:
         return Reshape(), (operands[0], constant(np.array(shape, dtype=np.int64)))
     dims = first(operands).shape or ()
     same = [index < len(dims) and dims[index] == dim for index, dim in enumerate(wanted)]
+    if unknown and all(isinstance(wanted[index], str) and same[index] for index in unknown) and 0 not in rest:
+        # A zero copies the dimension. What is -1 was so before: with a new one, empty tensors could not be reshaped.
+        shape = [dim if isinstance(dim, int) else 0 for dim in wanted]
+        return Reshape(), (operands[0], constant(np.array(shape, dtype=np.int64)))
     if all(
         (isinstance(dim, int) and dim != 0) or (dim is not None and same[index]) for index, dim in enumerate(wanted)
     ):
@@ -91,7 +95,7 @@ def _like(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
     return {"like": first(operands).dtype}
 
 
-@lowering(13, given=_zero_may_come, bind=_like, cost=10)
+@lowering(13, applies_if=_zero_may_come, bind=_like, cost=10)
 def padded(data, shape, like: int):
     """Fill an empty tensor up so that no dimension is zero, reshape, and cut the zeros again by Tile."""
     free = op.Cast(op.Equal(shape, -1), to=7)
@@ -120,9 +124,10 @@ def _idle(meaning: Reshape, operands: Operands) -> bool:
 
 def equal_dims(node: NodeShapes) -> Pairs:
     """Yield how many sizes the new shape has, and the rank: where that is not known, it may be as it was."""
-    first, second = node.inputs[:2]
-    if second and len(second) == 1 and first is not None:
-        yield second[0], len(first if node.output is None else node.output)
+    first, second = (*node.inputs, None)[:2]
+    likely = first if node.output is None else node.output
+    if second and len(second) == 1 and likely is not None:
+        yield second[0], len(likely)
 
 
 def likely_sizes(node: NodeShapes) -> Iterable[int]:

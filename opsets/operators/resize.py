@@ -253,13 +253,13 @@ def _left_out(index: int) -> Callable[[Resize, Operands], Reason | None]:
     return given
 
 
-@lowering(18, given=_left_out(1), bind=lambda what, operands: _NONE)
+@lowering(18, applies_if=_left_out(1), bind=lambda what, operands: _NONE)
 def with_roi(x, roi, scales, sizes, none: Sequence[int]):
     """Give an empty roi."""
     return meaning.Same(x, none, scales, sizes)
 
 
-@lowering(18, given=_left_out(2), bind=lambda what, operands: _NONE)
+@lowering(18, applies_if=_left_out(2), bind=lambda what, operands: _NONE)
 def with_scales(x, roi, scales, sizes, none: Sequence[int]):
     """Give empty scales."""
     return meaning.Same(x, roi, none, sizes)
@@ -269,7 +269,7 @@ def _superseded(what: Resize, operands: Operands) -> Reason | None:
     return None if operands[2] is not None and _sized(operands) else Reason("the scales are left out, or may count")
 
 
-@lowering(18, given=_superseded)
+@lowering(18, applies_if=_superseded)
 def by_sizes(x, roi, scales, sizes):
     """Leave out the scales, of which there are none."""
     return meaning.Same(x, roi, None, sizes)
@@ -283,7 +283,7 @@ def _surplus(what: Resize, operands: Operands) -> Reason | None:
     return Reason("only scales are given") if operands[1] is None else None
 
 
-@lowering(18, given=_surplus)
+@lowering(18, applies_if=_surplus)
 def by_scales(x, roi, scales, sizes):
     """Leave out the roi, which does not count."""
     return meaning.Same(x, None, scales)
@@ -314,7 +314,7 @@ def _scalable(what: Resize, operands: Operands) -> Reason | None:
     return found if isinstance(found, Reason) else None
 
 
-@lowering(18, given=_scalable, bind=lambda what, operands: {"by": _by_sizes(what, operands)})
+@lowering(18, applies_if=_scalable, bind=lambda what, operands: {"by": _by_sizes(what, operands)})
 def scaled(x, roi, scales, sizes, by: Sequence[int]):
     """Give scales, which are known, in place of sizes."""
     return meaning.Same(x, None, by)
@@ -347,13 +347,13 @@ def _places(what: Resize, operands: Operands) -> Mapping[str, Any]:
     return {"index": index, "axes": None}
 
 
-@lowering(18, given=_axes_scaled, bind=_places)
+@lowering(18, applies_if=_axes_scaled, bind=_places)
 def all_scaled(x, roi, scales, sizes, index: Sequence[int], axes: Sequence[int]):
     """Give a scale for each axis, one for those not named."""
     return meaning.Same(x, None, op.Gather(op.Concat(scales, [1.0], axis=0), index, axis=0), axes=axes)
 
 
-@lowering(18, given=_axes_sized, bind=_places)
+@lowering(18, applies_if=_axes_sized, bind=_places)
 def all_sized(x, roi, scales, sizes, index: Sequence[int], axes: Sequence[int]):
     """Give a size for each axis, the length of those not named."""
     every = op.Gather(op.Concat(sizes, op.Shape(x), axis=0), index, axis=0)
@@ -420,13 +420,13 @@ def _along(what: Resize, operands: Operands) -> Mapping[str, Any]:
     return {"axis": axis, "index": tuple(weights.argmax(axis=1).tolist()), "left": Tensor(left.astype(np.float32))}
 
 
-@lowering(18, given=_looked_up(sizes=False), bind=_along, cost=20)
+@lowering(18, applies_if=_looked_up(sizes=False), bind=_along, cost=20)
 def nearest_by_scales(x, roi, scales, sizes, axis: int, index: Sequence[int], left: Sequence[int]):
     """Look up the nearest elements along one axis, then along the others."""
     return meaning.Same(op.Gather(x, index, axis=axis), None, left)
 
 
-@lowering(18, given=_looked_up(sizes=True), bind=_along, cost=20)
+@lowering(18, applies_if=_looked_up(sizes=True), bind=_along, cost=20)
 def nearest_by_sizes(x, roi, scales, sizes, axis: int, index: Sequence[int]):
     """Look up the nearest elements along one axis, then along those that have not got their size yet."""
     return meaning.Same(op.Gather(x, index, axis=axis), None, None, sizes)
@@ -528,7 +528,7 @@ def _sums(what: Resize, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_weighed, bind=_sums, cost=20, rounds=True)
+@lowering(18, applies_if=_weighed, bind=_sums, cost=20, rounds=True)
 def weighed(
     x, roi, scales, sizes,
     axes: Sequence[int], lengths: Sequence[int], taps: int, places: Sequence[int], weights: Sequence[float],
@@ -557,7 +557,7 @@ def _grown_and_shrunk(what: Resize, operands: Operands) -> Mapping[str, Any]:
     return {"more": Tensor(np.maximum(numbers, 1)), "less": Tensor(np.minimum(numbers, 1))}
 
 
-@lowering(18, given=_both_ways, bind=_grown_and_shrunk)
+@lowering(18, applies_if=_both_ways, bind=_grown_and_shrunk)
 def twice(x, roi, scales, sizes, more: Sequence[int], less: Sequence[int]):
     """Shrink some axes, then grow the others."""
     shrunk = meaning.Same(x, None, less, nearest_mode="ceil")
@@ -573,7 +573,7 @@ def _grown(what: Resize, operands: Operands) -> Reason | None:
     return None if min(scales) >= 1 else Reason("Upsample makes nothing smaller")
 
 
-@lowering(9, given=_grown, bind=lambda what, operands: {"mode": what.mode})
+@lowering(9, applies_if=_grown, bind=lambda what, operands: {"mode": what.mode})
 def upsampled(x, roi, scales, sizes, mode: str):
     """Upsample, which is what Resize was called."""
     return op.Upsample(x, scales, mode=mode)
@@ -592,11 +592,11 @@ OPERATOR = Operator(
     name="Resize",
     meaning=Resize,
     versions=(
-        Version(10, lift=_lift_first, write=_write_mode, given=_from_corner, without=frozenset({"roi", "sizes"})),
-        Version(11, given=_of_11),
-        Version(13, given=_of_13),
-        Version(18, given=_of_13),
-        Version(19, given=_of_19),
+        Version(10, lift=_lift_first, write=_write_mode, applies_if=_from_corner, without=frozenset({"roi", "sizes"})),
+        Version(11, applies_if=_of_11),
+        Version(13, applies_if=_of_13),
+        Version(18, applies_if=_of_13),
+        Version(19, applies_if=_of_19),
     ),
     operands=("X", "roi", "scales", "sizes"),
     oracle=oracle,

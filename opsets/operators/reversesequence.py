@@ -44,7 +44,7 @@ def _bound(what: ReverseSequence, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=rank_known, bind=_bound)
+@lowering(18, applies_if=rank_known, bind=_bound)
 def looked_up(
     x,
     sequence_lens,
@@ -62,7 +62,7 @@ def looked_up(
     return meaning.GatherElements(x, op.Expand(op.Unsqueeze(index, behind), shape), axis=time)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Lengths from one to the shorter of the first two axes, whichever is that of time."""
     lengths = feeds["sequence_lens"]
     if not lengths.flags.writeable:
@@ -77,8 +77,8 @@ OPERATOR = Operator(
     versions=(Version(10), Version(28)),
     operands=("input", "sequence_lens"),
     oracle=oracle,
-    hostile=hostile,
+    adversarial=adversarial,
     lowerings=(looked_up,),
-    carriers=MOVED,
+    wider_types=MOVED,
     traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
 )

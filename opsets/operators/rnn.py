@@ -6,7 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opshift.opsets.families.recurrent import Array, batch_first, equal_dims, functions, hostile, run, runs, states_of
+from opshift.opsets.families.recurrent import (
+    Array,
+    adversarial,
+    batch_first,
+    check_shapes,
+    equal_dims,
+    functions,
+    run,
+    runs,
+    states_of,
+)
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.operator import Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -36,6 +46,7 @@ def oracle(
     initial_h: Array | None = None,
 ) -> tuple[Array, ...]:
     """RNN-14: "Ht = f(Xt*(Wi^T) + Ht-1*(Ri^T) + Wbi + Rbi)"."""
+    check_shapes(what, 1, (x, w, r, b, sequence_lens, initial_h))
     x = x.swapaxes(0, 1) if what.layout else x
     directions, hidden = w.shape[0], r.shape[2]
     each = functions(what, ("Tanh",), directions)
@@ -48,7 +59,7 @@ def oracle(
     return run(what, step, x, sequence_lens, [states_of(what, initial_h, directions, x, hidden)])
 
 
-@lowering(18, given=batch_first)
+@lowering(18, applies_if=batch_first)
 def transposed(x, w, r, b, sequence_lens, initial_h):
     """Put the batch second, and back."""
     y, y_h = meaning.Same(
@@ -63,9 +74,9 @@ OPERATOR = Operator(
     versions=(Version(7), Version(14), Version(22)),
     operands=("X", "W", "R", "B", "sequence_lens", "initial_h"),
     oracle=oracle,
-    hostile=hostile,
+    adversarial=adversarial,
     lowerings=(transposed,),
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     nan_defined=runs,
     infinity_defined=runs,
     traits=Traits(

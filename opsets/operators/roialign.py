@@ -70,6 +70,8 @@ def _places(start: float, end: float, count: int, length: int, meaning: RoiAlign
     if not math.isfinite(size):
         raise ValueError("a region is infinite")
     points = meaning.sampling_ratio or math.ceil(size / count)
+    if points < 0:
+        raise ValueError("a region ends before it begins, which leaves no number of sampling points")
     step = size / count
 
     def inside(place: int) -> Array:
@@ -93,7 +95,7 @@ def oracle(meaning: RoiAlign, x: Array, rois: Array, batch_indices: Array) -> Ar
         across, columns = _places(roi[0], roi[2], meaning.output_width, width, meaning)
         for row, column in np.ndindex(len(rows), len(columns)):
             points = _between(x[batch].astype(np.float64), rows[row], columns[column])
-            every, counted = max(down, 0) * max(across, 0), rows[row].size * columns[column].size
+            every, counted = down * across, rows[row].size * columns[column].size
             if meaning.mode == "avg":
                 bins = points.sum((-2, -1)) / max(every, 1)
             else:
@@ -109,7 +111,7 @@ def equal_dims(node: NodeShapes, image: Shape, boxes: Shape) -> Pairs:
         yield from ((boxes[0], batches[0]), (boxes[-1], 4))
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Have an image of the batch for each region: "the index of the corresponding image in the batch"."""
     batches, images = feeds["batch_indices"], len(feeds["X"])
     if not batches.flags.writeable or not images:
@@ -130,6 +132,7 @@ OPERATOR = Operator(
         equal_dims=equal_dims,
         spreads=False,
         reads_places=True,
+        heavy=True,
     ),
-    hostile=hostile,
+    adversarial=adversarial,
 )

@@ -39,6 +39,8 @@ def oracle(
     batch, tokens = x.shape[0], x.shape[-2]
     count = what.num_heads or 1
     heads = x.swapaxes(1, 2) if x.ndim == 4 else x.reshape(batch, tokens, count, x.shape[-1] // count)
+    if heads.shape[-1] % 2:
+        raise ValueError('RotaryEmbedding-23: "head_size has to be even"')
     turned, rest = np.split(heads.astype(np.float64), [what.rotary_embedding_dim or heads.shape[-1]], axis=-1)
     shape = (batch, tokens) if places is None else cosines.shape[:1]
     if cosines.shape != (*shape, turned.shape[-1] // 2) or sines.shape != cosines.shape:
@@ -59,7 +61,7 @@ def _placed(what: RotaryEmbedding, operands: Operands) -> Reason | None:
     return Reason("there are no position_ids") if operands[3] is None else None
 
 
-@lowering(18, given=_placed)
+@lowering(18, applies_if=_placed)
 def gathered(x, cosines, sines, places):
     """Look up the rows of both caches: without `position_ids` they are those of the tokens."""
     return meaning.Same(x, op.Gather(cosines, places, axis=0), op.Gather(sines, places, axis=0))
@@ -80,7 +82,7 @@ def _matrix(what: RotaryEmbedding, operands: Operands) -> Reason | None:
     return _of_rank(3)(what, operands) or (None if what.num_heads else Reason("there is no num_heads"))
 
 
-@lowering(18, given=_matrix, bind=lambda what, operands: {"heads": (what.num_heads,)})
+@lowering(18, applies_if=_matrix, bind=lambda what, operands: {"heads": (what.num_heads,)})
 def by_heads(x, cosines, sines, places, heads: Sequence[int]):
     """Give the heads an axis of their own, in front of the tokens."""
     shape = op.Shape(x)
@@ -98,7 +100,7 @@ def _parts(what: RotaryEmbedding, operands: Operands) -> Mapping[str, Any]:
     return {"count": (what.rotary_embedding_dim,), "half": (what.rotary_embedding_dim // 2,)}
 
 
-@lowering(18, given=_partial, bind=_parts)
+@lowering(18, applies_if=_partial, bind=_parts)
 def in_part(x, cosines, sines, places, count: Sequence[int], half: Sequence[int]):
     """Turn the first numbers of a head; caches may be as wide as half a head."""
     turned = meaning.Same(
@@ -120,7 +122,7 @@ def _whole(interleaved: int) -> Callable[[RotaryEmbedding, Operands], Reason | N
     return given
 
 
-@lowering(18, given=_whole(0), rounds=True)
+@lowering(18, applies_if=_whole(0), rounds=True)
 def of_halves(x, cosines, sines, places):
     """Turn pairs whose first numbers are one half of a head."""
     one, other = op.Split(x, axis=3, num_outputs=2)
@@ -129,7 +131,7 @@ def of_halves(x, cosines, sines, places):
     return op.Concat(cos * one - sin * other, sin * one + cos * other, axis=3)
 
 
-@lowering(18, given=_whole(1), rounds=True)
+@lowering(18, applies_if=_whole(1), rounds=True)
 def of_neighbours(x, cosines, sines, places):
     """Turn pairs of neighbours."""
     one = op.Slice(x, [0], [2147483647], [3], [2])
@@ -143,14 +145,21 @@ def of_neighbours(x, cosines, sines, places):
 
 @of_two
 def equal_dims(node: NodeShapes, data: Shape, cosines: Shape) -> Pairs:
-    """Yield the dims of the cosines and of the sines, and those of the data without positions.
+    """Yield the dims of the cosines and of the sines, and those of the data, or of the positions.
 
-    Then cosines have the shape "(batch_size, sequence_length, head_size / 2)".
+    Without positions cosines have the shape "(batch_size, sequence_length, head_size / 2)". A head whose size is open
+    is one of two pairs.
     """
-    if len(node.inputs) > 2 and (sines := node.inputs[2]) is not None:
-        yield from zip(cosines, sines, strict=False)
-        if len(cosines) == 3 and len(data) > 2:
-            yield from ((data[0], cosines[0]), (data[-2], cosines[1]))
+    sines, positions = (*node.inputs[2:], None, None)[:2]
+    yield from zip(cosines, sines or (), strict=False)
+    rows = positions or (cosines if len(cosines) == 3 else None)
+    if rows and len(data) > 2:
+        yield from ((data[0], rows[0]), (data[-2], rows[1]))
+    turned = node.attributes.get("rotary_embedding_dim", 0)
+    known = (dims[-1] for dims in (cosines, sines) if dims and isinstance(dims[-1], int))
+    half = next(known, turned // 2 or 2)
+    heads = node.attributes.get("num_heads") or 1 if len(data) == 3 else 1
+    yield from ((cosines[-1], half), (data[-1], 2 * half * heads))
 
 
 OPERATOR = Operator(
@@ -160,9 +169,13 @@ OPERATOR = Operator(
     operands=("X", "cos_cache", "sin_cache", "position_ids"),
     oracle=oracle,
     lowerings=(gathered, by_heads, in_part, of_halves, of_neighbours),
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     body_unused="its Reshape to -1 does not run for an empty batch or sequence",
     traits=Traits(
-        floats=(Trait.SUMS, Trait.WEIGHS), indices={3: AlongAxis(data=1, axis=0, negative=False)}, equal_dims=equal_dims
+        floats=(Trait.SUMS, Trait.WEIGHS),
+        indices={3: AlongAxis(data=1, axis=0, negative=False)},
+        equal_dims=equal_dims,
+        spreads=False,
+        unchecked=True,
     ),
 )

@@ -29,6 +29,6 @@ OPERATOR = plain(
     ("X",),
     np.rint,
     (by_floor,),
-    carriers=ORDERED,
+    wider_types=ORDERED,
     traits=Traits(floats=(Trait.STEPS,), flow=Flow.POINTWISE),
 )

@@ -37,7 +37,7 @@ OPERATOR = Operator(
     name="Scan",
     meaning=Scan,
     versions=(
-        Version(9, given=_axes_from_front),
+        Version(9, applies_if=_axes_from_front),
         *(Version(since) for since in (11, 16, 19, 21, 23, 24, 25)),
     ),
     operands=(),

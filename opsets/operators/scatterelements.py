@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from opshift.opsets.families.axes import axis_not_negative, one_axis
-from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
@@ -28,38 +28,78 @@ JOIN: Mapping[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum,
 
 
 def oracle(
-    meaning: ScatterElements, data: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], updates: np.ndarray[Any, Any]
+    what: ScatterElements, data: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], updates: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
     """ScatterElements-18: "output[indices[i][j]][j] = updates[i][j] if axis = 0", or joined by the reduction."""
     y = data.copy()
     for place in np.ndindex(*indices.shape):
         at = list(place)
-        at[meaning.axis] = int(indices[place])
+        at[what.axis] = int(indices[place])
         where = tuple(at)
-        y[where] = updates[place] if meaning.reduction == "none" else JOIN[meaning.reduction](y[where], updates[place])
+        y[where] = updates[place] if what.reduction == "none" else JOIN[what.reduction](y[where], updates[place])
     return y
 
 
-def sums_only(meaning: Any, operands: Operands) -> Reason | None:
+def sums_only(what: Any, operands: Operands) -> Reason | None:
     """Refuse the reductions that version 16 of ScatterElements and ScatterND lack."""
-    return Reason(f"reduction={meaning.reduction} came with 18") if meaning.reduction in ("max", "min") else None
+    return Reason(f"it has no reduction={what.reduction}") if what.reduction in ("max", "min") else None
 
 
-def joins_by_none(meaning: Any, operands: Operands) -> Reason | None:
+def joins_by_none(what: Any, operands: Operands) -> Reason | None:
     """Refuse all reductions, which came with version 16."""
-    return None if meaning.reduction == "none" else Reason(f"reduction={meaning.reduction} came later")
+    return None if what.reduction == "none" else Reason(f"it has no reduction={what.reduction}")
 
 
 def _along(what: ScatterElements, operands: Operands) -> Reason | None:
     return joins_by_none(what, operands) or axis_not_negative(what, operands)
 
 
-@lowering(9, given=_along, bind=lambda what, operands: {"axis": what.axis, "along": (what.axis,)})
+@lowering(9, applies_if=_along, bind=lambda what, operands: {"axis": what.axis, "along": (what.axis,)})
 def as_scatter(data, indices, updates, axis: int, along: Sequence[int]):
     """Say it with the operator of version 9, which defines no negative indices."""
     places = op.Cast(indices, to=7)
     length = op.Gather(op.Shape(data), along, axis=0)
     return op.Scatter(data, places + op.Cast(op.Less(places, 0), to=7) * length, updates, axis=axis)
+
+
+def _joins(reduction: str) -> Callable[[ScatterElements, Operands], Reason | None]:
+    def given(what: ScatterElements, operands: Operands) -> Reason | None:
+        if what.reduction != reduction:
+            return Reason(f"reduction is {what.reduction}")
+        return axis_not_negative(what, operands)
+
+    return given
+
+
+def _along_axis(what: ScatterElements, operands: Operands) -> Mapping[str, Any]:
+    return {"axis": what.axis, "along": (what.axis,)}
+
+
+@lowering(18, applies_if=_joins("add"), bind=_along_axis, rounds=True)
+def by_sums(data, indices, updates, axis: int, along: Sequence[int]):
+    """Add up the updates of each place."""
+    return data + op.ReduceSum(meaning.Scattered(data, indices, updates, axis=axis), along, keepdims=0)
+
+
+@lowering(18, applies_if=_joins("mul"), bind=_along_axis, rounds=True)
+def by_products(data, indices, updates, axis: int, along: Sequence[int]):
+    """Multiply the updates of each place."""
+    spread = meaning.Scattered(data, indices, updates, axis=axis, reduction="mul")
+    return data * op.ReduceProd(spread, along, keepdims=0)
+
+
+@lowering(18, applies_if=_joins("max"), bind=_along_axis)
+def by_maxima(data, indices, updates, axis: int, along: Sequence[int]):
+    """Take the largest of the updates of each place."""
+    spread = meaning.Scattered(data, indices, updates, axis=axis, reduction="max")
+    return op.Max(data, op.ReduceMax(spread, along, keepdims=0))
+
+
+@lowering(18, applies_if=_joins("min"), bind=_along_axis)
+def by_minima(data, indices, updates, axis: int, along: Sequence[int]):
+    """Take the least of the updates of each place."""
+    spread = meaning.Scattered(data, indices, updates, axis=axis, reduction="min")
+    return op.Min(data, op.ReduceMin(spread, along, keepdims=0))
 
 
 def floats_by(attributes: Mapping[str, Any]) -> tuple[Trait, ...]:
@@ -83,12 +123,19 @@ def equal_dims(node: NodeShapes, data: Shape, indices: Shape) -> Pairs:
 OPERATOR = Operator(
     name="ScatterElements",
     meaning=ScatterElements,
-    versions=(Version(11), Version(13), Version(16, given=sums_only), Version(18)),
+    versions=(Version(11), Version(13), Version(16, applies_if=sums_only), Version(18)),
     operands=("data", "indices", "updates"),
     oracle=oracle,
-    lowerings=(as_scatter,),
+    # No text says what NaN is beside a number.
+    nan_defined=lambda what, operands: what.reduction not in ("max", "min"),
+    lowerings=(as_scatter, by_sums, by_products, by_maxima, by_minima),
     normal=one_axis,
     traits=Traits(
-        floats=(Trait.MOVES,), floats_by=floats_by, moved=(0, 2), indices={1: AlongAxis()}, equal_dims=equal_dims
+        floats=(Trait.MOVES,),
+        floats_by=floats_by,
+        moved=(0, 2),
+        indices={1: AlongAxis()},
+        equal_dims=equal_dims,
+        spreads=False,
     ),
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.operators.scatterelements import JOIN, floats_by, joins_by_none, sums_only
-from opshift.opsets.registry.facts import SMALL, Tensor
+from opshift.opsets.registry.facts import SMALL, Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
@@ -48,6 +48,8 @@ def _split(operands: Operands) -> tuple[list[int], list[int]] | None:
 
 
 def _static(what: ScatterND, operands: Operands) -> Reason | None:
+    if what.reduction != "none":
+        return Reason("updates join what is there")
     split = _split(operands)
     if split is None:
         return Reason("the shape is unknown", missing=True)
@@ -63,11 +65,10 @@ def _strides(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
         "count": (-1, len(named)),
         "strides": Tensor(np.array(strides).reshape(len(named), 1)),
         "offsets": Tensor(np.arange(bounded(size)).reshape(1, size)),
-        "reduction": what.reduction,
     }
 
 
-@lowering(13, given=_static, bind=_strides)
+@lowering(13, applies_if=_static, bind=_strides)
 def in_a_row(
     data,
     indices,
@@ -76,7 +77,6 @@ def in_a_row(
     count: Sequence[int],
     strides: Sequence[int],
     offsets: Sequence[int],
-    reduction: str,
 ):
     """Write the elements of all slices to their places in a row of all elements."""
     places = op.Reshape(indices, count)
@@ -84,11 +84,53 @@ def in_a_row(
     starts = op.Cast(op.MatMul(op.Cast(forward, to=11), strides), to=7)
     each = op.Reshape(starts + offsets, [-1])
     row = op.Reshape(data, [-1])
-    y = meaning.ScatterElements(row, each, op.Reshape(updates, [-1]), axis=0, reduction=reduction)
+    y = meaning.ScatterElements(row, each, op.Reshape(updates, [-1]), axis=0)
     return op.Reshape(y, op.Shape(data))
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def _reduces(what: ScatterND, operands: Operands) -> Reason | None:
+    if what.reduction == "none":
+        return Reason("updates join nothing")
+    data, count = first(operands), (operands[1] or Facts()).dim(-1)
+    if data.rank is None or not isinstance(count, int):
+        return Reason("the rank, or the length of an index, is unknown", missing=True)
+    named = (data.shape or ())[:count]
+    if not named:
+        return Reason("an index names no axis")
+    known = all(isinstance(dim, int) for dim in named[1:])
+    return None if known else Reason("the dimensions that an index names are unknown", missing=True)
+
+
+def _rows(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
+    data, count = first(operands), (operands[1] or Facts()).dim(-1)
+    count = count if isinstance(count, int) else 0
+    named = [dim if isinstance(dim, int) else 1 for dim in (data.shape or ())[:count]]
+    return {
+        "count": (count,),
+        "pairs": (-1, count),
+        "strides": Tensor(np.array([math.prod(named[place + 1 :]) for place in range(count)], np.int64)),
+        "reduction": what.reduction,
+    }
+
+
+@lowering(18, applies_if=_reduces, bind=_rows)
+def in_rows(data, indices, updates, count: Sequence[int], pairs: Sequence[int], strides: Sequence[int], reduction: str):
+    """Join each slice with the row that it names, in a matrix of all rows."""
+    shape = op.Shape(data)
+    dims = op.Slice(shape, [0], count)
+    size = op.ReduceProd(op.Slice(shape, count, [2147483647]), keepdims=1)
+    places = op.Reshape(indices, pairs)
+    forward = places + op.Cast(op.Less(places, 0), to=7) * dims
+    starts = op.ReduceSum(forward * strides, [1], keepdims=1)
+    number = op.ReduceProd(op.Slice(op.Shape(indices), [0], [-1]), keepdims=1)
+    slices = op.Concat(number, size, axis=0)
+    rows = op.Reshape(data, op.Concat(op.ReduceProd(dims, keepdims=1), size, axis=0), allowzero=1)
+    new = op.Reshape(updates, slices, allowzero=1)
+    y = meaning.ScatterElements(rows, op.Expand(starts, slices), new, axis=0, reduction=reduction)
+    return op.Reshape(y, shape, allowzero=1)
+
+
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Give each place one update at most, in range: of two, "the order of iteration ... is not specified"."""
     data, indices = feeds["data"], feeds["indices"]
     count = indices.shape[-1] if indices.ndim else 0
@@ -114,14 +156,16 @@ OPERATOR = Operator(
     name="ScatterND",
     meaning=ScatterND,
     versions=(
-        *(Version(since, given=joins_by_none) for since in (11, 13)),
-        Version(16, given=sums_only),
+        *(Version(since, applies_if=joins_by_none) for since in (11, 13)),
+        Version(16, applies_if=sums_only),
         Version(18),
     ),
     operands=("data", "indices", "updates"),
     oracle=oracle,
-    lowerings=(in_a_row,),
-    hostile=hostile,
+    # No text says what NaN is beside a number.
+    nan_defined=lambda what, operands: what.reduction not in ("max", "min"),
+    lowerings=(in_a_row, in_rows),
+    adversarial=adversarial,
     traits=Traits(
         floats=(Trait.MOVES,),
         floats_by=floats_by,

@@ -46,7 +46,7 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     lowerings=(by_elu,),
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     body_unused="alpha * exp(x) - alpha loses digits near zero, which onnxruntime's kernel keeps",
     traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
 )

@@ -36,7 +36,7 @@ def _ends(meaning: Shape, operands: Operands) -> Mapping[str, Any]:
     return {"starts": (meaning.start,), "ends": (END if meaning.end is None else meaning.end,)}
 
 
-@lowering(13, given=_part, bind=_ends)
+@lowering(13, applies_if=_part, bind=_ends)
 def sliced(data, starts: Sequence[int], ends: Sequence[int]):
     """Take the whole shape, then a slice of it."""
     return op.Slice(op.Shape(data), starts, ends)

@@ -63,7 +63,7 @@ def _types(what: Shrink, operands: Operands) -> Mapping[str, Any]:
     return {"bias": what.bias, "lambd": what.lambd, "least": -what.lambd, "within": within, "to": dtype}
 
 
-@lowering(13, given=_typed, bind=_types)
+@lowering(13, applies_if=_typed, bind=_types)
 def compared(x, bias: float, lambd: float, least: float, within: int, to: int):
     """Compare and add in float, since a half or an integer need not hold the attributes."""
     wide = op.Cast(x, to=within)

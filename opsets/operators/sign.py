@@ -51,20 +51,20 @@ def _of_unsigned(what: Plain, operands: Operands) -> Reason | None:
     return None if dtype in UNSIGNED else Reason("the input is not unsigned", missing=dtype is None)
 
 
-@lowering(18, given=_of_unsigned, bind=_type)
+@lowering(18, applies_if=_of_unsigned, bind=_type)
 def of_unsigned(x, to: int):
     """Cast to bool and back."""
     return op.Cast(op.Cast(x, to=9), to=to)
 
 
-@lowering(18, given=_of_others, bind=_type)
+@lowering(18, applies_if=_of_others, bind=_type)
 def by_comparison(x, to: int):
     """Subtract whether the element is below zero from whether it is above."""
     zero = op.CastLike(0, x)
     return op.Sub(op.Cast(op.Greater(x, zero), to=to), op.Cast(op.Less(x, zero), to=to))
 
 
-@lowering(18, given=_of_wide, bind=_type)
+@lowering(18, applies_if=_of_wide, bind=_type)
 def keeping_nan(x, to: int):
     """Divide the sign by whether the element is a number: 0 / 0 is NaN."""
     zero = op.CastLike(0, x)
@@ -80,6 +80,6 @@ OPERATOR = plain(
     _sign,
     (of_unsigned, by_comparison, keeping_nan),
     # Not of float16 and bfloat16: their kernels return 0 for NaN, that of float NaN.
-    carriers={dtype: wide for dtype, wide in ORDERED.items() if dtype in {*_WIDE, *INTEGERS}},
+    wider_types={dtype: wide for dtype, wide in ORDERED.items() if dtype in {*_WIDE, *INTEGERS}},
     traits=Traits(floats=(Trait.SELECTS,), flow=Flow.BOUNDED),
 )

@@ -88,7 +88,7 @@ def _apart(what: Plain, operands: Operands) -> Mapping[str, Any]:
     return {"axis": axes[:1], "step": steps[:1], "axes_left": axes[1:], "steps_left": steps[1:]}
 
 
-@lowering(18, given=_several_axes, bind=_apart)
+@lowering(18, applies_if=_several_axes, bind=_apart)
 def one_by_one(
     data,
     starts,
@@ -120,7 +120,7 @@ def _backward(what: Plain, operands: Operands) -> Reason | None:
     return Reason("the step is positive") if (_steps(operands) or (1,))[0] > 0 else None
 
 
-@lowering(18, given=_backward, bind=_along)
+@lowering(18, applies_if=_backward, bind=_along)
 def mirrored(
     data,
     starts,
@@ -150,7 +150,7 @@ def _forward(what: Plain, operands: Operands) -> Reason | None:
     return Reason("the step is negative") if (_steps(operands) or (1,))[0] < 0 else None
 
 
-@lowering(18, given=_forward, bind=_along)
+@lowering(18, applies_if=_forward, bind=_along)
 def gathered(data, starts, ends, axes, steps, axis: int, at: Sequence[int], after: Sequence[int], step: Sequence[int]):
     """Look up the positions from the start to the end, both brought into the range of the axis."""
     length = op.Slice(op.Shape(data), at, after)
@@ -167,7 +167,7 @@ def gathered(data, starts, ends, axes, steps, axis: int, at: Sequence[int], afte
     return op.Gather(data, op.Range(op.Squeeze(start, [0]), op.Squeeze(end, [0]), step), axis=axis)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Starts and ends that are mostly in range, from either end."""
     free = {name for name in ("starts", "ends") if name in feeds and feeds[name].flags.writeable}
     most = max(feeds["data"].shape, default=0) + 2
@@ -184,12 +184,17 @@ def _forwards(what: Plain, operands: Operands) -> int | None:
 OPERATOR = Operator(
     name="Slice",
     meaning=Plain,
-    versions=(Version(1, given=_axes_from_front), Version(10, given=_axes_from_front), Version(11), Version(13)),
+    versions=(
+        Version(1, applies_if=_axes_from_front),
+        Version(10, applies_if=_axes_from_front),
+        Version(11),
+        Version(13),
+    ),
     operands=("data", "starts", "ends", "axes", "steps"),
     oracle=oracle,
     normal=normal,
     moves_data=True,
-    hostile=hostile,
+    adversarial=adversarial,
     lowerings=(one_by_one, mirrored, gathered),
     neutral=_forwards,
     traits=Traits(floats=(Trait.MOVES,), moved=(0,)),

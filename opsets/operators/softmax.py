@@ -29,6 +29,6 @@ OPERATOR = Operator(
     normal=normal,
     fault=fault,
     lowerings=LOWERINGS,
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), inner_sum=InnerSum(Use.QUOTIENT, of_softmax)),
 )

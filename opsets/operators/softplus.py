@@ -32,7 +32,7 @@ def without_overflow(x):
     return op.Relu(x) + (op.Log(more) + (power - (more - one)) / more)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return inputs of which one in four is all so far below zero that 1 + exp(x) holds few digits of exp(x), or none.
 
     Beside a larger result a small one may be wrong by what rounding makes of the larger.
@@ -48,8 +48,8 @@ OPERATOR = plain(
     ("X",),
     _oracle,
     (without_overflow,),
-    carriers=COMPUTED,
-    hostile=hostile,
+    wider_types=COMPUTED,
+    adversarial=adversarial,
     body_unused="exp(x) overflows from 89 on, from 12 on in float16",
     traits=Traits(
         floats=(Trait.COMPOSED, Trait.ADDS_ONE),

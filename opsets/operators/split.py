@@ -116,7 +116,7 @@ def _bound_sizes(what: Split, operands: Operands) -> Mapping[str, Any]:
     return {"axis": what.axis, "sizes": _sizes(length, what.num_outputs) if isinstance(length, int) else None}
 
 
-@lowering(18, given=_length_known, bind=_bound_sizes)
+@lowering(18, applies_if=_length_known, bind=_bound_sizes)
 def sized(data, split, axis: int, sizes: Sequence[int]):
     """Give the sizes of the parts, which are known."""
     return meaning.Itself(data, sizes, axis=axis)
@@ -134,7 +134,7 @@ def _measured(what: Split, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_unsized, bind=_measured)
+@lowering(18, applies_if=_unsized, bind=_measured)
 def measured(
     data,
     split,
@@ -159,7 +159,7 @@ def _one(what: Split, operands: Operands) -> Reason | None:
     return None if what.num_outputs == 1 else Reason("there is more than one part")
 
 
-@lowering(18, given=_one)
+@lowering(18, applies_if=_one)
 def whole(data, split):
     """Take the tensor as it is: it is the one part."""
     return op.Identity(data)
@@ -171,7 +171,7 @@ def _several(what: Split, operands: Operands) -> Reason | None:
     return None if what.num_outputs > 1 else Reason("there is one part")
 
 
-@lowering(18, given=_several, bind=lambda what, operands: {"axis": what.axis, "axes": (what.axis,)})
+@lowering(18, applies_if=_several, bind=lambda what, operands: {"axis": what.axis, "axes": (what.axis,)})
 def cut(data, split, axis: int, axes: Sequence[int]):
     """Cut off the first part and split what is left."""
     size = op.Slice(split, [0], [1])
@@ -189,10 +189,10 @@ OPERATOR = Operator(
     name="Split",
     meaning=Split,
     versions=(
-        Version(2, lift=_lift_equal, write=_write_equal, given=_from_front),
-        Version(11, lift=_lift_equal, write=_write_equal, given=_told_or_equal),
-        Version(13, lift=_lift_equal, write=_write_equal, given=_equal),
-        Version(18, lift=_lift, write=_write, given=_not_short),
+        Version(2, lift=_lift_equal, write=_write_equal, applies_if=_from_front),
+        Version(11, lift=_lift_equal, write=_write_equal, applies_if=_told_or_equal),
+        Version(13, lift=_lift_equal, write=_write_equal, applies_if=_equal),
+        Version(18, lift=_lift, write=_write, applies_if=_not_short),
     ),
     operands=("input", "split"),
     oracle=oracle,

@@ -11,6 +11,6 @@ OPERATOR = plain(
     (6, 13),
     ("X",),
     lambda x: np.sqrt(x).astype(x.dtype),
-    carriers=QUOTIENT,
+    wider_types=QUOTIENT,
     traits=Traits(domains={0: Interval(0)}, inverse=lambda value: (value * value,)),
 )

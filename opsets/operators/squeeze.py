@@ -11,6 +11,7 @@ from opshift.opsets.families.axes import END, axes_operand, first, fixed, one_fr
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -26,7 +27,7 @@ def _around(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
     return {"before": (axis,), "after": (axis + 1 or END,)}
 
 
-@lowering(18, given=one_from_back, bind=_around)
+@lowering(18, applies_if=one_from_back, bind=_around)
 def reshaped(data, axes, before: Sequence[int], after: Sequence[int]):
     """Reshape to the dimensions before and after the axis."""
     shape = op.Shape(data)
@@ -45,17 +46,29 @@ def _known(meaning: Plain, operands: Operands) -> Reason | None:
     return None if known else Reason("more than one dimension is unknown, or the axes are", missing=True)
 
 
-@lowering(18, given=_known, bind=lambda meaning, operands: {"shape": _left(meaning, operands)})
+@lowering(18, applies_if=_known, bind=lambda meaning, operands: {"shape": _left(meaning, operands)})
 def reshaped_to_known(data, axes, shape: Sequence[int]):
     """Reshape to a shape of which all but one dimension are known."""
     return op.Reshape(data, shape)
+
+
+def equal_dims(node: NodeShapes) -> Pairs:
+    """Yield the dims of the axes that are removed, which are 1."""
+    dims = node.inputs[0]
+    given = node.attributes.get("axes") if len(node.inputs) < 2 else node.constant(1)
+    if dims is None or given is None:
+        return
+    for axis in np.asarray(given).reshape(-1).tolist():
+        if -len(dims) <= axis < len(dims):
+            yield dims[axis], 1
 
 
 OPERATOR = Operator(
     name="Squeeze",
     meaning=Plain,
     versions=tuple(
-        Version(since, given=operand_not_negative(1) if since < 11 else None) for since in (1, 11, 13, 21, 23, 24, 25)
+        Version(since, applies_if=operand_not_negative(1) if since < 11 else None)
+        for since in (1, 11, 13, 21, 23, 24, 25)
     ),
     operands=("data", "axes"),
     oracle=oracle,
@@ -63,5 +76,5 @@ OPERATOR = Operator(
     moves_data=True,
     idle=lambda meaning, operands: operands[1] is None and first(operands).rank == 0,
     lowerings=(reshaped, reshaped_to_known),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), equal_dims=equal_dims, spreads=False, all_elements=True),
 )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import beside, plain
 from opshift.opsets.registry.shape_hints import broadcast
@@ -15,15 +16,20 @@ def of_negative(a, b):
     return op.Add(a, op.Neg(b))
 
 
+def _of_dims(a: Dim, b: Dim) -> Dim:
+    return a if b == 0 else 0 if a == b and a is not None else None
+
+
 OPERATOR = plain(
     "Sub",
     (7, 13, 14),
     ("A", "B"),
     np.subtract,
     (of_negative,),
-    carriers=WRAPPED,
+    wider_types=WRAPPED,
     neutral=beside(0, right_only=True),
     traits=Traits(
         floats=(Trait.ADDS, Trait.ONCE), flow=Flow.POINTWISE, arithmetic=Arithmetic.SUBTRACT, equal_dims=broadcast
     ),
+    of_dims=_of_dims,
 )

@@ -18,13 +18,13 @@ def _two(meaning: Any, operands: Operands) -> Reason | None:
     return None if len(operands) == 2 else Reason(f"there are {len(operands)} operands, not two")
 
 
-@lowering(13, given=_two)
+@lowering(13, applies_if=_two)
 def added(a, b):
     """Add two tensors, which Add-7 broadcasts."""
     return a + b
 
 
-@lowering(13, given=more_than_two, variadic=True, rounds=True)
+@lowering(13, applies_if=more_than_two, variadic=True, rounds=True)
 def in_pairs(a, between, b):
     """Add up all but the last, and add the last."""
     return meaning.Sum(a, between) + b
@@ -38,6 +38,6 @@ OPERATOR = plain(
     (added, in_pairs),
     variadic=True,
     neutral=alone,
-    given={6: one_shape},
+    applies_if={6: one_shape},
     traits=Traits(floats=(Trait.SUMS,), flow=Flow.SUMMED, equal_dims=broadcast),
 )

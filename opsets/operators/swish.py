@@ -31,6 +31,6 @@ OPERATOR = Operator(
     versions=(Version(24),),
     operands=("X",),
     oracle=oracle,
-    carriers=COMPUTED,
+    wider_types=COMPUTED,
     traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE), near_one=NearOne(factor=20.0, divided=True)),
 )

@@ -49,7 +49,7 @@ def _from_start(what: TensorScatter, operands: Operands) -> Reason | None:
     return None if operands[2] is None else Reason("the places to write to are given")
 
 
-@lowering(18, given=_from_start)
+@lowering(18, applies_if=_from_start)
 def from_start(past, update, write_indices):
     """Give the places: "assumed to be all zeros if not provided"."""
     return meaning.Same(past, update, op.Expand([0], op.Shape(past, start=0, end=1)))
@@ -70,7 +70,7 @@ def _around(what: TensorScatter, operands: Operands) -> Mapping[str, Any]:
 
 
 # A linear write ends within the cache, so that it is a circular one too.
-@lowering(18, given=_given, bind=_around)
+@lowering(18, applies_if=_given, bind=_around)
 def looked_up(past, update, write_indices, axis: int, at: Sequence[int], behind: Sequence[int], along: Sequence[int]):
     """Put the update behind the cache, and look each element up in one of the two."""
     length = op.Gather(op.Shape(past), at, axis=0)
@@ -82,7 +82,7 @@ def looked_up(past, update, write_indices, axis: int, at: Sequence[int], behind:
     return meaning.GatherElements(both, op.Expand(index, op.Shape(past)), axis=axis)
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Places that the shorter of cache and update leaves room for, whichever the axis is."""
     if "write_indices" not in feeds or not feeds["write_indices"].flags.writeable:
         return feeds
@@ -108,7 +108,7 @@ OPERATOR = Operator(
     operands=("past_cache", "update", "write_indices"),
     oracle=oracle,
     normal=one_axis,
-    hostile=hostile,
+    adversarial=adversarial,
     lowerings=(from_start, looked_up),
     traits=Traits(equal_dims=equal_dims, spreads=False),
 )

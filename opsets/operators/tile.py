@@ -11,7 +11,7 @@ OPERATOR = plain(
     (6, 13),
     ("input", "repeats"),
     np.tile,
-    carriers=MOVED,
+    wider_types=MOVED,
     neutral=lambda what, operands: 0 if all_are(operands[1], 1) else None,
     traits=Traits(floats=(Trait.MOVES,), counts=(1, 2), moved=(0,), grows=True),
 )

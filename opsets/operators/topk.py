@@ -70,7 +70,7 @@ def _smallest(what: TopK, operands: Operands) -> Reason | None:
     return None if first(operands).dtype in FLOATS else Reason("not all numbers of the type have a negative")
 
 
-@lowering(13, given=_smallest)
+@lowering(13, applies_if=_smallest)
 def of_negatives(x, k):
     """Find the largest of the negatives."""
     values, index = meaning.Same(op.Neg(x), k, largest=1)
@@ -103,7 +103,7 @@ def _around(what: TopK, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, given=_countable, bind=_around, cost=20)
+@lowering(18, applies_if=_countable, bind=_around, cost=20)
 def counted(
     x,
     k,
@@ -128,7 +128,7 @@ def counted(
     return meaning.GatherElements(x, index, axis=axis), index
 
 
-def hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """As many as the shortest axis has, or fewer, whichever the axis is."""
     if "K" not in feeds or not feeds["K"].flags.writeable:
         return feeds
@@ -139,18 +139,18 @@ OPERATOR = Operator(
     name="TopK",
     meaning=TopK,
     versions=(
-        Version(1, lift=_untied, write=_write_first, given=_ties, renamed={"K": "k"}),
-        Version(10, lift=_untied, write=_write_first, given=_ties),
+        Version(1, lift=_untied, write=_write_first, applies_if=_ties, renamed={"K": "k"}),
+        Version(10, lift=_untied, write=_write_first, applies_if=_ties),
         Version(11, write=_write),
         Version(24, write=_write),
     ),
     operands=("X", "K"),
     oracle=oracle,
     normal=normal,
-    hostile=hostile,
+    adversarial=adversarial,
     longest=MOST,
     lowerings=(of_negatives, counted),
-    carriers=ORDERED,
+    wider_types=ORDERED,
     weight=4.0,
     nan_defined=lambda what, operands: first(operands).dtype in INTEGERS,
     traits=Traits(

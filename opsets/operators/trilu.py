@@ -34,7 +34,7 @@ def _no_diagonal(what: Trilu, operands: Operands) -> Reason | None:
     return Reason("the diagonal is given") if operands[1] is not None else None
 
 
-@lowering(14, given=_no_diagonal, bind=lambda what, operands: {"main": Tensor(np.array(0))})
+@lowering(14, applies_if=_no_diagonal, bind=lambda what, operands: {"main": Tensor(np.array(0))})
 def from_main(x, k, main: Sequence[int]):
     """Give the main diagonal, which is meant where none is given."""
     return meaning.Same(x, main)
@@ -55,7 +55,7 @@ def _side(what: Trilu, operands: Operands) -> Mapping[str, Any]:
     return {"zero": Tensor(zero), "sign": Tensor(np.array(1 if what.upper else -1))}
 
 
-@lowering(18, given=_diagonal, bind=_side)
+@lowering(18, applies_if=_diagonal, bind=_side)
 def masked(x, k, zero: Sequence[int], sign: Sequence[int]):
     """Number rows and columns, and choose between elements and zero by their difference."""
     shape = op.Shape(x)
@@ -71,7 +71,7 @@ OPERATOR = Operator(
     versions=(Version(14),),
     operands=("input", "k"),
     oracle=oracle,
-    hostile=where.OPERATOR.hostile,
+    adversarial=where.OPERATOR.adversarial,
     lowerings=(from_main, masked),
     traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
 )

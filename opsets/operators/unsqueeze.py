@@ -24,7 +24,7 @@ def _at(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
     return {"at": (axis + 1 or END,)}
 
 
-@lowering(18, given=one_from_back, bind=_at)
+@lowering(18, applies_if=one_from_back, bind=_at)
 def reshaped(data, axes, at: Sequence[int]):
     """Reshape to the dimensions before the axis, 1, and those after it."""
     shape = op.Shape(data)
@@ -48,7 +48,7 @@ def _known(meaning: Plain, operands: Operands) -> Reason | None:
     return None if known else Reason("more than one dimension is unknown, or the axes are", missing=True)
 
 
-@lowering(18, given=_known, bind=lambda meaning, operands: {"shape": _left(meaning, operands)})
+@lowering(18, applies_if=_known, bind=lambda meaning, operands: {"shape": _left(meaning, operands)})
 def reshaped_to_known(data, axes, shape: Sequence[int]):
     """Reshape to a shape of which all but one dimension are known."""
     return op.Reshape(data, shape)
@@ -58,7 +58,8 @@ OPERATOR = Operator(
     name="Unsqueeze",
     meaning=Plain,
     versions=tuple(
-        Version(since, given=operand_not_negative(1) if since < 11 else None) for since in (1, 11, 13, 21, 23, 24, 25)
+        Version(since, applies_if=operand_not_negative(1) if since < 11 else None)
+        for since in (1, 11, 13, 21, 23, 24, 25)
     ),
     operands=("data", "axes"),
     oracle=oracle,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, all_are, plain
@@ -25,7 +26,7 @@ def _booleans(what: Plain, operands: Operands) -> Reason | None:
     return None if _type(operands) == TensorProto.BOOL else Reason("the values are not known to be bool")
 
 
-@lowering(9, given=_booleans)
+@lowering(9, applies_if=_booleans)
 def by_logic(condition, x, y):
     """Choose between booleans by And and Or."""
     return op.Or(op.And(condition, x), op.And(op.Not(condition), y))
@@ -37,7 +38,7 @@ def _exact_product(what: Plain, operands: Operands) -> Reason | None:
     return Reason("the values are not int32 or int64: a product with zero is not exact for infinities")
 
 
-@lowering(13, given=_exact_product, bind=lambda what, operands: {"to": _type(operands)})
+@lowering(13, applies_if=_exact_product, bind=lambda what, operands: {"to": _type(operands)})
 def by_product(condition, x, y, to: int):
     """Choose between integers by products with 0 and 1."""
     chosen = op.Cast(condition, to=to)
@@ -52,7 +53,7 @@ def _known(what: Plain, operands: Operands) -> Reason | None:
 
 
 # Written at 10 for its Gather, whose indices need no guard here: none is negative.
-@lowering(10, given=_known, cost=10)
+@lowering(10, applies_if=_known, cost=10)
 def by_gather(condition, x, y):
     """Number all elements of both and look the chosen ones up; any element type, at any opset."""
     first = op.Size(x)
@@ -74,14 +75,21 @@ def _hostile(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str,
     return {name: array + array.dtype.type(0) if name in floats else array for name, array in feeds.items()}
 
 
+def _of_dims(condition: Dim, x: Dim, y: Dim) -> Dim:
+    if condition is None:
+        return x if x == y else None
+    return x if condition else y
+
+
 OPERATOR = plain(
     "Where",
     (9, 16),
     ("condition", "X", "Y"),
     _where,
     (by_logic, by_product, by_gather),
-    hostile=_hostile,
-    carriers=MOVED,
+    adversarial=_hostile,
+    wider_types=MOVED,
     neutral=lambda what, operands: 1 if all_are(operands[0], 1) else 2 if all_are(operands[0], 0) else None,
     traits=Traits(floats=(Trait.MOVES,), moved=(1, 2), compares=True, equal_dims=broadcast),
+    of_dims=_of_dims,
 )

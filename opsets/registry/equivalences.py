@@ -53,7 +53,7 @@ class Row:
     `new_attributes` are what the newer version adds, so they bind a node that goes down: attributes new there or taking
     new values there, with the default that keeps the older meaning. `up_only`: the newer version takes more than a
     schema can tell (negative axes, shapes that broadcast), so no node goes down. `carried` names the table of
-    carriers.py through which an element type goes that the older version lacks.
+    wider_types.py through which an element type goes that the older version lacks.
     """
 
     operator: str

@@ -207,11 +207,15 @@ def facts_of_type(type_proto: onnx.TypeProto) -> Facts:
     tensor = type_proto.tensor_type
     shape: tuple[Dim, ...] | None = None
     if tensor.HasField("shape"):
-        shape = tuple(
-            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else (dim.dim_param or None)
-            for dim in tensor.shape.dim
-        )
+        shape = tuple(map(declared_dim, tensor.shape.dim))
     return Facts(tensor.elem_type or None, shape)
+
+
+def declared_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
+    """Return a dimension as it is declared: exporters of PaddlePaddle write `?` for any that is unknown."""
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return dim.dim_value
+    return None if dim.dim_param == "?" else dim.dim_param or None
 
 
 def _container(type_proto: onnx.TypeProto) -> str:

@@ -58,7 +58,9 @@ def fatal(name: str, attributes: Mapping[str, Any], outputs: int) -> str | None:
     return check(attributes, outputs) if check else None
 
 
-_NEEDED: Mapping[str, tuple[int, ...]] = {"Slice": (3, 4)}
+SLICE = "Slice"
+
+_NEEDED: Mapping[str, tuple[int, ...]] = {SLICE: (3, 4)}
 """Inputs without whose elements onnx infers as if they were left out: Slice along axis 0, whatever its axes are."""
 
 BLIND = frozenset(_NEEDED)
@@ -70,8 +72,38 @@ def blind(name: str, constant: Sequence[bool | None]) -> bool:
     return any(index < len(constant) and constant[index] is False for index in _NEEDED.get(name, ()))
 
 
+INFERRED_AS: Mapping[tuple[str, int], int] = {(SLICE, 10): 11}
+"""Versions that onnx infers wrongly, and a newer one with the same outputs that it infers right.
+
+Of a dimension that has a name and is cut, Slice-10 infers that the name stays.
+"""
+
 ROUNDED = frozenset(("AveragePool", "LpPool", "MaxPool"))
 """Operators whose sizes onnx rounds twice, see below."""
+
+MISSIZED = ROUNDED | {"ConvTranspose"}
+"""Operators of which onnx infers wrong sizes because of some attributes."""
+
+
+def missized(name: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether onnx infers wrong sizes of a node."""
+    return rounded(name, attributes) or padded_twice(name, attributes)
+
+
+def padded_twice(name: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether onnx infers wrong sizes of a ConvTranspose, since it adds `output_padding` to those of `auto_pad`.
+
+    ConvTranspose-11: SAME_UPPER and SAME_LOWER "mean pad the input so that `output_shape[i] = input_shape[i] *
+    strides[i]`"; so onnxruntime 1.32.0 has it, where the kernel reaches as far.
+    """
+    automatic = name == "ConvTranspose" and _is_same(attributes) and not attributes.get("output_shape")
+    return automatic and any(attributes.get("output_padding") or ())
+
+
+def _is_same(attributes: Mapping[str, Any]) -> bool:
+    automatic = attributes.get("auto_pad", "NOTSET")
+    automatic = automatic.decode("utf-8", "replace") if isinstance(automatic, bytes) else automatic
+    return str(automatic).startswith("SAME")
 
 
 def rounded(name: str, attributes: Mapping[str, Any]) -> bool:
@@ -80,9 +112,14 @@ def rounded(name: str, attributes: Mapping[str, Any]) -> bool:
     MaxPool-22: with SAME_UPPER or SAME_LOWER a size is ceil(input / stride), whatever `ceil_mode` is. Where a stride is
     larger than the kernel, the padding that follows is negative, and onnx's inference counts one window too many.
     """
-    automatic = attributes.get("auto_pad", "NOTSET")
-    automatic = automatic.decode("utf-8", "replace") if isinstance(automatic, bytes) else automatic
-    return name in ROUNDED and str(automatic).startswith("SAME") and bool(attributes.get("ceil_mode"))
+    return name in ROUNDED and _is_same(attributes) and bool(attributes.get("ceil_mode"))
+
+
+def without_padded(name: str, attributes: Mapping[str, Any], output: Facts) -> Facts:
+    """Return the facts of an output without sizes that onnx infers as `padded_twice` tells."""
+    if not padded_twice(name, attributes) or not output.shape:
+        return output
+    return Facts(output.dtype, (*output.shape[:2], *[None] * (len(output.shape) - 2)))
 
 
 def without_late(name: str, attributes: Mapping[str, Any], output: Facts, data: Facts | None) -> Facts:
@@ -122,6 +159,19 @@ def unsized(name: str, shapes: Sequence[tuple[Dim, ...] | None]) -> bool:
     """Whether onnx infers wrong dimensions of a node, by the shapes of its inputs (() for one that is left out)."""
     needed = [shapes[index] for index in _STATIC.get(name, ()) if index < len(shapes)]
     return any(shape is None or not all(isinstance(dim, int) for dim in shape) for shape in needed)
+
+
+_TYPED_AS: Mapping[str, int] = {"RMSNormalization": 1}
+"""Inputs that have the type of the output, where onnx infers that of the first one and calls another inconsistent."""
+
+
+def typed_as_output(name: str, inputs: Sequence[Facts | None]) -> tuple[Facts | None, ...]:
+    """Return the inputs of a node as onnx infers a right type of the output from them."""
+    other = inputs[_TYPED_AS[name]] if name in _TYPED_AS and len(inputs) > _TYPED_AS[name] else None
+    first = inputs[0] if inputs else None
+    if first is None or other is None or None in (first.dtype, other.dtype) or first.dtype == other.dtype:
+        return tuple(inputs)
+    return (Facts(other.dtype, first.shape), *inputs[1:])
 
 
 _EMPTY_IS_ABSENT: Mapping[str, tuple[int, ...]] = {"Resize": (1, 2, 3)}

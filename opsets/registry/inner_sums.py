@@ -41,12 +41,24 @@ class InnerSum:
         axes: the axes of a row.
         bare: it divides by the spread alone, without an epsilon: 0 / 0 is what the rounding of the mean makes it.
         by_channel: scale and bias have one number for each channel, and no dims of a row.
+        data: makes the rows of the inputs, which are None where they are left out; by default they are the first one.
+        scale: the input that a row is multiplied by.
+        bias: the input that is added after that.
+        epsilon: what the attribute of this name is by default.
+        by_squares: kernels of what replaces it subtract the square of the mean from the mean of the squares, and both
+            have the same first digits where the mean is large beside the spread (LayerNormalization, onnxruntime
+            1.32.0).
     """
 
     use: Use
     axes: Axes = along
     bare: bool = False
     by_channel: bool = False
+    data: Callable[[Sequence[Any]], Any] = lambda inputs: inputs[0]
+    scale: int = 1
+    bias: int = 2
+    epsilon: float = 1e-5
+    by_squares: bool = False
 
 
 def from_axis(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:

@@ -123,10 +123,10 @@ class Lowering:
 
     `body` is a Python function in onnxscript's language: parameters without annotation are the operands, those with
     one are attributes, which `bind` computes. (None leaves one out; a list used as a value may be bound to a Tensor.)
-    `given` tells why the lowering does not apply, or returns None. `assumes` names the assumptions about
+    `applies_if` tells why the lowering does not apply, or returns None. `assumes` names the assumptions about
     inputs without which it is not valid: `no-nan`, `finite-inputs`, `whole-indices`. `cost` is added to that of the
     body's nodes. With `rounds`, floats are added up, or computed with, in another order, so that the result is the
-    same but for rounding.
+    same but for rounding; with `makes_floats` also where all operands are integers.
 
     With `carries` the body is one iteration of a Loop. Its first operand is the number of the iteration, where the
     operator has how many there are. As many values as `carries` follow, which the iteration before gave; all others are
@@ -136,17 +136,18 @@ class Lowering:
     name: str
     opset: int
     body: Callable[..., Any]
-    given: Callable[[Any, Any], Reason | None] | None
+    applies_if: Callable[[Any, Any], Reason | None] | None
     bind: Callable[[Any, Any], Mapping[str, Any]] | None
     assumes: Callable[[Any, Any], frozenset[str]] | None
     cost: float
     rounds: bool = False
     carries: int | None = None
+    makes_floats: bool = False
 
     def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
         """Return the body as it is for one node, or why it does not apply."""
         try:
-            reason = self.given(meaning, operands) if self.given else None
+            reason = self.applies_if(meaning, operands) if self.applies_if else None
             if reason is not None:
                 return Reason(f"{self.name}: {reason}" if reason else "", reason.missing)
             bound = dict(self.bind(meaning, operands)) if self.bind else {}
@@ -156,7 +157,9 @@ class Lowering:
         except (ArithmeticError, IndexError, ValueError) as error:
             # Constants that the operator does not accept: two axes where there is one, numbers beyond 64 bits.
             return Reason(f"{self.name}: the constants are none that it accepts ({error})")
-        rounds = self.rounds and any(facts is not None and facts.dtype not in INTEGERS for facts in operands)
+        rounds = self.rounds and (
+            self.makes_floats or any(facts is not None and facts.dtype not in INTEGERS for facts in operands)
+        )
         inputs = tuple(range(len(operands)))
         return Body(self.name, self.opset, self.read, bound, inputs, self.cost, assumes, rounds, self.carries)
 
@@ -220,18 +223,19 @@ class VariadicLowering(Lowering):
 def lowering(
     opset: int,
     *,
-    given: Callable[[Any, Any], Reason | None] | None = None,
+    applies_if: Callable[[Any, Any], Reason | None] | None = None,
     bind: Callable[[Any, Any], Mapping[str, Any]] | None = None,
     assumes: Callable[[Any, Any], frozenset[str]] | None = None,
     cost: float = 0.0,
     rounds: bool = False,
     carries: int | None = None,
+    makes_floats: bool = False,
     variadic: bool = False,
 ) -> Callable[[Callable[..., Any]], Lowering]:
     """Make a lowering of the onnxscript function that follows; it is named after that function."""
 
     def decorate(body: Callable[..., Any]) -> Lowering:
         kind = VariadicLowering if variadic else Lowering
-        return kind(body.__name__, opset, body, given, bind, assumes, cost, rounds, carries)
+        return kind(body.__name__, opset, body, applies_if, bind, assumes, cost, rounds, carries, makes_floats)
 
     return decorate

@@ -13,18 +13,19 @@ import importlib
 import importlib.metadata
 import keyword
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.facts import Dim, Facts, constant
-from opshift.opsets.registry.lowering import Lowering, Reason
+from opshift.opsets.registry.dialect import MICROSOFT, STRAY
+from opshift.opsets.registry.facts import Dim, Facts, Tensor, constant
+from opshift.opsets.registry.lowering import Body, Call, Lowering, Reason
 from opshift.opsets.registry.schema import Schema, default_domain, misfit, schema_at, schema_read_at
 from opshift.opsets.registry.traits import Traits
-from opshift.opsets.registry.wider_types import Carriers
+from opshift.opsets.registry.wider_types import Wider
 
 Operands = tuple[Facts | None, ...]
 """What is known of each operand, in the order of `Operator.operands`; None for one that is absent."""
@@ -64,7 +65,7 @@ class Version:
     lift: Callable[[Mapping[str, Any]], Any] | None = None
     spec: Callable[[Mapping[str, Any]], Any] | None = None
     write: Callable[[Any, Operands], Mapping[str, Any] | Reason] | None = None
-    given: Callable[[Any, Operands], Reason | None] | None = None
+    applies_if: Callable[[Any, Operands], Reason | None] | None = None
     """Why the version cannot say this, in addition to what its schema tells."""
     unsure: Callable[[Any, Operands], Reason | None] | None = None
     """What is missing to know that the version can say this: a function is then planned for each kind of call."""
@@ -99,7 +100,7 @@ class Operator:
     """Another operator, whose meaning this one has under a different name."""
     variadic: bool = False
     moves_data: bool = False
-    carriers: Carriers = dataclasses.field(default_factory=dict)
+    wider_types: Wider = dataclasses.field(default_factory=dict)
     """Wider element types that give the same result, where a version does not take the node's own."""
     weight: float = 1.0
     """What one such node costs beside others, where more than one lowering applies."""
@@ -118,9 +119,12 @@ class Operator:
     """The first output's element type, where a lowering may ask for another than the schema says."""
     by_facts: Callable[[Mapping[str, Any], Operands], Facts | None] | None = None
     """The output's elements of a node with these attributes, where shapes and types of its inputs decide them."""
+    of_dims: Callable[..., Dim] | None = None
+    """An element of the output, of an operator that computes each from those at its place, some of which are not known:
+    a symbol, which is a dimension and so not negative, or None."""
     facts: Callable[[Any, Operands], tuple[Facts, ...]] | None = None
     """What is known of the outputs of a step: an operator that only lowerings say, of which no schema tells."""
-    hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None
+    adversarial: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Changes drafted inputs, by operand name, into ones that this operator is likely to get wrong."""
     longest: int | None = None
     """The longest axis that the proof feeds, where a lowering needs memory that grows with its square."""
@@ -130,12 +134,17 @@ class Operator:
     """The same of infinities."""
     body_unused: str = ""
     """Why ONNX's own function body is never used: it overflows, say, where the kernel does not."""
+    refused: str = ""
+    """What has no replacement, for the documents: of operators that no opset has."""
+    before: Version | None = None
+    """The version that onnxruntime registers for opsets below the first of ONNX's."""
     traits: Traits | None = None
     """What verification and analysis need to know of it; None, which no operator of the package has: nothing."""
 
     def version(self, since: int) -> Version | None:
         """Return the reviewed version, None if nobody has read it."""
-        return next((version for version in self.versions if version.since == since), None)
+        known = self.versions if self.before is None else (self.before, *self.versions)
+        return next((version for version in known if version.since == since), None)
 
 
 @dataclass(frozen=True)
@@ -261,7 +270,7 @@ def write_native(lifted: Lifted, opset: int) -> Native | Reason:
     version = operator.version(schema.since_version)
     if version is None:
         return Reason(f"{label} has not been reviewed")
-    if version.given and (reason := version.given(lifted.meaning, lifted.operands)):
+    if version.applies_if and (reason := version.applies_if(lifted.meaning, lifted.operands)):
         return Reason(f"{label}: {reason}", reason.missing)
     if version.write:
         written = version.write(lifted.meaning, lifted.operands)
@@ -309,6 +318,35 @@ def write_native(lifted: Lifted, opset: int) -> Native | Reason:
     return Native(schema.since_version, attributes, tuple(inputs))
 
 
+# --- the nodes of a lowering ------------------------------------------------------------------------------------------
+
+
+def bound(call: Call, body: Body, lifted: Lifted) -> tuple[str, Mapping[str, Any]]:
+    """Return the operator of a body's node and its attributes, parameters replaced by what was bound."""
+    # `Itself` is the operator with the fields given, `Same` the operator with the fields of this meaning but those.
+    itself = call.domain == SPELLING and call.name in ("Itself", "Same")
+    name = lifted.operator.name if itself else call.name
+    if not call.parameters and not (itself and call.name == "Same"):
+        return name, call.attributes
+    attributes = {**(_told_fields(lifted.meaning) if itself and call.name == "Same" else {}), **call.attributes}
+    for attribute, parameter in call.parameters.items():
+        value = body.bound[parameter]
+        if isinstance(value, Tensor):
+            # onnxscript has no parameters for tensors: one may be bound where the body has a list of numbers.
+            attributes[attribute if call.domain == SPELLING else "value"] = value
+        elif value is not None:
+            attributes[attribute] = value
+        else:
+            attributes.pop(attribute, None)
+    return name, attributes
+
+
+def _told_fields(meaning: Any) -> dict[str, Any]:
+    """The fields of a meaning that are not at their defaults."""
+    values = {field.name: (getattr(meaning, field.name), field.default) for field in dataclasses.fields(meaning)}
+    return {name: value for name, (value, default) in values.items() if value != default}
+
+
 # --- the registry -------------------------------------------------------------------------------------------------
 
 
@@ -318,10 +356,21 @@ def _file_name(name: str) -> str:
     return f"{lower}_" if keyword.iskeyword(lower) else lower
 
 
+ML = "ai.onnx.ml"
+"""ONNX's domain of operators for classical machine learning."""
+
+_FOLDERS: Mapping[str, tuple[str, ...]] = {
+    "": ("opshift.opsets.operators", "opshift.opsets.microsoft"),
+    SPELLING: ("opshift.opsets.operators", "opshift.opsets.microsoft", "opshift.opsets.ml"),
+    MICROSOFT: ("opshift.opsets.microsoft",),
+    ML: ("opshift.opsets.ml",),
+}
+"""The packages that have the operators of a domain; onnxruntime registers some of its own in the default domain."""
+
+
 @functools.cache
-def _files() -> frozenset[str]:
-    package = importlib.import_module("opshift.opsets.operators")
-    return frozenset(item.name for item in pkgutil.iter_modules(package.__path__))
+def _files(package: str) -> frozenset[str]:
+    return frozenset(item.name for item in pkgutil.iter_modules(importlib.import_module(package).__path__))
 
 
 @functools.cache
@@ -331,7 +380,9 @@ def _third_party() -> Mapping[tuple[str, str], importlib.metadata.EntryPoint]:
     for entry in importlib.metadata.entry_points(group="opshift.operators"):
         domain, _, name = entry.name.rpartition(":")
         key = default_domain(domain), name
-        if key in found or _file_name(name) in _files():
+        if key in found or any(
+            _file_name(name) in _files(package) for package in _FOLDERS.get(key[0], _FOLDERS[""][:1])
+        ):
             raise ValueError(f"operator {entry.name} is registered twice: {entry.value}")
         found[key] = entry
     return found
@@ -340,19 +391,40 @@ def _third_party() -> Mapping[tuple[str, str], importlib.metadata.EntryPoint]:
 @functools.cache
 def operator_for(domain: str, name: str) -> Operator | None:
     """Return the operator that a node names, None if it has no file and no package registers it."""
-    if domain in ("", SPELLING) and _file_name(name) in _files():
-        module = importlib.import_module(f"opshift.opsets.operators.{_file_name(name)}")
-        operator: Operator = module.OPERATOR
-        if name == operator.name and domain in (operator.domain, SPELLING):
-            return operator
+    for package in _FOLDERS.get(domain, ()):
+        if _file_name(name) in _files(package):
+            operator: Operator = importlib.import_module(f"{package}.{_file_name(name)}").OPERATOR
+            stray = not domain and name in STRAY
+            if name == operator.name and (domain in (operator.domain, SPELLING) or stray):
+                return operator
     entry = _third_party().get((domain, name))
     return None if entry is None else entry.load()
 
 
 def _all_operators() -> tuple[Operator, ...]:
-    modules = (importlib.import_module(f"opshift.opsets.operators.{file}") for file in _files())
-    operators = [module.OPERATOR for module in modules] + [entry.load() for entry in _third_party().values()]
+    operators = [*_filed(_FOLDERS[""][0]), *(entry.load() for entry in _third_party().values())]
     return tuple(sorted(operators, key=lambda operator: (operator.name, operator.domain)))
+
+
+def _filed(package: str) -> Iterator[Operator]:
+    yield from (importlib.import_module(f"{package}.{file}").OPERATOR for file in sorted(_files(package)))
+
+
+def dialect_operators() -> tuple[Operator, ...]:
+    """Return onnxruntime's own operators that have a file, by name; those of the default domain come last."""
+    found = (operator for operator in _filed(*_FOLDERS[MICROSOFT]) if operator.versions)
+    return tuple(sorted(found, key=lambda operator: (not operator.domain, operator.name)))
+
+
+def ml_operators() -> tuple[Operator, ...]:
+    """Return the operators of ai.onnx.ml that have a file, by name."""
+    found = (operator for operator in _filed(*_FOLDERS[ML]) if operator.versions)
+    return tuple(sorted(found, key=lambda operator: operator.name))
+
+
+def replaced_operators() -> tuple[Operator, ...]:
+    """Return the operators of other domains that have a file."""
+    return (*dialect_operators(), *ml_operators())
 
 
 def known_operators() -> tuple[Operator, ...]:
@@ -362,4 +434,5 @@ def known_operators() -> tuple[Operator, ...]:
 
 def steps() -> tuple[Operator, ...]:
     """Return the operators without a version: lowerings say them, and models do not have them."""
-    return tuple(operator for operator in _all_operators() if not operator.versions)
+    filed = (*_filed(*_FOLDERS[MICROSOFT]), *_filed(*_FOLDERS[ML]))
+    return tuple(operator for operator in (*_all_operators(), *filed) if not operator.versions)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.registry.facts import FLOATS, INTEGERS, Facts
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, Dim, Facts
 from opshift.opsets.registry.lowering import Lowering, Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Traits
-from opshift.opsets.registry.wider_types import Carriers
+from opshift.opsets.registry.wider_types import Wider
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,11 @@ def more_than_two(meaning: Plain, operands: Operands) -> Reason | None:
 
 
 def of_two_shapes(meaning: Plain, operands: Operands) -> Reason | None:
-    """Hold for two tensors of floats whose shapes are known, and are not the same."""
-    shapes = [facts.shape for facts in operands if facts is not None]
+    """Hold for two tensors of floats that are not known to have one shape."""
     if len(operands) != 2 or one_shape(meaning, operands) is None:
         return Reason("the inputs are not two of different shapes")
-    if any(facts is None or facts.dtype not in FLOATS for facts in operands):
-        return Reason("the inputs are not known to be floats", missing=True)
-    known = all(shape is not None and None not in shape for shape in shapes)
-    return None if known else Reason("the inputs' shapes are unknown", missing=True)
+    floats = all(facts is not None and facts.dtype in FLOATS for facts in operands)
+    return None if floats else Reason("the inputs are not known to be floats", missing=True)
 
 
 def own_type(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
@@ -130,21 +127,22 @@ def plain(
     moves_data: bool = False,
     variadic: bool = False,
     weight: float = 1.0,
-    carriers: Carriers | None = None,
-    given: Mapping[int, Callable[[Any, Operands], Reason | None]] | None = None,
-    hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    wider_types: Wider | None = None,
+    applies_if: Mapping[int, Callable[[Any, Operands], Reason | None]] | None = None,
+    adversarial: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None,
     idle: Callable[[Plain, Operands], bool] | None = None,
     body_unused: str = "",
     neutral: Callable[[Any, Operands], int | None] | None = None,
     traits: Traits | None = None,
     by_facts: Callable[[Mapping[str, Any], Operands], Facts | None] | None = None,
+    of_dims: Callable[..., Dim] | None = None,
 ) -> Operator:
     """Return the operator that computes a numpy function of its operands."""
     return Operator(
         name=name,
         meaning=Plain,
-        versions=tuple(Version(since, given=(given or {}).get(since)) for since in versions),
-        hostile=hostile,
+        versions=tuple(Version(since, applies_if=(applies_if or {}).get(since)) for since in versions),
+        adversarial=adversarial,
         operands=operands,
         oracle=lambda meaning, *arrays: function(*arrays),
         lowerings=lowerings,
@@ -153,8 +151,9 @@ def plain(
         weight=weight,
         idle=idle,
         neutral=neutral,
-        carriers=carriers or {},
+        wider_types=wider_types or {},
         body_unused=body_unused,
         traits=traits,
         by_facts=by_facts,
+        of_dims=of_dims,
     )

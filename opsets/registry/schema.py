@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 import onnx.defs
 
-from opshift.opsets.registry import own_schemas
+from opshift.opsets.registry import dialect, own_schemas
 from opshift.opsets.registry.own_schemas import DEPRECATED as DEPRECATED
 from opshift.opsets.registry.own_schemas import READ as READ
 
@@ -103,11 +103,22 @@ def schema_at(domain: str, name: str, opset: int) -> Schema | None:
 
 @functools.cache
 def schema_read_at(domain: str, name: str, opset: int) -> Schema | None:
-    """Return the version of an operator that a node written at an opset has, which may be one of `READ`."""
+    """Return the version of an operator that a node written at an opset has.
+
+    It may be one of `READ`, or one of onnxruntime's own where ONNX has none.
+    """
     raw = _raw(domain, name, opset)
-    if raw is None or (name, raw.since_version) not in READ:
+    if raw is None:
+        own = dialect.raw_schema(domain, name)
+        return None if own is None else _view(own)
+    if (name, raw.since_version) not in READ:
         return schema_at(domain, name, opset)
     return _revived(name, raw.since_version)
+
+
+def is_dialect(schema: Schema) -> bool:
+    """Return whether a schema is onnxruntime's own: onnx neither checks nor infers its nodes."""
+    return schema.raw is dialect.raw_schema(schema.domain, schema.name)
 
 
 def _raw(domain: str, name: str, opset: int) -> onnx.defs.OpSchema | None:
@@ -167,6 +178,13 @@ def misfit(schema: Schema, attributes: Mapping[str, Any]) -> str | None:
         ):
             return name
     return None
+
+
+@functools.cache
+def foreign_operators(domain: str) -> frozenset[str]:
+    """Return the operators of a domain other than the default one, as far as onnx or onnxruntime define them."""
+    own = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if schema.domain == domain}
+    return frozenset({*own, *dialect.operators(domain)})
 
 
 def default_domain(domain: str) -> str:

@@ -26,7 +26,7 @@ _OPAQUE = frozenset(
 
 
 @dataclass(frozen=True)
-class Worded:
+class VersionedAttributes:
     """The attributes that are not the default, as the version of this number words them."""
 
     since: int
@@ -59,7 +59,7 @@ def _unfiled(name: str) -> Operator | None:
     carried = next((row.carried for row in table().get(name, ()) if row.carried), "")
     return Operator(
         name=name,
-        meaning=Worded,
+        meaning=VersionedAttributes,
         versions=tuple(
             Version(schema.since_version, lift=_lift(schema), write=functools.partial(_write, schema))
             for schema in versions
@@ -67,27 +67,27 @@ def _unfiled(name: str) -> Operator | None:
         operands=tuple(parameter.name for parameter in newest),
         oracle=_no_oracle,
         variadic=bool(newest) and newest[-1].variadic,
-        carriers=KINDS.get(carried, {}),
+        wider_types=KINDS.get(carried, {}),
     )
 
 
-def _no_oracle(meaning: Worded, *arrays: Any) -> NoReturn:
+def _no_oracle(meaning: VersionedAttributes, *arrays: Any) -> NoReturn:
     raise NotImplementedError("an operator without a file has no oracle")
 
 
-def _lift(schema: Schema) -> Callable[[Mapping[str, Any]], Worded]:
-    def lift(attributes: Mapping[str, Any]) -> Worded:
+def _lift(schema: Schema) -> Callable[[Mapping[str, Any]], VersionedAttributes]:
+    def lift(attributes: Mapping[str, Any]) -> VersionedAttributes:
         said = {
             name: value
             for name, value in attributes.items()
             if value is not None and (schema.attributes[name][0] or value != schema.attributes[name][1])
         }
-        return Worded(schema.since_version, tuple(sorted(said.items())))
+        return VersionedAttributes(schema.since_version, tuple(sorted(said.items())))
 
     return lift
 
 
-def _write(schema: Schema, meaning: Worded, operands: Operands) -> Mapping[str, Any] | Reason:
+def _write(schema: Schema, meaning: VersionedAttributes, operands: Operands) -> Mapping[str, Any] | Reason:
     row = same_meaning(schema.name, meaning.since, schema.since_version)
     if row is None:
         return Reason(f"it differs from {schema.name}-{meaning.since}, and no conversion between them is known")

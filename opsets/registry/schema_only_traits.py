@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from opshift.opsets.registry.inner_sums import InnerSum, Use
 from opshift.opsets.registry.shape_hints import (
@@ -17,6 +18,16 @@ from opshift.opsets.registry.shape_hints import (
 )
 from opshift.opsets.registry.traits import EVERY, AlongAxis, Flow, Interval, Iteration, Strings, Trait, Traits
 
+
+def _joins_none(inputs: Sequence[Any]) -> bool:
+    """Whether a sequence has an element that is empty, and others of another shape.
+
+    onnxruntime 1.32.0 joins them whether they fit or not, and leaves the place of an empty one as memory is.
+    """
+    shapes = [getattr(one, "shape", None) for one in (inputs[0] if isinstance(inputs[0], list) else ())]
+    return len(set(shapes)) > 1 and any(shape is not None and 0 in shape for shape in shapes)
+
+
 SCHEMA_ONLY: Mapping[str, Traits] = {
     "Acos": Traits(domains={0: Interval(-1, 1)}),
     "Acosh": Traits(domains={0: Interval(1)}),
@@ -29,7 +40,7 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "BlackmanWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,), grows=True),
     "CausalConvWithState": Traits(floats=(Trait.SUMS,), unwritten=(0, 1)),
     "Ceil": Traits(floats=(Trait.STEPS,), flow=Flow.POINTWISE),
-    "ConcatFromSequence": Traits(floats=(Trait.MOVES,), moved=EVERY),
+    "ConcatFromSequence": Traits(floats=(Trait.MOVES,), moved=EVERY, meaningless=_joins_none),
     "Conv": Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False, factors=2),
     "Cos": Traits(inverse=lambda value: (math.acos(value),)),
     "Cosh": Traits(domains={0: Interval(-16, 16)}),
@@ -40,7 +51,6 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
         indices={0: AlongAxis(data=2, axis=0, negative=False), 1: AlongAxis(data=4, axis=0, negative=False)}
     ),
     "Exp": Traits(domains={0: Interval(-16, 16)}, inverse=lambda value: (math.log(value),)),
-    "EyeLike": Traits(floats=(Trait.MOVES,), typed_by_attribute=True),
     "Floor": Traits(floats=(Trait.STEPS,), flow=Flow.POINTWISE),
     "GlobalAveragePool": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "GlobalMaxPool": Traits(),
@@ -55,7 +65,6 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "LpNormalization": Traits(
         floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS), inner_sum=InnerSum(Use.SCALED)
     ),
-    "LpPool": Traits(miscounts=True, floats=(Trait.SUMS, Trait.WEIGHS)),
     "MatMul": Traits(floats=(Trait.SUMS,), equal_dims=matrices, factors=2),
     "MaxRoiPool": Traits(floats=(Trait.SELECTS,), corners=(1,), reads_places=True),
     "MaxUnpool": Traits(counts=(2,), equal_dims=one_shape),
@@ -78,7 +87,7 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     ),
     "Optional": Traits(floats=(Trait.MOVES,), moved=(0,)),
     "PRelu": Traits(floats=(Trait.PIECEWISE,), equal_dims=broadcast),
-    "QLinearConv": Traits(),
+    "QLinearConv": Traits(unwritten=(0, 3), scales=(1, 4, 6)),
     "RandomNormal": Traits(floats=(Trait.RANDOM,)),
     "RandomNormalLike": Traits(floats=(Trait.RANDOM,)),
     "RandomUniform": Traits(floats=(Trait.RANDOM,)),

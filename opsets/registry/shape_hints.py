@@ -46,7 +46,7 @@ def of_two(rule: Callable[[NodeShapes, Shape, Shape], Pairs]) -> EqualDims:
     """Return a rule that holds where the first two inputs are known and no scalars, of one that gets their shapes."""
 
     def guarded(node: NodeShapes) -> Pairs:
-        first, second = node.inputs[:2]
+        first, second = (*node.inputs, None)[:2]
         if first and second:
             yield from rule(node, first, second)
 

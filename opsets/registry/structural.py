@@ -6,3 +6,19 @@ CAST = "Cast"
 IF = "If"
 LOOP = "Loop"
 SCAN = "Scan"
+
+SEQUENCES = (
+    "ConcatFromSequence",
+    "Optional",
+    "OptionalGetElement",
+    "OptionalHasElement",
+    "SequenceAt",
+    "SequenceConstruct",
+    "SequenceEmpty",
+    "SequenceErase",
+    "SequenceInsert",
+    "SequenceLength",
+    "SequenceMap",
+    "SplitToSequence",
+)
+"""Operators that read or make sequences and optionals."""

@@ -192,6 +192,8 @@ class Undefined(enum.Enum):
     """Floats are not finite where some keys are padding."""
     WITHOUT_RANGE = "without range"
     """The range of the input is no scale to divide by."""
+    NO_BATCH = "no batch"
+    """Further outputs are statistics of no elements: kernels return NaN, or what memory holds."""
     ONE_PIXEL = "one pixel"
     """A single pixel is aligned with both corners."""
 
@@ -277,10 +279,16 @@ class Traits:
     miscounts: bool = False
     """Whether onnxruntime 1.32.0 counts windows over an axis without elements: it rounds what is below 0 up, in a pool
     with explicit pads, and not in one that chooses them."""
+    outputs_for: Mapping[int, int] = field(default_factory=dict)
+    """How many outputs a node needs, where it has an input, for onnxruntime 1.32.0 to compute the first one right."""
     scales: tuple[int, ...] = ()
     """Of an operator that quantizes: the scales of its inputs, then the one that they are divided by."""
+    marks_quantization: bool = False
+    """Whether runtimes look for it around a node, which they compute in integers then: it is not folded."""
     integers: Integers | None = None
     undefined: Undefined | None = None
+    meaningless: Callable[[Sequence[Any]], bool] | None = None
+    """Whether these inputs, None where one is left out, have no result that is defined, for a reason of its own."""
 
     factors: int = 1
     """How many inputs the terms of its sums are products of."""
@@ -299,6 +307,8 @@ class Traits:
     """Whether the output has all elements of the first input and no others, cast or not."""
     grows: bool = False
     """Whether it makes a long vector of a few numbers."""
+    heavy: bool = False
+    """Whether a node may take many more steps than it reads and returns elements, so that constants are not folded."""
     rivals: bool = False
     """Whether lowerings of it are so many, and so different in cost, that `--optimize` compares all of them."""
     checked: bool = False

@@ -1,7 +1,7 @@
-"""Carriers: wider element types, for operators whose older versions lack the narrow ones.
+"""Wider: wider element types, for operators whose older versions lack the narrow ones.
 
-An operator is computed in the carrier, between a Cast there and a Cast back, wherever that is exact. What is exact
-depends on what the operator does with its elements; each kind has a table, in order of preference.
+A Cast converts the inputs to the wider type, and another one converts the result back, wherever that is exact. What is
+exact depends on what the operator does with its elements; each kind has a table, in order of preference.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Mapping
 
 from onnx import TensorProto
 
-Carriers = Mapping[int, tuple[int, ...]]
+Wider = Mapping[int, tuple[int, ...]]
 """By element type, the types to go through."""
 
 _SMALL = (TensorProto.INT8, TensorProto.INT16, TensorProto.UINT8, TensorProto.UINT16)
-_FLOATS: Carriers = {
+_FLOATS: Wider = {
     TensorProto.BFLOAT16: (TensorProto.FLOAT,),
     TensorProto.FLOAT16: (TensorProto.FLOAT, TensorProto.DOUBLE),
     TensorProto.FLOAT: (TensorProto.DOUBLE,),
 }
 
-ORDERED: Carriers = {
+ORDERED: Wider = {
     **_FLOATS,
     **dict.fromkeys(_SMALL, (TensorProto.INT32, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64)),
     TensorProto.INT32: (TensorProto.DOUBLE, TensorProto.INT64),
@@ -29,7 +29,7 @@ ORDERED: Carriers = {
 }
 """For operators that compare elements and give some of them out: each keeps its place in the order."""
 
-MOVED: Carriers = {
+MOVED: Wider = {
     **ORDERED,
     TensorProto.BOOL: (TensorProto.INT32, TensorProto.UINT8, TensorProto.FLOAT),
     # Cast-13: "discard higher bits and reinterpret", so that what does not fit comes back all the same.
@@ -37,7 +37,7 @@ MOVED: Carriers = {
 }
 """For operators that only move elements about, or ask whether they are equal: each has a place of its own."""
 
-QUOTIENT: Carriers = {
+QUOTIENT: Wider = {
     **_FLOATS,
     **dict.fromkeys(_SMALL, (TensorProto.INT32, TensorProto.INT64)),
     TensorProto.INT32: (TensorProto.INT64,),
@@ -45,22 +45,22 @@ QUOTIENT: Carriers = {
 }
 """For one rounded operation on floats: a sum, a product, a quotient, a square root.
 
-With p bits, 2p + 2 in the carrier are enough for the second rounding to change nothing: 24 for float16's 11, 18 for
+With p bits, 2p + 2 in the wider type are enough for the second rounding to change nothing: 24 for float16's 11, 18 for
 bfloat16's 8, 50 for float's 24 (Figueroa, "When is double rounding innocuous?", 1995). Of integers, the operation must
-be exact in the carrier but for the bits that Cast drops.
+be exact in the wider type but for the bits that Cast drops.
 """
 
-WRAPPED: Carriers = {**QUOTIENT, TensorProto.UINT64: (TensorProto.INT64,)}
+WRAPPED: Wider = {**QUOTIENT, TensorProto.UINT64: (TensorProto.INT64,)}
 """The same for sums and products, whose lower bits do not depend on how the highest is read."""
 
-COMPUTED: Carriers = {TensorProto.BFLOAT16: (TensorProto.FLOAT,)}
+COMPUTED: Wider = {TensorProto.BFLOAT16: (TensorProto.FLOAT,)}
 """For functions and sums of floats: rounded once behind all of it, where a kernel may round in between, or otherwise.
 
 No text says how a kernel of bfloat16 rounds, so this is the same but for rounding, as ONNX's function bodies are.
 """
 
-SELECTED: Carriers = {TensorProto.BFLOAT16: (TensorProto.FLOAT,)}
+SELECTED: Wider = {TensorProto.BFLOAT16: (TensorProto.FLOAT,)}
 """For operators that give out one of their elements, of whose other types lowerings take care."""
 
-KINDS: Mapping[str, Carriers] = {"moved": MOVED, "ordered": ORDERED, "rounded": QUOTIENT, "computed": COMPUTED}
+KINDS: Mapping[str, Wider] = {"moved": MOVED, "ordered": ORDERED, "rounded": QUOTIENT, "computed": COMPUTED}
 """The tables, as rows of same_meaning.toml name them."""

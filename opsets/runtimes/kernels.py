@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,19 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.facts import Facts, Tensor, constant, freeze, tensor_of, type_name
 from opshift.opsets.registry.operator import Node, operator_for
-from opshift.opsets.registry.schema import NEWEST, OLDEST, Parameter, Schema, attribute_value, schema_at
+from opshift.opsets.registry.schema import (
+    NEWEST,
+    OLDEST,
+    Parameter,
+    Schema,
+    attribute_value,
+    foreign_operators,
+    schema_at,
+    schema_read_at,
+)
 
 OPEN_END = 2**31 - 1
 
@@ -90,7 +100,7 @@ def runs_by_body(name: str, opset: int) -> bool:
     neither kernel nor body counts too, since it does not run otherwise.
     """
     loaded = newest_opset()
-    schema = schema_at("", name, min(opset, loaded or opset, NEWEST))
+    schema = schema_read_at("", name, min(opset, loaded or opset, NEWEST))
     return schema is None or not any(one.serves(schema.since_version) for one in _kernels().get(name, ()))
 
 
@@ -114,6 +124,10 @@ def _carried(dtype: int) -> frozenset[str]:
     """The kernel types that serve an element type: onnxruntime casts float16 to float where it has no kernel for it."""
     name = f"tensor({type_name(dtype)})"
     return frozenset({name, "tensor(float)"}) if name == "tensor(float16)" else frozenset({name})
+
+
+def _alone(dtype: int) -> frozenset[str]:
+    return frozenset({f"tensor({type_name(dtype)})"})
 
 
 _NEUTRAL = {"Add": 0, "Div": 1, "Mul": 1, "Sub": 0}
@@ -216,7 +230,7 @@ def lost_types(name: str, source: int, target: int) -> frozenset[str]:
     before, after = schema_at("", name, source), schema_at("", name, target)
     if source == target or before is None or after is None or newest_opset() is None:
         return frozenset()
-    if before.since_version == after.since_version and not _inlined(name, source):
+    if before.since_version == after.since_version and not (_inlined(name, source) or _inlined(name, target)):
         return frozenset()  # one version has the same kernels everywhere, and in some opsets a body
     found: frozenset[str] = frozenset()
     for then, now in zip(_deciding(before), _deciding(after), strict=False):
@@ -237,9 +251,8 @@ def _served(schema: Schema, parameter: Parameter, opset: int) -> frozenset[str]:
     kernels = [kernel for kernel in _kernels().get(schema.name, ()) if kernel.serves(schema.since_version)]
     types = frozenset().union(*(kernel.types.get(parameter.type_variable, parameter.types) for kernel in kernels))
     first = parameter is schema.input(0)
-    types = types | {"tensor(float16)"} if "tensor(float)" in types and first else types
     if not _inlined(schema.name, opset):
-        return types
+        return types | {"tensor(float16)"} if "tensor(float)" in types and first else types
     return (
         parameter.types
         if not first
@@ -283,68 +296,123 @@ def _body_runs(
     rightly: bool = True,
 ) -> bool:
     """Whether onnxruntime has the kernels of a body; `rightly`, not by a body in it that opshift never uses."""
+    found = _typed_body(name, opset, attributes, dtypes, outputs)
+    if found is None:
+        return True
+    nodes, known = found
+    return all(_fits(one, known, opset) and _inner_runs(one, known, opset, rightly) for one in nodes)
+
+
+@functools.lru_cache(4096)
+def _typed_body(
+    name: str, opset: int, attributes: tuple[tuple[str, Any], ...], dtypes: tuple[int | None, ...], outputs: int
+) -> tuple[Sequence[onnx.NodeProto], Mapping[str, int]] | None:
+    """Return the nodes of a body and the types of their values, as far as known; None if it is not known itself."""
     schema = schema_at("", name, opset)
     assert schema is not None
-    names = ["" if dtype is None else f"i{index}" for index, dtype in enumerate(dtypes)]
     types = [onnx.helper.make_tensor_type_proto(dtype, None) if dtype else onnx.TypeProto() for dtype in dtypes]
-    kind = onnx.defs.OpSchema.AttrType
-    guesses = {kind.INT: 1, kind.FLOAT: 1.0, kind.STRING: "a", kind.INTS: (1,), kind.FLOATS: (1.0,)}
-    missing = {
-        key: guesses.get(schema.raw.attributes[key].type) for key, (must, _) in schema.attributes.items() if must
-    }
-    given = [
-        onnx.helper.make_attribute(key, tensor_of(value.array, constant(value.array).dtype or 0, ""))
-        if isinstance(value, Tensor)
-        else onnx.helper.make_attribute(key, value)
-        for key, value in {**missing, **{key: value for key, value in attributes if value is not None}}.items()
-        if value is not None and value != ()
-    ]
+    names = ["" if dtype is None else f"i{index}" for index, dtype in enumerate(dtypes)]
     call = onnx.helper.make_node(name, names, [f"o{index}" for index in range(outputs)])
-    call.attribute.extend(given)
-    raw: Any = schema.raw
-    written = [version for version in raw.function_opset_versions if version <= opset]
-    try:
-        if written:
-            body = onnx.FunctionProto.FromString(raw.get_function_with_opset_version(max(written)))
-        else:
-            version = max(one for one in raw.context_dependent_function_opset_versions if one <= opset)
-            body = onnx_process.function_body(
-                schema, version, call.SerializeToString(), [one.SerializeToString() for one in types]
-            )
-    except (RuntimeError, ValueError, onnx.shape_inference.InferenceError):
-        return True  # the body depends on what is not known here
+    call.attribute.extend(_attributes(schema, dict(attributes)))
+    body = _body(schema, opset, call, types)
+    if body is None:
+        return None  # it depends on what is not known here
     model = onnx.helper.make_model(
-        onnx.helper.make_graph([call], "g", [], []), opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8
+        onnx.helper.make_graph([], "g", [], []), opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8
     )
     graph = model.graph
-    del graph.node[:]
-    values = {item.name: item for item in given}
-    defaults = {key: default for key, (_, default) in schema.attributes.items() if default is not None}
-    for one in body.node:
-        bound = graph.node.add()
-        bound.CopyFrom(one)
-        del bound.attribute[:]
-        for item in one.attribute:
-            if not item.ref_attr_name:
-                bound.attribute.append(item)
-            elif item.ref_attr_name in values or item.ref_attr_name in defaults:
-                parameter = values.get(item.ref_attr_name) or onnx.helper.make_attribute(
-                    item.name, defaults[item.ref_attr_name]
-                )
-                bound.attribute.append(parameter)
-                bound.attribute[-1].name = item.name
+    graph.node.extend(_bound_nodes(body, call, schema))
     for place, formal in enumerate(body.input):
         if place < len(dtypes) and dtypes[place]:
             graph.input.add(name=formal).type.CopyFrom(types[place])
     try:
         inferred = onnx_process.infer_shapes(model).graph
     except Exception:  # what C++ throws at a body that does not fit these types
-        return True
+        return None
     known = {value.name: value.type.tensor_type.elem_type for value in (*inferred.value_info, *inferred.input)}
     absent = {formal for place, formal in enumerate(body.input) if place >= len(dtypes) or dtypes[place] is None}
     for one in graph.node:
         one.input[:] = ["" if name in absent else name for name in one.input]
-    return all(_inner_runs(one, known, opset, rightly) for one in graph.node)
+    return list(graph.node), known
+
+
+def _fits(one: onnx.NodeProto, known: Mapping[str, int], opset: int) -> bool:
+    """Whether inputs of a node that must have one type have one, as far as types are known.
+
+    In the bodies of MeanVarianceNormalization-9 and 13 they do not for float16, nor does onnxruntime 1.32.0 load these.
+    """
+    schema = schema_at("", one.op_type, opset)
+    if schema is None or one.domain:
+        return True
+    bound: dict[str, set[int]] = {}
+    for index, name in enumerate(one.input):
+        parameter = schema.input(index)
+        if parameter is not None and parameter.homogeneous and known.get(name):
+            bound.setdefault(parameter.type_variable, set()).add(known[name])
+    return all(len(types) == 1 for types in bound.values())
+
+
+def _misfits(node: Node, opset: int) -> bool:
+    """Whether onnxruntime inlines a body in the place of a node that has no types which fit."""
+    dtypes = tuple(None if facts is None else facts.dtype or 0 for facts in node.inputs)
+    if 0 in dtypes or not _inlined(node.name, opset):
+        return False
+    found = _typed_body(node.name, opset, tuple(sorted(node.attributes.items())), dtypes, len(node.used))
+    return found is not None and not all(_fits(one, found[1], opset) for one in found[0])
+
+
+def _attributes(schema: Schema, known: Mapping[str, Any]) -> list[onnx.AttributeProto]:
+    """Return the known attributes of a node, and a guess for each other that it must have."""
+    kind = onnx.defs.OpSchema.AttrType
+    guesses = {kind.INT: 1, kind.FLOAT: 1.0, kind.STRING: "a", kind.INTS: (1,), kind.FLOATS: (1.0,)}
+    required = [key for key, (must, _) in schema.attributes.items() if must]
+    values = {key: guesses.get(schema.raw.attributes[key].type) for key in required}
+    values |= {key: value for key, value in known.items() if value is not None}
+    return [
+        onnx.helper.make_attribute(key, tensor_of(value.array, constant(value.array).dtype or 0, ""))
+        if isinstance(value, Tensor)
+        else onnx.helper.make_attribute(key, value)
+        for key, value in values.items()
+        if value is not None and value != ()
+    ]
+
+
+def _body(
+    schema: Schema, opset: int, call: onnx.NodeProto, types: Sequence[onnx.TypeProto]
+) -> onnx.FunctionProto | None:
+    """Return the function body of an operator for a call of it; None if onnx makes none of these types."""
+    raw: Any = schema.raw
+    written = [version for version in raw.function_opset_versions if version <= opset]
+    try:
+        if written:
+            found: onnx.FunctionProto = onnx.FunctionProto.FromString(raw.get_function_with_opset_version(max(written)))
+            return found
+        version = max(one for one in raw.context_dependent_function_opset_versions if one <= opset)
+        serialized = [one.SerializeToString() for one in types]
+        body: onnx.FunctionProto = onnx_process.function_body(schema, version, call.SerializeToString(), serialized)
+        return body
+    except (RuntimeError, ValueError, onnx.shape_inference.InferenceError):
+        return None
+
+
+def _bound_nodes(body: onnx.FunctionProto, call: onnx.NodeProto, schema: Schema) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of a body with the attributes of a call, or their defaults, in place of parameters."""
+    values = {item.name: item for item in call.attribute}
+    defaults = {key: default for key, (_, default) in schema.attributes.items() if default is not None}
+    for one in body.node:
+        bound = onnx.NodeProto()
+        bound.CopyFrom(one)
+        del bound.attribute[:]
+        for item in one.attribute:
+            name = item.ref_attr_name
+            if not name:
+                bound.attribute.append(item)
+            elif name in values:
+                bound.attribute.append(values[name])
+                bound.attribute[-1].name = item.name
+            elif name in defaults:
+                bound.attribute.append(onnx.helper.make_attribute(item.name, defaults[name]))
+        yield bound
 
 
 def _inner_runs(one: onnx.NodeProto, known: Mapping[str, int], opset: int, rightly: bool) -> bool:
@@ -415,6 +483,7 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
         if facts is not None and parameter is not None:
             bound[parameter.type_variable] = facts.dtype
     named = named_output(node, opset)
+    carried = _alone if _misfits(node, min(opset, newest)) else _carried
     return any(
         kernel.serves(since_version)
         and (
@@ -422,7 +491,7 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
         )
         and all(
             variable not in bound
-            or (bound[variable] is not None and not _carried(bound[variable] or 0).isdisjoint(types))
+            or (bound[variable] is not None and not carried(bound[variable] or 0).isdisjoint(types))
             for variable, types in kernel.types.items()
         )
         for kernel in _kernels().get(node.name, ())
@@ -464,12 +533,31 @@ def profile() -> str:
         f"opset = [{OLDEST}, {newest}]",
         f"ir_version = [3, {newest_ir_version()}]",
         f"without = [{_quoted(without)}]",
+        "",
+        "[domains]",
+        f'"ai.onnx.ml" = {_newest_ml()}',
+        f'"{MICROSOFT}" = [{_quoted(sorted(_foreign_kernels(MICROSOFT) & foreign_operators(MICROSOFT)))}]',
     ]
     for name, found in has.items():
         for (low, high), kernels in found:
             if kernels != ({},):
                 lines += _limit(name, (low, high), kernels, whole=len(found) == 1)
     return "\n".join(lines) + "\n"
+
+
+def _newest_ml() -> int:
+    """Return the newest opset of ai.onnx.ml that the installed onnxruntime has an operator of."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+    return max(int(one.since_version) for one in native.get_all_operator_schema() if one.domain == "ai.onnx.ml")
+
+
+def _foreign_kernels(domain: str) -> frozenset[str]:
+    """Return the operators of another domain that the CPU provider has kernels for."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+    kernels = native.get_all_opkernel_def()
+    return frozenset(one.op_name for one in kernels if (one.domain, one.provider) == (domain, "CPUExecutionProvider"))
 
 
 def _spans(name: str, newest: int) -> list[tuple[tuple[int, int], tuple[Types, ...] | None]]:

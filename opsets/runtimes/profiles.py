@@ -19,7 +19,7 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from opshift.opsets.registry.facts import type_name
-from opshift.opsets.registry.schema import NEWEST, OLDEST, Schema, schema_at
+from opshift.opsets.registry.schema import NEWEST, OLDEST, Schema, foreign_operators, schema_at
 from opshift.opsets.runtimes import kernels, releases
 from opshift.opsets.runtimes.releases import Release
 from opshift.opsets.runtimes.target import NAMING, Limit, Target
@@ -33,6 +33,7 @@ _KEYS: Mapping[str, type] = {
     "opset": list,
     "ir_version": list,
     "functions": bool,
+    "static": bool,
     "domains": dict,
     "operators": list,
     "without": list,
@@ -225,6 +226,7 @@ class _Reader:
             source=self.text,
             version=table.get("version", ""),
             functions=table.get("functions", True),
+            static=table.get("static", False),
             domains=self._domains(table.get("domains", {})),
         )
         return Target(**{**vars(target), "limits": tuple(self._limits(table.get("limits", []), target))})
@@ -320,13 +322,30 @@ class _Reader:
             self._wrong(f"{key} is a pair [lowest, highest], not {value}; did you mean [{value[1]}, {value[0]}]?", key)
         return value[0], value[1]
 
-    def _domains(self, table: Mapping[str, Any]) -> dict[str, int]:
-        for name, version in table.items():
+    def _domains(self, table: Mapping[str, Any]) -> dict[str, int | frozenset[str]]:
+        found: dict[str, int | frozenset[str]] = {}
+        for name, supported in table.items():
             if not name or name == "ai.onnx":
-                self._wrong("the default domain has its own key: opset", "domains")
-            if type(version) is not int or version < 1:
-                self._wrong(f"{name} has the newest opset that the runtime loads, not {version}", "domains", name)
-        return dict(table)
+                self._wrong("the default domain has its own keys: opset, operators and without", "domains")
+            if isinstance(supported, list):
+                found[name] = self._foreign(name, supported)
+            elif type(supported) is int and supported > 0:
+                found[name] = supported
+            else:
+                what = "the list of operators that the runtime supports, or the newest opset that it loads"
+                self._wrong(f"{name} has {what}, not {supported}", "domains", name)
+        return found
+
+    def _foreign(self, domain: str, names: Sequence[Any]) -> frozenset[str]:
+        """Return the operators of another domain that a profile lists; those of known domains must exist."""
+        known = foreign_operators(domain)
+        for name in names:
+            if not isinstance(name, str):
+                self._wrong(f"{domain} holds names of operators, not {name!r}", "domains", domain)
+            if known and name not in known:
+                self._wrong(f"{domain} has no operator {name!r}{_near(name, known)}", "domains", domain, name)
+        self._once(names, "domains", domain)
+        return frozenset(names)
 
     def _operators(self, table: Mapping[str, Any], key: str) -> list[str] | None:
         if key not in table:

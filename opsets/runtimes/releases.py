@@ -154,6 +154,15 @@ def _foreign() -> Mapping[str, Mapping[str, str]]:
     return found
 
 
+def _supported(release: Release) -> dict[str, list[str]]:
+    """Return by domain the operators of other domains that a release has."""
+    found = {
+        domain: sorted(name for name in names if why_foreign(domain, name, release) is None)
+        for domain, names in _foreign().items()
+    }
+    return {domain: names for domain, names in found.items() if names}
+
+
 def why_foreign(domain: str, name: str, release: Release) -> str | None:
     """Say why a release does not have an operator of another domain; None if it has it, or nobody knows of it."""
     minor = _foreign().get(domain, {}).get(name)
@@ -186,8 +195,11 @@ def profile(release: Release) -> str:
         f"opset = [{OLDEST}, {release.opset}]",
         f"ir_version = [3, {release.ir_version}]",
         f"functions = {str(release.functions).lower()}",
-        f'domains = {{ "ai.onnx.ml" = {release.ml} }}',
         f"without = [{_quoted(without)}]",
+        "",
+        "[domains]",
+        f'"ai.onnx.ml" = {release.ml}',
+        *(f'"{domain}" = [{_quoted(names)}]' for domain, names in _supported(release).items()),
     ]
     for name, found in spans.items():
         for low, high, rows, allowed in found if name not in without else ():

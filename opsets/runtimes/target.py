@@ -160,9 +160,11 @@ class Target:
     """The version of the runtime that was measured, or of the vendor's list."""
     functions: bool = True
     """Whether it loads models with functions, whatever is in them."""
+    static: bool = False
+    """Whether it needs the shapes of all values to be known."""
 
-    domains: Mapping[str, int] = field(default_factory=dict)
-    """The newest opset that it loads of other domains, such as ai.onnx.ml."""
+    domains: Mapping[str, int | frozenset[str]] = field(default_factory=dict)
+    """Other domains that it supports, such as ai.onnx.ml: all operators up to an opset, or those listed."""
 
     @property
     def release(self) -> Release | None:
@@ -172,6 +174,32 @@ class Target:
     def has(self, operator: str) -> bool:
         """Whether the runtime has an operator of the default domain, be it with limits."""
         return operator not in self.without and (self.operators is None or operator in self.operators)
+
+    @property
+    def needs_constants(self) -> bool:
+        """Whether it takes a model only, or more of it, if what follows from shapes and constants is computed."""
+        limited = any(limit.constant_inputs or limit.static for limit in self.limits)
+        return self.static or limited or not self.has("Shape")
+
+    @property
+    def newest_opsets(self) -> Mapping[str, int]:
+        """The newest opsets that it loads of other domains, of those that it has all operators of."""
+        return {domain: newest for domain, newest in self.domains.items() if isinstance(newest, int)}
+
+    def why_not_foreign(self, domain: str, name: str, version: int) -> Reason | None:
+        """Say why it does not support an operator of another domain, which a model imports in this version."""
+        supported = self.domains.get(domain)
+        if supported is None:
+            return Reason(f"{self.name} does not support the domain {domain}")
+        if not isinstance(supported, int):
+            if name in supported:
+                return None
+            since = why_foreign(domain, name, self.release) if self.release else None
+            return Reason(f"{self.name} does not support {domain}::{name}" + (f"; {since}" if since else ""))
+        before, after = schema_at(domain, name, version), schema_at(domain, name, min(version, supported))
+        if before == after or (before and after and before.since_version == after.since_version):
+            return None
+        return Reason(f"{self.name} has {domain} up to opset {supported}, which has another {name}")
 
     def to_toml(self) -> str:
         """Return the profile as it was written."""
@@ -187,8 +215,8 @@ _UNCOMMON = frozenset(
 class Legality:
     """Which nodes may stand in the result: those of one opset, less some operators, as a runtime takes them.
 
-    `decompose` holds operators of the default domain that are to go. With `runnable`, a node must have a kernel in the
-    installed onnxruntime too.
+    `decompose` holds operators that are to go: `Hardmax`, `com.microsoft::Gelu`, or `com.microsoft` for all of that
+    domain. With `runnable`, a node must have a kernel in the installed onnxruntime too.
     """
 
     opset: int
@@ -198,17 +226,20 @@ class Legality:
     types: Set[int] | None = None
     """The element types that values of the model can have; None where nobody can tell."""
 
-    def why_not_foreign(self, domain: str, name: str, version: int) -> str | None:
+    def decomposes(self, domain: str, name: str) -> bool:
+        """Whether an operator is to go because `decompose` names it, or its domain if that is not the default one."""
+        return not self.decompose.isdisjoint((domain, f"{domain}::{name}") if domain else (name,))
+
+    def why_not_foreign(self, domain: str, name: str, version: int = 1) -> Reason | None:
         """Say why an operator of another domain, as the model imports it, does not stand on the target."""
-        if self.target is None:
-            return None
-        if (release := self.target.release) and (reason := why_foreign(domain, name, release)):
-            return f"{self.target.name} does not have {domain}::{name}; {reason}"
-        highest = self.target.domains.get(domain, version)
-        before, after = schema_at(domain, name, version), schema_at(domain, name, min(version, highest))
-        if before == after or (before and after and before.since_version == after.since_version):
-            return None
-        return f"{self.target.name} has {domain} up to opset {highest}, which has another {name}"
+        if self.decomposes(domain, name):
+            return Reason(f"{domain}::{name} is to be decomposed")
+        return self.target.why_not_foreign(domain, name, version) if self.target else None
+
+    def drops(self, domain: str) -> bool:
+        """Whether the import of another domain is to go once no node uses it."""
+        named = any(one == domain or one.startswith(f"{domain}::") for one in self.decompose)
+        return named or (self.target is not None and domain not in self.target.domains)
 
     def doubtful(self, node: Node) -> bool:
         """Whether a runtime may well lack the node, though its profile does not say so: of element types that few have.
@@ -246,7 +277,7 @@ class Legality:
         if node.domain == SPELLING:
             return Reason("no runtime has the domain opshift")
         if node.domain:
-            return None
+            return self.why_not_foreign(node.domain, node.name)
         schema = schema_at("", node.name, self.opset)
         if schema is None:
             return Reason(f"opset {self.opset} has no {node.name}")

@@ -1,0 +1,51 @@
+"""Quantized values of onnxruntime's QLinear operators: one scale and one zero point for all elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.registry.facts import INTEGERS, Facts
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Operands
+
+Array = np.ndarray[Any, Any]
+
+
+def floats(x: Array, scale: Array, zero: Array) -> Array:
+    """Return what quantized values stand for: "(x - x_zero_point) * x_scale", in float."""
+    return np.asarray((x.astype(np.int32) - zero.astype(np.int32)).astype(np.float32) * scale.astype(np.float32))
+
+
+def quantized(y: Array, scale: Array, zero: Array) -> Array:
+    """Return floats as quantized values: "saturate(round(y / y_scale) + y_zero_point)", to even."""
+    ends = np.iinfo(zero.dtype)
+    whole = np.rint(y.astype(np.float32) / scale.astype(np.float32)).astype(np.float64) + zero
+    return np.asarray(np.clip(whole, ends.min, ends.max)).astype(zero.dtype)
+
+
+def whole(operands: Operands, scales: tuple[int, ...], zeros: tuple[int, ...]) -> Reason | None:
+    """Hold where each scale and zero point is there, and one for all elements."""
+    for place in (*scales, *zeros):
+        facts = operands[place] or Facts()
+        if operands[place] is None:
+            return Reason("a zero point is left out, for which onnxruntime ends the process")
+        if facts.size is None:
+            return Reason("it is unknown whether there is one scale for all elements", missing=True)
+        if facts.size != 1:
+            return Reason("there is more than one scale")
+    dtype = (operands[zeros[-1]] or Facts()).dtype
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return None if dtype in INTEGERS else Reason("the values are no integers")
+
+
+def steady(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Draw scales above zero: by zero, or what overflows, nobody divides."""
+    return {
+        name: rng.choice([0.125, 0.5, 1, 2, 3], array.shape).astype(array.dtype)
+        for name, array in feeds.items()
+        if name.endswith("_scale") and array.flags.writeable
+    }

@@ -1,0 +1,179 @@
+"""com.microsoft::MatMulNBits: a product with weights of 2, 4 or 8 bits, packed into bytes, in blocks of one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.registry.dialect import MICROSOFT
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class MatMulNBits:
+    """The sizes of the weights, N rows of K, in blocks of numbers of a few bits.
+
+    `accuracy_level` permits kernels to round A before they multiply; results are compared with those of level 1.
+    """
+
+    K: int = 0
+    N: int = 0
+    accuracy_level: int = 0
+    bits: int = 4
+    block_size: int = 32
+    weight_prepacked: int = 0
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks a row has."""
+        return -(-self.K // self.block_size)
+
+    @property
+    def parts(self) -> int:
+        """How many numbers a byte has."""
+        return 8 // self.bits
+
+
+def _unpacked(what: MatMulNBits, packed: Array) -> Array:
+    """Return the numbers of each byte along a new axis, those of the low bits first."""
+    shifts = np.arange(what.parts) * what.bits
+    return np.asarray((packed[..., None].astype(np.int64) >> shifts) & (2**what.bits - 1))
+
+
+def oracle(
+    what: MatMulNBits,
+    a: Array,
+    b: Array,
+    scales: Array,
+    zeros: Array | None = None,
+    index: Array | None = None,
+    bias: Array | None = None,
+) -> Array:
+    """MatMulNBits-1: the weights "are quantized with block_size", along K, and multiplied from the right.
+
+    Zero points are packed as weights are, each row "padded to byte"; by default they are 2^(bits - 1).
+    """
+    rows, blocks = what.N, what.blocks
+    weights = _unpacked(what, b.reshape(rows, blocks, -1)).reshape(rows, blocks, -1).astype(np.float64)
+    if zeros is None:
+        points = np.full((rows, blocks), 2.0 ** (what.bits - 1))
+    elif zeros.dtype == np.uint8:
+        points = _unpacked(what, zeros.reshape(rows, -1)).reshape(rows, -1)[:, :blocks].astype(np.float64)
+    else:
+        points = zeros.reshape(rows, blocks).astype(np.float64)
+    each = (weights - points[..., None]) * scales.reshape(rows, blocks, 1).astype(np.float64)
+    y = a.astype(np.float64) @ each.reshape(rows, -1)[:, : what.K].T
+    return np.asarray(y if bias is None else y + bias).astype(a.dtype)
+
+
+def _known(what: MatMulNBits, operands: Operands) -> Reason | None:
+    if what.bits not in (2, 4, 8):
+        return Reason(f"weights of {what.bits} bits are not packed into bytes")
+    if operands[2] is None or operands[2].dtype is None:
+        return Reason("the element type of the scales is unknown", missing=True)
+    if what.weight_prepacked:
+        return Reason("the weights are laid out for one machine (weight_prepacked)")
+    return None if operands[4] is None else Reason("g_idx orders the columns")
+
+
+def _form(bias: bool, zeros: str) -> Callable[[MatMulNBits, Operands], Reason | None]:
+    def given(what: MatMulNBits, operands: Operands) -> Reason | None:
+        if (operands[5] is not None) != bias:
+            return Reason("")
+        if bias:
+            return _known(what, operands)
+        points = operands[3]
+        if points is not None and points.dtype is None:
+            return Reason("the element type of zero_points is unknown", missing=True)
+        kind = "none" if points is None else "packed" if points.type == "tensor(uint8)" else "float"
+        return _known(what, operands) if kind == zeros else Reason("")
+
+    return given
+
+
+def _bind(what: MatMulNBits, operands: Operands) -> Mapping[str, Any]:
+    return {
+        "bits": what.bits,
+        "packed": (what.N, what.blocks, what.block_size * what.bits // 8, 1),
+        "apart": (what.N, what.blocks, what.block_size),
+        "each": (what.N, what.blocks, 1),
+        "whole": (what.N, what.blocks * what.block_size),
+        "most": (what.K,),
+        "middle": float(2 ** (what.bits - 1)),
+        "rows": (what.N, -(-what.blocks // what.parts), 1),
+        "points": (what.N, -(-what.blocks // what.parts) * what.parts),
+        "count": (what.blocks,),
+        "to": operands[2].dtype if operands[2] else None,
+    }
+
+
+def _some(*names: str) -> Callable[[MatMulNBits, Operands], Mapping[str, Any]]:
+    def bind(what: MatMulNBits, operands: Operands) -> Mapping[str, Any]:
+        every = _bind(what, operands)
+        return {name: every[name] for name in names}
+
+    return bind
+
+
+@lowering(18, applies_if=_form(True, ""), rounds=True)
+def with_bias(a, b, scales, zeros, index, bias):
+    """Add the bias to the product."""
+    return meaning.Same(a, b, scales, zeros) + bias
+
+
+@lowering(18, applies_if=_form(False, "none"), bind=_some("each", "middle"))
+def with_middle(a, b, scales, zeros, index, bias, each: Sequence[int], middle: float):
+    """Have the middle of the range for a zero point."""
+    points = op.Expand(op.CastLike(middle, scales), each)
+    return meaning.Same(a, b, scales, points)
+
+
+_UNPACK = _some("bits", "rows", "points", "count", "to")
+
+
+@lowering(18, applies_if=_form(False, "packed"), bind=_UNPACK)
+def with_packed(
+    a, b, scales, zeros, index, bias,
+    bits: int, rows: Sequence[int], points: Sequence[int], count: Sequence[int], to: int,
+):  # fmt: skip
+    """Take the zero points out of their bytes."""
+    every = op.Reshape(meaning.Unpacked(op.Reshape(zeros, rows), bits=bits, dtype=to), points)
+    return meaning.Same(a, b, scales, op.Slice(every, [0], count, [1]))
+
+
+@lowering(
+    18,
+    applies_if=_form(False, "float"),
+    bind=_some("bits", "packed", "apart", "each", "whole", "most", "to"),
+    rounds=True,
+)
+def unpacked(
+    a, b, scales, zeros, index, bias,
+    bits: int, packed: Sequence[int], apart: Sequence[int], each: Sequence[int], whole: Sequence[int],
+    most: Sequence[int], to: int,
+):  # fmt: skip
+    """Take the weights out of their bytes, subtract the zero points, scale, and multiply."""
+    numbers = meaning.Unpacked(op.Reshape(b, packed), bits=bits, dtype=to)
+    centered = op.Reshape(numbers, apart) - op.Reshape(zeros, each)
+    weights = op.Slice(op.Reshape(centered * op.Reshape(scales, each), whole), [0], most, [1])
+    return op.MatMul(a, op.Transpose(weights, perm=[1, 0]))
+
+
+OPERATOR = Operator(
+    name="MatMulNBits",
+    domain=MICROSOFT,
+    meaning=MatMulNBits,
+    versions=(Version(1),),
+    operands=("A", "B", "scales", "zero_points", "g_idx", "bias"),
+    oracle=oracle,
+    lowerings=(with_bias, with_middle, with_packed, unpacked),
+    refused="`g_idx`, `weight_prepacked`, bits other than 2, 4 and 8",
+    traits=Traits(floats=(Trait.SUMS,), factors=3),
+)

@@ -1,0 +1,393 @@
+"""com.microsoft::MultiHeadAttention: Attention-25 with a mask of keys that adds a number, and biases of projections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.families.axes import first
+from opshift.opsets.operators import attention
+from opshift.opsets.registry.dialect import MICROSOFT
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Trait, Traits
+
+Array = np.ndarray[Any, Any]
+
+FILTER = -10000.0
+"""What a mask adds by default where a key is masked."""
+
+LARGE = 1000.0
+"""What a mask adds at most for the sums with products to keep enough digits."""
+
+
+@dataclass(frozen=True)
+class MultiHeadAttention:
+    """How many heads there are, what products are scaled by (0: by the root of their length), and what masks add."""
+
+    num_heads: int = 1
+    mask_filter_value: float = FILTER
+    scale: float = 0.0
+    unidirectional: int = 0
+
+
+def allowed(mask: Array, batch: int, keys: int) -> Array:
+    """Return which keys take part, in a shape that broadcasts with (batch, heads, queries, keys).
+
+    MultiHeadAttention-1 and Attention-1: a mask of 1 and 0 of "shape (batch_size, total_sequence_length)" or
+    "(batch_size, sequence_length, total_sequence_length)", or lengths, "(batch_size)", or, "(2 * batch_size)", ends and
+    then starts.
+    """
+    if mask.ndim == 1:
+        ends, starts = mask[:batch], mask[batch:] if len(mask) == 2 * batch else np.zeros(batch, mask.dtype)
+        place = np.arange(keys)
+        return np.asarray((starts[:, None] <= place) & (place < ends[:, None]))[:, None, None]
+    kept = mask > 0
+    return np.asarray(kept[:, None, None] if mask.ndim == 2 else kept[:, None])
+
+
+def oracle(
+    what: MultiHeadAttention,
+    query: Array,
+    key: Array,
+    value: Array,
+    bias: Array | None = None,
+    mask: Array | None = None,
+    added: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
+    *others: Array | None,
+) -> tuple[Array, ...]:
+    """MultiHeadAttention-1: "Multi-Head Self/Cross Attention. Bias from input projection is included".
+
+    A mask adds a number, and so leaves the weights of a row alone of which it masks every key; a large one takes the
+    last digits of the products away, so that rounding decides these weights, and they are not compared.
+    """
+    if bias is not None:
+        ends = np.cumsum([query.shape[-1], query.shape[-1]])
+        query, key, value = (one + part for one, part in zip((query, key, value), np.split(bias, ends), strict=True))
+    if not query.size or not key.size:
+        raise ValueError("ONNX's body of Attention-25 does not run for an empty batch or sequence")
+    query, key, value = (_by_head(one, what.num_heads) for one in (query, key, value))
+    keys = key.shape[-2] + (0 if past_key is None else past_key.shape[2])
+    total = None if added is None else added.astype(np.float64)
+    if mask is not None:
+        if mask.ndim > 1 and mask.shape[-1] != keys:
+            raise ValueError("MultiHeadAttention-1: the mask is not as long as there are keys")
+        kept = allowed(mask, len(query), keys)
+        if abs(what.mask_filter_value) > LARGE and _has_none(what, kept, query.shape[-2], keys):
+            raise ValueError("rounding decides the weights of a row of which every key is masked")
+        numbers = np.where(kept, 0, what.mask_filter_value)
+        total = numbers if total is None else total + numbers
+    meant = attention.Attention(is_causal=what.unidirectional, scale=what.scale or None)
+    y, *rest = attention.oracle(meant, query, key, value, total, past_key, past_value)
+    y = y.swapaxes(1, 2).reshape(len(y), y.shape[2], y.shape[1] * y.shape[3])
+    return (y, *(one.astype(query.dtype) for one in rest))
+
+
+def _by_head(rows: Array, heads: int) -> Array:
+    """Return rows of all heads with an axis of heads, in front of the tokens."""
+    return rows if rows.ndim == 4 else rows.reshape(*rows.shape[:2], heads, rows.shape[2] // heads).swapaxes(1, 2)
+
+
+def _has_none(what: MultiHeadAttention, kept: Array, queries: int, keys: int) -> bool:
+    """Whether there is a query that may see no key that is kept."""
+    seen = np.arange(keys) <= np.arange(queries)[:, None] + keys - queries if what.unidirectional else np.True_
+    return not bool((kept & seen).any(axis=-1).all())
+
+
+def _lift(attributes: Mapping[str, Any]) -> MultiHeadAttention:
+    given = {name: value for name, value in attributes.items() if value is not None}
+    return MultiHeadAttention(**given)
+
+
+def _known(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+    query, key, value = (facts.rank if facts is not None else None for facts in operands[:3])
+    if operands[1] is None or operands[2] is None:
+        return Reason("queries, keys and values are packed into one tensor")
+    if query is None or key is None or value is None:
+        return Reason("a rank is unknown", missing=True)
+    if query != 3 or key != value or key not in (3, 4):
+        return Reason("keys and values are packed into one tensor")
+    if operands[8] is not None or operands[9] is not None:
+        return Reason("the past is a buffer that is shared (past_sequence_length, cache_indirection)")
+    return None
+
+
+def _stage(what: MultiHeadAttention, operands: Operands) -> str:
+    """Name what is left to be done away with: the bias, then the mask, then keys with heads."""
+    if operands[3] is not None:
+        return "bias"
+    if operands[4] is not None:
+        return "mask"
+    return "heads" if (operands[1] or Facts()).rank == 4 else ""
+
+
+def _widths(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+    if reason := _known(what, operands):
+        return reason
+    if _stage(what, operands) != "bias":
+        return Reason("")
+    if (operands[1] or Facts()).rank == 4:
+        return Reason("keys that have heads are added no bias")
+    known = isinstance(first(operands).dim(2), int)
+    return None if known else Reason("the width of the queries is unknown", missing=True)
+
+
+def _bound(what: MultiHeadAttention, operands: Operands) -> Mapping[str, Any]:
+    width = first(operands).dim(2)
+    count = width if isinstance(width, int) else 0
+    return {"one": (count,), "two": (2 * count,)}
+
+
+@lowering(18, applies_if=_widths, bind=_bound, rounds=True)
+def biased(
+    query, key, value, bias, mask, added, past_key, past_value, buffered, beams, one: Sequence[int], two: Sequence[int]
+):
+    """Add the bias of each projection."""
+    y, keys, values, products = meaning.Same(
+        query + op.Slice(bias, [0], one, [0]),
+        key + op.Slice(bias, one, two, [0]),
+        value + op.Slice(bias, two, [2147483647], [0]),
+        None,
+        mask,
+        added,
+        past_key,
+        past_value,
+    )
+    return y, keys, values, products
+
+
+def _masked(kind: str, more: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
+    def given(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+        if reason := _known(what, operands):
+            return reason
+        if _stage(what, operands) != "mask" or (operands[5] is not None) != more:
+            return Reason("")
+        found = form_of_mask(first(operands), operands[4] or Facts())
+        return found if isinstance(found, Reason) else None if found == kind else Reason("")
+
+    return given
+
+
+def form_of_mask(data: Facts, mask: Facts) -> str | Reason:
+    """Return the form of a mask: lengths, spans, keys or pairs; of data whose first dim is the batch."""
+    if mask.rank is None:
+        return Reason("the rank of the mask is unknown", missing=True)
+    if mask.rank in (2, 3):
+        return {2: "keys", 3: "pairs"}[mask.rank]
+    if mask.rank != 1:
+        return Reason("a mask of such a rank is for a buffer")
+    count, batch = mask.dim(0), data.dim(0)
+    if count is not None and count == batch:
+        return "lengths"
+    if isinstance(count, int) and isinstance(batch, int):
+        return "spans" if count == 2 * batch else Reason("a mask of such a length is for packed sequences")
+    return Reason("it is unknown whether the mask has lengths, or ends and starts", missing=True)
+
+
+def _filter(what: MultiHeadAttention, operands: Operands) -> Mapping[str, Any]:
+    return {"masked": what.mask_filter_value}
+
+
+def _batch(what: MultiHeadAttention, operands: Operands) -> Mapping[str, Any]:
+    count = first(operands).dim(0)
+    return {"masked": what.mask_filter_value, "batch": (count if isinstance(count, int) else 0,)}
+
+
+@lowering(18, applies_if=_masked("keys", False), bind=_filter)
+def keys_alone(query, key, value, bias, mask, added, past_key, past_value, buffered, beams, masked: float):
+    """Add a number to the products of keys that are masked; onnxruntime's Attention wants it for each query."""
+    kept = op.Unsqueeze(op.Greater(mask, 0), [1, 2])
+    row = op.Where(kept, op.CastLike(0.0, query), op.CastLike(masked, query))
+    numbers = op.Expand(row, op.Concat([1, 1], op.Shape(query, start=1, end=2), [1], axis=0))
+    y, keys, values, products = meaning.Same(query, key, value, None, None, numbers, past_key, past_value)
+    return y, keys, values, products
+
+
+@lowering(18, applies_if=_masked("keys", True), bind=_filter, rounds=True)
+def keys_and_numbers(query, key, value, bias, mask, added, past_key, past_value, buffered, beams, masked: float):
+    """Add a number to the products of keys that are masked, and the others that are given."""
+    kept = op.Unsqueeze(op.Greater(mask, 0), [1, 2])
+    numbers = op.Where(kept, op.CastLike(0.0, query), op.CastLike(masked, query)) + added
+    y, keys, values, products = meaning.Same(query, key, value, None, None, numbers, past_key, past_value)
+    return y, keys, values, products
+
+
+@lowering(18, applies_if=_masked("pairs", False), bind=_filter)
+def pairs_alone(query, key, value, bias, mask, added, past_key, past_value, buffered, beams, masked: float):
+    """Add a number to the products that are masked."""
+    kept = op.Unsqueeze(op.Greater(mask, 0), [1])
+    numbers = op.Where(kept, op.CastLike(0.0, query), op.CastLike(masked, query))
+    y, keys, values, products = meaning.Same(query, key, value, None, None, numbers, past_key, past_value)
+    return y, keys, values, products
+
+
+@lowering(18, applies_if=_masked("pairs", True), bind=_filter, rounds=True)
+def pairs_and_numbers(query, key, value, bias, mask, added, past_key, past_value, buffered, beams, masked: float):
+    """Add a number to the products that are masked, and the others that are given."""
+    kept = op.Unsqueeze(op.Greater(mask, 0), [1])
+    numbers = op.Where(kept, op.CastLike(0.0, query), op.CastLike(masked, query)) + added
+    y, keys, values, products = meaning.Same(query, key, value, None, None, numbers, past_key, past_value)
+    return y, keys, values, products
+
+
+def _listed(kind: str, past: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
+    def given(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+        if (operands[6] is not None) != past:
+            return Reason("")
+        more = operands[5] is not None
+        return _masked(kind, more)(what, operands)
+
+    return given
+
+
+@lowering(18, applies_if=_listed("lengths", False))
+def by_lengths(query, key, value, bias, mask, added, past_key, past_value, buffered, beams):
+    """Mask the keys from each length on."""
+    count = op.Squeeze(op.Shape(key, start=-2, end=-1), [0])
+    places = op.Cast(op.Range(0, count, 1), to=6)
+    kept = op.Cast(op.Less(places, op.Unsqueeze(mask, [1])), to=6)
+    y, keys, values, products = meaning.Same(query, key, value, None, kept, added, past_key, past_value)
+    return y, keys, values, products
+
+
+@lowering(18, applies_if=_listed("lengths", True))
+def by_lengths_after_a_past(query, key, value, bias, mask, added, past_key, past_value, buffered, beams):
+    """Mask the keys from each length on, those of the past counted."""
+    count = op.Squeeze(op.Shape(key, start=-2, end=-1) + op.Shape(past_key, start=2, end=3), [0])
+    places = op.Cast(op.Range(0, count, 1), to=6)
+    kept = op.Cast(op.Less(places, op.Unsqueeze(mask, [1])), to=6)
+    y, keys, values, products = meaning.Same(query, key, value, None, kept, added, past_key, past_value)
+    return y, keys, values, products
+
+
+def _spans(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+    if operands[6] is not None:
+        return Reason("ends and starts are given, and a past")
+    return _listed("spans", False)(what, operands)
+
+
+@lowering(18, applies_if=_spans, bind=lambda what, operands: {"batch": _batch(what, operands)["batch"]})
+def by_spans(query, key, value, bias, mask, added, past_key, past_value, buffered, beams, batch: Sequence[int]):
+    """Mask the keys before each start, and from each end on."""
+    count = op.Squeeze(op.Shape(key, start=-2, end=-1), [0])
+    places = op.Cast(op.Range(0, count, 1), to=6)
+    ends = op.Unsqueeze(op.Slice(mask, [0], batch, [0]), [1])
+    starts = op.Unsqueeze(op.Slice(mask, batch, [2147483647], [0]), [1])
+    kept = op.Cast(op.And(op.Less(places, ends), op.Not(op.Less(places, starts))), to=6)
+    y, keys, values, products = meaning.Same(query, key, value, None, kept, added, past_key, past_value)
+    return y, keys, values, products
+
+
+def _last(rank: int) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
+    def given(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+        if reason := _known(what, operands):
+            return reason
+        stage = _stage(what, operands)
+        return None if stage == ("heads" if rank == 4 else "") else Reason("")
+
+    return given
+
+
+def _attributes(what: MultiHeadAttention, operands: Operands) -> Mapping[str, Any]:
+    return {"heads": what.num_heads, "factor": what.scale or None, "causal": what.unidirectional}
+
+
+@lowering(23, applies_if=_last(3), bind=_attributes, rounds=True)
+def by_attention(
+    query, key, value, bias, mask, added, past_key, past_value, buffered, beams, heads: int, factor: float, causal: int
+):
+    """Write it as Attention, whose mask is added."""
+    y, keys, values, products = meaning.Attention(
+        query, key, value, added, past_key, past_value,
+        q_num_heads=heads, kv_num_heads=heads, scale=factor, is_causal=causal,
+    )  # fmt: skip
+    return y, keys, values, products
+
+
+def _apart(what: MultiHeadAttention, operands: Operands) -> Mapping[str, Any]:
+    return {"factor": what.scale or None, "causal": what.unidirectional, "apart": (0, 0, what.num_heads, -1)}
+
+
+@lowering(23, applies_if=_last(4), bind=_apart, rounds=True)
+def of_heads(
+    query, key, value, bias, mask, added, past_key, past_value, buffered, beams,
+    factor: float, causal: int, apart: Sequence[int],
+):  # fmt: skip
+    """Give the queries an axis of heads, as keys and values have one."""
+    each = op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3])
+    y, keys, values, products = meaning.Attention(
+        each, key, value, added, past_key, past_value, scale=factor, is_causal=causal
+    )
+    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1]), keys, values, products
+
+
+def of_other_length(inputs: Sequence[Any]) -> bool:
+    """Whether a mask of keys is not as long as there are keys: one of one element, say, which kernels leave out."""
+    key, mask, past = (inputs[place] if place < len(inputs) else None for place in (1, 4, 6))
+    if not isinstance(key, np.ndarray) or not isinstance(mask, np.ndarray) or mask.ndim < 2 or key.ndim < 3:
+        return False
+    return bool(mask.shape[-1] != key.shape[-2] + (0 if past is None else past.shape[-2]))
+
+
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Draw numbers of moderate size, and masks that leave each query the first key."""
+    return {**attention.adversarial(rng, feeds), **unmasked_first(feeds, "key_padding_mask")}
+
+
+def unmasked_first(feeds: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a mask in which the first key of each query is kept, or in which lengths are positive."""
+    mask = feeds.get(name)
+    if not isinstance(mask, np.ndarray) or not mask.size or not mask.flags.writeable:
+        return {}
+    kept = np.maximum(mask, 1) if mask.ndim == 1 else np.array(mask)
+    if mask.ndim > 1:
+        kept[..., 0] = 1
+    return {name: kept}
+
+
+OPERATOR = Operator(
+    name="MultiHeadAttention",
+    domain=MICROSOFT,
+    meaning=MultiHeadAttention,
+    versions=(Version(1, lift=_lift),),
+    operands=(
+        "query",
+        "key",
+        "value",
+        "bias",
+        "key_padding_mask",
+        "attention_bias",
+        "past_key",
+        "past_value",
+        "past_sequence_length",
+        "cache_indirection",
+    ),
+    oracle=oracle,
+    lowerings=(
+        biased,
+        keys_alone,
+        keys_and_numbers,
+        pairs_alone,
+        pairs_and_numbers,
+        by_lengths,
+        by_lengths_after_a_past,
+        by_spans,
+        by_attention,
+        of_heads,
+    ),
+    adversarial=adversarial,
+    nan_defined=lambda what, operands: False,
+    infinity_defined=lambda what, operands: False,
+    refused=(
+        "queries, keys and values in one tensor; `past_sequence_length`, `cache_indirection`; masks of packed "
+        "sequences; a bias beside keys that have heads"
+    ),
+    # Without an output for keys and values its kernel reads a past of zeros, or of what memory holds.
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), meaningless=of_other_length, outputs_for={6: 3, 7: 3}),
+)

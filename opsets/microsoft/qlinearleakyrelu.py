@@ -1,0 +1,62 @@
+"""com.microsoft::QLinearLeakyRelu: LeakyRelu of quantized values, quantized."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.families import steps
+from opshift.opsets.registry.dialect import MICROSOFT
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Traits
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class QLinearLeakyRelu:
+    """What negative values are multiplied by."""
+
+    alpha: float = 0.01
+
+
+def oracle(what: QLinearLeakyRelu, x: Array, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Array:
+    """QLinearLeakyRelu-1: "f(x) = quantize(alpha * dequantize(x)) for dequantize(x) < 0", else as it is."""
+    y = steps.floats(x, x_scale, x_zero)
+    return steps.quantized(np.where(y < 0, np.float32(what.alpha) * y, y), y_scale, y_zero)
+
+
+def _alpha(what: QLinearLeakyRelu, operands: Operands) -> Mapping[str, Any]:
+    return {"alpha": what.alpha}
+
+
+@lowering(
+    13,
+    applies_if=lambda what, operands: steps.whole(operands, (1, 3), (2, 4)),
+    bind=_alpha,
+    rounds=True,
+    makes_floats=True,
+)
+def by_floats(x, x_scale, x_zero, y_scale, y_zero, alpha: float):
+    """Take LeakyRelu of what the values stand for, and quantize it."""
+    values = op.DequantizeLinear(x, op.Squeeze(x_scale), op.Squeeze(x_zero))
+    return op.QuantizeLinear(op.LeakyRelu(values, alpha=alpha), op.Squeeze(y_scale), op.Squeeze(y_zero))
+
+
+OPERATOR = Operator(
+    name="QLinearLeakyRelu",
+    domain=MICROSOFT,
+    meaning=QLinearLeakyRelu,
+    versions=(Version(1),),
+    operands=("X", "X_scale", "X_zero_point", "Y_scale", "Y_zero_point"),
+    oracle=oracle,
+    lowerings=(by_floats,),
+    adversarial=steps.steady,
+    nan_defined=lambda what, operands: False,
+    refused="a zero point that is left out, for which the kernel ends the process; more than one scale",
+    traits=Traits(scales=(1, 3)),
+)

@@ -1,0 +1,106 @@
+"""onnxruntime's own operators, as one version of it registers them: `opsets/data/dialect.json`.
+
+`benchmarks/dialect.py` writes the file. These operators are version 1 forever, and change all the same: a node is
+compared with the schemas of that version of onnxruntime, and refused where it has an attribute or an input more.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import onnx
+import onnx.defs
+
+MICROSOFT = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
+
+_GENERATION = "it runs a whole generation around a decoder"
+_MACHINE = "it holds what was laid out, or compiled, for one machine"
+_FINAL: Mapping[str, str] = {
+    **dict.fromkeys(("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"), _GENERATION),
+    **dict.fromkeys(("EPContext", "Snpe", "MatMulPacked", "NhwcConv", "NhwcFusedConv"), _MACHINE),
+}
+"""Operators of com.microsoft that are never replaced, and why."""
+
+_FINAL_DOMAINS = frozenset({"com.microsoft.nchwc", "com.ms.internal.nhwc"})
+"""Domains of which the same is true: their weights have the order in which one machine reads them."""
+
+_OPTIONS = {
+    "optional": onnx.defs.OpSchema.FormalParameterOption.Optional,
+    "variadic": onnx.defs.OpSchema.FormalParameterOption.Variadic,
+}
+
+
+STRAY = frozenset({"SkipSimplifiedLayerNormalization"})
+"""Operators of com.microsoft that models have in the default domain too, where onnxruntime does not register them."""
+
+
+@functools.cache
+def _table() -> Mapping[str, Any]:
+    file = importlib.resources.files("opshift.opsets").joinpath("data", "dialect.json")
+    found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def version() -> str:
+    """Return the version of onnxruntime whose operators these are."""
+    return str(_table()["onnxruntime"])
+
+
+def operators(domain: str) -> Collection[str]:
+    """Return the names of the operators of a domain; of the default domain, those that ONNX does not define."""
+    found: Mapping[str, Any] = _table()["domains"].get(domain, {})
+    return found.keys() if domain else found.keys() | STRAY
+
+
+def has_kernel(domain: str, name: str) -> bool:
+    """Return whether that version of onnxruntime has a kernel of the CPU provider for an operator."""
+    return bool(_table()["domains"].get(domain, {}).get(name, {}).get("kernel"))
+
+
+def why_never(domain: str, name: str) -> str:
+    """Return why an operator is never replaced; the empty string where it may be."""
+    if domain in _FINAL_DOMAINS:
+        return _MACHINE
+    return _FINAL.get(name, "") if domain == MICROSOFT else ""
+
+
+@functools.cache
+def raw_schema(domain: str, name: str) -> onnx.defs.OpSchema | None:
+    """Return the schema of an operator, version 1; None if onnxruntime registers none. Nobody infers by it."""
+    found = _table()["domains"].get(MICROSOFT if not domain and name in STRAY else domain, {}).get(name)
+    if found is None:
+        return None
+    return onnx.defs.OpSchema(
+        name,
+        domain,
+        1,
+        doc=f"{name} of onnxruntime {version()}.",
+        inputs=[_parameter(one) for one in found["inputs"]],
+        outputs=[_parameter(one) for one in found["outputs"]],
+        type_constraints=[(variable, types, "") for variable, types in found["types"].items()],
+        attributes=[_attribute(name, one) for name, one in found["attributes"].items()],
+    )
+
+
+def _parameter(one: Sequence[str]) -> onnx.defs.OpSchema.FormalParameter:
+    name, kind, *marks = one
+    option = next((_OPTIONS[mark] for mark in marks if mark in _OPTIONS), None)
+    return onnx.defs.OpSchema.FormalParameter(
+        name,
+        kind,
+        param_option=option or onnx.defs.OpSchema.FormalParameterOption.Single,
+        is_homogeneous="heterogeneous" not in marks,
+    )
+
+
+def _attribute(name: str, one: Sequence[Any]) -> onnx.defs.OpSchema.Attribute:
+    kind = getattr(onnx.defs.OpSchema.AttrType, one[0])
+    if one[1:2] == ["default"]:
+        default = onnx.helper.make_attribute(name, one[2], attr_type=int(kind.value))
+        return onnx.defs.OpSchema.Attribute(name, default)
+    return onnx.defs.OpSchema.Attribute(name, kind, required=one[1:] == ["required"])
