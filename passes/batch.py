@@ -150,7 +150,7 @@ def convert_many(
         TypeError: `convert` has no such argument.
     """
     if "allow" in asked:
-        from opshift.passes.convert import assumed
+        from opshift.passes.conversion.request import assumed
 
         asked["assume"] = assumed(asked.get("assume", ()), asked.pop("allow"))
     _check(asked, jobs)
@@ -286,7 +286,7 @@ def attempt(job: Job) -> Done:
             batch.make_folders(job.output.parent)
             written = result.save(job.output, **job.saved, batch=batch)
         status = Status.UNCHANGED if unchanged else Status.CONVERTED
-        read = external.references(traversal.bodies(result.source.model))
+        read = external.references(traversal.graph_views(result.source.model))
         weights = _weights(job.source, {job.source.parent / reference.location for reference in read})
         # What was written since may not be what was read.
         known = all(written_at < since for _, written_at in weights.values())

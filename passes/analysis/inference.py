@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,10 +26,29 @@ from opshift.opsets.registry.facts import (
     tensor_of,
     type_name,
 )
-from opshift.opsets.registry.inference_gaps import fatal, is_absent, rounded, without_late
-from opshift.opsets.registry.lowering import Reason
-from opshift.opsets.registry.operator import SPELLING, Node, Outputs, lift, operator_for
-from opshift.opsets.registry.schema import NEWEST, Schema, schema_at, schema_read_at
+from opshift.opsets.registry.inference_gaps import (
+    INFERRED_AS,
+    fatal,
+    is_absent,
+    rounded,
+    typed_as_output,
+    without_late,
+    without_padded,
+)
+from opshift.opsets.registry.lowering import Body, Reason
+from opshift.opsets.registry.node_traits import traits
+from opshift.opsets.registry.operator import (
+    SPELLING,
+    Lifted,
+    Node,
+    Operator,
+    Outputs,
+    bound,
+    lift,
+    operator_for,
+    write_native,
+)
+from opshift.opsets.registry.schema import NEWEST, Schema, is_dialect, schema_at, schema_read_at
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis.node_inference import NodeInference
 from opshift.passes.graph import limits
@@ -89,12 +109,15 @@ def _as_bytes(value: Any) -> Any:
     return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
 
 
-def infer(node: Node) -> tuple[Facts, ...] | Reason:
-    """Return what is known of each output, elements included, or why the operator's schema does not take the node."""
+def infer(node: Node, most: int = SMALL) -> tuple[Facts, ...] | Reason:
+    """Return what is known of each output, elements included, or why the operator's schema does not take the node.
+
+    `most` is how many bytes of elements are computed of smaller inputs.
+    """
     facts = typed(node)
     if isinstance(facts, Reason) or (node.name == CONSTANT and not node.domain):
         return facts
-    value = _fold(node, facts)
+    value = _fold(node, facts, most)
     if value is not None:
         return value
     return tuple(
@@ -120,12 +143,17 @@ def typed(node: Node, *, written: bool = False) -> tuple[Facts, ...] | Reason:
         if node.domain == SPELLING
         else schema_read_at(node.domain, node.name, node.since_version)
     )
+    if schema is not None and is_dialect(schema):
+        return _of_dialect(node, schema)
     if schema is None:
         step = operator_for(node.domain, node.name)
-        if step is None or step.facts is None:
-            return tuple(Facts() for _ in node.used)
-        lifted = lift(step, node, "runtime")
-        return lifted if isinstance(lifted, Reason) else step.facts(lifted.meaning, lifted.operands)
+        lifted = (
+            Reason("") if step is None or not (step.facts or node.domain == SPELLING) else lift(step, node, "runtime")
+        )
+        if isinstance(lifted, Reason):
+            return lifted if lifted else tuple(Facts() for _ in node.used)
+        facts = lifted.operator.facts
+        return facts(lifted.meaning, lifted.operands) if facts else _by_meaning(lifted)
     return _typed(node, schema, written=written)
 
 
@@ -148,28 +176,101 @@ def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | 
         None if facts is not None and _is_optional(schema, index) and is_absent(node.name, index, facts.size) else facts
         for index, facts in enumerate(node.inputs)
     )
+    given = typed_as_output(node.name, given)
     names = [f"i{index}" if facts is not None else "" for index, facts in enumerate(given)]
     # An Attention with nonpad_kv_seqlen is valid only where it gives neither present_key nor present_value.
     outputs = [f"o{index}" if used else "" for index, used in enumerate(node.used)]
     unread = {"ceil_mode"} if rounded(node.name, node.attributes) else set()
     attributes = {name: value for name, value in node.attributes.items() if name in schema.attributes.keys() - unread}
     proto = make_node(schema.raw.name, schema.domain, names, outputs, attributes)
-    inference = NodeInference(dataclasses.replace(node, inputs=given), schema, proto)
+    newer = INFERRED_AS.get((node.name, schema.since_version))
+    told = schema if newer is None or node.domain else schema_at("", node.name, newer) or schema
+    inference = NodeInference(dataclasses.replace(node, inputs=given), told, proto)
     found = _fault(node, schema) or inference.facts(strict=written)
     if isinstance(found, str):
         if node.domain == SPELLING:
             return tuple(Facts() for _ in node.used)  # what is meant is judged where it is written
         return Reason(f"{label}: {found}")
     data = node.inputs[0] if node.inputs else None
-    inferred = [without_late(node.name, node.attributes, facts, data) for facts in found]
+    inferred = [
+        without_padded(node.name, node.attributes, without_late(node.name, node.attributes, facts, data))
+        for facts in found
+    ]
     operator = operator_for(node.domain, node.name)
     if operator is not None and operator.shape is not None:
         lifted = lift(operator, node, "runtime")
         if not isinstance(lifted, Reason):
             inferred[0] = _refined(inferred[0], operator.shape(lifted.meaning, lifted.operands))
+    if operator is not None and operator.domain and any(facts.shape is None for facts in inferred):
+        inferred = _filled(inferred, lift(operator, node, "runtime"))
     if operator is not None and operator.dtype is not None and node.domain == SPELLING:
         inferred[0] = dataclasses.replace(inferred[0], dtype=operator.dtype(operator.meaning(**node.attributes)))
     return tuple(inferred)
+
+
+def _filled(inferred: list[Facts], lifted: Lifted | Reason) -> list[Facts]:
+    """Return what is known of outputs, with the shapes that what replaces the node gives them."""
+    found = lifted if isinstance(lifted, Reason) else _by_meaning(lifted)
+    if isinstance(found, Reason):
+        return inferred
+    pairs = itertools.zip_longest(inferred, found[: len(inferred)], fillvalue=Facts())
+    return [Facts(one.dtype or more.dtype, more.shape if one.shape is None else one.shape) for one, more in pairs]
+
+
+def _of_dialect(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
+    """Infer by what replaces a node: nobody else infers onnxruntime's own operators."""
+    if wrong := _fault(node, schema):
+        return Reason(f"{node.name}-{node.since_version} of onnxruntime does not take this: {wrong}")
+    operator = operator_for(node.domain, node.name)
+    lifted = Reason("") if operator is None else lift(operator, node, "runtime")
+    if isinstance(lifted, Reason):
+        found: tuple[Facts, ...] | Reason = lifted if lifted.invalid else tuple(Facts() for _ in node.used)
+    else:
+        found = _by_meaning(lifted)
+    if isinstance(found, Reason):
+        return found
+    bound_types = {
+        parameter.type_variable: facts.dtype
+        for index, facts in enumerate(node.inputs)
+        if facts is not None and facts.dtype and (parameter := schema.input(index)) is not None
+    }
+    return tuple(
+        facts if facts.dtype else dataclasses.replace(facts, dtype=bound_types.get(parameter.type_variable))
+        for facts, parameter in zip(found, schema.outputs, strict=False)
+    )
+
+
+def _by_meaning(lifted: Lifted) -> tuple[Facts, ...] | Reason:
+    """Infer the outputs of a meaning: of the operator at the newest opset, else of the first lowering that applies."""
+    if not lifted.operator.domain:
+        native = write_native(lifted, NEWEST)
+        if not isinstance(native, Reason):
+            inputs = tuple(None if index is None else lifted.operands[index] for index in native.inputs)
+            return typed(Node("", lifted.operator.name, native.since_version, native.attributes, inputs, lifted.used))
+    for lowering in lifted.operator.lowerings:
+        body = lowering.body_for(lifted.meaning, lifted.operands)
+        if not isinstance(body, Reason):
+            return _by_body(body, lifted)
+    return tuple(Facts() for _ in lifted.used)
+
+
+def _by_body(body: Body, lifted: Lifted) -> tuple[Facts, ...] | Reason:
+    """Infer the outputs of a lowering's body, node by node."""
+    operands = (None if index is None else lifted.operands[index] for index in body.inputs)
+    values: dict[str, Facts | None] = {"": None, **dict(zip(body.function.inputs, operands, strict=False))}
+    for call in body.function.calls:
+        if call.inputs and values[call.inputs[0]] is None:
+            values.update(dict.fromkeys(call.outputs, None))  # of an operand left out nothing is made
+            continue
+        name, attributes = bound(call, body, lifted)
+        schema = None if call.domain else schema_at("", name, body.opset) or schema_at("", name, NEWEST)
+        inputs = tuple(values[one] for one in call.inputs)
+        since = schema.since_version if schema else 1
+        found = infer(Node(call.domain, name, since, attributes, inputs, (True,) * len(call.outputs)))
+        if isinstance(found, Reason):
+            return found
+        values.update(zip(call.outputs, found, strict=True))
+    return tuple(values[name] or Facts() for name in body.function.outputs[: len(lifted.used)])
 
 
 def _is_optional(schema: Schema, index: int) -> bool:
@@ -221,7 +322,7 @@ def _refined(facts: Facts, shape: tuple[Dim, ...] | None) -> Facts:
     return Facts(facts.dtype, shape)
 
 
-def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
+def _fold(node: Node, outputs: tuple[Facts, ...], most: int) -> tuple[Facts, ...] | None:
     """Compute the outputs where the inputs are known: wholly, or partly where elements are only moved about."""
     operator = operator_for(node.domain, node.name)
     if operator and operator.by_facts:
@@ -229,15 +330,14 @@ def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
         return None if found is None else (found,)
     if operator is None or any(facts is not None and facts.value is None for facts in node.inputs):
         return None
+    if operator.traits is not None and operator.traits.heavy:
+        return None
     # What is only moved about may be partly known; where it is moved to may not.
     moved = len(node.inputs) if operator.variadic else 1
     partly_known = [index for index, facts in enumerate(node.inputs) if facts is not None and facts.known is None]
     if partly_known and not (operator.moves_data and partly_known[-1] < moved):
-        return None
-    if len(outputs) != 1 or outputs[0].size is None or outputs[0].dtype is None:
-        return None
-    most = _most(node)
-    if outputs[0].size * 8 > most:
+        return _of_dims(node, operator, outputs)
+    if len(outputs) != 1 or outputs[0].dtype is None or not is_bounded(node, outputs, most := _most(node, most)):
         return None
     lifted = lift(operator, node, "runtime")
     if isinstance(lifted, Reason):
@@ -255,15 +355,60 @@ def _fold(node: Node, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
     return (constant(result, outputs[0].dtype),)
 
 
-def _most(node: Node) -> int:
-    """How many bytes a folded result may have: more than SMALL only for positions, and what is made of them alone.
+_DIMS = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL})
+"""Element types of what is computed of shapes of which some dims are known."""
+
+
+def _of_dims(node: Node, operator: Operator, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
+    """Compute the elements of one output that follow from elements of the inputs, not all of which are known."""
+    rule, output = operator.of_dims, outputs[0]
+    if rule is None or len(outputs) != 1 or output.dtype not in _DIMS or (output.size or 0) > limits.MOST_AXES:
+        return None
+    lifted = lift(operator, node, "runtime")
+    if isinstance(lifted, Reason) or any(facts is None or facts.value is None for facts in lifted.operands):
+        return None
+    arrays = [facts.value.array.astype(object) for facts in lifted.operands if facts and facts.value]
+    filled = [
+        np.where(_is_number(array), array, 1).astype(helper.tensor_dtype_to_np_dtype(facts.dtype or 0))
+        for array, facts in zip(arrays, lifted.operands, strict=True)
+        if facts
+    ]
+    computed = _computed(operator.oracle, lifted.meaning, *filled)
+    if computed is None:
+        return None
+    found = np.asarray(computed).astype(object)
+    spread = np.broadcast_arrays(*arrays)
+    for place in np.ndindex(found.shape):
+        elements = [array[place] for array in spread]
+        if not all(map(_is_number, elements)):
+            dim = rule(*elements)
+            found[place] = dim if _is_number(dim) or output.dtype != TensorProto.BOOL else None
+    return (partly(found, output.dtype),)
+
+
+_is_number = np.frompyfunc(lambda element: isinstance(element, int), 1, 1)
+"""Whether elements are known, and no symbols."""
+
+
+def is_bounded(node: Node, outputs: Sequence[Facts], most: int) -> bool:
+    """Whether outputs have no more bytes, eight for each element; one of unknown size has about those of the inputs.
+
+    What an input counts can be of any size: onnx infers it if it is known.
+    """
+    known = traits(node.name, node.domain)
+    grows = bool(known.counts) or known.grows
+    return all(not grows if facts.size is None else facts.size * 8 <= most for facts in outputs)
+
+
+def _most(node: Node, most: int) -> int:
+    """How many bytes a folded result may have: more than `most` only for positions, and what is made of them alone.
 
     A runtime that has no Range holds them as a constant, as large as an axis is long.
     """
     if node.name == "Range":
         return POSITIONS
     return max(
-        [SMALL, *(facts.known.size * 8 for facts in node.inputs if facts is not None and facts.known is not None)]
+        [most, *(facts.known.size * 8 for facts in node.inputs if facts is not None and facts.known is not None)]
     )
 
 

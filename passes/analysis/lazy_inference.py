@@ -19,9 +19,9 @@ from opshift.opsets.registry.structural import CONSTANT
 from opshift.opsets.registry.traits import Flow
 from opshift.passes.analysis.inference import typed
 from opshift.passes.analysis.scopes import Scope, default_opset, initializers, view
-from opshift.passes.graph.columnar import Kind
+from opshift.passes.graph.columnar import OpKey
 from opshift.passes.graph.limits import LONGEST
-from opshift.passes.graph.traversal import Body, Walked, said
+from opshift.passes.graph.traversal import GraphView, Walked, said
 
 MOST = 256
 """Nodes that are inferred one by one: where more of them differ, onnx is done sooner."""
@@ -30,7 +30,7 @@ MOST = 256
 class Static:
     """The facts of values of a main graph, as far as they follow from those that are declared."""
 
-    def __init__(self, model: onnx.ModelProto, main: Body | Walked) -> None:
+    def __init__(self, model: onnx.ModelProto, main: GraphView | Walked) -> None:
         """Take a model that is checked, and that nobody changes, and its main graph."""
         nodes = model.graph.node
         self._model = model
@@ -40,7 +40,7 @@ class Static:
         self._declared: dict[str, Facts] = {}
         self._unknown: set[str] = set()
         self._one: dict[Facts, Facts] = {}
-        if isinstance(main, Body):
+        if isinstance(main, GraphView):
             self._inputs, self._outputs = iter(main.inputs), iter(main.outputs)
         else:
             self._inputs = chain.from_iterable(node.input[:] for node in nodes)
@@ -50,7 +50,7 @@ class Static:
         self._alike: dict[int, int] = {}
         self._inferred: dict[Hashable, tuple[Sequence[Facts | None], tuple[Facts, ...] | None]] = {}
 
-    def _plain(self, places: Mapping[Kind, Sequence[int]]) -> list[dict[int, Facts] | None]:
+    def _plain(self, places: Mapping[OpKey, Sequence[int]]) -> list[dict[int, Facts] | None]:
         """Return for each node what nodes of its kind make of their one input; None where they may have more to them.
 
         These have no attributes, one input and one output: that is checked, and so nobody need look.
@@ -171,7 +171,7 @@ class Static:
         for name, facts in zip(outputs, found or [None] * len(outputs), strict=True):
             if name in known or name in self._unknown:
                 continue
-            if (facts is None and computed) or (facts is not None and facts.value is None):
+            if (facts is None and computed) or (facts is not None and facts.value is None and not facts.unread):
                 facts = self._declared.get(name, facts)
             if facts is None:
                 self._unknown.add(name)

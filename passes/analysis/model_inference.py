@@ -21,12 +21,13 @@ from opshift.opsets.registry.facts import facts_of_type
 from opshift.opsets.registry.inference_gaps import (
     BLIND,
     FATAL,
-    ROUNDED,
+    MISSIZED,
+    SLICE,
     UNSURE,
     blind,
     fatal,
     is_far,
-    rounded,
+    missized,
     unranked,
     unsized,
 )
@@ -34,6 +35,7 @@ from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.schema import attribute_value, default_domain, schema_at
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis.data_propagation import set_long_aside
+from opshift.passes.analysis.sliced_dims import keeps_names, name_sliced_dims
 from opshift.passes.graph.limits import LONGEST
 from opshift.passes.graph.traversal import graphs, subgraphs
 
@@ -71,6 +73,8 @@ def infer_model(model: onnx.ModelProto) -> onnx.ModelProto:
     _declare(shown)
     set_long_aside(shown, _set_aside)
     inferred = onnx_process.infer_shapes(shown, data_prop=True)
+    if SLICE.encode() in data and keeps_names(shown) and name_sliced_dims(shown, inferred):
+        inferred = onnx_process.infer_shapes(shown, data_prop=True)
     declared_zeros = data.count(_ZERO)
     unsure = any(name.encode() in data for name in UNSURE)
     while (unsure and _set_aside_unsure(shown, inferred)) or (
@@ -105,7 +109,7 @@ def _set_aside_unsafe(model: onnx.ModelProto, data: bytes) -> None:
 
     onnx takes the default for an attribute that refers to a parameter.
     """
-    listed = [name for name in FATAL | BLIND | ROUNDED if name.encode() in data]
+    listed = [name for name in FATAL | BLIND | MISSIZED if name.encode() in data]
     references = _REFERENCE in data
     if not listed and not references:
         return
@@ -122,7 +126,7 @@ def _set_aside_unsafe(model: onnx.ModelProto, data: bytes) -> None:
                 attributes = {one.name: attribute_value(one) for one in node.attribute}
                 unsafe = (
                     blind(node.op_type, given)
-                    or rounded(node.op_type, attributes)
+                    or missized(node.op_type, attributes)
                     or bool(fatal(node.op_type, attributes, len(node.output)))
                 )
             if unsafe:
@@ -139,7 +143,7 @@ def _set_aside_malformed(model: onnx.ModelProto, graph: onnx.GraphProto, outer: 
     own.update(tensor.values.name for tensor in graph.sparse_initializer)
     own.update(value.name for values in (graph.input, graph.value_info, graph.output) for value in values)
     for node in graph.node:
-        for _, inner in subgraphs(node) if node.attribute else ():
+        for inner in subgraphs(node):
             _set_aside_malformed(model, inner, (*outer, own))
         read = node.input[:]
         unknown = not own.issuperset(read) and any(
@@ -220,8 +224,8 @@ def _declare_in(graph: onnx.GraphProto, opset: int, outer: Mapping[str, TypeProt
         typed.add(value.name)
     added = []
     for node in graph.node:
-        inner = list(subgraphs(node)) if node.attribute else []
-        for _, one in inner:
+        inner = list(subgraphs(node))
+        for one in inner:
             if (loop := traits(node.op_type).iteration) and not loop.scanned:
                 _declare_carried(node, one, others)
             _declare_in(one, opset, others)
@@ -231,7 +235,7 @@ def _declare_in(graph: onnx.GraphProto, opset: int, outer: Mapping[str, TypeProt
                 continue
             kind = kinds[min(index, len(kinds) - 1)] if kinds else _TENSOR
             if kind is None:
-                kind = _kind_of(node, index, [one for _, one in inner], others)
+                kind = _kind_of(node, index, inner, others)
             if not kind.HasField("tensor_type"):
                 others[name] = kind
             if name in open_outputs:

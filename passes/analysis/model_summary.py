@@ -1,4 +1,4 @@
-"""The outline of a model: its nodes with functions inlined, small constants, and every shape that onnx infers.
+"""The summary of a model: its nodes with functions inlined, small constants, and every shape that onnx infers.
 
 Weights are not read. A dim of a graph input that has no name has the one that its spec has.
 """
@@ -11,28 +11,29 @@ from dataclasses import dataclass
 
 import onnx
 
-from opshift.opsets.registry.facts import Dim, facts_of_tensor, facts_of_type
+from opshift.opsets.registry.facts import Dim, declared_dim, facts_of_tensor, facts_of_type
 from opshift.opsets.registry.node_traits import traits, traits_of
 from opshift.opsets.registry.schema import default_domain
-from opshift.opsets.registry.structural import CONSTANT
+from opshift.opsets.registry.structural import CONSTANT, IDENTITY
 from opshift.passes.analysis import scopes
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.analysis.scopes import Array, Shape, graph_inputs, unnamed, versions
-from opshift.passes.graph.traversal import graphs, subgraphs
+from opshift.passes.graph.traversal import graphs
 
 _FEW = 16
 """Elements: a constant that has more is a table, not a number that somebody chose."""
 
 
 @dataclass(frozen=True)
-class Outline:
+class ModelSummary:
     """What an analysis of a model needs.
 
     Attributes:
         graph: the main graph, with functions inlined unless that makes too much of it.
         inputs: the names of the graph inputs that a caller feeds.
         functions: the names of functions that are still called.
-        shapes: the dims of each value whose rank is known.
+        shapes: the dims of each value whose rank is known, or declared by the body that it goes into; those of what a
+            graph input reshapes, and of what follows, are those that there are where the shape stays as it is.
         constants: those of at most 16 elements, by name.
         weights: the shapes of all initializers of the main graph.
         same: for a value that has the elements of another, that other.
@@ -63,30 +64,26 @@ class Outline:
         return self.constants.get(self.origin(name)) if name else None
 
 
-def outline(model: onnx.ModelProto) -> Outline:
-    """Return the outline of a model."""
+def summary(model: onnx.ModelProto) -> ModelSummary:
+    """Return the summary of a model."""
     light = scopes.without_weights(model)
     bearers: dict[str, tuple[str, int]] = {}
     for value in light.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value"):
-                dim.dim_param = dim.dim_param or unnamed(value.name, axis)
+                dim.dim_param = str(declared_dim(dim) or unnamed(value.name, axis))
                 bearers.setdefault(dim.dim_param, (value.name, axis))
     if light.functions and scopes.expanded(light) <= scopes.INLINED:
         light = scopes.inlined(light)
     # Where inference fails, what is declared is known all the same.
     with contextlib.suppress(onnx.shape_inference.InferenceError, ValueError, RuntimeError):
         light = infer_model(light)
-    shapes: dict[str, tuple[Dim, ...]] = {}
+    shapes = _shapes(light)
     constants: dict[str, Array] = {}
     same: dict[str, str] = {}
     for graph in graphs(light):
         if isinstance(graph, onnx.GraphProto):
-            for value in (*graph.input, *graph.output, *graph.value_info):
-                if (dims := facts_of_type(value.type).shape) is not None:
-                    shapes.setdefault(value.name, dims)
             for tensor in graph.initializer:
-                shapes[tensor.name] = tuple(tensor.dims)
                 _keep(constants, tensor.name, tensor)
         for node in graph.node:
             if default_domain(node.domain):
@@ -97,7 +94,13 @@ def outline(model: onnx.ModelProto) -> Outline:
                 _keep(constants, node.output[0], next((item.t for item in node.attribute), None))
             elif traits(node.op_type).all_elements and node.input:
                 same[node.output[0]] = node.input[0]
-    return Outline(
+            # Inference may leave the rank open that a body declares: of what a Reshape makes, say.
+            for name, dims in declared_by_bodies(node, versions(light).get("", 0)):
+                shapes.setdefault(name, dims)
+    if (unchanged := _without_reshaping(light, shapes)) is not None:
+        with contextlib.suppress(onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+            shapes = _shapes(infer_model(unchanged)) | shapes
+    return ModelSummary(
         graph=light.graph,
         inputs=tuple(value.name for value in graph_inputs(model.graph)),
         functions=frozenset(function.name for function in light.functions),
@@ -108,6 +111,38 @@ def outline(model: onnx.ModelProto) -> Outline:
         versions=versions(light),
         bearers=bearers,
     )
+
+
+def _shapes(model: onnx.ModelProto) -> dict[str, tuple[Dim, ...]]:
+    """Return the dims of each value whose rank is known."""
+    shapes: dict[str, tuple[Dim, ...]] = {}
+    for graph in graphs(model):
+        if isinstance(graph, onnx.GraphProto):
+            for value in (*graph.input, *graph.output, *graph.value_info):
+                if (dims := facts_of_type(value.type).shape) is not None:
+                    shapes.setdefault(value.name, dims)
+            shapes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    return shapes
+
+
+def _without_reshaping(model: onnx.ModelProto, shapes: Mapping[str, tuple[Dim, ...]]) -> onnx.ModelProto | None:
+    """Return a model in which a Reshape to a shape that is a graph input returns what it reads; None if it has none."""
+    given = {value.name for value in model.graph.input}
+    places = [
+        place
+        for place, node in enumerate(model.graph.node)
+        if traits_of(node).reshapes and len(node.input) > 1 and node.input[1] in given and node.output[0] not in shapes
+    ]
+    if not places:
+        return None
+    unchanged = onnx.ModelProto()
+    unchanged.CopyFrom(model)
+    for place in places:
+        node = unchanged.graph.node[place]
+        node.op_type = IDENTITY
+        del node.input[1:]
+        node.ClearField("attribute")
+    return unchanged
 
 
 _WRITTEN = {"value_int": 7, "value_ints": 7, "value_float": 1, "value_floats": 1, "value_string": 8, "value_strings": 8}
@@ -137,21 +172,10 @@ def _keep(constants: dict[str, Array], name: str, tensor: onnx.TensorProto | Non
         constants[name] = facts.known
 
 
-def nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Yield every node of a graph and of the graphs in its attributes."""
-    for node in graph.node:
-        yield node
-        for _, inner in subgraphs(node):
-            yield from nodes(inner)
-
-
-def declared_by_bodies(
-    node: onnx.NodeProto, opset: int, shapes: Mapping[str, tuple[Dim, ...]]
-) -> Iterator[tuple[str, tuple[Dim, ...]]]:
+def declared_by_bodies(node: onnx.NodeProto, opset: int) -> Iterator[tuple[str, tuple[Dim, ...]]]:
     """Yield inputs of a Loop or a Scan, and the dims that the body declares for them; None for one that it leaves open.
 
-    What a Scan cuts along an axis has that axis besides, and a Scan-8 the batch before all. `shapes` tells the ranks;
-    an input of another rank than its declaration has is left out.
+    What a Scan cuts along an axis has that axis besides, and a Scan-8 the batch before all, which is left out.
     """
     attributes = {one.name: one for one in node.attribute}
     body = attributes.get("body")
@@ -163,12 +187,9 @@ def declared_by_bodies(
     axes = list(attributes["scan_input_axes"].ints) if "scan_input_axes" in attributes else []
     for place, (name, value) in enumerate(zip(names, formal, strict=False)):
         dims = facts_of_type(value.type).shape
-        if dims is None or name not in shapes:
+        if dims is None or not name:
             continue
-        scanned = bool(loop.scanned) and place >= states
-        if len(shapes[name]) != len(dims) + scanned:
-            continue
-        if scanned:
-            axis = (axes[place - states] if place - states < len(axes) else 0) % len(shapes[name])
+        if loop.scanned and place >= states:
+            axis = (axes[place - states] if place - states < len(axes) else 0) % (len(dims) + 1)
             dims = (*dims[:axis], None, *dims[axis:])
         yield name, dims

@@ -21,6 +21,7 @@ from onnx.shape_inference import InferenceError
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import Dim, Facts, constant, container_type, facts_of_type, tensor_of, type_of_facts
 from opshift.opsets.registry.inference_gaps import blind, unranked, unsized
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import Schema
 from opshift.passes.graph import limits
@@ -122,7 +123,7 @@ class NodeInference:
         data = {
             f"i{index}": self._shown(index, facts.known, facts.dtype or 0)
             for index, facts in present.items()
-            if facts.known is not None and _is_shown(facts)
+            if facts.known is not None and (_is_shown(facts) or self._counts(index, facts))
         }
         if blind(self.node.name, [f"i{index}" in data if index in present else None for index in range(len(inputs))]):
             data = {}
@@ -143,6 +144,11 @@ class NodeInference:
         if unsized(self.node.name, shapes):
             return tuple(Facts(one.dtype, None if one.shape is None else (None,) * len(one.shape)) for one in found)
         return found
+
+    def _counts(self, index: int, facts: Facts) -> bool:
+        """Whether onnx reads sizes off floats: the scales of Resize."""
+        few = facts.dtype == TensorProto.FLOAT and (facts.size or 0) <= limits.MOST_AXES
+        return few and index in traits(self.node.name, self.node.domain).counts
 
     def _shown(self, index: int, known: npt.NDArray[Any], dtype: int) -> onnx.TensorProto:
         """Return the elements of an input; onnx reads int64 where positions may be int32 as well, as Pad's axes may."""

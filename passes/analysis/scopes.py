@@ -21,7 +21,7 @@ from opshift.opsets.registry.structural import CONSTANT
 from opshift.opsets.registry.traits import Flow
 from opshift.passes.analysis.inference import infer
 from opshift.passes.analysis.model_inference import infer_model
-from opshift.passes.graph.traversal import graphs, subgraphs
+from opshift.passes.graph.traversal import graphs, named_subgraphs, subgraphs
 
 INLINED = 200_000
 """Nodes: a model that has more when its functions are inlined is described without them."""
@@ -47,6 +47,8 @@ class Scope:
     own: dict[str, Facts | None]
     outer: Scope | None = None
     inner: Mapping[tuple[str, str], Scope] = field(default_factory=dict)
+    fails: bool = False
+    """Whether a node of the graph does not accept the shapes of its inputs: nobody reaches its end."""
 
     def __getitem__(self, name: str) -> Facts | None:
         """Return what is known of a value, which may be nothing; None for an input that a call leaves out."""
@@ -63,7 +65,7 @@ class Scope:
 
     def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
         """Return the scope of a subgraph."""
-        return self.inner.get((_owner(node), attribute)) or Scope({}, self)
+        return self.inner.get((owner(node), attribute)) or Scope({}, self)
 
 
 NOTHING = Scope({})
@@ -93,17 +95,16 @@ def default_opset(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
     return next((item.version for item in imports if not default_domain(item.domain)), None)
 
 
-def describe(model: onnx.ModelProto, absent: Collection[str] = (), outline: onnx.ModelProto | None = None) -> Scope:
+def describe(model: onnx.ModelProto, absent: Collection[str] = (), summary: onnx.ModelProto | None = None) -> Scope:
     """Infer types and shapes of all graphs of a model, through its functions; weights are not read.
 
-    `absent` names inputs of the main graph that nobody feeds: those of a function that a call leaves out. `outline` is
+    `absent` names inputs of the main graph that nobody feeds: those of a function that a call leaves out. `summary` is
     the model with types that were inferred without its functions, as `load` does where it must.
     """
-    inferred = outline if outline is not None and _says_all(outline, model) else _inferred(model)
+    inferred = summary if summary is not None and _says_all(summary, model) else _inferred(model)
     constants: dict[str, Facts | None] = {**initializers(model)}
     constants.update(dict.fromkeys(absent))
-    opset = default_opset(model.opset_import) or 1
-    return _scope(inferred.graph, None, constants, opset)
+    return _scope(inferred.graph, None, constants, {**versions(model), "": default_opset(model.opset_import) or 1})
 
 
 def initializers(model: onnx.ModelProto) -> dict[str, Facts]:
@@ -118,11 +119,11 @@ def initializers(model: onnx.ModelProto) -> dict[str, Facts]:
     return constants
 
 
-def _says_all(outline: onnx.ModelProto, model: onnx.ModelProto) -> bool:
-    """Whether an outline has every node, and there are neither functions nor values that a caller may override."""
+def _says_all(summary: onnx.ModelProto, model: onnx.ModelProto) -> bool:
+    """Whether an summary has every node, and there are neither functions nor values that a caller may override."""
     inputs = {value.name for value in model.graph.input}
     overridable = any(tensor.name in inputs for tensor in model.graph.initializer)
-    return not model.functions and not overridable and len(outline.graph.node) == len(model.graph.node)
+    return not model.functions and not overridable and len(summary.graph.node) == len(model.graph.node)
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -187,13 +188,15 @@ def expanded(model: onnx.ModelProto) -> int:
             if key in functions and key not in sizes:
                 sizes[key] = INLINED + 1  # a function that calls itself never ends
                 sizes[key] = size(functions[key].node)
-            total += 1 + sizes.get(key, 0) + sum(size(graph.node) for _, graph in subgraphs(node))
+            total += 1 + sizes.get(key, 0) + sum(size(graph.node) for graph in subgraphs(node))
         return total
 
     return size(model.graph.node)
 
 
-def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, Facts | None], opset: int) -> Scope:
+def _scope(
+    graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, Facts | None], imported: Mapping[str, int]
+) -> Scope:
     own: dict[str, Facts | None] = {}
     known: dict[bytes, Facts] = {}  # a large model has few types
     for values in (graph.value_info, graph.output, graph.input):
@@ -207,13 +210,13 @@ def _scope(graph: onnx.GraphProto, outer: Scope | None, constants: Mapping[str, 
     scope = Scope(own, outer, inner)
     for node in _telling(graph, scope):
         if node.op_type == CONSTANT and not default_domain(node.domain):
-            found = infer(view(node, scope, opset))
+            found = infer(view(node, scope, imported[""], imported))
             if not isinstance(found, Reason):
                 own[node.output[0]] = found[0]
-        for name, subgraph in subgraphs(node):
+        for name, subgraph in named_subgraphs(node):
             local: dict[str, Facts | None] = {tensor.name: facts_of_tensor(tensor) for tensor in subgraph.initializer}
-            inner[_owner(node), name] = _scope(subgraph, scope, local, opset)
-        own.update(_found_out(node, scope, opset))
+            inner[owner(node), name] = _scope(subgraph, scope, local, imported)
+        own.update(_found_out(node, scope, imported))
     for name, facts in own.items():
         # Elements of which only some are known have told the shapes that follow from them; a node alone is proven
         # without the others.
@@ -239,22 +242,25 @@ def _telling(graph: onnx.GraphProto, scope: Scope) -> Iterator[onnx.NodeProto]:
         yield node
 
 
-def _found_out(node: onnx.NodeProto, scope: Scope, opset: int) -> Iterator[tuple[str, Facts]]:
+def _found_out(node: onnx.NodeProto, scope: Scope, imported: Mapping[str, int]) -> Iterator[tuple[str, Facts]]:
     """Yield what onnx does not tell of a node's outputs: ranks that follow from constants, and integers made of them.
 
     It sees no constants of the graphs around one, and follows no shape that is computed below Reshape-14.
     """
-    if default_domain(node.domain) or not node.input or any(one.ref_attr_name for one in node.attribute):
+    domain = default_domain(node.domain)
+    if not node.input or any(one.ref_attr_name for one in node.attribute):
         return  # what a parameter makes of the outputs is not known
     known = {name: scope[name] or Facts() for name in node.output if name}
     inputs = [scope[name] or Facts() for name in node.input if name]
+    if domain and operator_for(domain, node.op_type) is None:
+        return
     open_ranks = any(facts.shape is None for facts in known.values()) and any(one.shape is not None for one in inputs)
     counts = traits(node.op_type).flow is Flow.DROPPED or (
         bool(inputs) and all(one.value is not None for one in inputs)
     )
     if not open_ranks and not counts:
         return
-    found = infer(view(node, scope, opset))
+    found = infer(view(node, scope, imported[""], imported))
     if isinstance(found, Reason):
         return
     for name, facts in zip(node.output, found, strict=False):
@@ -263,7 +269,7 @@ def _found_out(node: onnx.NodeProto, scope: Scope, opset: int) -> Iterator[tuple
         one = known[name]
         shape = facts.shape if one.shape is None else one.shape
         # Floats are left to kernels, which round as they like, unless they are only moved.
-        operator = operator_for("", node.op_type)
+        operator = operator_for(domain, node.op_type)
         exact = facts.dtype in (*INTEGERS, TensorProto.BOOL) or (operator is not None and operator.moves_data)
         value = facts.value if exact else None
         if shape is not one.shape or value is not None:
@@ -288,24 +294,24 @@ def _typed_by_outputs(
     return tuple(filled)
 
 
-def _owner(node: onnx.NodeProto) -> str:
+def owner(node: onnx.NodeProto) -> str:
     """Name a node by an output, since its place changes where functions are inlined."""
     return next((name for name in node.output if name), "")
 
 
-def view(node: onnx.NodeProto, scope: Values, opset: int) -> Node:
-    """Return a node apart from its graph.
+def view(node: onnx.NodeProto, scope: Values, opset: int, imported: Mapping[str, int] | None = None) -> Node:
+    """Return a node apart from its graph, which has an opset, and the versions of other domains that are `imported`.
 
     An attribute that is a graph is seen as the facts of its outputs; one that refers to a parameter is left out.
     """
     domain = default_domain(node.domain)
-    schema = schema_read_at(domain, node.op_type, opset if not domain else 1)
+    schema = schema_read_at(domain, node.op_type, (imported or {}).get(domain, 1) if domain else opset)
     attributes = {
         attribute.name: freeze(attribute_value(attribute))
         for attribute in node.attribute
         if not attribute.ref_attr_name and attribute.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS)
     }
-    for attribute, graph in subgraphs(node):
+    for attribute, graph in named_subgraphs(node):
         inside = scope.enter(node, attribute)
         attributes[attribute] = Outputs(inside[value.name] or Facts() for value in graph.output)
     inputs = tuple(scope[name] if name else None for name in node.input)

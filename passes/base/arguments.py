@@ -22,7 +22,7 @@ def check_types(asked: Mapping[str, Any]) -> None:
     for name in ("decompose", "assume", "allow", "allow_paths"):
         if name in asked:
             _names(name, asked[name])
-    for name in ("optimize", "keep_initializers_as_inputs", "require_proof"):
+    for name in ("optimize", "keep_initializers_as_inputs", "fold", "require_proof"):
         if not isinstance(asked.get(name, False), bool):
             raise UsageError(f"{name} is True or False, not {_shown(asked[name])}.")
     if not isinstance(asked.get("verify", True), bool) and not _is_one_of(asked["verify"], ("nodes",)):
@@ -34,6 +34,7 @@ def check_types(asked: Mapping[str, Any]) -> None:
         raise UsageError(f"There are the semantics runtime and spec, not {_shown(semantics)}.")
     check_progress(asked.get("progress"))
     check_inputs(asked.get("input_shapes"), asked.get("inputs"))
+    _check_sizes(asked.get("dims"), asked.get("batch"))
 
 
 def check_effort(effort: object, max_time: object) -> None:
@@ -69,6 +70,17 @@ def check_inputs(shapes: Any, inputs: Any) -> None:
             )
     if inputs is not None and not isinstance(inputs, str | os.PathLike | Mapping):
         raise UsageError(f"inputs is a path, or a mapping from names to arrays, not {_shown(inputs)}.")
+
+
+def _check_sizes(dims: Any, batch: Any) -> None:
+    """Raise UsageError for sizes of dims that are no mapping, or no sizes."""
+    if dims is not None and not isinstance(dims, Mapping):
+        raise UsageError(f"dims is a mapping from names of symbolic dims to sizes, not {_shown(dims)}.")
+    for name, size in (dims or {}).items():
+        if not isinstance(name, str) or not _is_size(size):
+            raise UsageError(f"dims gives {printable(str(name))} the size {_shown(size)}; give a whole number.")
+    if batch is not None and not _is_size(batch):
+        raise UsageError(f"batch is a size, not {_shown(batch)}.")
 
 
 def check_path(path: Any, name: str, forms: str) -> None:

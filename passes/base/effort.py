@@ -39,8 +39,9 @@ _LEAST_COST = 1 / 4096
 _FREE = 1 / 256
 """CPU seconds up to which an input costs nothing, so that small models always get the same inputs."""
 
-_ONCE = 1 / 16
-"""CPU seconds that the first input may take for what is done once only, so that up to there it is measured again."""
+_ONCE, _ONCE_OF_ORACLES = 1 / 16, 1 / 2
+"""CPU seconds up to which the first input of a size is measured again, since it may include work that is done once.
+The limit is higher if no model was opened: the first input then imports the oracles."""
 
 
 def rounded(seconds: float) -> float:
@@ -139,7 +140,8 @@ class Pace:
 
     def doubts(self, elements: int) -> bool:
         """Return whether an input of so many elements that ran since the start says little of what others will take."""
-        return elements not in self._costs and _FREE < self.allowance.used() - self._began < _ONCE
+        most = _ONCE if self._costs or self.opening else _ONCE_OF_ORACLES
+        return elements not in self._costs and _FREE < self.allowance.used() - self._began < most
 
     def ran(self, elements: int) -> None:
         """Take over that an input of so many elements was run alone since the start of the batch, and accepted."""

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import onnx
 
-from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
+from opshift.opsets.registry.schema import NEWEST, OLDEST, foreign_operators, schema_at
 from opshift.opsets.runtimes.profiles import ProfileError, load_target
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.base import limits
 from opshift.passes.base.arguments import Progress, check_effort, check_path, check_types
 from opshift.passes.base.errors import UsageError
-from opshift.passes.base.results import ASSUMPTIONS
+from opshift.passes.base.results import ACCEPTED
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,12 @@ class Options:
     ir_version: int | None = None
     optimize: bool = False
     keep_initializers_as_inputs: bool = False
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None
+    dims: Mapping[str, int] | None = None
+    batch: int | None = None
+    fold: bool = False
     allow_paths: Collection[str | os.PathLike[str]] = ()
     require_proof: bool = False
-    input_shapes: Mapping[str, tuple[int, ...]] | None = None
     inputs: str | os.PathLike[str] | Mapping[str, Any] | None = None
     seed: int = 0
     timeout: float | None = None
@@ -56,16 +59,25 @@ class Options:
         check_types(vars(self))
         limits.check(self.seed, self.timeout, self.memory)
         check_effort(self.effort, self.max_time)
-        wanted = self.opset, self.target, self.ir_version
-        if all(one is None for one in wanted) and not self.decompose and not self.optimize:
-            raise UsageError("Nothing is asked for: give an opset, operators to decompose, a target, or an ir_version.")
-        if unknown := sorted(set(self.assume) - {*ASSUMPTIONS}):
-            raise UsageError(f"There is no assumption {unknown[0]!r}; there are {', '.join(sorted(ASSUMPTIONS))}.")
+        wanted = self.opset, self.target, self.ir_version, self.batch
+        asked = self.decompose or self.optimize or self.input_shapes or self.dims or self.fold
+        if all(one is None for one in wanted) and not asked:
+            raise UsageError(
+                "Nothing is asked for: give an opset, operators to decompose, a target, an ir_version, shapes of "
+                "inputs, or fold."
+            )
+        if unknown := sorted(set(self.assume) - {*ACCEPTED}):
+            raise UsageError(f"There is no assumption {unknown[0]!r}; there are {', '.join(sorted(ACCEPTED))}.")
         _check_number("opset", self.opset, NEWEST, "opsets 1")
         _check_number("ir_version", self.ir_version, onnx.IR_VERSION, "1")
-        for name in self.decompose:
+        for name in self.decomposed:
             _check_operator(name)
         return _profile(self.target)
+
+    @property
+    def decomposed(self) -> frozenset[str]:
+        """What is to be decomposed: operators of the default domain by their bare names, others with their domain."""
+        return frozenset(name.removeprefix("ai.onnx::") for name in self.decompose)
 
 
 def _check_number(name: str, number: int | None, newest: int, known: str) -> None:
@@ -74,6 +86,17 @@ def _check_number(name: str, number: int | None, newest: int, known: str) -> Non
 
 
 def _check_operator(name: str) -> None:
+    domain, _, bare = name.rpartition("::")
+    if not domain and "." in name:
+        domain, bare = name, ""
+    if domain == "ai.onnx":
+        raise UsageError("ai.onnx is the default domain: name the operators of it to decompose.")
+    if domain:
+        known = foreign_operators(domain)
+        if bare and known and bare not in known:
+            near = difflib.get_close_matches(bare, known, 1)
+            raise UsageError(f"{domain} has no operator {bare!r}" + (f"; did you mean {near[0]}?" if near else "."))
+        return
     if name.isprintable() and any(schema_at("", name, opset) for opset in (NEWEST, *range(OLDEST, NEWEST))):
         return
     near = difflib.get_close_matches(name, {schema.name for schema in onnx.defs.get_all_schemas()}, 1)

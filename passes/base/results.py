@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 import dataclasses
 import enum
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from opshift.passes.base import notebook
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 ASSUMPTIONS = ("no-nan", "finite-inputs", "whole-indices")
 """Assumptions about inputs, without which some lowerings are not valid; `finite-inputs` includes `no-nan`."""
+
+TENSOR_OUTPUT = "tensor-output"
+"""Accepts outputs that are tensors of scores in the place of maps, which ZipMap makes."""
+
+ACCEPTED = (*ASSUMPTIONS, TENSOR_OUTPUT)
+"""All that `--assume` accepts."""
 
 
 class Code(enum.StrEnum):
@@ -42,6 +48,8 @@ class Code(enum.StrEnum):
     """A lowering would apply if a rank, a dimension, a type or a constant were known."""
     ASSUMPTION = "assumption"
     """The only lowerings that apply are valid only if an assumption holds, which `--assume` accepts."""
+    FOREIGN_OPERATOR = "foreign-operator"
+    """The operator is of a domain other than the default one, and can neither stay nor be replaced."""
     FUNCTION = "function"
     """A model-local function cannot be converted."""
     IR_VERSION = "ir-version"
@@ -97,6 +105,14 @@ class Action(enum.StrEnum):
     KEEP = "keep"
     RESTAMP = "restamp"
     LOWER = "lower"
+    FOLD = "fold"
+    """It becomes a constant, or nothing if only folded nodes read it."""
+    DROP = "drop"
+    """It goes, since nobody reads its outputs."""
+    INLINE = "inline"
+    """It becomes the nodes of a graph that it holds: of the branch that an If takes."""
+    UNROLL = "unroll"
+    """It becomes the nodes of its body, once for each iteration."""
 
 
 class Step(NamedTuple):
@@ -167,7 +183,7 @@ class Steps(Sequence[Step]):
 
 
 @dataclasses.dataclass(frozen=True)
-class Way:
+class Candidate:
     """A way to say a node that was looked at: a lowering, the body that ONNX gives, or the operator itself ("native").
 
     `cost` counts in nodes that do nothing (opsets/runtimes/costs.py); None where the way does not apply, and `why_not`
@@ -211,7 +227,7 @@ class Subgraph:
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class RewriteGroup:
     """Nodes that are rewritten in one way, with what is known of their inputs: `nodes` holds their paths.
 
     The first fields are those of their steps. `ways` are those that were compared, the one that was taken among them;
@@ -226,7 +242,7 @@ class Kind:
     lowerings: tuple[str, ...]
     becomes: tuple[str, ...]
     assumes: tuple[str, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[Candidate, ...]
     before: Subgraph
     after: Subgraph
     nodes: tuple[str, ...]
@@ -248,7 +264,11 @@ class Plan:
     refusals: tuple[Refusal, ...]
     warnings: tuple[Caution, ...] = ()
     """Nodes that the installed onnxruntime runs in the original only."""
-    rewrites: Callable[[], tuple[Kind, ...]] = dataclasses.field(default=tuple, compare=False, repr=False)
+    shapes: Mapping[str, tuple[int | str | None, ...]] = dataclasses.field(default_factory=dict)
+    """The shapes of the inputs that are fixed, wholly or partly: a number, a symbol, or None for each dim."""
+    prepared: tuple[Step, ...] = ()
+    """What happens before the nodes are planned: nodes that are folded, dropped, inlined or unrolled."""
+    rewrites: Callable[[], tuple[RewriteGroup, ...]] = dataclasses.field(default=tuple, compare=False, repr=False)
     """Finds out `kinds`."""
 
     def __repr__(self) -> str:
@@ -256,7 +276,7 @@ class Plan:
         return f"<opshift.Plan {notebook.plan_line(self)}>"
 
     @functools.cached_property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[RewriteGroup, ...]:
         """The nodes of the steps, those that are alike together."""
         return self.rewrites()
 
@@ -279,7 +299,8 @@ class Plan:
     @property
     def nothing_to_do(self) -> bool:
         """Whether the model already satisfies the target."""
-        return self.possible and not self.steps and self.source_opset == self.target_opset
+        unchanged = self.source_opset == self.target_opset and not self.shapes and not self.prepared
+        return self.possible and not self.steps and unchanged
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers."""
@@ -290,6 +311,8 @@ class Plan:
             "target_opset": self.target_opset,
             "target": self.target,
             "decompose": self.decompose,
+            "shapes": {name: list(shape) for name, shape in self.shapes.items()},
+            "prepared": [step._asdict() for step in self.prepared],
             "kept": self.kept,
             "steps": [step._asdict() for step in self.steps],
             "refusals": [dataclasses.asdict(refusal) for refusal in self.refusals],
@@ -379,6 +402,7 @@ class Check:
 
     `judge` is the reference for the expected values, `onnxruntime 1.31.1` or `numpy oracle`. `inputs` counts the tried
     inputs, and `classes` those with ties, infinities, empty dimensions and so on; 0 if such inputs were possible.
+    `shapes` are those of inputs that only the rewritten model fixes, and with which both were compared.
     """
 
     node: str
@@ -390,6 +414,7 @@ class Check:
     counterexample: Counterexample | None = None
     classes: dict[str, int] = dataclasses.field(default_factory=dict)
     coverage: Coverage = dataclasses.field(default_factory=Coverage)
+    shapes: Mapping[str, tuple[int | str, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def untried(self) -> tuple[str, ...]:

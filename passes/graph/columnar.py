@@ -19,7 +19,7 @@ SMALL = 2**26
 NAMING = frozenset({"dtype", "output_dtype", "to"})
 """Attributes that name an element type."""
 
-Kind = tuple[str, str, str]
+OpKey = tuple[str, str, str]
 """Domain, operator and overload, as a node says them."""
 
 _TYPES = frozenset(AttributeProto.AttributeType.values())
@@ -41,7 +41,7 @@ class Columns:
 
     read: Any
     count: int
-    kinds: Mapping[Kind, Sequence[int]]
+    kinds: Mapping[OpKey, Sequence[int]]
     types: Set[int]
     dtypes: Set[int]
     noted: bool
@@ -77,7 +77,7 @@ def columns(model: onnx.ModelProto) -> Columns | None:
     if any(len(field) != count and any(field) for field in fields):
         return None
     operators, domains, overloads = (_said(field, count) for field in fields[:3])
-    kinds: defaultdict[Kind, list[int]] = defaultdict(list)
+    kinds: defaultdict[OpKey, list[int]] = defaultdict(list)
     for index, kind in enumerate(zip(domains, operators, overloads, strict=True)):
         kinds[kind].append(index)
     types: set[int] = set()

@@ -16,3 +16,7 @@ SHAPED = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
 
 LONGEST = 2**21
 """A vector longer than this may be one of sizes: onnx's inference (1.23.2, Slice, Gather ...) makes a dim of each."""
+
+
+FOLDED = 8 * 2**20
+"""Bytes of the largest constant that folding makes, eight for each element."""

@@ -9,15 +9,15 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from opshift.passes.base.errors import InvalidModelError
-from opshift.passes.graph.columnar import NAMING, UNTYPED, Columns, Kind
+from opshift.passes.graph.columnar import NAMING, UNTYPED, Columns, OpKey
 from opshift.passes.graph.limits import NESTING
 
 _GRAPHS = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS})
 
 
-def kinds(graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[Kind, list[int]]:
+def kinds(graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[OpKey, list[int]]:
     """Return the places of the nodes of one graph by their kind, in the order of first appearance."""
-    places: dict[Kind, list[int]] = {}
+    places: dict[OpKey, list[int]] = {}
     for index, node in enumerate(graph.node):
         kind = node.domain, node.op_type, node.overload
         if kind in places:
@@ -36,7 +36,7 @@ class Walked:
     """
 
     graph: onnx.GraphProto | onnx.FunctionProto
-    kinds: Mapping[Kind, Sequence[int]]
+    kinds: Mapping[OpKey, Sequence[int]]
     noted: bool
     placed: bool
     dtypes: Set[int]
@@ -52,7 +52,7 @@ def walk(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Walked
         yield Walked(model.graph, main.kinds, main.noted, main.placed, main.dtypes)
         return
     for graph in graphs(model):
-        places: dict[Kind, list[int]] = {}
+        places: dict[OpKey, list[int]] = {}
         noted = placed = False
         dtypes: set[int] = set()
         for index, node in enumerate(graph.node):
@@ -96,13 +96,62 @@ def said(node: onnx.NodeProto) -> tuple[bytes, ...] | None:
     return tuple(found)
 
 
-def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+def held_graphs(attribute: AttributeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs that an attribute holds."""
+    if attribute.HasField("g"):
+        yield attribute.g
+    yield from attribute.graphs
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs in the attributes of a node."""
+    # Asked for any first: most nodes of a large model have no attribute.
+    for attribute in node.attribute if node.attribute else ():
+        yield from held_graphs(attribute)
+
+
+def named_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
     """Yield the subgraphs of a node, by the name of their attribute; those of a list are numbered."""
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
+    for attribute in node.attribute if node.attribute else ():
+        if attribute.HasField("g"):
             yield attribute.name, attribute.g
         for index, graph in enumerate(attribute.graphs):
             yield f"{attribute.name}[{index}]", graph
+
+
+def subgraph(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
+    """Return the subgraph of a node that `named_subgraphs` yields by this name."""
+    return next(graph for found, graph in named_subgraphs(node) if found == name)
+
+
+def nested_nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of a graph, each followed by those of its subgraphs."""
+    for node in graph.node:
+        yield node
+        for inner in subgraphs(node):
+            yield from nested_nodes(inner)
+
+
+def names_read(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the names that a node reads, and those that its subgraphs read and return."""
+    yield from filter(None, node.input)
+    for graph in subgraphs(node):
+        yield from (value.name for value in graph.output)
+        for inner in graph.node:
+            yield from names_read(inner)
+
+
+def outer_names(node: onnx.NodeProto) -> tuple[str, ...]:
+    """Return the names that the subgraphs of a node read from outside of it."""
+    return tuple(dict.fromkeys(name for graph in subgraphs(node) for name in _free(graph)))
+
+
+def _free(graph: onnx.GraphProto) -> Iterator[str]:
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
+        yield from (name for name in (*node.input, *outer_names(node)) if name and name not in own)
+        own.update(node.output)
+    yield from (value.name for value in graph.output if value.name not in own)
 
 
 def graphs(owner: onnx.ModelProto | onnx.FunctionProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
@@ -121,10 +170,9 @@ def graphs(owner: onnx.ModelProto | onnx.FunctionProto) -> Iterator[onnx.GraphPr
         yield graph
         for node in graph.node:
             # Asked for any first: most nodes of a large model have no attribute, and few a graph in one.
-            if node.attribute:
-                for attribute in node.attribute:
-                    if attribute.type in _GRAPHS:
-                        waiting.extend((attribute.g,) if attribute.type == AttributeProto.GRAPH else attribute.graphs)
+            for attribute in node.attribute if node.attribute else ():
+                if attribute.type in _GRAPHS:
+                    waiting.extend(held_graphs(attribute))
 
 
 # The types of attribute that can hold a tensor or a graph; one without a type is invalid, and looked into as well.
@@ -142,7 +190,7 @@ _HOLDERS = frozenset(
 
 
 @dataclass(frozen=True)
-class Body:
+class GraphView:
     """A graph or a function of a model, with what one walk over its nodes has found.
 
     `holders` are those of its attributes that hold tensors or graphs, `kinds` the places of the nodes by their kind,
@@ -153,9 +201,9 @@ class Body:
 
     graph: onnx.GraphProto | onnx.FunctionProto
     path: str
-    outer: Body | None
+    outer: GraphView | None
     holders: tuple[AttributeProto, ...]
-    kinds: Mapping[Kind, Sequence[int]]
+    kinds: Mapping[OpKey, Sequence[int]]
     names: Sequence[str]
     inputs: Sequence[str]
     outputs: Sequence[str]
@@ -167,13 +215,13 @@ class Body:
         return sorted(index for (_, name, _), found in self.kinds.items() if name in operators for index in found)
 
 
-def bodies(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Body]:
+def graph_views(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[GraphView]:
     """Walk all graphs and functions: the main graph first, an outer one always before those inside it.
 
     Raises:
         InvalidModelError: graphs nested deeper than protobuf reads.
     """
-    first: list[tuple[onnx.GraphProto | onnx.FunctionProto, str, Body | None]] = [(model.graph, "main", None)]
+    first: list[tuple[onnx.GraphProto | onnx.FunctionProto, str, GraphView | None]] = [(model.graph, "main", None)]
     first += [(function, f"function {function.name}", None) for function in model.functions]
     for training in model.training_info:
         first += [(training.initialization, "training", None), (training.algorithm, "training", None)]
@@ -187,7 +235,7 @@ def bodies(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Body
             )
         holders: list[AttributeProto] = []
         inner: list[tuple[onnx.GraphProto, str]] = []
-        places: dict[Kind, list[int]] = {}
+        places: dict[OpKey, list[int]] = {}
         names: list[str] = []
         inputs: list[str] = []
         outputs: list[str] = []
@@ -219,7 +267,7 @@ def bodies(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Body
         dtypes.update(attribute.t.data_type for attribute in holders)
         dtypes.update(attribute.sparse_tensor.values.data_type for attribute in holders)
         said = (places, names, inputs, outputs) if read is None else (read.kinds, read.names, read.inputs, read.outputs)
-        body = Body(graph, path, outer, tuple(holders), *said, dtypes, depth)
+        body = GraphView(graph, path, outer, tuple(holders), *said, dtypes, depth)
         yield body
         waiting += [(nested, label, body) for nested, label in reversed(inner)]
 
@@ -229,14 +277,7 @@ def node_name(node: onnx.NodeProto, index: int) -> str:
     return node.name or f"{node.op_type}_{index}"
 
 
-def held_graphs(attribute: AttributeProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graphs that an attribute holds."""
-    if attribute.HasField("g"):
-        yield attribute.g
-    yield from attribute.graphs
-
-
-def tensors(found: Iterable[Body]) -> Iterator[TensorProto]:
+def tensors(found: Iterable[GraphView]) -> Iterator[TensorProto]:
     """Yield every tensor: initializers, sparse ones (values and indices), and those in attributes."""
     for body in found:
         if isinstance(body.graph, onnx.GraphProto):
@@ -250,7 +291,7 @@ def tensors(found: Iterable[Body]) -> Iterator[TensorProto]:
             yield sparse.indices
 
 
-def sparse_tensors(body: Body) -> Iterator[onnx.SparseTensorProto]:
+def sparse_tensors(body: GraphView) -> Iterator[onnx.SparseTensorProto]:
     """Yield the sparse tensors of one graph or function, those inside its inner graphs excepted."""
     if isinstance(body.graph, onnx.GraphProto):
         yield from body.graph.sparse_initializer

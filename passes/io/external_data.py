@@ -27,7 +27,7 @@ from opshift.passes.base.errors import InvalidModelError, UsageError
 from opshift.passes.base.errors import printable as printable
 from opshift.passes.base.errors import reason as reason
 from opshift.passes.base.errors import shown_path as shown_path
-from opshift.passes.graph.traversal import Body, bodies, tensors
+from opshift.passes.graph.traversal import GraphView, graph_views, tensors
 
 _WIDTHS = {
     8: "UINT8 INT8 BOOL FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0",
@@ -94,7 +94,7 @@ class Reference:
     length: int | None
 
 
-def references(found: Iterable[Body]) -> tuple[Reference, ...]:
+def references(found: Iterable[GraphView]) -> tuple[Reference, ...]:
     """Return the references of all external tensors.
 
     Raises:
@@ -253,7 +253,7 @@ def relocated(model: onnx.ModelProto, files: Mapping[str, Path], directory: Path
         ) from None
     moved = onnx.ModelProto()
     moved.CopyFrom(model)
-    for tensor in tensors(bodies(moved)):
+    for tensor in tensors(graph_views(moved)):
         for entry in tensor.external_data if is_external(tensor) else ():
             if entry.key == "location":
                 entry.value = files[entry.value].relative_to(root).as_posix()
@@ -269,13 +269,13 @@ def with_small(model: onnx.ModelProto, files: Mapping[str, Path]) -> onnx.ModelP
     Raises:
         InvalidModelError: a file cannot be read, is too short, or changes meanwhile.
     """
-    if not files or not any(map(_is_small, tensors(bodies(model)))):
+    if not files or not any(map(_is_small, tensors(graph_views(model)))):
         return model
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
     with contextlib.ExitStack() as stack:
         opened_files = {path: stack.enter_context(opened(path)) for path in set(files.values())}
-        for tensor in filter(_is_small, tensors(bodies(whole))):
+        for tensor in filter(_is_small, tensors(graph_views(whole))):
             where = reference(tensor)
             path = files[where.location]
             opened_files[path].seek(where.offset)

@@ -1,7 +1,7 @@
 """Load a model and refuse, in one clear paragraph, what no later step could make sense of.
 
 Weights in external files stay on disk, and so do large embedded ones of a large file. onnx's checker and its shape
-inference are shown an outline of the model, in which such weights are typed inputs.
+inference are shown an summary of the model, in which such weights are typed inputs.
 """
 
 from __future__ import annotations
@@ -26,11 +26,21 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from onnx import TensorProto
 
 from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.dialect import MICROSOFT, operators
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.inference_gaps import FATAL, fatal
 from opshift.opsets.registry.node_traits import attributes_of, traits
 from opshift.opsets.registry.operator import Node
-from opshift.opsets.registry.schema import DEPRECATED, READ, Schema, attribute_value, default_domain, schema_read_at
+from opshift.opsets.registry.schema import (
+    DEPRECATED,
+    NEWEST,
+    READ,
+    Schema,
+    attribute_value,
+    default_domain,
+    is_dialect,
+    schema_read_at,
+)
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis.lazy_inference import Static
 from opshift.passes.analysis.model_inference import infer_model
@@ -38,7 +48,7 @@ from opshift.passes.analysis.operator_checks import operator_fault
 from opshift.passes.base.errors import InvalidModelError, UsageError, printable, reason, shown_path
 from opshift.passes.graph import limits, traversal
 from opshift.passes.graph.columnar import SMALL, columns
-from opshift.passes.graph.traversal import Body
+from opshift.passes.graph.traversal import GraphView
 from opshift.passes.io import external_data, lazy_weights
 from opshift.passes.io.external_data import stamp
 from opshift.passes.io.model_forms import Model, as_model
@@ -51,7 +61,7 @@ LIMIT = 2**31 - 1
 """Bytes: protobuf neither reads nor writes a larger message."""
 
 LARGE = 4096
-"""Bytes: a larger tensor is left out of the outline; onnx looks at the elements of smaller ones, such as shapes."""
+"""Bytes: a larger tensor is left out of the summary; onnx looks at the elements of smaller ones, such as shapes."""
 
 DOMAINS = ("", "ai.onnx")
 """The two spellings of ONNX's own operator set."""
@@ -68,7 +78,7 @@ class Source:
     `allowed` the folders in which links may end.
 
     What the checks have found out need not be found out again: `bodies` are the graphs and functions of the model,
-    `static` are facts of single values. `inferred` is an outline of the model with inferred types (large weights as
+    `static` are facts of single values. `inferred` is an summary of the model with inferred types (large weights as
     inputs, functions left out) where the checks had to infer them.
     """
 
@@ -79,7 +89,7 @@ class Source:
     stamp: tuple[int, ...] | None = None
     allowed: tuple[Path, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
-    bodies: tuple[Body, ...] = ()
+    bodies: tuple[GraphView, ...] = ()
     static: Static | None = None
     inferred: onnx.ModelProto | None = None
     size: int | None = None
@@ -375,9 +385,9 @@ def _checked_as_it_is(source: Source) -> Source:
     model = source.model
     _check_head(model)
     try:
-        found = tuple(traversal.bodies(model, columns(model) if is_small(source) else None))
-        outline = _outline(model, found[0])
-        data = outline.SerializeToString()
+        found = tuple(traversal.graph_views(model, columns(model) if is_small(source) else None))
+        summary = _summary(model, found[0])
+        data = summary.SerializeToString()
     except UnicodeDecodeError:
         raise _not_utf8() from None
     except EncodeError:
@@ -385,7 +395,7 @@ def _checked_as_it_is(source: Source) -> Source:
             "it has more than 2 GiB without the weights of its main graph, which is more than protobuf writes."
         ) from None
     _check_utf8(data)
-    _check_types(outline, found)
+    _check_types(summary, found)
     _check_names(found)
     _check_axes(found)
     _check_fatal(found)
@@ -398,8 +408,8 @@ def _checked_as_it_is(source: Source) -> Source:
     if source.directory is not None:
         files = external_data.resolve(references, source.directory, source.path, source.allowed)
     stamps = external_data.stamps(files.values())
-    _check_by_onnx(_closed(outline, data))
-    static, inferred = _check_types_of_operators(model, outline, found)
+    _check_by_onnx(_closed(summary, data))
+    static, inferred = _check_types_of_operators(model, summary, found)
     return replace(source, files=files, stamps=stamps, bodies=found, static=static, inferred=inferred)
 
 
@@ -445,7 +455,7 @@ def _check_head(model: onnx.ModelProto) -> None:
 
 
 def _is_heavy(tensor: TensorProto) -> bool:
-    """Tell whether a tensor is left out of the outline, by what it declares: protobuf's ByteSize would copy it."""
+    """Tell whether a tensor is left out of the summary, by what it declares: protobuf's ByteSize would copy it."""
     if external_data.is_external(tensor):
         return True
     try:
@@ -454,7 +464,7 @@ def _is_heavy(tensor: TensorProto) -> bool:
         return False
 
 
-def _outline(model: onnx.ModelProto, main: Body) -> onnx.ModelProto:
+def _summary(model: onnx.ModelProto, main: GraphView) -> onnx.ModelProto:
     """Return the model with its large and external weights as typed inputs; the model itself where it has none.
 
     Those are the initializers and Constant nodes of the main graph. Elsewhere an input would change what a graph
@@ -472,22 +482,22 @@ def _outline(model: onnx.ModelProto, main: Body) -> onnx.ModelProto:
         }
     if not any(heavy) and not constants:
         return model
-    outline = onnx.ModelProto()
-    _copy_fields(outline, model, {"graph"})
-    _copy_fields(outline.graph, graph, {"node", "initializer"})
-    outline.graph.node.extend(node for index, node in enumerate(graph.node) if index not in constants)
-    outline.graph.initializer.extend(tensor for tensor, drop in zip(graph.initializer, heavy, strict=True) if not drop)
+    summary = onnx.ModelProto()
+    _copy_fields(summary, model, {"graph"})
+    _copy_fields(summary.graph, graph, {"node", "initializer"})
+    summary.graph.node.extend(node for index, node in enumerate(graph.node) if index not in constants)
+    summary.graph.initializer.extend(tensor for tensor, drop in zip(graph.initializer, heavy, strict=True) if not drop)
     inputs = {value.name for value in graph.input}
     weights = [(tensor.name, tensor) for tensor, drop in zip(graph.initializer, heavy, strict=True) if drop]
     weights += [(graph.node[index].output[0], tensor) for index, tensor in constants.items()]
     for name, tensor in weights:
         if name not in inputs:
-            value = outline.graph.input.add(name=name)
+            value = summary.graph.input.add(name=name)
             value.type.tensor_type.elem_type = tensor.data_type
             value.type.tensor_type.shape.SetInParent()
             for size in tensor.dims:
                 value.type.tensor_type.shape.dim.add(dim_value=size)
-    return outline
+    return summary
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -538,7 +548,7 @@ def _proto3_model() -> type[Message]:
     return cast(type[Message], message_factory.GetMessageClass(descriptor))
 
 
-def _check_types(model: onnx.ModelProto, found: Sequence[Body]) -> None:
+def _check_types(model: onnx.ModelProto, found: Sequence[GraphView]) -> None:
     """Check the element types of values, which onnx's checker does not; inside they may be left out."""
     for value in _tensors_in_and_out(model):
         _check_type(value, external_data.ELEMENT_TYPES)
@@ -580,8 +590,8 @@ _FIELDS: Mapping[int, str] = {
 }
 
 
-def _check_names(found: Iterable[Body]) -> None:
-    """Check what onnx's checker does not, and onnxruntime does, or what the outline hides from it."""
+def _check_names(found: Iterable[GraphView]) -> None:
+    """Check what onnx's checker does not, and onnxruntime does, or what the summary hides from it."""
     for body in found:
         graph = body.graph
         if name := _twice([name for name in body.names if name]):
@@ -603,7 +613,7 @@ def _check_names(found: Iterable[Body]) -> None:
             raise InvalidModelError(f"two initializers of {printable(body.path)} have the name {printable(name)}.")
 
 
-def _check_calls(model: onnx.ModelProto, found: Iterable[Body]) -> None:
+def _check_calls(model: onnx.ModelProto, found: Iterable[GraphView]) -> None:
     """Check that no call gives a function more than it takes, or takes more than it gives."""
     functions = {(one.domain, one.name, one.overload): one for one in model.functions}
     calls = (
@@ -623,7 +633,7 @@ def _check_calls(model: onnx.ModelProto, found: Iterable[Body]) -> None:
             )
 
 
-def _check_axes(found: Iterable[Body]) -> None:
+def _check_axes(found: Iterable[GraphView]) -> None:
     """Check that no shape is declared to have countless axes: onnx's inference would set aside as many."""
     lengths: dict[int, dict[str, int]] = {}
     for body in found:
@@ -646,7 +656,7 @@ def _check_axes(found: Iterable[Body]) -> None:
                     raise InvalidModelError(f"{node.op_type} at {where}: its shape has {length} axes.")
 
 
-def _check_fatal(found: Iterable[Body]) -> None:
+def _check_fatal(found: Iterable[GraphView]) -> None:
     """Check nodes that onnx's inference does not survive."""
     for body in found:
         for index in body.places(FATAL):
@@ -663,7 +673,7 @@ def _twice(names: Sequence[str]) -> str | None:
 
 
 def _check_tensor(tensor: TensorProto) -> None:
-    """Check the number of elements, which the outline hides from onnx's checker."""
+    """Check the number of elements, which the summary hides from onnx's checker."""
     needed = external_data.size(tensor)
     if tensor.data_location == TensorProto.EXTERNAL:
         return
@@ -712,24 +722,31 @@ _FUNCTIONS = 8
 """The ir_version that functions came with; onnx's checker leaves them out of older models."""
 
 
-def _closed(outline: onnx.ModelProto, data: bytes) -> bytes:
-    """Return the outline, serialised, without references to files, which onnx's checker would look for.
+def _closed(summary: onnx.ModelProto, data: bytes) -> bytes:
+    """Return the summary, serialised, without references to files, which onnx's checker would look for.
 
     Functions are looked into whatever the ir_version, as onnxruntime does. An external tensor that is left in the
-    outline becomes an empty one. The domain is spelled '', and inputs and outputs of unknown rank, which the checker
+    summary becomes an empty one. The domain is spelled '', and inputs and outputs of unknown rank, which the checker
     refuses and onnxruntime takes, are shown as scalars. A version that is deprecated and read all the same stands in a
-    domain where it is not deprecated.
+    domain where it is not deprecated, and an operator that onnxruntime alone has in the default domain in its own.
     """
-    shapeless = any(not value.type.tensor_type.HasField("shape") for value in _tensors_in_and_out(outline))
-    early = bool(outline.functions) and outline.ir_version < _FUNCTIONS
-    deprecated = _deprecated(outline, data)
-    if not shapeless and not early and not deprecated and b"location" not in data and b"\x07ai.onnx" not in data:
+    shapeless = any(not value.type.tensor_type.HasField("shape") for value in _tensors_in_and_out(summary))
+    early = bool(summary.functions) and summary.ir_version < _FUNCTIONS
+    deprecated, own = _deprecated(summary, data), _own_spellings(summary, data)
+    if (
+        not shapeless
+        and not early
+        and not deprecated
+        and not own
+        and b"location" not in data
+        and b"\x07ai.onnx" not in data
+    ):
         return data  # protobuf writes a string as its length and its bytes
     model = onnx.ModelProto()
-    model.CopyFrom(outline)
+    model.CopyFrom(summary)
     if early:
         model.ir_version = _FUNCTIONS
-    found = tuple(traversal.bodies(model))
+    found = tuple(traversal.graph_views(model))
     for body in found:
         for sparse in traversal.sparse_tensors(body):
             if external_data.is_external(sparse.values) or external_data.is_external(sparse.indices):
@@ -751,16 +768,36 @@ def _closed(outline: onnx.ModelProto, data: bytes) -> bytes:
                 node.domain, node.op_type = one.domain, one.raw.name
         for importer in (model, *model.functions):
             importer.opset_import.add(domain=one.domain, version=one.since_version)
+    if own:
+        for node in (node for body in found for node in body.graph.node):
+            if not node.domain and node.op_type in own:
+                node.domain = MICROSOFT
+        for importer in (model, *model.functions):
+            if all(entry.domain != MICROSOFT for entry in importer.opset_import):
+                importer.opset_import.add(domain=MICROSOFT, version=1)
     return cast(bytes, model.SerializeToString())
 
 
-def _deprecated(outline: onnx.ModelProto, data: bytes) -> Sequence[Schema]:
+def _deprecated(summary: onnx.ModelProto, data: bytes) -> Sequence[Schema]:
     """Return the versions that are deprecated and read all the same, of operators that the model names."""
-    importers = (outline, *outline.functions)
+    importers = (summary, *summary.functions)
     opsets = {entry.version for one in importers for entry in one.opset_import if entry.domain in DOMAINS}
     named = (name for name, _ in READ if name.encode() in data)
     found = ([schema_read_at("", name, opset) for opset in opsets] for name in named)
     return [one[0] for one in found if one[0] and all(other and other.domain == DEPRECATED for other in one)]
+
+
+def _own_spellings(summary: onnx.ModelProto, data: bytes) -> frozenset[str]:
+    """Return the operators that the model may have, of those that onnxruntime alone has in the default domain."""
+    opsets = {
+        entry.version
+        for one in (summary, *summary.functions)
+        for entry in one.opset_import
+        if entry.domain in DOMAINS and entry.version <= NEWEST
+    }
+    named = (name for name in operators("") if name.encode() in data)
+    found = ((name, [schema_read_at("", name, opset) for opset in opsets]) for name in named)
+    return frozenset(name for name, read in found if read and all(one and is_dialect(one) for one in read))
 
 
 def _tensors_in_and_out(model: onnx.ModelProto) -> Iterator[onnx.ValueInfoProto]:
@@ -793,7 +830,7 @@ def _condensed_faults() -> Iterator[None]:
 _REFERENCE = b"\xaa\x01"  # the field ref_attr_name of an attribute
 
 
-def _check_attributes(model: onnx.ModelProto, data: bytes, found: Sequence[Body]) -> None:
+def _check_attributes(model: onnx.ModelProto, data: bytes, found: Sequence[GraphView]) -> None:
     """Check attributes of graphs for training, which onnx's checker passes over, and parameters outside functions."""
     if not model.training_info and _REFERENCE not in data:
         return
@@ -854,13 +891,13 @@ def check_operators(model: onnx.ModelProto) -> None:
     Raises:
         InvalidModelError: one is out of what the operator's version defines, as far as types are known.
     """
-    found = tuple(traversal.bodies(model))
-    outline = _outline(model, found[0])
-    _check_types_of_operators(model, outline, found)
+    found = tuple(traversal.graph_views(model))
+    summary = _summary(model, found[0])
+    _check_types_of_operators(model, summary, found)
 
 
 def _check_types_of_operators(
-    model: onnx.ModelProto, outline: onnx.ModelProto, found: Sequence[Body]
+    model: onnx.ModelProto, summary: onnx.ModelProto, found: Sequence[GraphView]
 ) -> tuple[Static | None, onnx.ModelProto | None]:
     """Check the operators; return what had to be found out for it, of single values and by onnx's inference."""
     if not any(map(_unguarded, found)):
@@ -868,27 +905,27 @@ def _check_types_of_operators(
     static = Static(model, found[0])
     # The values of graphs inside graphs have scopes of their own.
     if len(found) == 1 and _check_operators(
-        found, outline, lambda body, name: _as_tensor_type(static.find(name)), static.alike
+        found, summary, lambda body, name: _as_tensor_type(static.find(name)), static.alike
     ):
         return static, None
-    inferred = _inferred(outline)
-    inside = tuple(traversal.bodies(inferred))
+    inferred = _inferred(summary)
+    inside = tuple(traversal.graph_views(inferred))
     types: dict[int, Mapping[str, Facts | None]] = {}
-    _check_operators(inside, outline, lambda body, name: _type(name, body, types))
+    _check_operators(inside, summary, lambda body, name: _type(name, body, types))
     return static, inferred
 
 
 def _check_operators(
-    found: Sequence[Body],
-    outline: onnx.ModelProto,
-    type_of: Callable[[Body, str], Facts | None],
+    found: Sequence[GraphView],
+    summary: onnx.ModelProto,
+    type_of: Callable[[GraphView, str], Facts | None],
     alike: Callable[[int], Hashable] = lambda index: None,
 ) -> bool:
     """Check the operators by the types of their inputs; whether all of these are known.
 
     `alike` tells what nodes of the main graph share that are the same, if anything: one of them is checked.
     """
-    opset = max((entry.version for entry in outline.opset_import if entry.domain in DOMAINS), default=1)
+    opset = max((entry.version for entry in summary.opset_import if entry.domain in DOMAINS), default=1)
     complete = True
     checked: set[Hashable] = {None}
     for body in found:
@@ -912,25 +949,25 @@ def _check_operators(
     return complete
 
 
-def _unguarded(body: Body) -> frozenset[str]:
+def _unguarded(body: GraphView) -> frozenset[str]:
     """Return the names of the operators in a graph whose nodes onnx does not check."""
     return frozenset(name for domain, name, _ in body.kinds if not default_domain(domain) and traits(name).checked)
 
 
-def _inferred(outline: onnx.ModelProto) -> onnx.ModelProto:
-    plain = outline
-    if outline.functions:  # inferring through functions that call each other takes time exponential in their depth
+def _inferred(summary: onnx.ModelProto) -> onnx.ModelProto:
+    plain = summary
+    if summary.functions:  # inferring through functions that call each other takes time exponential in their depth
         plain = onnx.ModelProto()
-        _copy_fields(plain, outline, {"functions"})
+        _copy_fields(plain, summary, {"functions"})
     try:
         return infer_model(plain)
     except Exception:  # even when it is not strict it gives up at some contradictions; declared types are left
         return plain
 
 
-def _type(name: str, body: Body, types: dict[int, Mapping[str, Facts | None]]) -> Facts | None:
+def _type(name: str, body: GraphView, types: dict[int, Mapping[str, Facts | None]]) -> Facts | None:
     """Return what is known of a value in a graph, which may come from a graph around it."""
-    scope: Body | None = body
+    scope: GraphView | None = body
     while scope is not None:
         if id(scope) not in types:
             types[id(scope)] = _declared(scope.graph)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import onnx
 
 from opshift.passes.base.errors import printable
-from opshift.passes.graph.traversal import Body, bodies, subgraphs
+from opshift.passes.graph.traversal import GraphView, graph_views, names_read
 
 
 def repair(model: onnx.ModelProto) -> tuple[str, ...]:
     """Repair a model in place, and return what was repaired."""
     notes = []
-    for body in bodies(model):
+    for body in graph_views(model):
         if renamed := _rename(body):
             nodes = "1 node" if renamed == 1 else f"{renamed} nodes"
             notes.append(f"Renamed {nodes} of {printable(body.path)} that had the name of another.")
@@ -23,7 +22,7 @@ def repair(model: onnx.ModelProto) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _rename(body: Body) -> int:
+def _rename(body: GraphView) -> int:
     """Give a name of its own to each node whose name a node before it has; return how many there are."""
     taken = Counter(name for name in body.names if name)
     seen: set[str] = set()
@@ -43,7 +42,7 @@ def _sort(graph: onnx.GraphProto | onnx.FunctionProto) -> bool:
     """Put each node behind those that compute its inputs, and keep the order otherwise; return whether any moved."""
     nodes = list(graph.node)
     makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    needs = [{makers[name] for name in _read(node) if name in makers} - {index} for index, node in enumerate(nodes)]
+    needs = [{makers[one] for one in names_read(node) if one in makers} - {index} for index, node in enumerate(nodes)]
     if all(need < index for index, needed in enumerate(needs) for need in needed):
         return False
     order: dict[int, int] = {}
@@ -64,12 +63,3 @@ def _sort(graph: onnx.GraphProto | onnx.FunctionProto) -> bool:
     places = iter(range(len(nodes)))
     graph.node.sort(key=lambda node: order[next(places)])
     return True
-
-
-def _read(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the names that a node reads, with those in its graphs."""
-    yield from node.input
-    for _, graph in subgraphs(node):
-        for inner in graph.node:
-            yield from _read(inner)
-        yield from (value.name for value in graph.output)

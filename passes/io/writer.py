@@ -191,7 +191,7 @@ def _comparable(model: onnx.ModelProto) -> bytes:
     """
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
-    for tensor in traversal.tensors(traversal.bodies(plain)):
+    for tensor in traversal.tensors(traversal.graph_views(plain)):
         if not external.is_external(tensor) and tensor.data_type != TensorProto.STRING:
             raw = onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor)).raw_data
             for field in _TYPED:
@@ -326,7 +326,7 @@ def _layout(
 
     `outside` says whether any tensor may be in another file.
     """
-    references = external.references(traversal.bodies(model)) if outside else ()
+    references = external.references(traversal.graph_views(model)) if outside else ()
     files = _sources(references, output, source) if references else {}
     if _moving(model, weights, threshold):
         return _moved(model, output, files, weights, threshold)
@@ -355,7 +355,7 @@ def _moving(model: onnx.ModelProto, weights: Weights | None, threshold: int) -> 
     """Return the tensors that are to change their place."""
     if weights not in ("embed", "save"):
         return []
-    found = tuple(traversal.bodies(model))
+    found = tuple(traversal.graph_views(model))
     outside = [tensor for tensor in traversal.tensors(found) if external.is_external(tensor)]
     if weights == "embed":
         return outside

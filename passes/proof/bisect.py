@@ -18,9 +18,10 @@ from onnx import helper
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.base.limits import Limits
-from opshift.passes.proof.comparison import mismatch
-from opshift.passes.runtime.node_evaluator import outer_names, type_of
-from opshift.passes.runtime.ort_session import Feeds, Session, Source
+from opshift.passes.graph.traversal import held_graphs, outer_names
+from opshift.passes.proof.comparison import differs
+from opshift.passes.runtime.node_evaluator import type_of
+from opshift.passes.runtime.ort_session import Feeds, Runnable, Session
 
 _EMBEDDED = 64 * 2**20  # bytes of constants up to which a cut is made
 
@@ -31,15 +32,15 @@ class Cut:
 
     node: str
     operator: str
-    original: Source
-    rewritten: Source
+    original: Runnable
+    rewritten: Runnable
     feeds: Feeds
 
 
-class Side:
+class Trace:
     """A model with every value of its main graph, and who makes which."""
 
-    def __init__(self, source: Source, limits: Limits, *, optimised: bool = False) -> None:
+    def __init__(self, source: Runnable, limits: Limits, *, optimised: bool = False) -> None:
         """Keep the model; it is opened when values are first asked for, with or without graph optimisations."""
         self.source = source
         self.nodes = list(source.proto.graph.node)
@@ -110,7 +111,7 @@ class Side:
         inputs: Mapping[str, onnx.TypeProto],
         output: onnx.ValueInfoProto,
         renamed: Mapping[str, str],
-    ) -> Source:
+    ) -> Runnable:
         """Return these nodes as a model of its own; `renamed` gives its inputs and its output other names."""
         graph = onnx.GraphProto(name="part")
         graph.node.extend(self.nodes[index] for index in nodes)
@@ -124,10 +125,10 @@ class Side:
             graph, opset_imports=old.opset_import, ir_version=old.ir_version, functions=list(old.functions)
         )
         _rename(proto.graph, renamed)
-        return Source(proto, directory=_folder(self.source))
+        return Runnable(proto, directory=_folder(self.source))
 
 
-def _folder(source: Source) -> Any:
+def _folder(source: Runnable) -> Any:
     """Return the directory of the external data."""
     return source.path.parent if source.directory is None and source.path is not None else source.directory
 
@@ -138,7 +139,7 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]
         for attribute in node.attribute:
-            for body in (*attribute.graphs, *((attribute.g,) if attribute.HasField("g") else ())):
+            for body in held_graphs(attribute):
                 own = {value.name for value in body.input} | {name for each in body.node for name in each.output}
                 _rename(body, {old: new for old, new in names.items() if old not in own})
     for value in (*graph.input, *graph.output):
@@ -158,7 +159,7 @@ def matches(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, st
 
 
 def _same(one: Any, other: Any) -> bool:
-    return mismatch(one, other) is None
+    return differs(one, other) is None
 
 
 def _bits(value: Any) -> Any:
@@ -169,7 +170,7 @@ def _bits(value: Any) -> Any:
 
 
 def partings(
-    before: Side, after: Side, feeds: Feeds, differs: Callable[[Cut], bool], *, decisions: bool = False
+    before: Trace, after: Trace, feeds: Feeds, differs: Callable[[Cut], bool], *, decisions: bool = False
 ) -> Iterator[Cut]:
     """Yield the places where two models part on an input: what is read is the same, and what comes out is not.
 
@@ -200,8 +201,8 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _cut(
-    before: Side,
-    after: Side,
+    before: Trace,
+    after: Trace,
     index: int,
     name: str,
     same: Mapping[str, str],
@@ -252,7 +253,7 @@ def _cut(
     )
 
 
-def _depends(side: Side, leaf: str, others: Collection[str]) -> bool:
+def _depends(side: Trace, leaf: str, others: Collection[str]) -> bool:
     """Return whether a value is computed from one of the others."""
     stops = {other for other in others if other != leaf}
     return any(found in stops for found in side.cone(leaf, stops)[1])
@@ -268,7 +269,7 @@ def operator_label(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
         return f"{domain}.{node.op_type}" if domain else node.op_type
 
 
-def unoptimised_agree(before: Side, after: Side, feeds: Feeds, differs: Callable[[Cut], bool]) -> Cut | None:
+def unoptimised_agree(before: Trace, after: Trace, feeds: Feeds, differs: Callable[[Cut], bool]) -> Cut | None:
     """Return the smallest part found that differs although all values are the same with graph optimisations off.
 
     Graph optimisations are asked for by `differs`. The values are searched by halves, then the beginning is moved back

@@ -14,8 +14,8 @@ import onnx
 
 from opshift.opsets.registry.structural import CONSTANT, IF, LOOP
 from opshift.passes.base.limits import Limits
-from opshift.passes.runtime.node_evaluator import bodies
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Session, Source
+from opshift.passes.graph.traversal import named_subgraphs, subgraphs
+from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable, Session
 
 NAMES = ("then_branch", "else_branch")
 _MOST = 32  # branches that are forced
@@ -31,8 +31,8 @@ class Branch:
     """A branch that no input was seen to take: its name for people, and both models in which it is always taken."""
 
     name: str
-    original: Source
-    rewritten: Source | None
+    original: Runnable
+    rewritten: Runnable | None
     """None where the rewritten model has no such If or never takes the branch, and where it is not forced."""
     sure: bool = False
     """Whether both models take it under the same condition: else the two may have changed places, both being right."""
@@ -51,7 +51,7 @@ class _If:
     """Its condition, where that is a constant."""
 
 
-def untaken(before: Source, after: Source, feeds: Sequence[Feeds], limits: Limits) -> Iterator[Branch]:
+def untaken(before: Runnable, after: Runnable, feeds: Sequence[Feeds], limits: Limits) -> Iterator[Branch]:
     """Yield the branches of the original that none of these inputs was seen to take, and that are not dead.
 
     The condition of an If inside of a Loop, a Scan or a function, or computed in another If's branch, is not seen.
@@ -100,14 +100,14 @@ def _conditionals(model: onnx.ModelProto) -> list[_If]:
         known = {**known, **_constants(graph, defaults)}
         for node in graph.node:
             if node.op_type != IF or node.domain not in ("", "ai.onnx"):
-                for body in bodies(node):
+                for body in subgraphs(node):
                     visit(body, within, node.op_type, known)
                 continue
             place = len(found)
             found.append(_If(node, within, inside, known.get(node.input[0])))
-            for attribute in node.attribute:
-                if attribute.name in NAMES:
-                    visit(attribute.g, (*within, (place, attribute.name)), inside, known)
+            for name, branch in named_subgraphs(node):
+                if name in NAMES:
+                    visit(branch, (*within, (place, name)), inside, known)
 
     visit(model.graph, (), "", {})
     for function in model.functions:
@@ -154,7 +154,7 @@ def _seen(conditionals: Sequence[_If], way: Sequence[tuple[int, str]], inside: s
     return not inside and len(known) == len(way) and any(map(all, zip(*known, strict=True)))
 
 
-def _taken(source: Source, conditionals: Sequence[_If], feeds: Sequence[Feeds], limits: Limits) -> _Taken:
+def _taken(source: Runnable, conditionals: Sequence[_If], feeds: Sequence[Feeds], limits: Limits) -> _Taken:
     """Return the conditions that are values of the main graph, on each input."""
     names = dict.fromkeys(one.node.input[0] for one in conditionals if not one.inside)
     values = _values(source, names, feeds, limits)
@@ -162,7 +162,7 @@ def _taken(source: Source, conditionals: Sequence[_If], feeds: Sequence[Feeds], 
 
 
 def _values(
-    source: Source, names: Iterable[str], feeds: Sequence[Feeds], limits: Limits
+    source: Runnable, names: Iterable[str], feeds: Sequence[Feeds], limits: Limits
 ) -> Mapping[str, Sequence[Any]]:
     """Return those of these values that the main graph has, on each input; None where one is not known."""
     graph = source.proto.graph
@@ -196,7 +196,7 @@ def _small(tensor: onnx.TensorProto | None) -> bool:
     return tensor is not None and tensor.data_location != onnx.TensorProto.EXTERNAL and np.prod(tensor.dims) == 1
 
 
-def unentered(source: Source, feeds: Sequence[Feeds], limits: Limits) -> Iterator[str]:
+def unentered(source: Runnable, feeds: Sequence[Feeds], limits: Limits) -> Iterator[str]:
     """Yield the Loops of the main graph whose body no input was seen to enter, by name.
 
     Loop-13: "the loop body is executed" for as long as `M`, the trip count, and `cond` allow; either may be left out.
@@ -211,7 +211,7 @@ def unentered(source: Source, feeds: Sequence[Feeds], limits: Limits) -> Iterato
             yield node.name or node.output[0]
 
 
-def _forced(source: Source, way: Sequence[tuple[int, str]]) -> Source:
+def _forced(source: Runnable, way: Sequence[tuple[int, str]]) -> Runnable:
     """Return the model in which every If on a way has the branch that leads on in the place of its other branch too."""
     proto = onnx.ModelProto()
     proto.CopyFrom(source.proto)

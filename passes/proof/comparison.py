@@ -13,8 +13,8 @@ from opshift.passes.base.effort import Allowance
 from opshift.passes.base.results import Counterexample
 from opshift.passes.proof.coverage import Covered, unequal
 from opshift.passes.proof.inputs.input_specs import Spec
+from opshift.passes.proof.rounding.bound import EXACT, FACTOR, Bound, Enough, half_the_digits, rounded
 from opshift.passes.proof.shrink import shrink
-from opshift.passes.proof.tolerance import EXACT, FACTOR, Bound, Enough, half_the_digits, rounded
 from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, Why
 
@@ -28,7 +28,7 @@ _KNOWN = 256  # inputs whose bounds are kept
 _NEAR = 4  # inputs that are kept, on which two models differ within the bounds
 
 
-class Route(Protocol):
+class Executor(Protocol):
     """A way to compute the outputs of a model: sessions of onnxruntime, its nodes one by one, an oracle."""
 
     @property
@@ -50,19 +50,19 @@ class Route(Protocol):
 
 
 @dataclass(frozen=True)
-class Judge:
+class Reference:
     """What says which outputs are right, and how far others may be from them.
 
     Attributes:
-        route: computes them.
+        executor: computes them.
         outputs: their names.
-        note: what is to be said about the route.
+        note: what is to be said about the executor.
         bounds: how far arithmetic in another order may take the outputs of an input; None: not at all.
-        lean: the route is closed once it has answered, to make room.
+        lean: the executor is closed once it has answered, to make room.
         opening: the CPU seconds that it took to open the model.
     """
 
-    route: Route
+    executor: Executor
     outputs: tuple[str, ...]
     note: str = ""
     bounds: Callable[[Feeds, Outputs, Enough], Sequence[Bound]] | None = None
@@ -71,20 +71,20 @@ class Judge:
 
     def plain(self, feeds: Feeds) -> Outputs:
         """Return the outputs with graph optimisations off."""
-        return self.route.run(feeds, False)
+        return self.executor.run(feeds, False)
 
     def plain_all(self, batch: Sequence[Feeds]) -> list[Outputs | RejectedError]:
         """Return what `plain` would for each; after one that ends onnxruntime come no others."""
-        return self.route.run_all(batch, False)
+        return self.executor.run_all(batch, False)
 
     def optimised(self, feeds: Sequence[Feeds], plain: Sequence[Outputs]) -> list[Outputs]:
         """Return the outputs with optimisations on; where that does not run, the plain ones stand for them."""
-        if True not in self.route.modes:
+        if True not in self.executor.modes:
             return list(plain)
         found: list[Outputs | RejectedError] = []
         try:
             while len(found) < len(feeds) and not (found and _ended(found[-1])):
-                found += self.route.run_all(feeds[len(found) :], True)
+                found += self.executor.run_all(feeds[len(found) :], True)
         except RejectedError:
             return list(plain)
         ran = [one if isinstance(other, RejectedError) else other for one, other in zip(plain, found, strict=False)]
@@ -111,7 +111,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Mismatch:
     """An input on which the two differ, with graph optimisations off or on."""
 
     feeds: Feeds
@@ -141,8 +141,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Contest:
-    """A rewritten model against its judge; `pardoned` names the outputs that do not count on an input, with graph
+class Comparison:
+    """A rewritten model against its reference; `excluded` names the outputs that do not count on an input, with graph
     optimisations off or on.
 
     `near` collects the inputs on which the two differ within the bounds, `beyond` those that show nothing: the
@@ -157,9 +157,9 @@ class Contest:
     the bounds of inputs.
     """
 
-    judge: Judge
-    rewritten: Route
-    pardoned: Callable[[Feeds, bool], frozenset[str]] = lambda feeds, optimised: frozenset()
+    reference: Reference
+    rewritten: Executor
+    excluded: Callable[[Feeds, bool], frozenset[str]] = lambda feeds, optimised: frozenset()
     near: list[Feeds] = field(default_factory=list)
     beyond: list[tuple[Feeds, RejectedError]] = field(default_factory=list)
     unoptimised: list[RejectedError] = field(default_factory=list)
@@ -192,7 +192,7 @@ class Contest:
 
     def run(
         self, trials: Sequence[tuple[Feeds, Outputs]], progress: Callable[[], None] = lambda: None
-    ) -> Finding | None:
+    ) -> Mismatch | None:
         """Return an input on which the two differ; None if there is none.
 
         Raises:
@@ -206,8 +206,8 @@ class Contest:
                 if step > _FIRST_RUNS and self.allowance and self.allowance.left() < 0:
                     (self.without if optimised else self.untried).extend(feeds for feeds, _ in rest)
                     break
-                if self.judge.lean:
-                    self.judge.route.close()
+                if self.reference.lean:
+                    self.reference.executor.close()
                 # They end after one that ends onnxruntime.
                 try:
                     results = self.rewritten.run_all([feeds for feeds, _ in rest[:step]], optimised)
@@ -216,10 +216,10 @@ class Contest:
                         break
                     raise
                 if not optimised:
-                    self.covered.add(rest, results, self.judge.outputs)
+                    self.covered.add(rest, results, self.reference.outputs)
                 for _ in results:
                     progress()
-                if self.judge.lean:
+                if self.reference.lean:
                     self.rewritten.close()
                 differing = _apart(rest, results)
                 found = self._first([one for one in differing if one.rejected], optimised)
@@ -239,7 +239,7 @@ class Contest:
             raise self.beyond[0][1]
         return None
 
-    def _first(self, apart: Sequence[_Apart], optimised: bool, reserved: float = 0.0) -> Finding | None:
+    def _first(self, apart: Sequence[_Apart], optimised: bool, reserved: float = 0.0) -> Mismatch | None:
         """Return the first difference. What equals the plain outputs is right, whatever optimisations make of those.
 
         Where there is no time to measure the rounding on every input, so that `reserved` seconds are left, it is
@@ -247,7 +247,7 @@ class Contest:
         """
         best = [one.plain for one in apart]
         if optimised:
-            best = self.judge.optimised([one.feeds for one in apart], best)
+            best = self.reference.optimised([one.feeds for one in apart], best)
         pairs = list(zip(apart, best, strict=True))
         if self.allowance is None:
             return self._measured(pairs, optimised)
@@ -268,19 +268,19 @@ class Contest:
             self.covered.drop(one.feeds)
         return self._measured(worse, optimised)
 
-    def _measured(self, pairs: Sequence[tuple[_Apart, Outputs]], optimised: bool) -> Finding | None:
+    def _measured(self, pairs: Sequence[tuple[_Apart, Outputs]], optimised: bool) -> Mismatch | None:
         """Return the first of these differences that is more than rounding."""
         for one, expected in pairs:
             found = self._counting(one.feeds, one.plain, expected, one.result, optimised)
             if found is not None:
-                return Finding(one.feeds, found, optimised)
+                return Mismatch(one.feeds, found, optimised)
         return None
 
     def on(self, feeds: Feeds, optimised: bool) -> Difference | None:
         """Return the difference on an input that may be nonsense to the original, which then is no difference."""
         try:
-            plain = self.judge.plain(feeds)
-            (best,) = self.judge.optimised([feeds], [plain]) if optimised else (plain,)
+            plain = self.reference.plain(feeds)
+            (best,) = self.reference.optimised([feeds], [plain]) if optimised else (plain,)
         except RejectedError:
             return None
         result: Outputs | RejectedError
@@ -300,15 +300,15 @@ class Contest:
         found = self._difference(feeds, plain, best, result, optimised)
         if found is None:
             return None
-        pardoned = self.pardoned(feeds, optimised)
-        if not pardoned:
+        excluded = self.excluded(feeds, optimised)
+        if not excluded:
             return found
-        self.covered.leave_out(feeds, pardoned)
-        if pardoned == frozenset(self.judge.outputs):
+        self.covered.leave_out(feeds, excluded)
+        if excluded == frozenset(self.reference.outputs):
             self.undefined.append(feeds)
         if isinstance(result, RejectedError):
-            return found if pardoned != frozenset(self.judge.outputs) else None
-        return self._difference(feeds, plain, best, result, optimised, pardoned)
+            return found if excluded != frozenset(self.reference.outputs) else None
+        return self._difference(feeds, plain, best, result, optimised, excluded)
 
     def _difference(
         self,
@@ -317,7 +317,7 @@ class Contest:
         best: Outputs,
         result: Outputs | RejectedError,
         optimised: bool,
-        pardoned: frozenset[str] = frozenset(),
+        excluded: frozenset[str] = frozenset(),
     ) -> Difference | None:
         expected = best if optimised else plain
         if isinstance(result, RejectedError):
@@ -328,32 +328,32 @@ class Contest:
                 raise result
             if optimised and self._shared(feeds, result):
                 return None
-            return Difference(self.judge.outputs[0], expected[0], f"error: {result}", f"does not run: {result}")
+            return Difference(self.reference.outputs[0], expected[0], f"error: {result}", f"does not run: {result}")
         apart = {
             place: name
-            for place, name in enumerate(self.judge.outputs)
-            if name not in pardoned
-            and mismatch(expected[place], result[place])
-            and not (optimised and mismatch(plain[place], result[place]) is None)
+            for place, name in enumerate(self.reference.outputs)
+            if name not in excluded
+            and differs(expected[place], result[place])
+            and not (optimised and differs(plain[place], result[place]) is None)
         }
         if not apart:
             return None
 
         def wider(bound: Bound, place: int) -> Bound:
-            if not optimised and not self.judge.bounds:
+            if not optimised and not self.reference.bounds:
                 return bound
             return bound.plus(FACTOR * deviation(plain[place], best[place]))
 
         def enough(found: Sequence[Bound]) -> bool:
-            return not any(mismatch(expected[place], result[place], wider(found[place], place)) for place in apart)
+            return not any(differs(expected[place], result[place], wider(found[place], place)) for place in apart)
 
         bounds = self._bounds(feeds, plain, enough, optimised)
         for place, name in apart.items():
             bound = wider(bounds[place], place)
-            found = mismatch(expected[place], result[place], bound)
+            found = differs(expected[place], result[place], bound)
             if found is None or not bound.estimated:
                 pass
-            elif not mismatch(expected[place], result[place], bound.plus(half_the_digits(plain[place]))):
+            elif not differs(expected[place], result[place], bound.plus(half_the_digits(plain[place]))):
                 unknown = f"output {name}: {found[0]}, and how much of it is rounding cannot be measured on this input"
                 self.beyond.append((feeds, RejectedError(unknown, Why.LIMIT)))
                 return None
@@ -366,30 +366,30 @@ class Contest:
     def _bounds(self, feeds: Feeds, plain: Outputs, enough: Enough, optimised: bool) -> Sequence[Bound]:
         """Return the bound of each output; what was measured before on this input, or nothing, where that suffices."""
         exact = (EXACT,) * len(plain)
-        if not self.judge.bounds or (optimised and enough(exact)):
+        if not self.reference.bounds or (optimised and enough(exact)):
             return exact
         _, bounds = self.known.get(id(feeds), (feeds, exact))
         if bounds is not exact and enough(bounds):
             return bounds
-        bounds = self.judge.bounds(feeds, plain, enough)
+        bounds = self.reference.bounds(feeds, plain, enough)
         if len(self.known) < _KNOWN:
             self.known[id(feeds)] = feeds, bounds
         return bounds
 
     def _shared(self, feeds: Feeds, error: RejectedError) -> bool:
         """Return whether the original too, with graph optimisations on, ends with such an error on an input."""
-        if error.why is Why.LIMIT or True not in self.judge.route.modes:
+        if error.why is Why.LIMIT or True not in self.reference.executor.modes:
             return False
         try:
-            self.judge.route.run(feeds, True)
+            self.reference.executor.run(feeds, True)
         except RejectedError as own:
             if own.why is error.why:
                 self.unoptimised.append(error)
                 return True
         return False
 
-    def shrunk(self, finding: Finding, specs: Sequence[Spec], attempts: int) -> Finding:
-        """Return a finding with a smaller input, made in so many attempts: free dims cut, then simpler values.
+    def shrunk(self, mismatch: Mismatch, specs: Sequence[Spec], attempts: int) -> Mismatch:
+        """Return a mismatch with a smaller input, made in so many attempts: free dims cut, then simpler values.
 
         A rewritten model that goes beyond a limit on one of them, as a Loop that never ends does, is asked no more. It
         takes no longer than the allowance of the whole comparison.
@@ -399,10 +399,10 @@ class Contest:
 
         def fails(feeds: Feeds) -> Difference | None:
             late = allowance is not None and allowance.used() > end
-            return self.on(feeds, finding.optimised) if len(self.beyond) == limits and not late else None
+            return self.on(feeds, mismatch.optimised) if len(self.beyond) == limits and not late else None
 
-        feeds, difference = shrink(specs, finding.feeds, finding.difference, fails, attempts)
-        return Finding(feeds, difference, finding.optimised)
+        feeds, difference = shrink(specs, mismatch.feeds, mismatch.difference, fails, attempts)
+        return Mismatch(feeds, difference, mismatch.optimised)
 
 
 @dataclass(frozen=True)
@@ -436,12 +436,12 @@ def _apart(trials: Sequence[tuple[Feeds, Outputs]], results: Sequence[Outputs | 
     return [
         _Apart(feeds, plain, result)
         for (feeds, plain), result in zip(trials, results, strict=False)
-        if isinstance(result, RejectedError) or any(map(mismatch, plain, result))
+        if isinstance(result, RejectedError) or any(map(differs, plain, result))
     ]
 
 
 def _units_apart(one: Any, other: Any) -> float:
-    if mismatch(one, other) is None:
+    if differs(one, other) is None:
         return 0.0
     unit = rounded(one).slack if isinstance(one, np.ndarray) else 0.0
     return deviation(one, other) / unit if unit and deviation(one, other) else math.inf
@@ -457,7 +457,7 @@ def deviation(one: Any, other: Any) -> float:
     return float(np.abs(one[finite].astype(np.float64) - other[finite].astype(np.float64)).max(initial=0.0))
 
 
-def mismatch(expected: Any, actual: Any, bound: Bound = EXACT) -> tuple[str, tuple[int, ...] | None] | None:
+def differs(expected: Any, actual: Any, bound: Bound = EXACT) -> tuple[str, tuple[int, ...] | None] | None:
     """Return what is wrong with a value and at which element; None where it is right.
 
     Floats are compared bit for bit, any NaN being equal to any other, or within the bound.
@@ -465,17 +465,17 @@ def mismatch(expected: Any, actual: Any, bound: Bound = EXACT) -> tuple[str, tup
     if isinstance(expected, list) and isinstance(actual, list):
         if len(expected) != len(actual):
             return f"{len(actual)} elements instead of {len(expected)}", None
-        found = (mismatch(one, other, bound) for one, other in zip(expected, actual, strict=True))
+        found = (differs(one, other, bound) for one, other in zip(expected, actual, strict=True))
         return next((each for each in found if each is not None), None)
     if isinstance(expected, dict) and isinstance(actual, dict):
         if list(expected) != list(actual):
             return f"the keys {list(actual)} instead of {list(expected)}", None
-        return mismatch(list(expected.values()), list(actual.values()), bound)
+        return differs(list(expected.values()), list(actual.values()), bound)
     if expected is None or actual is None:
         return None if expected is actual else ("a missing optional value", None)
     if isinstance(expected, list | dict) or isinstance(actual, list | dict):
         return f"{type(actual).__name__} instead of {type(expected).__name__}", None
-    return _array_mismatch(_plain(np.asarray(expected)), _plain(np.asarray(actual)), bound)
+    return _array_difference(_plain(np.asarray(expected)), _plain(np.asarray(actual)), bound)
 
 
 def _plain(array: Array) -> Array:
@@ -487,7 +487,7 @@ def _plain(array: Array) -> Array:
     )
 
 
-def _array_mismatch(expected: Array, actual: Array, bound: Bound) -> tuple[str, tuple[int, ...] | None] | None:
+def _array_difference(expected: Array, actual: Array, bound: Bound) -> tuple[str, tuple[int, ...] | None] | None:
     if expected.dtype != actual.dtype:
         return f"element type {actual.dtype} instead of {expected.dtype}", None
     unstable = bound.unstable

@@ -11,26 +11,33 @@ nothing may differ but the sign of a zero whose sign is not defined.
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import onnx
 
 from opshift.opsets.registry.node_traits import selects
+from opshift.opsets.registry.schema import default_domain
+from opshift.opsets.registry.structural import CONSTANT, IDENTITY, IF
 from opshift.passes.analysis.scopes import inlined
 from opshift.passes.base.limits import Limits
-from opshift.passes.proof.comparison import mismatch
-from opshift.passes.proof.tolerance import EXACT, Bound, Bounds, Enough, loses_signs
+from opshift.passes.graph.traversal import nested_nodes, outer_names, subgraphs
+from opshift.passes.proof.comparison import differs
+from opshift.passes.proof.rounding.bound import EXACT, Bound, Enough
+from opshift.passes.proof.rounding.wide_nodes import loses_signs
+from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.runtime import ort_session
-from opshift.passes.runtime.node_evaluator import Interpreter, bodies, outer_names, within
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runner, Source
+from opshift.passes.runtime.node_evaluator import Interpreter
+from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable, Runner
 
 
 class Drift:
     """The bounds of the outputs of a model whose rewrites are exact."""
 
-    def __init__(self, before: Source, after: Source, limits: Limits) -> None:
+    def __init__(self, before: Runnable, after: Runnable, limits: Limits) -> None:
         """Keep the models; nothing is run yet."""
         self._before, self._after, self._limits = before, after, limits
         self._bounds = Bounds(before, limits)
@@ -60,9 +67,17 @@ class Drift:
         lost: set[str] = set()
         graph = self._original.model.graph
         for node in graph.node:
-            if loses_signs(node) or not lost.isdisjoint((*node.input, *outer_names(node))):
+            if loses_signs(node) or self._is_chosen(node) or not lost.isdisjoint((*node.input, *outer_names(node))):
                 lost.update(node.output)
         return tuple(Bound(unsigned=True) if value.name in lost else EXACT for value in graph.output)
+
+    def _is_chosen(self, node: onnx.NodeProto) -> bool:
+        """Return whether a node is an If that became a Where, which makes 0.0 of -0.0 (onnxruntime 1.32.0)."""
+        if node.op_type != IF or default_domain(node.domain):
+            return False
+        others = list(nested_nodes(self._rewritten.model.graph))
+        stays = any(other.op_type == IF and other.output == node.output for other in others)
+        return not stays and any(other.op_type == "Where" for other in others)
 
     def _drifting(self, feeds: Feeds) -> tuple[frozenset[str], Sequence[Any]]:
         """Return the values of the original in which onnxruntime departs from itself on an input.
@@ -102,22 +117,22 @@ class Drift:
     def _changes(self, node: onnx.NodeProto, twin: onnx.NodeProto | None, values: Mapping[str, Any]) -> bool:
         """Return whether a node gives something else at the opset of the rewritten model."""
         if twin is None:  # nodes in its subgraphs were rewritten, which leaves the others there
-            return not all(map(selects, (inner for body in bodies(node) for inner in within(body))))
+            return not all(map(selects, (inner for body in subgraphs(node) for inner in nested_nodes(body))))
         found = self._rewritten.node(twin, values)
-        return any(mismatch(values[name], value) is not None for name, value in found.items())
+        return any(differs(values[name], value) is not None for name, value in found.items())
 
-    def _departs(self, source: Source, way: Interpreter, feeds: Feeds) -> bool:
+    def _departs(self, source: Runnable, way: Interpreter, feeds: Feeds) -> bool:
         """Return whether a model as a whole, optimised or not, gives something else than its nodes one by one."""
         runner = Runner(ort_session.fit(source)[0], self._limits)
         expected = list(way.run(feeds))
-        return any(mismatch(list(runner.run(feeds, optimised)), expected) is not None for optimised in (False, True))
+        return any(differs(list(runner.run(feeds, optimised)), expected) is not None for optimised in (False, True))
 
     @functools.cached_property
     def _original(self) -> Interpreter:
         return Interpreter(replace(self._before, proto=inlined(self._before.proto), path=None), self._limits)
 
     @functools.cached_property
-    def _ways(self) -> tuple[tuple[Source, Interpreter], ...]:
+    def _ways(self) -> tuple[tuple[Runnable, Interpreter], ...]:
         return (self._before, self._original), (self._after, self._rewritten)
 
     @functools.cached_property
@@ -133,17 +148,37 @@ class Drift:
         None stands for the other node where nodes in its subgraphs were rewritten.
         """
         others = {tuple(node.output): node for node in self._rewritten.model.graph.node}
+        before, after = _origins(self._original), _origins(self._rewritten)
         found: list[tuple[onnx.NodeProto, onnx.NodeProto | None]] = []
         for node in self._original.model.graph.node:
             twin = others.get(tuple(node.output))
-            if twin is not None and _stated(twin) == _stated(node):
+            if twin is not None and _stated(twin, after) == _stated(node, before):
                 found.append((node, twin))
-            elif twin is not None and twin.op_type == node.op_type and any(bodies(node)):
+            elif twin is not None and twin.op_type == node.op_type and any(subgraphs(node)):
                 found.append((node, None))
         return found
 
 
-def _stated(node: onnx.NodeProto) -> tuple[Any, ...]:
+def _stated(node: onnx.NodeProto, origins: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what a node computes from what, apart from its opset."""
     attributes = sorted(attribute.SerializeToString(deterministic=True) for attribute in node.attribute)
-    return node.domain, node.op_type, tuple(node.input), tuple(attributes)
+    return node.domain, node.op_type, tuple(origins.get(name, name) for name in node.input), tuple(attributes)
+
+
+def _origins(model: Interpreter) -> Mapping[str, Any]:
+    """Return what values of a model are that have other names in another one: constants, and copies of others."""
+    found: dict[str, Any] = {name: _content(value) for name, value in model.constants.items()}
+    for node in model.model.graph.node:
+        if node.op_type == CONSTANT and not default_domain(node.domain):
+            found[node.output[0]] = _content(model.node(node, {})[node.output[0]])
+        elif node.op_type == IDENTITY and not default_domain(node.domain):
+            found[node.output[0]] = found.get(node.input[0], node.input[0])
+    return found
+
+
+def _content(value: Any) -> Any:
+    """Return what makes two constants the same; of large ones a digest, since they may be all that memory holds."""
+    if not isinstance(value, np.ndarray):
+        return value
+    elements = tuple(value.reshape(-1)) if value.dtype == np.object_ else hashlib.sha256(value.tobytes()).digest()
+    return str(value.dtype), value.shape, elements

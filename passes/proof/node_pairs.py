@@ -14,20 +14,23 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.facts import FLOATS
 from opshift.opsets.registry.node_traits import traits_of
+from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.runtimes import kernels
-from opshift.passes.analysis.model_summary import outline
+from opshift.passes.analysis.model_summary import summary
 from opshift.passes.base.arguments import Progress
 from opshift.passes.base.effort import LEAST_OF_NODE, LEAST_OF_REPEATED, Allowance
 from opshift.passes.base.errors import OpshiftError, printable
 from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
-from opshift.passes.proof.comparison import Contest, Finding, Judge, Outputs, Route, sentence
+from opshift.passes.proof.canonical import canonical, without_weights
+from opshift.passes.proof.comparison import Comparison, Executor, Mismatch, Outputs, Reference, sentence
 from opshift.passes.proof.coverage import Covered
 from opshift.passes.proof.inputs import generator
-from opshift.passes.proof.inputs.generator import Budget, Draft, Rng, Shape, UntestableError, Values
+from opshift.passes.proof.inputs.generator import Draft, Rng, Shape, UntestableError
+from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.inputs.shape_search import hints, repairer
+from opshift.passes.proof.inputs.trials import Budget, Trials, Values, find_trials
 from opshift.passes.proof.inputs.value_classes import counted, summed
 from opshift.passes.proof.integer_overflow import overflows
 from opshift.passes.proof.kernel_drift import Drift
@@ -37,11 +40,11 @@ from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime import ort_session
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, Runner, Source, Why
+from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, Runnable, Runner, Why
 
-Oracle = Callable[[Feeds], Mapping[str, Array]]
-Hostile = Callable[[Rng, Feeds], Feeds]
-Shown = Callable[[onnx.ModelProto, onnx.ModelProto, Finding, bool], str]
+Oracle = Callable[[Feeds, Limits], Mapping[str, Array]]
+Adversarial = Callable[[Rng, Feeds], Feeds]
+Shown = Callable[[onnx.ModelProto, onnx.ModelProto, Mismatch, bool], str]
 """Is told of two small models that differ, and whether bit for bit, and returns the command that shows it."""
 
 ORACLE = "numpy oracle"
@@ -62,11 +65,12 @@ class Pair:
             UNDEFINED, the shape absent (unknown rank) or partly symbolic; constants are initializers.
         rewritten: the replacement, with the same inputs and outputs, at any opset.
         oracle: the operator's meaning in numpy: from values by input name, the constants among them, to values by
-            output name. It judges where onnxruntime has no kernel for the original, and always under "spec". It
-            raises ValueError, IndexError or TypeError for inputs that the operator does not accept.
-        hostile: the operator's say on its inputs: given a generator and a draft of all values, returns values that are
-            hostile for this operator. The constants are among them, as read-only arrays: they stay as they are. None:
-            the generic draft is fed.
+            output name, within limits. It judges where onnxruntime has no kernel for the original, and always under
+            "spec". It raises RejectedError, ValueError, IndexError or TypeError for inputs that the operator does not
+            accept.
+        adversarial: the operator's own inputs: from a generator and a draft of all values, returns adversarial values
+            for this operator. The constants are among them, as read-only arrays: they stay as they are. None: the
+            generic draft is fed.
         exclude_nan: the result on NaN is not defined, or not kept: none is fed.
         finite: the same for the infinities.
         whole: the same for floats that are not whole numbers, in the first input.
@@ -80,7 +84,7 @@ class Pair:
     original: onnx.ModelProto
     rewritten: onnx.ModelProto
     oracle: Oracle | None = None
-    hostile: Hostile | None = None
+    adversarial: Adversarial | None = None
     exclude_nan: bool = False
     finite: bool = False
     whole: bool = False
@@ -96,7 +100,7 @@ def prove(
     limits: Limits = Limits(),  # noqa: B008 (frozen)
     allowance: Allowance | None = None,
     progress: Progress | None = None,
-    shown: Shown = lambda original, rewritten, finding, exact: "",
+    shown: Shown = lambda original, rewritten, mismatch, exact: "",
 ) -> tuple[Check, ...]:
     """Compare each pair; those that differ in names alone are compared once and share the verdict.
 
@@ -113,15 +117,15 @@ def prove(
     kinds = set[tuple[bytes, bytes]]()
     checks, different = [], 0
     for done, pair in enumerate(pairs, 1):
-        renamed, names = _canonical(pair)
-        asked = pair.exclude_nan, pair.finite, pair.whole, pair.exact, pair.oracle is None, pair.hostile is None
+        renamed, names = canonical(pair.original, pair.rewritten)
+        asked = pair.exclude_nan, pair.finite, pair.whole, pair.exact, pair.oracle is None, pair.adversarial is None
         key = (*renamed, pair.operator, *asked)
         if key not in known and different == ENOUGH:
             reason = f"it was not compared, since {ENOUGH} other nodes differ"
             checks.append(Check(pair.node, pair.operator, Verdict.UNCHECKED, reason, "", 0))
             continue
         if key not in known:
-            kind = _without_weights(renamed)
+            kind = without_weights(renamed)
             own = allowance.part(LEAST_OF_REPEATED if kind in kinds else LEAST_OF_NODE)
             kinds.add(kind)
             proof = Proof(pair, seed, semantics, limits, own, shown)
@@ -196,27 +200,16 @@ class Proof:
             UntestableError: no inputs can be made.
         """
 
-        def check(
-            verdict: Verdict,
-            reason: str,
-            count: int = 0,
-            shown: Counterexample | None = None,
-            classes: Mapping[str, int] | None = None,
-        ) -> Check:
-            judged = judge.route.name if judge and count else ""
-            return Check(
-                pair.node, pair.operator, verdict, reason, judged, count, shown, dict(classes or {}), covered.total()
-            )
+        def unchecked(reason: str) -> Check:
+            return Check(pair.node, pair.operator, Verdict.UNCHECKED, reason, "", 0)
 
-        judge: Judge | None = None
-        covered = Covered()
         mismatch = interface_difference(pair.original, pair.rewritten)
         if mismatch:
-            return check(Verdict.DIFFERENT, mismatch)
+            return Check(pair.node, pair.operator, Verdict.DIFFERENT, mismatch, "", 0)
         try:
-            judge = self._judge(pair)
+            reference = self._reference(pair)
         except RejectedError as error:
-            return check(Verdict.UNCHECKED, f"onnxruntime does not run the original: {error}")
+            return unchecked(f"onnxruntime does not run the original: {error}")
         draft = _draft(pair)
         most = math.inf if pair.longest is None else pair.longest
         long = [
@@ -226,93 +219,124 @@ class Proof:
         ]
         complaints: list[str] = []
         values = _values(draft, pair, np.random.default_rng(self.seed), complaints)
-        trials = self._trials(pair, draft, values, judge, () if again else long, 50 if again else 100)
-        ran = isinstance(judge.route, _Trusted)
-        if not trials.accepted and not trials.fatal and pair.oracle and isinstance(judge.route, _Trusted):
+        trials = self._trials(pair, draft, values, reference, () if again else long, 50 if again else 100)
+        ran = isinstance(reference.executor, _Trusted)
+        if not trials.accepted and not trials.fatal and pair.oracle and isinstance(reference.executor, _Trusted):
             # Mod-28 of floats with fmod 0 loads as Mod-13, and is then run on nothing (onnxruntime 1.31.1).
             note = f"onnxruntime runs the original on no input: {trials.rejection}"
-            judge = Judge(_Asked(pair, pair.oracle, self.limits), judge.outputs, note, judge.bounds)
-            trials = self._trials(pair, draft, values, judge, () if again else long, 50 if again else 100)
-        count = len(trials.accepted)
-        if not count:
-            return check(Verdict.UNCHECKED, f"the original ran on none of {trials.tried} inputs: {trials.rejection}")
+            reference = Reference(_Asked(pair, pair.oracle, self.limits), reference.outputs, note, reference.bounds)
+            trials = self._trials(pair, draft, values, reference, () if again else long, 50 if again else 100)
+        if not trials.accepted:
+            return unchecked(f"the original ran on none of {trials.tried} inputs: {trials.rejection}")
+        return self._compared(pair, reference, draft.specs, trials, complaints, ran=ran)
+
+    def _compared(
+        self,
+        pair: Pair,
+        reference: Reference,
+        specs: Sequence[Spec],
+        trials: Trials,
+        complaints: Sequence[str],
+        *,
+        ran: bool,
+    ) -> Check:
+        """Compare a pair on inputs that the original accepts; `ran`: it loads in onnxruntime."""
+        covered, count = Covered(), len(trials.accepted)
+
+        def check(
+            verdict: Verdict,
+            reason: str,
+            shown: Counterexample | None = None,
+            classes: Mapping[str, int] | None = None,
+        ) -> Check:
+            name, total = reference.executor.name if count else "", covered.total()
+            return Check(pair.node, pair.operator, verdict, reason, name, count, shown, dict(classes or {}), total)
+
         try:
             # What ran in onnxruntime must run there still.
-            trusted = isinstance(judge.route, _Trusted)
-            rewritten, relabelled = route(Source(pair.rewritten), self.limits, kernels=trusted)
-            undefined = functools.partial(_undefined, pair)
-            contest = Contest(judge, rewritten, undefined, covered=covered, allowance=self.allowance)
-            finding = contest.run(trials.accepted)
+            trusted = isinstance(reference.executor, _Trusted)
+            rewritten, relabelled = executor_of(Runnable(pair.rewritten), self.limits, kernels=trusted)
+            undefined = functools.partial(_undefined, pair, self.limits)
+            comparison = Comparison(reference, rewritten, undefined, covered=covered, allowance=self.allowance)
+            mismatch = comparison.run(trials.accepted)
         except RejectedError as error:
             if error.why in (Why.LIMIT, Why.TOO_NEW):
-                return check(Verdict.UNCHECKED, f"the replacement: {error}", count)
+                return check(Verdict.UNCHECKED, f"the replacement: {error}")
             if error.why is Why.MISSING_KERNEL:
-                return check(Verdict.UNCHECKED, f"{_MISSING}: {error}", count)
-            return check(Verdict.DIFFERENT, f"onnxruntime does not load the replacement: {error}", count)
+                return check(Verdict.UNCHECKED, f"{_MISSING}: {error}")
+            return check(Verdict.DIFFERENT, f"onnxruntime does not load the replacement: {error}")
         relabelled = relabelled and f"the replacement's {relabelled}"
-        decided = contest.decided(trials.accepted)
-        count, classes = len(decided), counted(decided, draft.specs)
-        notes = sentence(judge.note, relabelled, contest.note, *complaints[:1])
-        if finding is None and (not contest.compared(trials.accepted) or covered.total().is_void):
-            return check(Verdict.UNCHECKED, sentence("no input has a meaning", notes), count)
-        if finding is None:
-            return check(Verdict.EQUAL, notes, count, None, classes)
-        if ran and judge.route.name == ORACLE and isinstance(finding.difference.actual, str):
+        decided = comparison.decided(trials.accepted)
+        count, classes = len(decided), counted(decided, specs)
+        notes = sentence(reference.note, relabelled, comparison.note, *complaints[:1])
+        if mismatch is None and (not comparison.compared(trials.accepted) or covered.total().is_void):
+            return check(Verdict.UNCHECKED, sentence("no input has a meaning", notes))
+        if mismatch is None:
+            return check(Verdict.EQUAL, notes, None, classes)
+        if ran and reference.executor.name == ORACLE and isinstance(mismatch.difference.actual, str):
             # onnxruntime loads the original, and runs neither of the two on what was drawn.
-            return check(Verdict.UNCHECKED, sentence(finding.reason, notes), count)
-        finding = contest.shrunk(finding, draft.specs, 400 if trials.largest < 100_000 else 40)
-        command = self.shown(pair.original, pair.rewritten, finding, pair.exact)
-        example = finding.counterexample(command=command)
-        return check(Verdict.DIFFERENT, sentence(finding.reason, notes), count, example, classes)
+            return check(Verdict.UNCHECKED, sentence(mismatch.reason, notes))
+        mismatch = comparison.shrunk(mismatch, specs, 400 if trials.largest < 100_000 else 40)
+        command = self.shown(pair.original, pair.rewritten, mismatch, pair.exact)
+        example = mismatch.counterexample(command=command)
+        return check(Verdict.DIFFERENT, sentence(mismatch.reason, notes), example, classes)
 
     def _trials(
-        self, pair: Pair, draft: Draft, values: Values, judge: Judge, long: Sequence[Mapping[str, Shape]], count: int
-    ) -> generator.Trials:
+        self,
+        pair: Pair,
+        draft: Draft,
+        values: Values,
+        reference: Reference,
+        long: Sequence[Mapping[str, Shape]],
+        count: int,
+    ) -> Trials:
         """Return inputs that the original accepts; where patterns of sizes find none, sizes are searched."""
         shapes = generator.sizes(draft.specs, whole=False)
         budget = Budget(100, count, elements=400_000, rejections=2000)
-        pace = self.allowance.pace(judge.opening)
-        trials = generator.trials(draft, values, judge.plain_all, shapes, lambda base: long, budget, pace=pace)
+        pace = self.allowance.pace(reference.opening)
+        trials = find_trials(draft, values, reference.plain_all, shapes, lambda base: long, budget, pace=pace)
         if trials.accepted or trials.fatal:
             return trials
         # Patterns of sizes alone find no depth of one element beside two values.
-        known = hints(outline(pair.original))
+        known = hints(summary(pair.original))
         search, repair = Budget(shapes=20, inputs=50, elements=400_000, rejections=500), repairer(draft.specs, known)
-        found = generator.trials(draft, values, judge.plain_all, (), lambda base: (), search, repair, pace)
+        found = find_trials(draft, values, reference.plain_all, (), lambda base: (), search, repair, pace)
         return found if found.accepted else trials
 
-    def _judge(self, pair: Pair) -> Judge:
+    def _reference(self, pair: Pair) -> Reference:
         """Return what judges a pair.
 
         Raises:
             RejectedError: onnxruntime does not load the original, and went beyond a limit or ended.
         """
         outputs = tuple(value.name for value in pair.original.graph.output)
-        original = Source(pair.original)
-        bounds = Drift(original, Source(pair.rewritten), self.limits) if pair.exact else Bounds(original, self.limits)
+        original = Runnable(pair.original)
+        bounds = Drift(original, Runnable(pair.rewritten), self.limits) if pair.exact else Bounds(original, self.limits)
         if self.semantics == "spec" and pair.oracle is not None:
-            return Judge(_Asked(pair, pair.oracle, self.limits), outputs, bounds=bounds)
+            return Reference(_Asked(pair, pair.oracle, self.limits), outputs, bounds=bounds)
         try:
-            source, note = ort_session.fit(Source(pair.original))
+            source, note = ort_session.fit(Runnable(pair.original))
             runner = Runner(source, self.limits)
             opening = runner.open(optimised=False).opening
         except RejectedError as error:
             if error.why in (Why.LIMIT, Why.DEATH):
                 raise
             if pair.oracle is None:
-                way, note = route(original, self.limits)
-                return Judge(way, outputs, note, bounds)
+                way, note = executor_of(original, self.limits)
+                return Reference(way, outputs, note, bounds)
             note = f"onnxruntime does not run the original: {error}"
             if not pair.exact:
                 bounds = Bounds(original, self.limits, kernels=False)
-            return Judge(_Asked(pair, pair.oracle, self.limits), outputs, note, bounds)
-        return Judge(_Trusted(pair, runner), outputs, note and f"the original's {note}", bounds, opening=opening)
+            return Reference(_Asked(pair, pair.oracle, self.limits), outputs, note, bounds)
+        return Reference(
+            _Trusted(pair, runner, self.limits), outputs, note and f"the original's {note}", bounds, opening=opening
+        )
 
 
 _MISSING = "onnxruntime has no kernel for the replacement"
 
 
-def route(source: Source, limits: Limits, *, kernels: bool = False, lean: bool = False) -> tuple[Route, str]:
+def executor_of(source: Runnable, limits: Limits, *, kernels: bool = False, lean: bool = False) -> tuple[Executor, str]:
     """Return a way to run a model, and what is to be said about it: in onnxruntime, else node by node.
 
     Raises:
@@ -339,14 +363,14 @@ def _complex(model: onnx.ModelProto) -> bool:
 
 
 class _Asked:
-    """A route that asks a node's oracle."""
+    """An executor that asks a node's oracle."""
 
     name = ORACLE
     modes = (False,)
 
     def __init__(self, pair: Pair, oracle: Oracle, limits: Limits) -> None:
         self._oracle = oracle
-        self._most = limits.results
+        self._limits = limits
         self._outputs = [value.name for value in pair.original.graph.output]
         self._constants = _constants(pair.original)
 
@@ -354,15 +378,10 @@ class _Asked:
         """Return the node's meaning in numpy."""
         try:
             with np.errstate(all="ignore"):
-                result = self._oracle({**self._constants, **feeds})
+                result = self._oracle({**self._constants, **feeds}, self._limits)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise RejectedError(f"{type(error).__name__}: {error}") from error
-        except MemoryError as error:
-            raise RejectedError(f"the oracle ran out of memory: {error}", Why.LIMIT) from error
-        outputs = tuple(np.asarray(result[output]) for output in self._outputs)
-        if (size := sum(array.nbytes for array in outputs)) > self._most:
-            raise RejectedError(f"its outputs have {size} bytes, and at most {self._most} are compared", Why.LARGE)
-        return outputs
+        return tuple(np.asarray(result[output]) for output in self._outputs)
 
     def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[Outputs | RejectedError]:
         """Return the meaning for each."""
@@ -385,13 +404,15 @@ class _Trusted:
 
     modes = (False, True)
 
-    def __init__(self, pair: Pair, runner: Runner) -> None:
+    def __init__(self, pair: Pair, runner: Runner, limits: Limits) -> None:
         self.name = runner.name
         self._runner = runner
         self._model = pair.original
         self._outputs = tuple(value.name for value in pair.original.graph.output)
-        self._oracle = None if pair.oracle is None else _Asked(pair, pair.oracle, Limits())
-        self._by_body = kernels.runs_by_body(pair.original.graph.node[0].op_type, ort_session.opset(pair.original))
+        self._oracle = None if pair.oracle is None else _Asked(pair, pair.oracle, limits)
+        node = pair.original.graph.node[0]
+        foreign = bool(default_domain(node.domain))
+        self._by_body = not foreign and kernels.runs_by_body(node.op_type, ort_session.opset(pair.original))
 
     def run(self, feeds: Feeds, optimised: bool) -> Outputs:
         """Return what is right."""
@@ -417,12 +438,12 @@ class _Trusted:
         full = all(array.size and array.ndim for array in arrays)
         if self._oracle is None or (full and not self._by_body):
             return outputs
-        judged = self._oracle.run(feeds, False)
+        by_oracle = self._oracle.run(feeds, False)
         if full:
             return outputs
         # Of sums of no products onnxruntime 1.32.0 leaves what memory holds (MatMulInteger); integers are exact.
-        exact = all(one.dtype.kind in "iu" for one in judged)
-        return judged if wrong or exact else outputs
+        exact = all(one.dtype.kind in "iu" for one in by_oracle)
+        return by_oracle if wrong or exact else outputs
 
 
 def failed(error: Exception) -> str:
@@ -432,7 +453,7 @@ def failed(error: Exception) -> str:
     )
 
 
-def _undefined(pair: Pair, feeds: Feeds, optimised: bool) -> frozenset[str]:
+def _undefined(pair: Pair, limits: Limits, feeds: Feeds, optimised: bool) -> frozenset[str]:
     """Return the outputs that do not count on an input.
 
     All do not where the node cannot compute with its integers, or where its oracle says that the text excludes them:
@@ -442,8 +463,9 @@ def _undefined(pair: Pair, feeds: Feeds, optimised: bool) -> frozenset[str]:
     node, values = pair.original.graph.node[0], {**_constants(pair.original), **feeds}
     read = [values.get(name) for name in node.input]
     own = traits_of(node)
-    undefined = overflows(own, read) or _excluded(pair, feeds) or (own.aborts and _any_empty(read))
+    undefined = overflows(own, read) or _excluded(pair, feeds, limits) or (own.aborts and _any_empty(read))
     undefined = undefined or (own.miscounts and is_hollow(read[0]))
+    undefined = undefined or (own.meaningless is not None and own.meaningless(read))
     return frozenset(value.name for value in pair.original.graph.output) if undefined else frozenset()
 
 
@@ -456,11 +478,11 @@ def _any_empty(read: Sequence[object]) -> bool:
     return any(isinstance(one, np.ndarray) and not one.size for one in read)
 
 
-def _excluded(pair: Pair, feeds: Feeds) -> bool:
+def _excluded(pair: Pair, feeds: Feeds, limits: Limits) -> bool:
     if pair.oracle is None:
         return False
     try:
-        _Asked(pair, pair.oracle, Limits()).run(feeds, False)
+        _Asked(pair, pair.oracle, limits).run(feeds, False)
     except RejectedError as error:
         return error.why is Why.REJECTED
     return False
@@ -471,7 +493,7 @@ def _draft(pair: Pair) -> Draft:
     divides = generator.divides(pair.original) or generator.divides(pair.rewritten)
     allowed = generator.Allowed(nan=not pair.exclude_nan, infinite=not pair.finite, least=not divides)
     reshaped = any(traits_of(node).reshapes for node in pair.original.graph.node)
-    fills = generator.fills(outline(pair.original)) if reshaped else ()
+    fills = generator.fills(summary(pair.original)) if reshaped else ()
     return Draft(generator.specs(pair.original.graph), generator.steering(pair.original), allowed, fills=fills)
 
 
@@ -485,22 +507,22 @@ def _values(draft: Draft, pair: Pair, rng: Rng, complaints: list[str]) -> Values
     first = next(iter(pair.original.graph.node[0].input), "")
 
     def values(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
-        found = hostile(shapes, turn)
+        found = adversarial(shapes, turn)
         cut = {first: np.trunc(found[first])} if first in found and is_float(found[first].dtype) else {}
         return {**found, **cut}
 
-    def hostile(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
-        drawn = draft.peaks(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
-        if pair.hostile is None:
+    def adversarial(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
+        drawn = draft.spikes(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
+        if pair.adversarial is None:
             return drawn
         try:
-            changed = pair.hostile(rng, {**constants, **drawn})
+            changed = pair.adversarial(rng, {**constants, **drawn})
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             complaints.append(f"some inputs were not the operator's own: {type(error).__name__}: {error}")
             return drawn
         return {name: np.asarray(changed.get(name, value), value.dtype) for name, value in drawn.items()}
 
-    return values if pair.whole else hostile
+    return values if pair.whole else adversarial
 
 
 def _typed(model: onnx.ModelProto, types: Mapping[str, int]) -> onnx.ModelProto:
@@ -533,76 +555,6 @@ def _constants(model: onnx.ModelProto) -> dict[str, Array]:
     for array in constants.values():
         array.flags.writeable = False
     return constants
-
-
-def _canonical(pair: Pair) -> tuple[tuple[bytes, bytes], dict[str, str]]:
-    """Return both models as bytes that do not depend on names, and the new name of each value."""
-    values: dict[str, str] = {}
-    symbols: dict[str, str] = {}
-
-    def value(name: str) -> str:
-        return values.setdefault(name, f"v{len(values)}") if name else ""
-
-    def info(entry: onnx.ValueInfoProto) -> None:
-        entry.name = value(entry.name)
-        entry.doc_string = ""
-        for dim in entry.type.tensor_type.shape.dim:
-            if dim.dim_param:
-                dim.dim_param = symbols.setdefault(dim.dim_param, f"d{len(symbols)}")
-
-    def body(holder: onnx.GraphProto | onnx.FunctionProto) -> None:
-        holder.doc_string = ""
-        del holder.metadata_props[:]
-        for node in holder.node:
-            node.name = node.doc_string = ""
-            del node.metadata_props[:]
-            node.input[:] = [value(name) for name in node.input]
-            for attribute in node.attribute:
-                attribute.doc_string = ""
-                for nested in (*attribute.graphs, *((attribute.g,) if attribute.HasField("g") else ())):
-                    graph(nested)
-            node.output[:] = [value(name) for name in node.output]
-
-    def graph(proto: onnx.GraphProto) -> None:
-        proto.name = ""
-        del proto.quantization_annotation[:]
-        for entry in proto.input:
-            info(entry)
-        for tensor in proto.initializer:
-            tensor.name = value(tensor.name)
-            tensor.doc_string = ""
-        for sparse in proto.sparse_initializer:
-            sparse.values.name = value(sparse.values.name)
-        body(proto)
-        for entry in (*proto.output, *proto.value_info):
-            info(entry)
-
-    def renamed(model: onnx.ModelProto) -> bytes:
-        copy = onnx.ModelProto()
-        copy.ir_version = model.ir_version
-        copy.opset_import.extend(model.opset_import)
-        copy.graph.CopyFrom(model.graph)
-        copy.functions.extend(model.functions)
-        graph(copy.graph)
-        for function in copy.functions:
-            function.input[:] = [value(name) for name in function.input]
-            body(function)
-            function.output[:] = [value(name) for name in function.output]
-            for entry in function.value_info:
-                info(entry)
-        return bytes(copy.SerializeToString(deterministic=True))
-
-    return (renamed(pair.original), renamed(pair.rewritten)), values
-
-
-def _without_weights(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    """Return the models of a pair without the elements of their constants of floats."""
-    original, rewritten = map(onnx.ModelProto.FromString, pair)
-    for tensor in (*original.graph.initializer, *rewritten.graph.initializer):
-        if tensor.data_type in FLOATS:
-            for content in ("raw_data", "float_data", "double_data", "int32_data"):
-                tensor.ClearField(content)
-    return original.SerializeToString(deterministic=True), rewritten.SerializeToString(deterministic=True)
 
 
 def _shared(check: Check, pair: Pair, names: Mapping[str, str]) -> Check:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import onnx
@@ -11,14 +11,21 @@ from opshift.opsets.registry.node_traits import float_traits, traits_of
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.opsets.registry.traits import Flow, Trait
-from opshift.passes.graph.traversal import graphs, subgraphs
+from opshift.passes.graph.traversal import graphs, names_read, subgraphs
 
 
-def random_outputs(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Return the outputs of a model that random numbers reach."""
+def training_inputs(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Return the inputs of a model, without defaults, that say whether nodes of its main graph train."""
+    given = {value.name for value in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
+    modes = (node.input[2] for node in model.graph.node if node.op_type == "Dropout" and len(node.input) > 2)
+    return tuple(dict.fromkeys(name for name in modes if name in given))
+
+
+def random_outputs(model: onnx.ModelProto, off: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the outputs of a model that random numbers reach, where the inputs that are `off` are false."""
     if not any(_may_draw(node) for graph in graphs(model) for node in graph.node):
         return ()
-    drawing = _Drawing(frozenset(_zeros(model)), set())
+    drawing = _Drawing(frozenset((*_zeros(model), *off)), set())
     before = -1
     while len(drawing.functions) > before:  # one may call another that comes after it
         before = len(drawing.functions)
@@ -51,7 +58,7 @@ class _Drawing:
             return True
         if _may_draw(node) and not (node.op_type == "Dropout" and self._infers(node)):
             return True
-        return any(map(self.draws, (one for _, graph in subgraphs(node) for one in graph.node)))
+        return any(map(self.draws, (one for graph in subgraphs(node) for one in graph.node)))
 
     def _infers(self, node: onnx.NodeProto) -> bool:
         return len(node.input) < 3 or not node.input[2] or not self.zeros.isdisjoint(node.input[1:3])
@@ -59,15 +66,6 @@ class _Drawing:
 
 def _may_draw(node: onnx.NodeProto) -> bool:
     return not default_domain(node.domain) and Trait.RANDOM in float_traits(node)
-
-
-def names_read(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the names that a node reads, and those that its graphs read and give out."""
-    yield from filter(None, node.input)
-    for _, graph in subgraphs(node):
-        yield from (value.name for value in graph.output)
-        for one in graph.node:
-            yield from names_read(one)
 
 
 def _zeros(model: onnx.ModelProto) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
@@ -11,9 +13,9 @@ import onnx
 from opshift.passes.base.errors import UsageError, reason, shown_path
 from opshift.passes.graph import traversal
 from opshift.passes.io import atomic_files, external_data
-from opshift.passes.proof.comparison import Finding
+from opshift.passes.proof.comparison import Mismatch
 from opshift.passes.proof.inputs import user_inputs
-from opshift.passes.runtime.ort_session import Source
+from opshift.passes.runtime.ort_session import Runnable
 
 
 def refuse_used(directory: Path) -> None:
@@ -35,7 +37,9 @@ def refuse_used(directory: Path) -> None:
         )
 
 
-def write(directory: Path, original: Source, rewritten: Source, finding: Finding, options: Sequence[str] = ()) -> str:
+def write(
+    directory: Path, original: Runnable, rewritten: Runnable, mismatch: Mismatch, options: Sequence[str] = ()
+) -> str:
     """Write original.onnx, rewritten.onnx and test_data_set_0, and return the command that compares them.
 
     What the data set has as output is what the original computes. `options` are further ones of the command, without
@@ -51,12 +55,12 @@ def write(directory: Path, original: Source, rewritten: Source, finding: Finding
             for name, source in (("original.onnx", original), ("rewritten.onnx", rewritten)):
                 proto = onnx.ModelProto()
                 proto.CopyFrom(source.proto)
-                for tensor in traversal.tensors(traversal.bodies(proto)):
+                for tensor in traversal.tensors(traversal.graph_views(proto)):
                     tensor.CopyFrom(external_data.embedded(tensor, source.directory))
                 place = directory / name
                 batch.draft(place, conflict=user_inputs.taken(place)).write(proto.SerializeToString())
-            found = finding.difference
-            user_inputs.write(directory, finding.feeds, {found.output: found.expected}, original.proto.graph, batch)
+            found = mismatch.difference
+            user_inputs.write(directory, mismatch.feeds, {found.output: found.expected}, original.proto.graph, batch)
             batch.publish()
     except (OSError, ValueError) as error:
         raise _unwritable(directory, error) from error
@@ -67,6 +71,50 @@ def write(directory: Path, original: Source, rewritten: Source, finding: Finding
             *options,
         ]
     )
+
+
+def verify_command(
+    before: Runnable,
+    after: Runnable,
+    seed: int,
+    shapes: Mapping[str, tuple[int, ...]] | None,
+    inputs: object,
+    options: Sequence[str],
+) -> str:
+    """Return the command that shows the difference of two files again; empty if one is no file."""
+    if not before.named or not after.named:
+        return ""
+    parts = ["opshift", "verify", before.named, after.named, "--seed", str(seed)]
+    for name, shape in (shapes or {}).items():
+        parts += ["--input-shape", f"{name}:{','.join(map(str, shape))}"]
+    if inputs is not None and not isinstance(inputs, Mapping):
+        parts += ["--inputs", os.fspath(inputs)]  # type: ignore[call-overload]
+    return shlex.join([*parts, *options])
+
+
+@dataclass
+class Reproduction:
+    """The command that shows a difference again; writes the first one down if that is asked for."""
+
+    directory: str | os.PathLike[str] | None
+    command: str
+    options: Sequence[str]
+    written: bool = False
+
+    def __call__(
+        self,
+        original: Runnable | onnx.ModelProto,
+        rewritten: Runnable | onnx.ModelProto,
+        mismatch: Mismatch,
+        exact: bool = False,
+    ) -> str:
+        """Return the command; write both models and the input if none were written."""
+        if self.directory is None or self.written:
+            return self.command
+        sources = [one if isinstance(one, Runnable) else Runnable(one) for one in (original, rewritten)]
+        self.written = True
+        options = ["--exact"] * (exact and "--exact" not in self.options) + list(self.options)
+        return write(Path(self.directory), sources[0], sources[1], mismatch, options)
 
 
 def _unwritable(directory: Path, error: Exception) -> UsageError:

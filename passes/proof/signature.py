@@ -9,8 +9,9 @@ import numpy as np
 import onnx
 
 from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.facts import Dim
 from opshift.passes.analysis.model_summary import declared_by_bodies
-from opshift.passes.analysis.scopes import graph_inputs, versions
+from opshift.passes.analysis.scopes import Shape, graph_inputs, versions
 from opshift.passes.runtime.ort_session import Feeds, RejectedError
 
 
@@ -55,6 +56,12 @@ def _kind(kind: onnx.TypeProto) -> str:
     return ""
 
 
+def _fits(shape: Shape, declared: tuple[Dim, ...]) -> bool:
+    if len(shape) != len(declared):
+        return False
+    return all(dim == size for dim, size in zip(declared, shape, strict=True) if isinstance(dim, int))
+
+
 def contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any], *, strict: bool = False) -> str:
     """Return how the shape of a value contradicts what onnx infers from these inputs; empty if none does.
 
@@ -68,8 +75,8 @@ def contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     sizes = {name: array.shape for name, array in arrays.items()}
     for node in model.graph.node:
-        for name, declared in declared_by_bodies(node, versions(model).get("", 0), sizes):
-            if any(isinstance(dim, int) and dim != size for dim, size in zip(declared, sizes[name], strict=True)):
+        for name, declared in declared_by_bodies(node, versions(model).get("", 0)):
+            if name in sizes and not _fits(sizes[name], declared):
                 return f"{name} has the shape {list(sizes[name])}, and the body of {node.op_type} declares another"
     for value in model.graph.output if strict else ():
         rank = len(value.type.tensor_type.shape.dim) if value.type.tensor_type.HasField("shape") else None

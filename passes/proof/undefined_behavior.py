@@ -18,18 +18,19 @@ from opshift.opsets.registry.traits import Undefined
 from opshift.opsets.runtimes.kernels import runs_by_body
 from opshift.passes.analysis.scopes import inlined
 from opshift.passes.base.limits import Limits
-from opshift.passes.proof.bisect import Side
-from opshift.passes.proof.comparison import Route, mismatch
+from opshift.passes.graph.traversal import outer_names, subgraphs
+from opshift.passes.proof.bisect import Trace
+from opshift.passes.proof.comparison import Executor, differs
 from opshift.passes.proof.integer_overflow import overflows
 from opshift.passes.proof.node_pairs import Pair, is_hollow
 from opshift.passes.proof.signature import contradiction
 from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime import ort_session
-from opshift.passes.runtime.node_evaluator import Interpreter, bodies, outer_names
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Source, Why
+from opshift.passes.runtime.node_evaluator import Interpreter
+from opshift.passes.runtime.ort_session import ExcludedError, Feeds, RejectedError, Runnable
 
 
-class Pardon:
+class UndefinedFilter:
     """Says which outputs do not count on an input on which two models differ.
 
     None do if the original makes a value of the main graph from it whose shape contradicts onnx's inference, or if
@@ -46,9 +47,11 @@ class Pardon:
     in another order, and infinities of both signs make a NaN there alone (onnxruntime 1.32.0).
     """
 
-    def __init__(self, original: Source, pairs: Sequence[Pair], limits: Limits, route: Route | None = None) -> None:
-        """Keep the model; it is opened when it is first asked, unless its route is to run node by node anyway."""
-        self._interpreter = route if isinstance(route, Interpreter) else None
+    def __init__(
+        self, original: Runnable, pairs: Sequence[Pair], limits: Limits, executor: Executor | None = None
+    ) -> None:
+        """Keep the model; it is opened when it is first asked, unless its executor is to run node by node anyway."""
+        self._interpreter = executor if isinstance(executor, Interpreter) else None
         model = self._interpreter.model if self._interpreter else inlined(original.proto)
         self._original = replace(original, proto=model)
         self._outputs = frozenset(value.name for value in original.proto.graph.output)
@@ -65,26 +68,26 @@ class Pardon:
             for name in names
             if operator_for("", name) is not None and (traits(name).unchecked or runs_by_body(name, version))
         )
-        self._judged = frozenset(name for name, pair in named if selects(pair.original.graph.node[0]))
+        self._by_oracle = frozenset(name for name, pair in named if selects(pair.original.graph.node[0]))
         self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
         self._limits = limits
         self._unsaid: dict[int, Feeds] = {}
 
     @functools.cached_property
     def _oracles(self) -> Interpreter:
-        return Interpreter(self._original, self._limits, self._judged)
+        return Interpreter(self._original, self._limits, self._by_oracle)
 
     @functools.cached_property
     def _every_oracle(self) -> Interpreter:
         return Interpreter(self._original, self._limits, self._known | self._by_body)
 
     @functools.cached_property
-    def _side(self) -> Side:
-        return Side(ort_session.fit(self._original)[0], self._limits)
+    def _side(self) -> Trace:
+        return Trace(ort_session.fit(self._original)[0], self._limits)
 
     @functools.cached_property
-    def _optimised_side(self) -> Side:
-        return Side(ort_session.fit(self._original)[0], self._limits, optimised=True)
+    def _optimised_side(self) -> Trace:
+        return Trace(ort_session.fit(self._original)[0], self._limits, optimised=True)
 
     def __call__(self, feeds: Feeds, optimised: bool) -> frozenset[str]:
         """Return the outputs on which what the two compute on this input does not count."""
@@ -114,27 +117,26 @@ class Pardon:
         )
 
     def _miscomputed(self, feeds: Feeds, values: Mapping[str, Any]) -> bool:
-        if not self._judged or self._interpreter:
+        if not self._by_oracle or self._interpreter:
             return False
         try:
             right = self._oracles.run(feeds)
-        except NotImplementedError:
+        except ExcludedError:
+            return True
+        except RejectedError:
             return False  # no oracle computes it
-        except RejectedError as error:
-            # What an oracle or onnx rejects has no meaning, whatever onnxruntime makes of it.
-            return error.why is Why.REJECTED
         outputs = [value.name for value in self._original.proto.graph.output]
-        return any(mismatch(one, values[name]) for name, one in zip(outputs, right, strict=True) if name in values)
+        return any(differs(one, values[name]) for name, one in zip(outputs, right, strict=True) if name in values)
 
     def _meaningless(self, feeds: Feeds) -> bool:
         if not (self._known or self._by_body):
             return False
         try:
             self._every_oracle.run(feeds)
-        except NotImplementedError:
-            return False  # no oracle computes it
-        except RejectedError as error:
-            return error.why is Why.REJECTED
+        except ExcludedError:
+            return True
+        except RejectedError:
+            return False  # no oracle computes it, or onnxruntime not the node alone
         return False
 
     def _undefined(self, values: Mapping[str, Any]) -> frozenset[str]:
@@ -149,10 +151,10 @@ class Pardon:
 
     def _at(self, node: onnx.NodeProto, read: Sequence[Any], values: Mapping[str, Any]) -> bool:
         """Return whether a node itself makes something undefined."""
-        inside = node.op_type in self._functions or any(self._selects(graph.node) for graph in bodies(node))
+        inside = node.op_type in self._functions or any(self._selects(graph.node) for graph in subgraphs(node))
         if inside and any(_has(np.isnan, value) for value in values.values()):
             return True  # it may come up inside
-        for graph in bodies(node):
+        for graph in subgraphs(node):
             if any(self._at(inner, [values.get(name) for name in inner.input], values) for inner in graph.node):
                 return True
         if any(overflows(traits_of(inner), [one]) for inner in self._inside(node) for one in (*read, *values.values())):
@@ -169,6 +171,7 @@ class Pardon:
             or any(_empty(read[place]) for place in own.unwritten)
             or (own.miscounts and is_hollow(read[0]))
             or overflows(own, read)
+            or (own.meaningless is not None and own.meaningless(read))
             or (own.undefined is not None and _UNDEFINED[own.undefined](node, read, values))
             or bool(own.scales and not _scaled([read[place] for place in own.scales]))
         )
@@ -176,7 +179,7 @@ class Pardon:
     def _inside(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
         """Yield the nodes in the graphs of a node, and in the function that it calls."""
         called = [function.node for function in self._original.proto.functions if function.name == node.op_type]
-        for inner in itertools.chain(*(graph.node for graph in bodies(node)), *called):
+        for inner in itertools.chain(*(graph.node for graph in subgraphs(node)), *called):
             yield inner
             yield from self._inside(inner)
 
@@ -185,7 +188,7 @@ class Pardon:
 
     def _selects(self, nodes: Sequence[onnx.NodeProto]) -> bool:
         return any(
-            self._reads_no_nan(node) or any(self._selects(graph.node) for graph in bodies(node)) for node in nodes
+            self._reads_no_nan(node) or any(self._selects(graph.node) for graph in subgraphs(node)) for node in nodes
         )
 
 
@@ -253,5 +256,6 @@ _UNDEFINED: Mapping[Undefined, Callable[[onnx.NodeProto, Sequence[Any], Mapping[
     Undefined.BEYOND_INTEGERS: lambda node, read, values: _beyond(read[0], values.get(node.output[0])),
     Undefined.PADDED_ROWS: lambda node, read, values: len(read) > 6 and any(_has(_nowhere, one) for one in read[:3]),
     Undefined.WITHOUT_RANGE: lambda node, read, values: not _ranged(read[0]),
+    Undefined.NO_BATCH: lambda node, read, values: any(node.output[1:]) and _empty(read[0]),
     Undefined.ONE_PIXEL: lambda node, read, values: _alone(node, read[1]),
 }

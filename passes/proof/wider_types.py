@@ -38,7 +38,7 @@ def widened(node: onnx.NodeProto) -> onnx.NodeProto:
     for attribute in wide.attribute:
         if attribute.name in ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "softmax_precision"):
             attribute.i = _wider_type(attribute.i)
-    for _, body in subgraphs(wide):
+    for body in subgraphs(wide):
         for value in (*body.input, *body.output, *body.value_info):
             _widen(value.type)
         for tensor in body.initializer:
@@ -58,7 +58,7 @@ def in_double(node: onnx.NodeProto) -> onnx.NodeProto:
     wide = copy.deepcopy(node)
     for attribute in _cast_to_integers(wide):
         attribute.i = TensorProto.DOUBLE
-    inside = [graph for _, graph in subgraphs(wide)]
+    inside = list(subgraphs(wide))
     for values in zip(*(graph.output for graph in inside), strict=False):
         found = [list(_cast_at(graph, value.name)) for graph, value in zip(inside, values, strict=True)]
         if all(found):

@@ -27,10 +27,10 @@ from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY, SCAN
 from opshift.passes.analysis.inference import make_node
 from opshift.passes.graph import traversal
-from opshift.passes.graph.traversal import Body, graphs, subgraphs
+from opshift.passes.graph.traversal import GraphView, graphs, names_read, subgraph, subgraphs
 from opshift.passes.rewrite.edits import Call, Carry, Drop, FunctionPlan, GraphPlan, Nest, Planned, Relabel, Replace
+from opshift.passes.rewrite.fragment import Constant, Fragment, Input, Iteration, Output, Ref, Written
 from opshift.passes.rewrite.function_planner import bind_attributes
-from opshift.passes.rewrite.lowering_search import Constant, Fragment, Input, Iteration, Output, Ref, Written
 
 METADATA = 10
 """The ir_version from which on nodes have metadata_props."""
@@ -39,11 +39,11 @@ METADATA = 10
 class Names:
     """Names that nothing in a model has yet; values and nodes share one pool."""
 
-    def __init__(self, model: onnx.ModelProto, bodies: Iterable[Body] = ()) -> None:
+    def __init__(self, model: onnx.ModelProto, bodies: Iterable[GraphView] = ()) -> None:
         """Take all names of a model as taken; `bodies` is the model, where somebody has walked over it."""
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
-        for body in bodies or traversal.bodies(model):
+        for body in bodies or traversal.graph_views(model):
             graph = body.graph
             if isinstance(graph, onnx.GraphProto):
                 self._taken.update(tensor.name for tensor in graph.initializer)
@@ -169,7 +169,9 @@ class ConstantNodes(Constants):
         before.append(make_node(CAST, "", [whole], [name], {"to": dtype}))
 
 
-def lower(model: onnx.ModelProto, planned: Planned, bodies: Iterable[Body] = (), ir_version: int | None = None) -> None:
+def lower(
+    model: onnx.ModelProto, planned: Planned, bodies: Iterable[GraphView] = (), ir_version: int | None = None
+) -> None:
     """Rewrite a model in place, as planned; opset imports are `restamp`'s.
 
     `bodies` are those of the model that it is a copy of, where somebody has walked over it. `ir_version` is the one
@@ -219,7 +221,7 @@ def _read_by_changed(model: onnx.ModelProto, planned: Planned) -> set[str]:
         for index in plan.changes:
             names.update(graph.node[index].input[:])
         for (index, attribute), inside in plan.inner.items():
-            waiting.append((next(found for name, found in subgraphs(graph.node[index]) if name == attribute), inside))
+            waiting.append((subgraph(graph.node[index], attribute), inside))
     return names
 
 
@@ -242,7 +244,7 @@ def _drop_unread(model: onnx.ModelProto, names: Set[str]) -> None:
         if index < 0 or index in idle or any(readers[name] or name in given for name in graph.node[index].output):
             continue
         idle.add(index)
-        read = [name for name in _all_read(graph.node[index]) if name]
+        read = list(names_read(graph.node[index]))
         readers.subtract(read)
         freed = {name for name in read if not readers[name]} - given
         unread |= freed
@@ -252,15 +254,6 @@ def _drop_unread(model: onnx.ModelProto, names: Set[str]) -> None:
             del graph.initializer[index]
     for index in sorted(idle, reverse=True):
         del graph.node[index]
-
-
-def _all_read(node: NodeProto) -> Iterator[str]:
-    """Yield the names that a node reads, and those that its graphs read and give out."""
-    yield from node.input
-    for _, inner in subgraphs(node):
-        yield from (value.name for value in inner.output)
-        for one in inner.node:
-            yield from _all_read(one)
 
 
 def _lower_functions(
@@ -294,7 +287,7 @@ def _lower_graph(
     if isinstance(graph, onnx.GraphProto):
         _note(graph, plan.notes)
     for (index, attribute), inside in plan.inner.items():
-        inner = next(found for name, found in subgraphs(graph.node[index]) if name == attribute)
+        inner = subgraph(graph.node[index], attribute)
         own = constants.within(graph.node[index])
         _lower_graph(inner, inside, names, own, marked)
         if own is not constants:
@@ -373,14 +366,14 @@ def _rename(graph: onnx.GraphProto | onnx.FunctionProto, renamed: Mapping[str, s
             while name in renamed:
                 name = renamed[name]
             node.input[place] = name
-        for _, inner in subgraphs(node):
+        for inner in subgraphs(node):
             _rename(inner, renamed)
 
 
 def _carry(node: NodeProto, names: Names, constants: Constants, before: list[NodeProto]) -> None:
     """Add a value to a Loop that comes out of each iteration as it went in."""
     base = node.name or node.output[0]
-    body = next(inner for _, inner in subgraphs(node))
+    body = next(subgraphs(node))
     zero = Constant(Tensor(np.zeros((), dtype=np.float32)), TensorProto.FLOAT)
     node.input.append(constants.name(zero, before))
     node.output.insert(0, names.new(f"{base}/carried"))
@@ -451,14 +444,12 @@ def splice(
 
     Outputs that no node writes are put into `renamed`, with the names of what they are.
     """
-    base = node.name or next((name for name in node.output if name), f"{node.op_type}_{index}")
-    fragment = change.fragment
-    before: list[NodeProto] = []
+    base = node.name or next(filter(None, node.output), f"{node.op_type}_{index}")
+    fragment, before = change.fragment, list[NodeProto]()
     outputs, given = node.output[:], change.inputs or node.input[:]
     values = _output_names(outputs, fragment, names, base)
 
-    def hold(constant: Constant) -> str:
-        return constants.name(constant, before)
+    hold = functools.partial(constants.name, before=before)
 
     def name_of(ref: Ref) -> str:
         if ref is None:
@@ -474,19 +465,18 @@ def splice(
 
     inputs = [[name_of(ref) for ref in leaf.inputs] for leaf in fragment.nodes]
     labels = [node.name if len(inputs) == 1 else names.new(f"{base}/{leaf.name}") for leaf in fragment.nodes]
-    behind: list[NodeProto] = []
+    behind: list[NodeProto] = []  # nodes that give an output its name
     for place, (name, ref) in enumerate(zip(outputs, fragment.outputs, strict=True)):
         if place in change.renamed:
             renamed[name] = name_of(ref)
         elif name and isinstance(ref, Constant):
-            made_of_it = constants.output(ref, name, before)
-            behind += [] if made_of_it is None else [made_of_it]
+            behind += filter(None, (constants.output(ref, name, before),))
         elif name and (source := name_of(ref)) != name:
             behind.append(make_node(IDENTITY, "", [source], [name], {}))
     nodes.extend(before)
     first = len(nodes)
-    wanted = {ref for name, ref in zip(outputs, fragment.outputs, strict=True) if name}
-    wanted.update(ref for leaf in fragment.nodes for ref in leaf.inputs)
+    wanted = {ref for leaf in fragment.nodes for ref in leaf.inputs}
+    wanted.update(ref for name, ref in zip(outputs, fragment.outputs, strict=True) if name)
     for leaf, read, made, label in zip(fragment.nodes, inputs, fragment.made, labels, strict=True):
         before.clear()
         left_out = _optional_outputs(leaf.name) - {ref.place for ref, _ in made if ref in wanted}
@@ -499,12 +489,17 @@ def splice(
     nodes.extend(behind)
     if marked or node.doc_string:
         for new in nodes[first:]:
-            new.doc_string = node.doc_string
-            if marked:
-                new.metadata_props.extend(node.metadata_props)
-                if fragment.lowerings:
-                    told = f"{node.op_type}: {', '.join(fragment.lowerings)}"
-                    new.metadata_props.add(key="opshift.lowering", value=told)
+            _mark(new, node, fragment, marked)
+
+
+def _mark(new: NodeProto, node: NodeProto, fragment: Fragment, marked: bool) -> None:
+    """Give a new node the doc_string of the node that it replaces, and metadata where nodes have some."""
+    new.doc_string = node.doc_string
+    if marked:
+        new.metadata_props.extend(node.metadata_props)
+        if fragment.lowerings:
+            origin = f"{node.op_type}: {', '.join(fragment.lowerings)}"
+            new.metadata_props.add(key="opshift.lowering", value=origin)
 
 
 @functools.cache
@@ -613,7 +608,7 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
 def _model(opset: int, seen: Node, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.ModelProto:
     imports = [onnx.helper.make_opsetid("", opset)]
     if seen.domain:
-        imports.append(onnx.helper.make_opsetid(seen.domain, 1))
+        imports.append(onnx.helper.make_opsetid(seen.domain, seen.since_version))
     least = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
     model = onnx.ModelProto(ir_version=max(least, 8))
     model.opset_import.extend(imports)

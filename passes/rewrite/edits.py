@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.operator import Lifted, Node
 from opshift.passes.base.results import Caution, Plan, Step
-from opshift.passes.rewrite.lowering_search import Constant, Fragment
+from opshift.passes.rewrite.fragment import Constant, Fragment
 
 FunctionKey = tuple[str, str, str]
 

@@ -19,12 +19,12 @@ from opshift.passes.analysis.inference import make_attribute
 from opshift.passes.analysis.lazy_inference import Asked
 from opshift.passes.analysis.scopes import Scope, Values, default_opset, describe
 from opshift.passes.base.results import Code
-from opshift.passes.graph.traversal import graphs, kinds, subgraphs
+from opshift.passes.graph.traversal import graphs, kinds, named_subgraphs, subgraphs
 from opshift.passes.rewrite.edits import Call, Change, FunctionKey, FunctionPlan, GraphPlan, Replace
+from opshift.passes.rewrite.fragment import Input
 from opshift.passes.rewrite.ledger import Ledger
-from opshift.passes.rewrite.lowering_search import Input
 from opshift.passes.rewrite.node_context import NodeContext
-from opshift.passes.rewrite.op_type_decisions import ByKind
+from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions
 from opshift.passes.rewrite.unknown_types import UnknownTypes
 
 PlanGraph = Callable[[onnx.FunctionProto, str, int, Values, Mapping[str, Any] | None], GraphPlan]
@@ -41,7 +41,7 @@ class Functions:
         self,
         model: onnx.ModelProto,
         ledger: Ledger,
-        kinds: ByKind,
+        decisions: OpTypeDecisions,
         unknown: UnknownTypes,
         plan_graph: PlanGraph,
         alike: Functions | None,
@@ -50,7 +50,7 @@ class Functions:
         self._model = model
         self._source = default_opset(model.opset_import) or 1
         self._ledger = ledger
-        self._kinds = kinds
+        self._decisions = decisions
         self._unknown = unknown
         self._plan_graph = plan_graph
         self.known = {(item.domain, item.name, item.overload): item for item in model.functions}
@@ -204,7 +204,7 @@ class Functions:
     def _depends_on_kernels(self, function: onnx.FunctionProto, opset: int) -> bool:
         """Whether onnxruntime may have no kernel at the target for a node of some type, which only a call tells."""
         names = {node.op_type for graph in graphs(function) for node in graph.node if not default_domain(node.domain)}
-        return any(self._kinds.loses_types(name, opset) for name in names)
+        return any(self._decisions.loses_types(name, opset) for name in names)
 
 
 def _lowers_untyped(change: Change) -> bool:
@@ -254,7 +254,7 @@ def read_names(graph: onnx.GraphProto | onnx.FunctionProto, plan: GraphPlan) -> 
             sources = [change.sources[ref.operand] for ref in refs if isinstance(ref, Input)]
             inputs = change.inputs or node.input
             names.update(inputs[source] for source in sources if isinstance(source, int))
-        for attribute, inner in subgraphs(node):
+        for attribute, inner in named_subgraphs(node):
             names |= read_names(inner, plan.inner.get((index, attribute), GraphPlan("")))
     return names
 
@@ -309,5 +309,5 @@ def bind_attributes(
             copies = [AttributeProto.FromString(item.SerializeToString()) for item in kept]
             del node.attribute[:]
             node.attribute.extend(copies)
-        for _, inner in subgraphs(node):
+        for inner in subgraphs(node):
             bind_attributes(inner, bound, known=known)

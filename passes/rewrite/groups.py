@@ -14,7 +14,7 @@ from onnx import AttributeProto, TensorProto
 from opshift.opsets.registry.facts import array_of, facts_of_type, type_name
 from opshift.opsets.registry.schema import default_domain, schema_at
 from opshift.passes.analysis.scopes import default_opset
-from opshift.passes.base.results import Action, Drawn, Kind, Plan, Step, Subgraph, Value
+from opshift.passes.base.results import Action, Drawn, Plan, RewriteGroup, Step, Subgraph, Value
 from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Planned, Replace
 
@@ -25,7 +25,7 @@ LONG = 60
 """Characters: what is longer is cut off, in a drawing."""
 
 
-def kinds(planned: Planned) -> tuple[Kind, ...]:
+def kinds(planned: Planned) -> tuple[RewriteGroup, ...]:
     """Return the kinds of rewrites in a plan, in the order in which they first occur.
 
     Nodes are of one kind if the same is done to them for the same reason, and the same is known of their inputs.
@@ -39,7 +39,7 @@ def kinds(planned: Planned) -> tuple[Kind, ...]:
         # Decisions that are shared share these objects: what is drawn of each decision is made once.
         shared = (id(change.seen), id(change.fragment), change.cast) if change else None
         alike.setdefault((_apart_from_place(step), shared), _Alike(step, change, [])).nodes.append(step.node)
-    merged: dict[Kind, list[str]] = {}
+    merged: dict[RewriteGroup, list[str]] = {}
     for one in alike.values():
         merged.setdefault(_kind(one, plan), []).extend(one.nodes)
     return tuple(dataclasses.replace(kind, nodes=tuple(nodes)) for kind, nodes in merged.items())
@@ -72,7 +72,7 @@ def _apart_from_place(step: Step) -> Hashable:
     return step.action, step.operator, step.since_version, step.why, step.lowerings, step.becomes, step.assumes
 
 
-def _kind(alike: _Alike, plan: Plan) -> Kind:
+def _kind(alike: _Alike, plan: Plan) -> RewriteGroup:
     step, change = alike.step, alike.change
     ways = change.fragment.ways if change else ()
     ways = tuple(way if way.cost is None else dataclasses.replace(way, cost=round(way.cost, 3)) for way in ways)
@@ -81,7 +81,7 @@ def _kind(alike: _Alike, plan: Plan) -> Kind:
         before, after = subgraph(original), subgraph(rewritten)
     else:
         before, after = _itself(step.operator, plan.source_opset), _itself(step.operator, plan.target_opset)
-    return Kind(
+    return RewriteGroup(
         step.action,
         step.operator,
         step.since_version,

@@ -12,7 +12,7 @@ from opshift.opsets.registry.schema import schema_at
 from opshift.opsets.runtimes.kernels import has_kernel, named_output, version
 from opshift.passes.analysis.inference import infer
 from opshift.passes.base.results import Caution
-from opshift.passes.rewrite.lowering_search import Constant, Fragment, Input, Output, Ref
+from opshift.passes.rewrite.fragment import Constant, Fragment, Input, Output, Ref
 
 
 def caution(

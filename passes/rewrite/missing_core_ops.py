@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import onnx
 from onnx import TensorProto
@@ -20,19 +19,11 @@ from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY
 from opshift.opsets.registry.traits import Trait
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import infer
-from opshift.passes.graph.traversal import subgraphs
+from opshift.passes.graph.traversal import names_read, subgraphs
 from opshift.passes.rewrite.edits import Change, Replace
-from opshift.passes.rewrite.lowering_search import (
-    Constant,
-    Deriver,
-    Failure,
-    Fragment,
-    Input,
-    Output,
-    Ref,
-    operand_sources,
-)
-from opshift.passes.rewrite.op_type_decisions import ByKind
+from opshift.passes.rewrite.fragment import Constant, Failure, Fragment, Input, Output, Ref, operand_sources
+from opshift.passes.rewrite.lowering_search import Deriver
+from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions
 
 
 def closed(
@@ -154,7 +145,7 @@ def given_out(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
         for note in graph.quantization_annotation:
             names.add(note.tensor_name)
             names.update(entry.value for entry in note.quant_parameter_tensor_names)
-    return frozenset(names).union(*(given_out(inner) for node in graph.node for _, inner in subgraphs(node)))
+    return frozenset(names).union(*(given_out(inner) for node in graph.node for inner in subgraphs(node)))
 
 
 def indices_cast(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, int]:
@@ -167,8 +158,7 @@ def indices_cast(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, int]:
     if not makers:
         return {}
     names = given_out(graph)
-    inner = (name for node in graph.node for _, one in subgraphs(node) for name in _read_in(one))
-    readers = Counter(itertools.chain((name for node in graph.node for name in node.input), inner))
+    readers = Counter(name for node in graph.node for name in names_read(node))
     found = {
         index: makers[node.input[0]]
         for index, node in enumerate(graph.node)
@@ -182,15 +172,9 @@ def indices_cast(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, int]:
     }
 
 
-def _read_in(graph: onnx.GraphProto) -> Iterator[str]:
-    """Yield the names that the nodes of a graph read, with those of graphs inside."""
-    for node in graph.node:
-        yield from node.input
-        for _, inner in subgraphs(node):
-            yield from _read_in(inner)
-
-
-def unheld(fragment: Fragment, legality: Legality, kinds: ByKind, *, ir_version: int | None) -> tuple[str, str] | None:
+def unheld(
+    fragment: Fragment, legality: Legality, decisions: OpTypeDecisions, *, ir_version: int | None
+) -> tuple[str, str] | None:
     """Say why, and what helps, if a graph of the target opset cannot hold a constant of the fragment.
 
     `ir_version` is the source model's; None: the graph is a function's, which has no initializers.
@@ -205,11 +189,11 @@ def unheld(fragment: Fragment, legality: Legality, kinds: ByKind, *, ir_version:
     # Functions have no initializers; below 9 they make constants by Cast of floats, of 64-bit integers in halves.
     wide = dtypes & {TensorProto.INT64, TensorProto.UINT64}
     needed = (CONSTANT, CAST, "Mul", "Add") if wide and opset < 9 else (CONSTANT, CAST)[: 2 - (opset >= 9)]
-    lacking = next((name for name in needed if not kinds.has(name)), None)
+    lacking = next((name for name in needed if not decisions.has(name)), None)
     if ir_version is None and lacking:
         reason = f"a function needs {lacking} for a constant, and the target does not have it."
         return reason, "Inline the function."
-    if not kinds.has(CONSTANT) and target and target.ir_version and target.ir_version[1] < 4:
+    if not decisions.has(CONSTANT) and target and target.ir_version and target.ir_version[1] < 4:
         return "constants are initializers only from ir_version 4 on, and the target has no Constant.", ""
     if ir_version is not None and ir_version >= 4:
         return None

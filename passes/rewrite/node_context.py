@@ -25,6 +25,7 @@ class NodeContext:
         opset: the opset of its graph.
         scope: what is known of the values of its graph.
         bound: the parameters of the function around it, as one kind of call gives them; None leaves them open.
+        imported: the versions of domains that the model imports.
     """
 
     node: onnx.NodeProto
@@ -32,16 +33,22 @@ class NodeContext:
     opset: int
     scope: Values
     bound: Mapping[str, Any] | None
+    imported: Mapping[str, int]
 
     @functools.cached_property
     def seen(self) -> Node:
         """The node as operators see it: its attributes, and what is known of its inputs."""
-        return bind(view(self.node, self.scope, self.opset), self.node, self.bound)
+        return bind(view(self.node, self.scope, self.opset, self.imported), self.node, self.bound)
+
+    @property
+    def operator(self) -> str:
+        """The operator, with its domain unless that is the default one: com.microsoft::Gelu."""
+        return f"{self.seen.domain}::{self.seen.name}" if self.seen.domain else self.seen.name
 
     @property
     def label(self) -> str:
         """The operator with its version: Hardmax-13."""
-        return f"{self.seen.name}-{self.seen.since_version}"
+        return f"{self.operator}-{self.seen.since_version}"
 
     @property
     def in_function(self) -> bool:

@@ -20,21 +20,15 @@ from opshift.passes.analysis.operator_checks import operator_fault
 from opshift.passes.analysis.scopes import Values
 from opshift.passes.base.errors import InvalidModelError
 from opshift.passes.base.results import Action, Code, Refusal, Step
+from opshift.passes.rewrite import foreign
 from opshift.passes.rewrite.edits import Change, Nest, Replace
+from opshift.passes.rewrite.fragment import Constant, Failure, Fragment, Input, Output, operand_sources
 from opshift.passes.rewrite.kernel_warnings import caution, kept, lacks_kernel
 from opshift.passes.rewrite.ledger import Ledger
-from opshift.passes.rewrite.lowering_search import (
-    Constant,
-    Deriver,
-    Failure,
-    Fragment,
-    Input,
-    Output,
-    operand_sources,
-)
+from opshift.passes.rewrite.lowering_search import Deriver
 from opshift.passes.rewrite.missing_core_ops import closed, folded, pin, unheld
 from opshift.passes.rewrite.node_context import NodeContext
-from opshift.passes.rewrite.op_type_decisions import ByKind
+from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions
 from opshift.passes.rewrite.unknown_types import UnknownTypes
 from opshift.passes.rewrite.version_bump import bumped
 
@@ -55,7 +49,7 @@ class NodePlanner:
         self,
         plain: Deriver,
         strict: Deriver,
-        kinds: ByKind,
+        decisions: OpTypeDecisions,
         ledger: Ledger,
         unknown: UnknownTypes,
         *,
@@ -67,7 +61,7 @@ class NodePlanner:
         self._target = self.legality.target.name if self.legality.target else ""
         self._plain = plain
         self._strict = strict
-        self._kinds = kinds
+        self._decisions = decisions
         self._ledger = ledger
         self._unknown = unknown
         self._optimize = optimize
@@ -107,7 +101,7 @@ class NodePlanner:
     def _version_bumped(self, context: NodeContext) -> Change | None:
         """Keep the node of an operator without a file, if the reviewed table lets it pass; else derive it."""
         seen = context.seen
-        found = bumped(context, self.legality, self._kinds, self._unknown)
+        found = bumped(context, self.legality, self._decisions, self._unknown)
         operator = operator_of("", seen.name)
         if isinstance(found, Refusal):
             if operator is not None and self.legality.why_not(seen) is not None:
@@ -115,9 +109,8 @@ class NodePlanner:
             raise RefusedError(found)
         if operator and self.legality.computed(seen):
             return self._rewritten(context)
-        asked = self._strict is not self._plain and not context.open_parameters
-        lacks = asked and lacks_kernel(seen, context.opset, self.legality.opset)
-        if operator and (lacks or self._kinds.loses(seen.name, context.opset)):
+        lacks = self._lacks_kernel(context)
+        if operator and (lacks or self._decisions.loses(seen.name, context.opset)):
             return self._rewritten(context)
         if lacks:
             self._ledger.cautions.append(kept(seen, context.opset, self.legality.opset, context.where))
@@ -127,6 +120,11 @@ class NodePlanner:
             return None
         self._ledger.steps.append(self._bump(context))
         return found
+
+    def _lacks_kernel(self, context: NodeContext) -> bool:
+        """Return whether onnxruntime, where it counts, runs a node, and not as it stands at the target's version."""
+        asked = self._strict is not self._plain and not context.open_parameters
+        return asked and lacks_kernel(context.seen, context.opset, self.legality.opset)
 
     def _bump(self, context: NodeContext) -> Step:
         seen = context.seen
@@ -164,8 +162,8 @@ class NodePlanner:
 
     def _rewritten(self, context: NodeContext, otherwise: Refusal | None = None) -> Replace | None:
         """Derive a node; `otherwise` is why it cannot stay, given where ONNX has no body for the operator either."""
-        seen, opset = context.seen, self.legality.opset
-        before, after = schema_read_at("", seen.name, context.opset), schema_at("", seen.name, opset)
+        seen = context.seen
+        before, after = self._versions(context)
         if not seen.domain and before is None:
             reason = f"opset {context.opset} has no {seen.name}."
             raise RefusedError(Refusal(Code.UNKNOWN_OPERATOR, context.where, seen.name, reason, ""))
@@ -185,13 +183,25 @@ class NodePlanner:
         if why is not None:
             derived = self._folded(context, derived) or derived
         if derived is None:
+            if not seen.domain and self._lacks_kernel(context):
+                self._ledger.cautions.append(kept(seen, context.opset, self.legality.opset, context.where))
             self._ledger.kept += 1
             return None
         if isinstance(derived, Failure):
             if otherwise and not has_body(seen.name):
                 raise RefusedError(otherwise)
-            raise _refused(context, *_refusal(derived))
+            code, reason, hint = _refusal(derived)
+            if seen.domain and code in (Code.ABSENT_OPERATOR, Code.NO_LOWERING):
+                code, hint = Code.FOREIGN_OPERATOR, hint or foreign.hint(seen.domain)
+            raise _refused(context, code, reason, hint)
         return self._replaced(context, *derived, why)
+
+    def _versions(self, context: NodeContext) -> tuple[Schema | None, Schema | None]:
+        """Return the version of the operator that the node has, and that of the target, which has no foreign ones."""
+        seen = context.seen
+        if seen.domain:
+            return schema_read_at(seen.domain, seen.name, seen.since_version), None
+        return schema_read_at("", seen.name, context.opset), schema_at("", seen.name, self.legality.opset)
 
     def _stays(self, seen: Node) -> bool:
         """Whether nothing asks for another form of a legal node."""
@@ -212,9 +222,9 @@ class NodePlanner:
             return Failure(unsure, unsure.missing)
         idle = not kept and bool(lifted.operator.idle and lifted.operator.idle(lifted.meaning, lifted.operands))
         left_out = Fragment((), (Input(0),), ("left_out",), 0.0)
-        if idle and not self._kinds.has(IDENTITY):
+        if idle and not self._decisions.has(IDENTITY):
             return lifted, left_out
-        if not lifted.operator.lowerings and not has_body(lifted.operator.name):
+        if not lifted.operator.lowerings and not lifted.operator.domain and not has_body(lifted.operator.name):
             # What has no other way to be said stays as it is, also where onnxruntime has no kernel for its types.
             found = self._plain.derive(lifted)
             if isinstance(found, Fragment) and not found.lowerings:
@@ -230,7 +240,7 @@ class NodePlanner:
 
     def _unsure(self, lifted: Lifted) -> Reason | None:
         """Say which fact a function must have of its call, for the target's version to be right for sure."""
-        schema = schema_at("", lifted.operator.name, self.legality.opset)
+        schema = schema_at(lifted.operator.domain, lifted.operator.name, self.legality.opset)
         version = lifted.operator.version(schema.since_version) if schema else None
         return version.unsure(lifted.meaning, lifted.operands) if version and version.unsure else None
 
@@ -238,7 +248,7 @@ class NodePlanner:
         self, context: NodeContext, derived: tuple[Lifted, Fragment] | Failure | None
     ) -> tuple[Lifted, Fragment] | None:
         """Return constants in the place of a node that is not wanted, where its outputs are known."""
-        unwanted = self.legality.target is not None or context.seen.name in self.legality.decompose
+        unwanted = self.legality.target is not None or self.legality.decomposes(context.seen.domain, context.seen.name)
         # What an open parameter is decides what the elements are.
         if not unwanted or context.open_parameters:
             return None
@@ -254,12 +264,12 @@ class NodePlanner:
         """Put a fragment in the place of a node, unless it is that node."""
         seen, opset = context.seen, self.legality.opset
         inside = context.in_function
-        if refused := unheld(found, self.legality, self._kinds, ir_version=None if inside else self._ir_version):
+        if refused := unheld(found, self.legality, self._decisions, ir_version=None if inside else self._ir_version):
             raise _refused(context, Code.TYPE, *refused)
         if self._strict is not self._plain and isinstance(self._strict.derive(lifted), Failure):
             warned = caution(seen, context.opset, opset, found, lifted.operands, context.where)
             self._ledger.cautions += [] if warned is None else [warned]
-        before, after = schema_read_at("", seen.name, context.opset), schema_at("", seen.name, opset)
+        before, after = self._versions(context)
         sources, pinned = pin(found, lifted, seen, self.legality)
         if pinned and not found.lowerings:
             found = dataclasses.replace(found, lowerings=("constant_inputs",))
@@ -270,7 +280,7 @@ class NodePlanner:
             if why is None and before is after:
                 self._ledger.kept += 1
                 return None
-            if after is not None and _unchanged(context, after, found, sources):
+            if after is not None and _unchanged(context, after, lifted, found, sources, self._plain):
                 self._ledger.steps.append(self._bump(context))
                 return None
         because = str(why or self._strict.legality.why_not(seen) or "it is slower than what replaces it")
@@ -282,7 +292,16 @@ class NodePlanner:
         written, assumes = tuple(leaf.name for leaf in found.nodes), tuple(sorted(found.assumes))
         seen = context.seen
         self._ledger.steps.append(
-            Step(Action.LOWER, context.where, seen.name, seen.since_version, because, found.lowerings, written, assumes)
+            Step(
+                Action.LOWER,
+                context.where,
+                context.operator,
+                seen.since_version,
+                because,
+                found.lowerings,
+                written,
+                assumes,
+            )
         )
 
     # --- targets without Identity, Constant or Cast -------------------------------------------------------------------
@@ -351,10 +370,22 @@ def _takes_others(node: Node) -> bool:
     return any(one is not None and not any(kind.startswith("tensor(") for kind in one.types) for one in parameters)
 
 
+_NEGATIVE = 11
+"""The opset whose versions allow an axis that is counted from the end."""
+
+
 def _unchanged(
-    context: NodeContext, after: Schema, fragment: Fragment, sources: Sequence[int | Constant | None]
+    context: NodeContext,
+    after: Schema,
+    lifted: Lifted,
+    fragment: Fragment,
+    sources: Sequence[int | Constant | None],
+    deriver: Deriver,
 ) -> bool:
-    """Whether a fragment is the node as it stands: the same operator, inputs and, as `after` has them, attributes."""
+    """Whether a fragment is the node as it stands: the same operator, inputs and, as `after` has them, attributes.
+
+    The axis may be another one where the node's own means the same, since it is counted from the end.
+    """
     node, seen = context.node, context.seen
     if len(fragment.nodes) != 1 or len(node.input) > after.raw.max_input:
         return False
@@ -368,12 +399,19 @@ def _unchanged(
     given = tuple(index if name else -1 for index, name in enumerate(node.input))
     straight = fragment.outputs == tuple(Output(0, index) for index in range(len(node.output)))
     same = places == given[: len(places)] and all(place == -1 for place in given[len(places) :])
-    return (
-        leaf.name == seen.name
-        and straight
-        and same
-        and {**defaults, **leaf.attributes} == {**defaults, **seen.attributes}
-    )
+    if leaf.name != seen.name or not straight or not same:
+        return False
+    written, own = {**defaults, **leaf.attributes}, {**defaults, **seen.attributes}
+    if written == own:
+        return True
+    if (
+        after.since_version < _NEGATIVE
+        or written.keys() != own.keys()
+        or any(written[name] != own[name] for name in own if name != "axis")
+    ):
+        return False
+    there = deriver.lift(dataclasses.replace(seen, since_version=after.since_version))
+    return isinstance(there, Lifted) and (there.meaning, there.sources) == (lifted.meaning, lifted.sources)
 
 
 def _refusal(failure: Failure) -> tuple[Code, str, str]:

@@ -24,14 +24,15 @@ from opshift.opsets.runtimes.kernels import loses, lost_types
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.analysis.scopes import dtypes
 from opshift.passes.base.results import Action, Step
-from opshift.passes.graph.traversal import Body, Walked
-from opshift.passes.rewrite.lowering_search import Deriver, Failure, Input, Output
+from opshift.passes.graph.traversal import GraphView, Walked
+from opshift.passes.rewrite.fragment import Failure, Input, Output
+from opshift.passes.rewrite.lowering_search import Deriver
 
 TYPES = 6
 """Element types of a model for which an operator is tried; a model with more is looked at node by node."""
 
 
-class ByKind:
+class OpTypeDecisions:
     """What becomes of all nodes of an operator of the default domain."""
 
     def __init__(self, plain: Deriver, strict: Deriver, types: Callable[[], Set[int] | None]) -> None:
@@ -169,7 +170,7 @@ class ByKind:
         return (leaf.name, leaf.attributes, leaf.inputs, found.outputs) == (seen.name, {}, straight, outputs)
 
 
-def occurring(model: onnx.ModelProto, walked: Iterable[Body | Walked], opset: int) -> Set[int] | None:
+def occurring(model: onnx.ModelProto, walked: Iterable[GraphView | Walked], opset: int) -> Set[int] | None:
     """Return the element types that values of a model can have; None where nobody can tell.
 
     A value has a type that is declared or that an attribute names, or one that its operator gives whatever it reads.

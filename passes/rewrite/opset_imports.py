@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import onnx
@@ -36,13 +36,20 @@ _LATE_TYPES = frozenset({"optional_type", "sparse_tensor_type"})
 """The kinds of values that came with ir_version 8."""
 
 
-def restamp(model: onnx.ModelProto, opset: int, domains: Mapping[str, int] | None = None) -> None:
+def restamp(
+    model: onnx.ModelProto,
+    opset: int,
+    domains: Mapping[str, int] | None = None,
+    drops: Callable[[str], bool] = lambda domain: False,
+) -> None:
     """Set the opset of the default domain everywhere, and drop the domain `opshift`; the ir_version stays.
 
-    `domains` has the newest opsets of other domains: what is newer is set to them.
+    `domains` has the newest opsets of other domains: what is newer is set to them. Imports of other domains go if
+    `drops` says so and no node uses them.
     """
     for owner in (model, *model.functions):
-        kept = [item for item in owner.opset_import if item.domain != SPELLING]
+        idle = {item.domain for item in unused_imports(owner) if drops(item.domain)}
+        kept = [item for item in owner.opset_import if item.domain != SPELLING and item.domain not in idle]
         for item in kept:
             if not default_domain(item.domain):
                 item.version = opset
@@ -54,6 +61,13 @@ def restamp(model: onnx.ModelProto, opset: int, domains: Mapping[str, int] | Non
         copies = [onnx.OperatorSetIdProto.FromString(item.SerializeToString()) for item in kept]
         del owner.opset_import[:]
         owner.opset_import.extend(copies)
+
+
+def unused_imports(owner: onnx.ModelProto | onnx.FunctionProto) -> list[onnx.OperatorSetIdProto]:
+    """Return the imports of other domains that no node of a model, or of a function, uses."""
+    foreign = [item for item in owner.opset_import if default_domain(item.domain)]
+    used = {node.domain for graph in graphs(owner) for node in graph.node} if foreign else set()
+    return [item for item in foreign if item.domain not in used]
 
 
 def released_with(opset: int, domain: str = "") -> int:

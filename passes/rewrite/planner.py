@@ -24,8 +24,9 @@ from opshift.passes.analysis.lazy_inference import Asked, Static
 from opshift.passes.analysis.scopes import NOTHING, Values, default_opset, describe
 from opshift.passes.base.limits import Deadline
 from opshift.passes.base.results import Action, Code, Plan, Refusal, Step, Steps
-from opshift.passes.graph.columnar import Kind
-from opshift.passes.graph.traversal import Body, Walked, graphs, kinds, node_name, said, subgraphs, walk
+from opshift.passes.graph.columnar import OpKey
+from opshift.passes.graph.traversal import GraphView, Walked, graphs, kinds, named_subgraphs, node_name, said, walk
+from opshift.passes.rewrite import foreign
 from opshift.passes.rewrite.edits import Change, Drop, GraphPlan, Known, Planned, Replace
 from opshift.passes.rewrite.function_planner import Functions
 from opshift.passes.rewrite.hints import SECONDS, Hints, loading
@@ -34,7 +35,7 @@ from opshift.passes.rewrite.lowering_search import Deriver
 from opshift.passes.rewrite.missing_core_ops import given_out, indices_cast, is_folded
 from opshift.passes.rewrite.node_context import LazyScope, NodeContext
 from opshift.passes.rewrite.node_planner import NodePlanner
-from opshift.passes.rewrite.op_type_decisions import ByKind, holds_graphs, occurring
+from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions, holds_graphs, occurring
 from opshift.passes.rewrite.unknown_types import UnknownTypes
 
 Settled = Step | dict[Hashable, Known] | None
@@ -70,12 +71,12 @@ class Analysis:
     Attributes:
         walked: its graphs, as they were walked.
         static: the values that need no inference.
-        outline: the model with inferred types.
+        summary: the model with inferred types.
     """
 
-    walked: Sequence[Body | Walked] = ()
+    walked: Sequence[GraphView | Walked] = ()
     static: Static | None = None
-    outline: onnx.ModelProto | None = None
+    summary: onnx.ModelProto | None = None
 
 
 class Planner:
@@ -112,7 +113,7 @@ class Planner:
         derive = functools.partial(derive, optimize=goal.optimize, explains=hinting, deadline=deadline)
         plain = derive(legality)
         strict = derive(dataclasses.replace(legality, runnable=True)) if goal.runnable else plain
-        self.kinds = ByKind(plain, strict, lambda: self._occurring)
+        self.kinds = OpTypeDecisions(plain, strict, lambda: self._occurring)
         self.ledger = Ledger()
         self._unknown = UnknownTypes(model, analysis.walked)
         self._nodes = NodePlanner(
@@ -143,7 +144,7 @@ class Planner:
             if self._alike:
                 self._scope = self._alike.scope
             else:
-                whole = functools.partial(describe, self.model, outline=self._analysis.outline)
+                whole = functools.partial(describe, self.model, summary=self._analysis.summary)
                 main = self._walked_by_graph.get(id(self.model.graph)) or next(walk(self.model))
                 self._scope = Asked(self._analysis.static or Static(self.model, main), whole)
         return self._scope
@@ -214,7 +215,7 @@ class Planner:
         nodes, asked = graph.node, self._asked(self._kinds_of(graph), path, opset)
         main = path == "main"
         walked = self._walked_by_graph.get(id(graph))
-        if main and isinstance(walked, Body) and not joined:
+        if main and isinstance(walked, GraphView) and not joined:
             # Most nodes of a large model: all that is to be said of them is their names.
             self._renewed = [(step, places) for step, places in asked if isinstance(step, Step)], walked.names
             asked = [(settled, places) for settled, places in asked if not isinstance(settled, Step)]
@@ -230,13 +231,13 @@ class Planner:
                 self.ledger.steps.append(settled.at(where))
                 continue
             values = self.scope if scope is None else scope
-            context = NodeContext(node, where, opset, values, bound)
+            context = NodeContext(node, where, opset, values, bound, self._imported)
             mark = self.ledger.mark()
             change: Change | None
             if index in joined:
                 maker = nodes[joined[index]]
                 before = f"{path}/{node_name(maker, joined[index])}"
-                change = self._nodes.joined(NodeContext(maker, before, opset, values, bound), context)
+                change = self._nodes.joined(NodeContext(maker, before, opset, values, bound, self._imported), context)
             elif index in dropped:
                 change = Drop()
             elif isinstance(settled, dict):
@@ -248,7 +249,7 @@ class Planner:
             if change is not None:
                 plan.changes[index] = change
             self._hint(context, mark)
-            for attribute, inner in subgraphs(node) if settled is None else ():
+            for attribute, inner in named_subgraphs(node) if settled is None else ():
                 plan.inner[index, attribute] = self._inner(context, attribute, inner)
         if main:
             self._firsts[len(nodes)] = len(self.ledger.steps)
@@ -272,11 +273,13 @@ class Planner:
             return
         refusals[mark.refusals :] = [self._hints.hinted(one, context) for one in refusals[mark.refusals :]]
 
-    def _kinds_of(self, graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[Kind, Sequence[int]]:
+    def _kinds_of(self, graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[OpKey, Sequence[int]]:
         walked = self._walked_by_graph.get(id(graph))
         return kinds(graph) if walked is None else walked.kinds
 
-    def _asked(self, found: Mapping[Kind, Sequence[int]], path: str, opset: int) -> list[tuple[Settled, Sequence[int]]]:
+    def _asked(
+        self, found: Mapping[OpKey, Sequence[int]], path: str, opset: int
+    ) -> list[tuple[Settled, Sequence[int]]]:
         """Return the places of the nodes of each kind that does not say that they stay.
 
         Beside them stands what settles them: the step, where the kind says that; what has been decided of nodes of this
@@ -305,12 +308,14 @@ class Planner:
         if self.functions.known and (key := (node.domain, node.op_type, node.overload)) in self.functions.known:
             return self.functions.call(key, context)
         if domain and domain != SPELLING:
-            if reason := self.legality.why_not_foreign(domain, node.op_type, self._imported.get(domain, 1)):
-                name = f"{domain}::{node.op_type}"
-                self.ledger.refuse(Code.ABSENT_OPERATOR, context.where, name, f"{reason}.")
+            why = self.legality.why_not_foreign(domain, node.op_type, self._imported.get(domain, 1))
+            if why is None:
+                self.ledger.kept += 1
                 return None
-            self.ledger.kept += 1
-            return None
+            if refused := foreign.refusal(node, context.where, why, self.legality.target):
+                self.ledger.refusals.append(refused)
+                return None
+            return self._nodes.decide(context)
         if not domain and self.kinds.stays(node.op_type, context.opset):
             self.ledger.kept += 1
             return None

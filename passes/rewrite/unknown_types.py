@@ -12,13 +12,13 @@ from opshift.opsets.registry.facts import RARE, type_name
 from opshift.opsets.registry.operator import Node, Outputs
 from opshift.opsets.registry.schema import NEWEST, Parameter, Schema, default_domain, schema_at
 from opshift.passes.analysis.scopes import dtypes
-from opshift.passes.graph.traversal import Body, Walked, walk
+from opshift.passes.graph.traversal import GraphView, Walked, walk
 
 
 class UnknownTypes:
     """The types that values of unknown type can have in one model."""
 
-    def __init__(self, model: onnx.ModelProto, walked: Sequence[Body | Walked]) -> None:
+    def __init__(self, model: onnx.ModelProto, walked: Sequence[GraphView | Walked]) -> None:
         """Take a model, and its graphs as they were walked, if they were."""
         self._model = model
         self._given = walked
@@ -50,7 +50,7 @@ class UnknownTypes:
         return any(kind.startswith("tensor(") for kind in lost) if self._only_tensors else bool(lost)
 
     @property
-    def _walked(self) -> Sequence[Body | Walked]:
+    def _walked(self) -> Sequence[GraphView | Walked]:
         return self._given or tuple(walk(self._model))
 
     @functools.cached_property

@@ -6,6 +6,7 @@ import dataclasses
 
 from onnx import TensorProto
 
+from opshift.opsets.registry import dialect
 from opshift.opsets.registry.equivalences import SameMeaning, same_meaning
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason
@@ -18,16 +19,21 @@ from opshift.passes.analysis.inference import typed
 from opshift.passes.base.results import Code, Refusal
 from opshift.passes.rewrite.edits import Carry, Relabel
 from opshift.passes.rewrite.node_context import NodeContext
-from opshift.passes.rewrite.op_type_decisions import ByKind
+from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions
 from opshift.passes.rewrite.unknown_types import UnknownTypes, gives_fewer
 
 
 def bumped(
-    context: NodeContext, legality: Legality, kinds: ByKind, unknown: UnknownTypes
+    context: NodeContext, legality: Legality, decisions: OpTypeDecisions, unknown: UnknownTypes
 ) -> Relabel | Carry | Refusal | None:
     """Say what changes in a node at the target's version, or why the table does not let it pass."""
     seen, label = context.seen, context.label
     before, after = schema_at("", seen.name, context.opset), schema_at("", seen.name, legality.opset)
+    if before is None and seen.name in dialect.operators(""):
+        reason = (
+            f"ONNX has no {seen.name} at opset {context.opset}, which onnxruntime has, and opshift cannot replace it."
+        )
+        return Refusal(Code.FOREIGN_OPERATOR, context.where, seen.name, reason, "Export the model again without it.")
     if before is None:
         return Refusal(
             Code.UNKNOWN_OPERATOR, context.where, seen.name, f"opset {context.opset} has no {seen.name}.", ""
@@ -46,7 +52,7 @@ def bumped(
     kept = {name: value for name, value in seen.attributes.items() if name not in drop}
     renewed = dataclasses.replace(seen, since_version=after.since_version, attributes=kept)
     carry = seen.name == LOOP and after.since_version == 1 and len(context.node.input) == 2
-    if carry and not kinds.has(IDENTITY):
+    if carry and not decisions.has(IDENTITY):
         return Refusal(Code.NO_LOWERING, context.where, label, "Loop-1 carries a value by Identity.", "")
     if carry:
         renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))

@@ -13,7 +13,7 @@ from opshift.opsets.registry.facts import Facts, type_name
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import Schema, schema_at
 from opshift.opsets.runtimes.target import Legality, Target
-from opshift.passes.runtime.ort_session import RejectedError, Session, Source, Why
+from opshift.passes.runtime.ort_session import RejectedError, Runnable, Session, Why
 
 _VALUES: dict[Any, Any] = {
     AttributeProto.INT: 1,
@@ -100,7 +100,7 @@ def _one(schema: Schema, dtype: int, opset: int, target: Target) -> tuple[onnx.M
 def _opens(model: onnx.ModelProto) -> bool | None:
     """Whether onnxruntime has a kernel for the node; None where it does not come to look for one."""
     try:
-        Session(Source(model), optimised=False)
+        Session(Runnable(model), optimised=False)
     except RejectedError as error:
         return False if error.why is Why.MISSING_KERNEL else None
     return True

@@ -1,7 +1,7 @@
 """A model run node by node: each in onnxruntime where that has a kernel, else by its operator's numpy oracle.
 
 It is slow, and it serves what a session of the whole model cannot: models with nodes that onnxruntime has no kernel
-for, the oracle as the judge, and every value on the way.
+for, the oracle as the reference, and every value on the way.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
-from onnx import AttributeProto, TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import SMALL, Facts, constant, freeze
 from opshift.opsets.registry.operator import Lifted, Node, lift, operator_for
-from opshift.opsets.registry.schema import schema_at
+from opshift.opsets.registry.schema import default_domain, schema_at, schema_read_at
 from opshift.opsets.registry.structural import IF, LOOP, SCAN
 from opshift.opsets.runtimes.kernels import runs_by_body
-from opshift.passes.analysis.scopes import inlined
+from opshift.passes.analysis.scopes import inlined, versions
 from opshift.passes.base.limits import Limits
-from opshift.passes.graph.traversal import bodies as bodies_of
-from opshift.passes.graph.traversal import tensors
+from opshift.passes.graph.traversal import graph_views, nested_nodes, outer_names, subgraphs, tensors
 from opshift.passes.io.external_data import embedded, is_external
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import oracles, ort_session
+from opshift.passes.runtime.control_flow import control_flow
 from opshift.passes.runtime.ort_session import (
     Array,
+    ExcludedError,
     Feeds,
     RejectedError,
+    Runnable,
     Session,
-    Source,
     Why,
     attempt,
     fit,
@@ -45,37 +46,6 @@ from opshift.passes.runtime.ort_session import (
 
 Values = Sequence[Any]
 Evaluator = Callable[[Values, Mapping[str, Any]], Values]
-
-_TURNS = 250  # of a Loop, which Python goes through here
-
-
-def outer_names(node: onnx.NodeProto) -> tuple[str, ...]:
-    """Return the names that the graphs in a node's attributes take from outside of them."""
-    return tuple(dict.fromkeys(name for graph in bodies(node) for name in _free(graph)))
-
-
-def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graphs in a node's attributes."""
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def within(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a graph and of the graphs in it."""
-    for node in graph.node:
-        yield node
-        for body in bodies(node):
-            yield from within(body)
-
-
-def _free(graph: onnx.GraphProto) -> Iterator[str]:
-    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    for node in graph.node:
-        yield from (name for name in (*node.input, *outer_names(node)) if name and name not in own)
-        own.update(node.output)
-    yield from (value.name for value in graph.output if value.name not in own)
 
 
 def _nameless(node: onnx.NodeProto) -> tuple[onnx.NodeProto, dict[str, str]]:
@@ -101,7 +71,7 @@ def type_of(value: Any) -> onnx.TypeProto:
         return helper.make_sequence_type_proto(
             type_of(value[0]) if value else helper.make_tensor_type_proto(TensorProto.FLOAT, None)
         )
-    raise RejectedError(f"a {type(value).__name__} between two nodes has no type that is known")
+    raise RejectedError(f"a {type(value).__name__} between two nodes has no type that is known", Why.MISSING_KERNEL)
 
 
 def single(
@@ -132,7 +102,7 @@ def _optionals(node: onnx.NodeProto, imports: Sequence[onnx.OperatorSetIdProto])
 class Interpreter:
     """A model that runs node by node.
 
-    `judged` names operators whose oracle is asked before onnxruntime, also inside of an If or a Loop. With `strict`
+    `by_oracle` names operators whose oracle is asked before onnxruntime, also inside of an If or a Loop. With `strict`
     what an oracle or onnx rejects is rejected, else onnxruntime is asked then. `oracles` collects those that were.
     """
 
@@ -140,9 +110,9 @@ class Interpreter:
 
     def __init__(
         self,
-        source: Source,
+        source: Runnable,
         limits: Limits = Limits(),  # noqa: B008 (frozen)
-        judged: frozenset[str] = frozenset(),
+        by_oracle: frozenset[str] = frozenset(),
         semantics: str = "runtime",
         *,
         strict: bool = True,
@@ -150,7 +120,7 @@ class Interpreter:
         """Keep the model; a node is opened when it is first reached."""
         self.model = inlined(source.proto)
         self._limits = limits
-        self._judged = judged
+        self._by_oracle = by_oracle
         self._semantics = semantics
         self._strict = strict
         self._directory = source.directory or (source.path.parent if source.path else None)
@@ -230,10 +200,12 @@ class Interpreter:
         # Kernels of onnxruntime 1.31.1 are wrong on some empty tensors: ArgMax along axis -1 keeps that axis.
         empty = any(isinstance(value, np.ndarray) and not value.size for value in inputs)
         # What has no kernel runs by its body, which may ask for shapes that a node alone lacks (LinearAttention).
-        by_body = runs_by_body(node.op_type, ort_session.opset(self.model))
-        if oracle is not None and (empty or node.op_type in self._judged or by_body):
+        foreign = bool(default_domain(node.domain))
+        by_body = not foreign and runs_by_body(node.op_type, ort_session.opset(self.model))
+        if oracle is not None and (empty or node.op_type in self._by_oracle or by_body):
             return oracle if self._strict else self._either(oracle, node)
-        if self._judged and any(inner.op_type in self._judged for graph in bodies(node) for inner in within(graph)):
+        inside = (inner for graph in subgraphs(node) for inner in nested_nodes(graph))
+        if self._by_oracle and any(inner.op_type in self._by_oracle for inner in inside):
             return self._entered(node)
         if not any(isinstance(value, np.ndarray) and value.dtype.kind == "c" for value in inputs):
             try:
@@ -259,10 +231,7 @@ class Interpreter:
         Raises:
             RejectedError: it is none of If, Loop and Scan, or a Scan of batches.
         """
-        way = {IF: self._if, LOOP: self._loop, SCAN: self._scan}.get(node.op_type)
-        if way is None or (node.op_type == SCAN and ort_session.opset(self.model) < 9):
-            raise RejectedError(f"{node.op_type} is not run node by node", Why.MISSING_KERNEL)
-        return functools.partial(way, node)
+        return functools.partial(control_flow(node.op_type, ort_session.opset(self.model)), self._body, node)
 
     def _either(self, oracle: Evaluator, node: onnx.NodeProto) -> Evaluator:
         """Return an evaluator that asks onnxruntime where the oracle rejects something."""
@@ -279,7 +248,7 @@ class Interpreter:
 
     def _session(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Evaluator:
         feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name} | dict(outer)
-        if any(bodies(node)) or any(node.op_type == function.name for function in self.model.functions):
+        if any(subgraphs(node)) or any(node.op_type == function.name for function in self.model.functions):
             model = single(node, feeds, self.model.opset_import, self.model)
             session, names = self._opened(model), {name: name for name in feeds}
         else:
@@ -308,7 +277,7 @@ class Interpreter:
         return run
 
     def _opened(self, model: onnx.ModelProto) -> Session:
-        return Session(fit(Source(model))[0], optimised=False, limits=self._limits)
+        return Session(fit(Runnable(model))[0], optimised=False, limits=self._limits)
 
     def _in_float(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Evaluator:
         """Return an evaluator that computes a node of bfloat16 in float, and rounds what it returns once.
@@ -350,16 +319,15 @@ class Interpreter:
             self.oracles[label] = None
             try:
                 lifted = lift(operator, seen, self._semantics)
-                if not isinstance(lifted, Lifted):
-                    raise RejectedError(f"{label}: {lifted}")
-                with np.errstate(all="ignore"):
-                    results = lifted.operator.oracle(lifted.meaning, *_operands(lifted, inputs))
             except NotImplementedError as error:
                 raise RejectedError(str(error), Why.MISSING_KERNEL) from error
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-                raise RejectedError(f"{type(error).__name__}: {error}") from error
-            listed = results if isinstance(results, tuple) else (results,)
-            return tuple(np.asarray(listed[index]) for index in used)
+                raise ExcludedError(f"{type(error).__name__}: {error}") from error
+            if not isinstance(lifted, Lifted):
+                raise ExcludedError(f"{label}: {lifted}")
+            operands = list(_operands(lifted, inputs))
+            results = oracles.computed(lifted.operator, lifted.meaning, operands, self._limits)
+            return tuple(results[index] for index in used)
 
         return run
 
@@ -376,7 +344,8 @@ class Interpreter:
     def _check(self, node: onnx.NodeProto, inputs: Values) -> None:
         """Raise RejectedError for inputs that onnx's inference rejects, such as an axis out of range."""
         feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name}
-        model = single(node, feeds, self.model.opset_import, onnx.ModelProto(ir_version=self.model.ir_version))
+        like = onnx.ModelProto(ir_version=self.model.ir_version)
+        model = single(self._with_defaults(node), feeds, self.model.opset_import, like)
         for declared in model.graph.input:
             kind = declared.type
             kind = kind.optional_type.elem_type if kind.HasField("optional_type") else kind
@@ -387,73 +356,26 @@ class Interpreter:
         try:
             onnx_process.infer_shapes(model, strict_mode=True)
         except onnx.shape_inference.InferenceError as error:
-            raise RejectedError(f"onnx: {error}") from error
+            raise ExcludedError(f"onnx: {error}") from error
 
-    def _if(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Values:
-        taken = bool(np.asarray(inputs[0]).item())
-        wanted = "then_branch" if taken else "else_branch"
-        (branch,) = (attribute.g for attribute in node.attribute if attribute.name == wanted)
-        return self._body(branch, {}, outer)
+    def _with_defaults(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """Return a node that a body stands for with all its attributes.
 
-    def _loop(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Values:
-        """Loop-1: "the loop body runs while the trip count is not reached and the condition holds"."""
-        body = node.attribute[0].g
-        trips = _TURNS if inputs[0] is None else int(np.asarray(inputs[0]).item())
-        going = inputs[1] is None or bool(np.asarray(inputs[1]).item())
-        carried, collected = list(inputs[2:]), []
-        turn = 0
-        while going and turn < trips:
-            if turn == _TURNS:
-                raise RejectedError(f"a Loop runs more than {_TURNS} times", Why.LIMIT)
-            given = (np.asarray(turn, np.int64), np.asarray(going), *carried)
-            names = [value.name for value in body.input]
-            results = self._body(body, dict(zip(names, given, strict=True)), outer)
-            going = bool(np.asarray(results[0]).item())
-            carried = list(results[1 : 1 + len(carried)])
-            collected.append(results[1 + len(carried) :])
-            turn += 1
-        scanned = len(body.output) - 1 - len(carried)
-        if scanned and not collected:
-            raise RejectedError("a Loop that does not run leaves the shape of its scan outputs open")
-        stacked = [np.stack([each[index] for each in collected]) for index in range(scanned)]
-        outputs = [*carried, *stacked]
-        return tuple(value for value, output in zip(outputs, node.output, strict=False) if output)
-
-    def _scan(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Values:
-        """Scan-9: in each iteration the body reads the states and an element of each scanned input, along its axis."""
-        body = next(graph for graph in bodies(node))
-        given = {attribute.name: attribute for attribute in node.attribute}
-        count = given["num_scan_inputs"].i
-        states, scanned = list(inputs[:-count]), [np.asarray(value) for value in inputs[-count:]]
-
-        def listed(name: str, length: int) -> list[int]:
-            return list(given[name].ints) if name in given else [0] * length
-
-        axes = listed("scan_input_axes", count)
-        turned = [
-            np.flip(np.moveaxis(value, axis, 0), 0) if back else np.moveaxis(value, axis, 0)
-            for value, axis, back in zip(scanned, axes, listed("scan_input_directions", count), strict=True)
-        ]
-        if len({len(value) for value in turned}) > 1:
-            raise RejectedError("the inputs of a Scan have different lengths")
-        collected = []
-        names = [value.name for value in body.input]
-        for elements in zip(*turned, strict=True):
-            results = self._body(body, dict(zip(names, (*states, *elements), strict=True)), outer)
-            states = list(results[: len(states)])
-            collected.append(results[len(states) :])
-        made = len(body.output) - len(states)
-        if made and not collected:
-            raise RejectedError("a Scan that does not run leaves the shape of its scan outputs open")
-        stacked = [
-            np.stack([each[index] for each in (reversed(collected) if back else collected)], axis)
-            for index, (axis, back) in enumerate(
-                zip(listed("scan_output_axes", made), listed("scan_output_directions", made), strict=True)
-            )
-        ]
-        return tuple(value for value, output in zip((*states, *stacked), node.output, strict=False) if output)
+        onnx 1.23.2 infers the body of MeanVarianceNormalization-13 without the default of `axes`.
+        """
+        domain = default_domain(node.domain)
+        found = schema_at(domain, node.op_type, versions(self.model).get(domain, 0))
+        if found is None or not found.has_body:
+            return node
+        whole = copy.deepcopy(node)
+        held = {attribute.name for attribute in node.attribute}
+        attributes = ((name, formal.default_value) for name, formal in found.raw.attributes.items())
+        whole.attribute.extend(value for name, value in attributes if value.type and name not in held)
+        return whole
 
     def _body(self, graph: onnx.GraphProto, given: Mapping[str, Any], outer: Mapping[str, Any]) -> Values:
+        if late := ort_session.overdue(self._limits):
+            raise late
         values = {**outer, **_constants(graph, self._directory), **given}
         self._through(graph, values)
         return tuple(values[value.name] for value in graph.output)
@@ -469,7 +391,7 @@ def _with_attributes(model: onnx.ModelProto, directory: Path | None) -> onnx.Mod
     Raises:
         RejectedError: elements are in another file, and nobody says in which folder.
     """
-    if not any(map(is_external, tensors(bodies_of(model)))):
+    if not any(map(is_external, tensors(graph_views(model)))):
         return model
     if directory is None:
         raise RejectedError("the model has external data, and nobody says in which folder")
@@ -484,7 +406,7 @@ def _with_attributes(model: onnx.ModelProto, directory: Path | None) -> onnx.Mod
 
 def _held(model: onnx.ModelProto) -> Iterator[TensorProto]:
     """Yield the tensors in attributes."""
-    for body in bodies_of(model):
+    for body in graph_views(model):
         for attribute in body.holders:
             yield from (attribute.t, *attribute.tensors)
 
@@ -493,12 +415,11 @@ def seen_node(
     node: onnx.NodeProto, domain: str, inputs: Values, imports: Sequence[onnx.OperatorSetIdProto]
 ) -> Node | None:
     """Return a node with its values as an operator's file sees it; None where onnx has no such operator."""
-    if any(True for _ in bodies(node)):
+    if any(True for _ in subgraphs(node)):
         return None
     opset = next((entry.version for entry in imports if entry.domain in (domain, domain or "ai.onnx")), 0)
-    try:
-        since_version = onnx.defs.get_schema(node.op_type, opset, domain).since_version
-    except onnx.defs.SchemaError:
+    schema = schema_read_at(domain, node.op_type, opset)
+    if schema is None:
         return None
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     frozen = {
@@ -506,7 +427,9 @@ def seen_node(
         for key, value in attributes.items()
     }
     facts = tuple(None if value is None else _facts(np.asarray(value)) for value in inputs)
-    return Node(domain, node.op_type, since_version, frozen, facts, tuple(bool(output) for output in node.output))
+    return Node(
+        domain, node.op_type, schema.since_version, frozen, facts, tuple(bool(output) for output in node.output)
+    )
 
 
 def _facts(array: Array) -> Facts:

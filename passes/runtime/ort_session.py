@@ -31,6 +31,7 @@ from google.protobuf.message import EncodeError
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.equivalences import same_meaning
 from opshift.opsets.registry.facts import Facts, freeze
+from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.operator import Lifted, Node, lift, operator_for
 from opshift.opsets.runtimes import kernels
 from opshift.passes.base.errors import UsageError
@@ -70,8 +71,12 @@ class RejectedError(Exception):
         super().__init__(reason)
 
 
+class ExcludedError(RejectedError):
+    """An operator's text excludes inputs, by its oracle or by onnx's inference, whatever onnxruntime makes of them."""
+
+
 @dataclass(frozen=True)
-class Source:
+class Runnable:
     """A model to open: the protobuf, whose weights may be external, and where those weights are.
 
     `path` is set where onnxruntime can read the file itself, `directory` where external data are relative to one.
@@ -87,10 +92,10 @@ class Source:
 
 
 def read(
-    model: Model | Source,
+    model: Model | Runnable,
     directory: str | os.PathLike[str] | None = None,
     allow_paths: Iterable[str | os.PathLike[str]] = (),
-) -> Source:
+) -> Runnable:
     """Return the source for a path (.onnx or ONNX text) or a protobuf, and one as it is; weights of files stay there.
 
     Weights that are reached by links are named by their real paths.
@@ -99,20 +104,20 @@ def read(
         InvalidModelError: the file is missing, unreadable, not ONNX, or its external data are unsafe to open.
     """
     folder = None if directory is None else Path(directory)
-    if isinstance(model, Source):
+    if isinstance(model, Runnable):
         return model
     given = as_model(model)
     if isinstance(given, onnx.ModelProto):
-        return Source(given, directory=folder)
+        return Runnable(given, directory=folder)
     loaded, named = reader.load(given, allow_paths), os.fspath(given) if isinstance(given, str | os.PathLike) else ""
     if loaded.directory is not None:
         # onnxruntime 1.32.0 does not load a model whose inference needs elements that are in another file (Slice).
         proto = external_data.with_small(loaded.model, loaded.files)
         proto, folder = external_data.relocated(proto, loaded.files, loaded.directory)
         if proto is not loaded.model:
-            return Source(proto, directory=folder, named=named, origin=loaded)
+            return Runnable(proto, directory=folder, named=named, origin=loaded)
     binary = loaded.path is not None and not reader.is_text(loaded.path) and not loaded.repairs
-    return Source(loaded.model, loaded.path if binary else None, loaded.directory, named, loaded)
+    return Runnable(loaded.model, loaded.path if binary else None, loaded.directory, named, loaded)
 
 
 @functools.cache
@@ -133,7 +138,7 @@ def runtime() -> Any:
 
 
 def name() -> str:
-    """Return onnxruntime's name with its version, as a judge is named in a report."""
+    """Return onnxruntime's name with its version, as a reference is named in a report."""
     return f"onnxruntime {runtime().__version__}"
 
 
@@ -147,21 +152,10 @@ def newest_ir_version() -> int:
     return kernels.newest_ir_version()
 
 
-def _nodes(graphs: Iterable[onnx.GraphProto | onnx.FunctionProto]) -> Iterable[onnx.NodeProto]:
-    """Yield every node of these graphs and of the graphs in their attributes."""
-    pending = list(graphs)
-    while pending:
-        for node in pending.pop().node:
-            yield node
-            for attribute in node.attribute:
-                pending.extend(attribute.graphs)
-                if attribute.HasField("g"):
-                    pending.append(attribute.g)
-
-
-def nodes(model: onnx.ModelProto) -> Iterable[onnx.NodeProto]:
-    """Yield every node of a model: of its graph, of the graphs in attributes and of its functions."""
-    return _nodes([model.graph, *model.functions])
+def nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Yield every node of a model that onnxruntime runs: of its graph and its functions, but not of its training."""
+    for graph in (model.graph, *model.functions):
+        yield from traversal.nested_nodes(graph)
 
 
 def opset(model: onnx.ModelProto) -> int:
@@ -222,7 +216,7 @@ def _text(schema: Any) -> tuple[Any, ...]:
     return schema.doc, attributes, parameters
 
 
-def fit(source: Source) -> tuple[Source, str]:
+def fit(source: Runnable) -> tuple[Runnable, str]:
     """Return a source that onnxruntime loads, and what was relabelled for that (empty if nothing).
 
     A model newer than onnxruntime is read at the newest opset and ir_version that it loads, which changes nothing
@@ -235,11 +229,14 @@ def fit(source: Source) -> tuple[Source, str]:
     old, newest = opset(source.proto), newest_opset()
     _refuse_misread(source.proto, min(old, newest))
     oldest_ir = min(source.proto.ir_version, newest_ir_version())
-    if old <= newest and oldest_ir == source.proto.ir_version:
+    lacking = any(_missing_outputs(node) for node in nodes(source.proto))
+    if old <= newest and oldest_ir == source.proto.ir_version and not lacking:
         return source, ""
     notes = []
     proto = onnx.ModelProto()
     proto.CopyFrom(source.proto)
+    if lacking:
+        notes.append(_with_outputs(proto))
     if old > newest:
         for node in nodes(proto):
             if node.domain in ("", "ai.onnx") and not _relabelled(node, old, newest):
@@ -264,7 +261,7 @@ def _refuse_misread(model: onnx.ModelProto, opset: int) -> None:
         return
     found = [node for node in nodes(model) if node.domain in ("", "ai.onnx") and node.op_type in misread]
     types: dict[str, int] = dict.fromkeys((node.input[0] for node in found if node.input), 0)
-    for graph in (body.graph for body in traversal.bodies(model)) if types else ():
+    for graph in (body.graph for body in traversal.graph_views(model)) if types else ():
         declared = (*graph.value_info, *(graph.input if isinstance(graph, onnx.GraphProto) else ()))
         types |= {value.name: value.type.tensor_type.elem_type for value in declared}
     for node in found:
@@ -272,6 +269,25 @@ def _refuse_misread(model: onnx.ModelProto, opset: int) -> None:
         if inlined.of(types.get(node.input[0] if node.input else "") or None):
             reason = f"{name()} inlines the body of {node.op_type}, where {inlined.reason}"
             raise RejectedError(reason, Why.MISSING_KERNEL)
+
+
+def _missing_outputs(node: onnx.NodeProto) -> int:
+    """Return how many outputs a node lacks for onnxruntime to compute those that it has."""
+    wanted = traits_of(node).outputs_for
+    most = max((count for place, count in wanted.items() if any(node.input[place : place + 1])), default=0)
+    return max(0, most - sum(map(bool, node.output)))
+
+
+def _with_outputs(model: onnx.ModelProto) -> str:
+    """Give nodes the outputs that they lack, and return what is to be said of it."""
+    completed = dict[str, None]()
+    for place, node in enumerate(nodes(model)):
+        if lacking := _missing_outputs(node):
+            most = sum(map(bool, node.output)) + lacking
+            names = [*node.output, *[""] * most][:most]
+            node.output[:] = [name or f"{names[0]}/{place}/{index}" for index, name in enumerate(names)]
+            completed[node.op_type] = None
+    return f"{', '.join(completed)} has all its outputs, without which {name()} does not compute the first"
 
 
 _UNFIT = ("bound to different types", "of input parameter (")
@@ -371,6 +387,17 @@ class Worker:
                 if held > _HELD:
                     waiting.clear()
         return done
+
+    def compute(
+        self, domain: str, name: str, meaning: bytes, operands: Sequence[Any], limits: Limits
+    ) -> tuple[Array, ...]:
+        """Return what the oracle of an operator makes of these operands.
+
+        Raises:
+            RejectedError: it does not take them, or not within the limits.
+        """
+        request = self._send("oracle", 0, domain, name, meaning, operands, limits.results)
+        return tuple(self._answer(request, limits, ran=True))
 
     def _numbered(self, feeds: Feeds) -> tuple[int | None, Feeds | None]:
         """Return a number for large inputs, and the inputs where the child does not have them yet.
@@ -475,6 +502,8 @@ class Worker:
             self.stop()  # onnxruntime keeps what it once had
             limit = "" if self._memory is None else f", of which it may take {self._memory} bytes"
             raise RejectedError(f"onnxruntime ran out of memory{limit}: {value}", Why.LIMIT)
+        if outcome == "failed":
+            raise RuntimeError(value)
         if outcome != "done":
             raise RejectedError(
                 value, {"missing kernel": Why.MISSING_KERNEL, "large": Why.LARGE}.get(outcome, Why.REJECTED)
@@ -543,23 +572,33 @@ _STARTING = 60.0  # seconds to start in: importing does not count for any model
 _PATIENCE = 5.0  # seconds in which a process that has ended, or was killed, is gone
 
 
+def worker() -> Worker:
+    """Return the child of this process: one, used again by all that comes after. A forked process has its own."""
+    return _worker(os.getpid())
+
+
 @functools.cache
 def _worker(process: int) -> Worker:
-    """Return the child of a process: one, used again by all that comes after. A forked process has its own."""
     worker = Worker()
     atexit.register(worker.stop)
     return worker
 
 
+def overdue(limits: Limits) -> RejectedError | None:
+    """Return the rejection of whatever is asked once the time is over."""
+    clock = limits.clock
+    return RejectedError(clock.reason, Why.LIMIT) if clock is not None and clock.left() <= 0 else None
+
+
 def seconds() -> float:
     """Return the CPU time of this process and of its child in which onnxruntime runs."""
-    return time.process_time() + _worker(os.getpid()).seconds
+    return time.process_time() + worker().seconds
 
 
 class Session:
     """A model opened in onnxruntime on the CPU with one thread, graph optimisations all on or all off."""
 
-    def __init__(self, source: Source, *, optimised: bool, limits: Limits = Limits()) -> None:  # noqa: B008 (frozen)
+    def __init__(self, source: Runnable, *, optimised: bool, limits: Limits = Limits()) -> None:  # noqa: B008 (frozen)
         """Load the model, from its file where there is one.
 
         External data of a protobuf are read from the source's directory, through the session option that names it:
@@ -572,20 +611,15 @@ class Session:
         self._source = source
         self._optimised = optimised
         self._limits = limits
-        self._worker = _worker(os.getpid())
+        self._worker = worker()
         self._key, self._start, self._ran = -1, (0, 0), False
         self.outputs: tuple[str, ...] = ()
         self.opening = 0.0
         """The CPU seconds that opening it took."""
-        if late := self._late():
+        if late := overdue(self._limits):
             raise late
         with self._worker.use(limits.memory):
             self._open()
-
-    def _late(self) -> RejectedError | None:
-        """Return the rejection of whatever is asked once the time is over."""
-        clock = self._limits.clock
-        return RejectedError(clock.reason, Why.LIMIT) if clock is not None and clock.left() <= 0 else None
 
     def _open(self) -> None:
         source, folder = self._source, None
@@ -599,7 +633,7 @@ class Session:
                 raise RejectedError(f"the model is too large to hand over without a file: {error}") from error
             if source.directory is not None:
                 folder = str(source.directory.resolve())
-            elif any(map(external_data.is_external, traversal.tensors(traversal.bodies(source.proto)))):
+            elif any(map(external_data.is_external, traversal.tensors(traversal.graph_views(source.proto)))):
                 # onnxruntime would look for them in the working directory.
                 raise RejectedError("the model has external data, and nobody says in which folder")
         try:
@@ -630,9 +664,9 @@ class Session:
         After an input that ends the process, or has it ended, come no others: the list is shorter then. It ends too
         after outputs that are large all together.
         """
-        if late := self._late():
+        if late := overdue(self._limits):
             return [late]
-        self._worker = _worker(os.getpid())  # it may have been opened before a fork
+        self._worker = worker()  # it may have been opened before a fork
         with self._worker.use(self._limits.memory):
             if self._start != self._worker.start:
                 self._open()
@@ -688,7 +722,7 @@ class Runner:
 
     modes = (False, True)
 
-    def __init__(self, source: Source, limits: Limits = Limits(), *, lean: bool = False) -> None:  # noqa: B008 (frozen)
+    def __init__(self, source: Runnable, limits: Limits = Limits(), *, lean: bool = False) -> None:  # noqa: B008 (frozen)
         """Keep the source; nothing is opened yet."""
         self.name = name()
         self._source = source

@@ -2,7 +2,8 @@
 
 It answers one pickled request after the other, from its standard input to its standard output, until that is closed;
 an answer has the number of its request, and the CPU time that the process has used so far. Both ends are opshift; no
-pickle from anywhere else is read. It imports nothing else of opshift but confine.py, to start in no time.
+pickle from anywhere else is read. It imports nothing else of opshift but sandbox.py, to start in no time; the first
+oracle that is asked for imports the operators' files.
 """
 
 from __future__ import annotations
@@ -176,11 +177,17 @@ _NOT_IMPLEMENTED = (
 )
 """What onnxruntime 1.32.0 says, with an exception of another name, where a kernel lacks a type: ConstantOfShape,
 or what stands in a body that it inlines (SoftmaxCrossEntropyLoss of bfloat16)."""
+_MISSING = ("NotImplemented", "NotImplementedError")
+"""The exceptions of onnxruntime, and of an oracle, for what they do not compute."""
 _OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation", "Unable to allocate")
 
 
 class _LargeError(Exception):
     """The outputs of a run are more than may be sent."""
+
+
+class _FailedError(Exception):
+    """An oracle has a fault of its own."""
 
 
 def _bytes(value: Any) -> int:
@@ -197,31 +204,63 @@ def _answer(kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model],
     if kind == "open":
         models[key] = _Model(*rest)
         return models[key].outputs
+    if kind == "oracle":
+        return _computed(*rest)
     number, feeds = rest
     if feeds is None:
         feeds = kept[number]
     elif number is not None:
         kept[number] = feeds
     outputs = models[key].run(feeds)
-    most = models[key].results
+    _check_size(outputs, models[key].results)
+    return outputs
+
+
+def _check_size(outputs: Sequence[Any], most: int | None) -> None:
     if most is not None and (size := sum(map(_bytes, outputs))) > most:
         raise _LargeError(f"its outputs have {size} bytes, and at most {most} are compared; --memory allows more")
+
+
+def _computed(domain: str, name: str, meaning: bytes, arrays: Sequence[Any], most: int | None) -> tuple[Array, ...]:
+    """Return what an operator's oracle makes of these operands.
+
+    Errors that are not about the operands are _FailedError.
+    """
+    from opshift.opsets.registry.operator import operator_for  # which imports onnx
+
+    operator = operator_for(domain, name)
+    assert operator is not None
+    try:
+        with np.errstate(all="ignore"):
+            found = operator.oracle(pickle.loads(meaning), *arrays)
+    except KeyError as error:  # of a table of element types
+        raise NotImplementedError(f"the oracle of {name} computes no values of type {error}") from error
+    except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    except (MemoryError, NotImplementedError):
+        raise
+    except Exception as error:
+        raise _FailedError(f"{type(error).__name__}: {error}") from error
+    outputs = tuple(map(np.asarray, found if isinstance(found, tuple) else (found,)))
+    _check_size(outputs, most)
     return outputs
 
 
 def _replied(
     kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model], kept: dict[int, Any]
 ) -> tuple[str, Any]:
-    """Return `done` with the answer; or `memory`, `large`, `missing kernel` or `rejected` with the reason."""
+    """Return `done` with the answer; or `memory`, `large`, `missing kernel`, `failed` or `rejected` with the reason."""
     try:
         return "done", _answer(kind, key, rest, models, kept)
     except Exception as error:  # onnxruntime's exceptions share no base class but Exception
         reason = _reason(error)
         if isinstance(error, _LargeError):
             return "large", reason
+        if isinstance(error, _FailedError):
+            return "failed", reason
         if isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY):
             return "memory", reason
-        missing = type(error).__name__ == "NotImplemented" or any(words in str(error) for words in _NOT_IMPLEMENTED)
+        missing = type(error).__name__ in _MISSING or any(words in str(error) for words in _NOT_IMPLEMENTED)
         return ("missing kernel" if missing else "rejected"), reason
 
 

@@ -23,7 +23,7 @@ from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.opsets.registry.traits import AlongAxis, Arithmetic, Below, Coordinates, Flow, Interval, Strings
-from opshift.passes.analysis.model_summary import Outline, outline
+from opshift.passes.analysis.model_summary import ModelSummary, summary
 from opshift.passes.analysis.scopes import Array
 from opshift.passes.graph.traversal import graphs, subgraphs
 from opshift.passes.proof.inputs import texts
@@ -136,7 +136,7 @@ def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     return next((onnx.helper.get_attribute_value(one) for one in node.attribute if one.name == name), default)
 
 
-def _lookup(rule: AlongAxis | Coordinates | Below, node: onnx.NodeProto, view: Outline) -> Lookup:
+def _lookup(rule: AlongAxis | Coordinates | Below, node: onnx.NodeProto, view: ModelSummary) -> Lookup:
     """Return what the indices that a node reads are indices of."""
     if isinstance(rule, Below):
         return _below(node.input[rule.limit], view)
@@ -148,7 +148,7 @@ def _lookup(rule: AlongAxis | Coordinates | Below, node: onnx.NodeProto, view: O
     return Lookup((_length(view, node.input[rule.data], axis),), negative=rule.negative, ignored=kept)
 
 
-def _coordinates(node: onnx.NodeProto, view: Outline) -> Lookup:
+def _coordinates(node: onnx.NodeProto, view: ModelSummary) -> Lookup:
     batch = int(_attribute(node, "batch_dims", 0))
     data, indices = view.shapes.get(node.input[0]), view.shapes.get(node.input[1])
     rank = 6 if data is None else len(data)
@@ -157,7 +157,7 @@ def _coordinates(node: onnx.NodeProto, view: Outline) -> Lookup:
     return Lookup(tuple(_length(view, node.input[0], axis) for axis in range(batch, min(last, rank))))
 
 
-def _below(limit: str, view: Outline) -> Lookup:
+def _below(limit: str, view: ModelSummary) -> Lookup:
     known = view.constant(limit)
     if known is not None and known.size == 1:
         return Lookup((int(known.item()),), beyond=True)
@@ -165,7 +165,7 @@ def _below(limit: str, view: Outline) -> Lookup:
     return Lookup((Drawn(source),) if source in view.inputs else (None,), beyond=True)
 
 
-def _length(view: Outline, name: str, axis: int) -> Length:
+def _length(view: ModelSummary, name: str, axis: int) -> Length:
     """Return how long an axis of a value is."""
     dims = view.shapes.get(name)
     if dims is not None and -len(dims) <= axis < len(dims):
@@ -176,7 +176,7 @@ def _length(view: Outline, name: str, axis: int) -> Length:
     return Axis(name, axis) if name in view.inputs else None
 
 
-def _own(node: onnx.NodeProto, view: Outline, index: int) -> Use:
+def _own(node: onnx.NodeProto, view: ModelSummary, index: int) -> Use:
     """Return what a node itself does with one of its inputs."""
     own = traits_of(node)
     if node.op_type in view.functions or index in own.counts:
@@ -226,7 +226,7 @@ def _some_values(attribute: onnx.AttributeProto) -> Sequence[Any]:
     return [item.decode("utf-8", "replace") for item in attribute.strings[:_KEPT]] or list(attribute.ints[:_KEPT])
 
 
-def _compared(node: onnx.NodeProto, view: Outline, index: int) -> tuple[Number, ...]:
+def _compared(node: onnx.NodeProto, view: ModelSummary, index: int) -> tuple[Number, ...]:
     """Return the constants among the other inputs of a node, and those that it has as attributes."""
     others = (view.constant(name) for at, name in enumerate(node.input) if at != index)
     found = [item for array in others if array is not None for item in _items(array)]
@@ -257,7 +257,7 @@ def _positions(domain: str, operator: str, version: int, count: int) -> frozense
 # --- what passes through operators ----------------------------------------------------------------------------------
 
 
-def _passed(node: onnx.NodeProto, view: Outline, index: int, wanted: Use) -> Use:
+def _passed(node: onnx.NodeProto, view: ModelSummary, index: int, wanted: Use) -> Use:
     """Return what becomes of one of the inputs of a node, given what becomes of its outputs."""
     own = traits_of(node)
     if wanted == NOTHING or own.flow is Flow.DROPPED:
@@ -303,7 +303,7 @@ def _inverted(inverse: Callable[[float], Sequence[float]], numbers: Iterable[Num
     return tuple(found)
 
 
-def _shifted(node: onnx.NodeProto, view: Outline, index: int, wanted: Use) -> tuple[Lookup, ...]:
+def _shifted(node: onnx.NodeProto, view: ModelSummary, index: int, wanted: Use) -> tuple[Lookup, ...]:
     """Return the lookups of an index that a constant is added to, or that is clamped, as those of its input."""
     if not wanted.lookups or wanted.counts:
         return ()
@@ -321,11 +321,11 @@ def _shifted(node: onnx.NodeProto, view: Outline, index: int, wanted: Use) -> tu
     return tuple(dataclasses.replace(one, offset=one.offset + offset) for one in wanted.lookups)
 
 
-def _bounds_of(node: onnx.NodeProto, view: Outline, index: int) -> tuple[Number, ...]:
+def _bounds_of(node: onnx.NodeProto, view: ModelSummary, index: int) -> tuple[Number, ...]:
     return _compared(node, view, index) if traits_of(node).clamped else ()
 
 
-def _solved(node: onnx.NodeProto, view: Outline, index: int) -> Callable[[float], float] | None:
+def _solved(node: onnx.NodeProto, view: ModelSummary, index: int) -> Callable[[float], float] | None:
     """Return what gives the input that an output of a node comes from, for arithmetic with one constant."""
     operation = traits_of(node).arithmetic
     if operation is Arithmetic.NEGATE:
@@ -365,7 +365,7 @@ def _add(found: _Wanted, name: str, use: Use) -> None:
         found[name] = found.get(name, NOTHING) | use
 
 
-def _followed(graph: onnx.GraphProto, view: Outline, wanted: Iterable[Use]) -> _Wanted:
+def _followed(graph: onnx.GraphProto, view: ModelSummary, wanted: Iterable[Use]) -> _Wanted:
     """Return what becomes of the values of a graph and of those around it, given what becomes of its outputs."""
     found: _Wanted = {}
     for value, use in zip(graph.output, wanted, strict=False):
@@ -375,7 +375,7 @@ def _followed(graph: onnx.GraphProto, view: Outline, wanted: Iterable[Use]) -> _
         if traits_of(node).positions_after:
             outputs = [outputs[0], *(Use(use.counts) for use in outputs[1:])]
         flow = functools.reduce(Use.__or__, outputs, NOTHING)
-        bodies = [body for _, body in subgraphs(node)]
+        bodies = list(subgraphs(node))
         inputs = [NOTHING] * len(node.input)
         for body in bodies:
             inside, formal = _body(node, body, view, outputs)
@@ -395,7 +395,7 @@ def _followed(graph: onnx.GraphProto, view: Outline, wanted: Iterable[Use]) -> _
 
 
 def _body(
-    node: onnx.NodeProto, body: onnx.GraphProto, view: Outline, outputs: Sequence[Use]
+    node: onnx.NodeProto, body: onnx.GraphProto, view: ModelSummary, outputs: Sequence[Use]
 ) -> tuple[_Wanted, list[Use]]:
     """Return what becomes of the values in a body, and of the inputs of its node that are its inputs.
 
@@ -421,14 +421,14 @@ def _body(
     return found, formal
 
 
-def uses(model: onnx.ModelProto | Outline) -> dict[str, Use]:
+def uses(model: onnx.ModelProto | ModelSummary) -> dict[str, Use]:
     """Return what becomes of each graph input; those of which nothing is known are left out."""
-    view = model if isinstance(model, Outline) else outline(model)
+    view = model if isinstance(model, ModelSummary) else summary(model)
     found = _followed(view.graph, view, ())
     return {name: found[name] for name in view.inputs if name in found}
 
 
-def steering(model: onnx.ModelProto | Outline) -> frozenset[str]:
+def steering(model: onnx.ModelProto | ModelSummary) -> frozenset[str]:
     """Return the names of the graph inputs whose values reach a size, a count, a position or an index.
 
     Fed with anything but small numbers ConstantOfShape([2^33]) would take all memory, and a Loop whose condition sees
@@ -448,17 +448,17 @@ class Say:
     `inputs` are the graph inputs by operand, `constants` read-only arrays by operand.
     """
 
-    hostile: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]]
+    adversarial: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]]
     inputs: Mapping[str, str]
     constants: Mapping[str, Array]
 
     def changed(self, rng: np.random.Generator, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """Return inputs of the same shapes that are hostile for the operator; as they are where it makes none."""
+        """Return adversarial inputs of the same shapes, or the inputs unchanged if the operator defines none."""
         operands = {operand: feeds[name] for operand, name in self.inputs.items()}
         if not all(isinstance(value, np.ndarray) for value in operands.values()):
             return dict(feeds)
         try:
-            wanted = self.hostile(rng, {**self.constants, **operands})
+            wanted = self.adversarial(rng, {**self.constants, **operands})
             made = {operand: np.asarray(wanted[operand], array.dtype) for operand, array in operands.items()}
         except (ArithmeticError, LookupError, TypeError, ValueError):
             return dict(feeds)
@@ -467,14 +467,14 @@ class Say:
         return {**feeds, **{name: made[operand] for operand, name in self.inputs.items()}}
 
 
-def says(view: Outline) -> tuple[Say, ...]:
+def says(view: ModelSummary) -> tuple[Say, ...]:
     """Return what operators say on nodes of the main graph that read nothing but graph inputs and small constants."""
     found = []
     for node in view.graph.node:
         domain = default_domain(node.domain)
         operator = operator_for(domain, node.op_type)
         declared = schema(domain, node.op_type, view.versions.get(domain, 1))
-        if operator is None or operator.hostile is None or declared is None:
+        if operator is None or operator.adversarial is None or declared is None:
             continue
         if operator.variadic or len(declared.inputs) != len(operator.operands):
             continue  # some operands are attributes at this version
@@ -484,7 +484,7 @@ def says(view: Outline) -> tuple[Say, ...]:
         if fed and len(fed) + len(constants) == len(named) and len(set(fed.values())) == len(fed):
             for array in constants.values():
                 array.flags.writeable = False
-            found.append(Say(operator.hostile, fed, constants))
+            found.append(Say(operator.adversarial, fed, constants))
     return tuple(found)
 
 
@@ -500,7 +500,7 @@ class Fill:
     others: int
 
 
-def fills(view: Outline) -> tuple[Fill, ...]:
+def fills(view: ModelSummary) -> tuple[Fill, ...]:
     """Return which inputs of the main graph must multiply up to the number of elements of a value."""
     makers = {name: node for node in view.graph.node for name in node.output}
     found = []
@@ -516,7 +516,7 @@ def fills(view: Outline) -> tuple[Fill, ...]:
     return tuple(found)
 
 
-def _parts(view: Outline, makers: Mapping[str, onnx.NodeProto], name: str) -> Iterator[int | str]:
+def _parts(view: ModelSummary, makers: Mapping[str, onnx.NodeProto], name: str) -> Iterator[int | str]:
     """Yield what a shape is put together from: sizes, names of graph inputs, and an empty name for anything else."""
     known = view.constant(name)
     origin = view.origin(name)

@@ -37,15 +37,15 @@ class Allowed:
 
 
 @dataclass(frozen=True)
-class Mood:
-    """Values of one character: drawn from a palette in a manner, see `draw`."""
+class Distribution:
+    """Values of one character: drawn from a palette in one mode, see `draw`."""
 
     palette: Array
-    manner: str = "each"
+    mode: str = "each"
 
-    def of_round(self, number: int) -> Mood:
-        """Return the mood in a further round of all moods: of sums another one, so that a few rounds have each."""
-        return self if self.manner != "sum" else replace(self, palette=np.roll(self.palette, -number)[:1])
+    def of_round(self, number: int) -> Distribution:
+        """Return the distribution in a further round of all: of sums another one, so that a few rounds have each."""
+        return self if self.mode != "sum" else replace(self, palette=np.roll(self.palette, -number)[:1])
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
@@ -89,39 +89,39 @@ def palette(dtype: np.dtype[Any], values: Iterable[Any], allowed: Allowed) -> Ar
 
 
 @functools.cache
-def moods(
+def value_distributions(
     dtype: np.dtype[Any],
     small: bool,
     allowed: Allowed,
     intervals: tuple[Interval, ...] = (),
     numbers: tuple[Number, ...] = (),
-) -> tuple[Mood, ...]:
-    """Return the moods for an element type and what becomes of the input, those with small counterexamples first."""
+) -> tuple[Distribution, ...]:
+    """Return the distributions for an element type and the data flow, those with small counterexamples first."""
     if dtype.kind == "c":
         real = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
-        return tuple(_complex(mood, dtype) for mood in moods(real, small, allowed))
+        return tuple(_complex(distribution, dtype) for distribution in value_distributions(real, small, allowed))
     common = _common(dtype, small, allowed)
     own = (*_compared(dtype, small, allowed, numbers), *(() if small else _inside(dtype, allowed, intervals)))
     if dtype == np.object_:
         return (*own, *common)
-    # Of the many moods of a whole model these come twice: they are what takes its other branches.
+    # Of the many distributions of a whole model these come twice: they are what takes its other branches.
     again = [replace(one, palette=np.roll(one.palette, len(one.palette) // 2)) for one in own if allowed.whole]
     return (*common[:3], *own, *common[3:9], *again, *common[9:])
 
 
-def _complex(mood: Mood, dtype: np.dtype[Any]) -> Mood:
-    made = np.empty(mood.palette.shape, dtype)
-    made.real, made.imag = mood.palette, np.roll(mood.palette, 1)
-    return Mood(made, mood.manner)
+def _complex(distribution: Distribution, dtype: np.dtype[Any]) -> Distribution:
+    made = np.empty(distribution.palette.shape, dtype)
+    made.real, made.imag = distribution.palette, np.roll(distribution.palette, 1)
+    return Distribution(made, distribution.mode)
 
 
-def _compared(dtype: np.dtype[Any], small: bool, allowed: Allowed, numbers: Sequence[Number]) -> list[Mood]:
-    """Return moods of what the model compares with: itself all over, beside its neighbours, as a sum."""
+def _compared(dtype: np.dtype[Any], small: bool, allowed: Allowed, numbers: Sequence[Number]) -> list[Distribution]:
+    """Return distributions of what the model compares with: itself all over, beside its neighbours, as a sum."""
     if dtype == np.object_:
         words = [one.value for one in numbers if isinstance(one.value, str)]
         made = palette(dtype, words, allowed)
         more = palette(dtype, (*words, "", "a", "Zz"), allowed)
-        return [Mood(made), Mood(more), Mood(made, "one")] if words else []
+        return [Distribution(made), Distribution(more), Distribution(made, "one")] if words else []
     if dtype == np.bool_:
         return []
     found = []
@@ -132,8 +132,8 @@ def _compared(dtype: np.dtype[Any], small: bool, allowed: Allowed, numbers: Sequ
             continue
         near = [item for value in exact for item in _near(dtype, value)]
         whole = [item for value in exact for item in _near(dtype, value)[:1]]
-        found.append(Mood(palette(dtype, whole, allowed), "sum" if summed else "one"))
-        found.append(Mood(palette(dtype, (*near, *whole), allowed), "sum" if summed else "each"))
+        found.append(Distribution(palette(dtype, whole, allowed), "sum" if summed else "one"))
+        found.append(Distribution(palette(dtype, (*near, *whole), allowed), "sum" if summed else "each"))
     return found
 
 
@@ -148,8 +148,8 @@ def _near(dtype: np.dtype[Any], value: float) -> list[Any]:
     return [value, *beside, value - 1, value + 1]
 
 
-def _inside(dtype: np.dtype[Any], allowed: Allowed, intervals: Sequence[Interval]) -> list[Mood]:
-    """Return moods inside what operators permit; of intervals that exclude each other inside the first."""
+def _inside(dtype: np.dtype[Any], allowed: Allowed, intervals: Sequence[Interval]) -> list[Distribution]:
+    """Return distributions inside what operators permit; of intervals that exclude each other inside the first."""
     if not intervals or dtype.kind in "Ob":
         return []
     low = max(one.low for one in intervals)
@@ -169,125 +169,154 @@ def _inside(dtype: np.dtype[Any], allowed: Allowed, intervals: Sequence[Interval
         spread = [*range(math.ceil(start), math.floor(end) + 1), 7, 100]
     some = [*edges, 0.25, 0.5, 1, 2, 3, 100, -1, -2, -0.5] if not is_integer(dtype) else [*edges, 1, 2, 3, 100, -1, -2]
     kept = [[value for value in values if inside(value)] for values in (spread, some)]
-    return [Mood(palette(dtype, values, allowed)) for values in kept if values]
+    return [Distribution(palette(dtype, values, allowed)) for values in kept if values]
 
 
-def _common(dtype: np.dtype[Any], small: bool, allowed: Allowed) -> tuple[Mood, ...]:
-    """Return the moods that every input of an element type has."""
+def _common(dtype: np.dtype[Any], small: bool, allowed: Allowed) -> tuple[Distribution, ...]:
+    """Return the distributions that every input of an element type has."""
 
-    def mood(values: Iterable[Any], manner: str = "each") -> Mood:
-        return Mood(palette(dtype, values, allowed), manner)
+    def drawn(values: Iterable[Any], mode: str = "each") -> Distribution:
+        return Distribution(palette(dtype, values, allowed), mode)
 
     if dtype == np.object_:
         words = ("", "a", "b", "0", "A", "é", "ab" * 20, "Zz")
-        return (mood(words), mood(("a", "b")), mood(words, "one"))
+        return (drawn(words), drawn(("a", "b")), drawn(words, "one"))
     if dtype == np.bool_:
-        return (mood((False, True)), mood((True,)), mood((False,)), mood((False, True), "peak"))
+        return (
+            drawn((False, True)),
+            drawn((True,)),
+            drawn((False,)),
+            drawn((False, True), "spike"),
+        )
     integer = limits(dtype)
     if small:
-        kinds = [mood((0, 1, 2)), mood((1,)), mood((2,)), mood((0, 1, 2, 3)), mood((-2, -1, 0, 1, 2)), mood((0,))]
+        kinds = [
+            drawn((0, 1, 2)),
+            drawn((1,)),
+            drawn((2,)),
+            drawn((0, 1, 2, 3)),
+            drawn((-2, -1, 0, 1, 2)),
+            drawn((0,)),
+        ]
         if integer is None:  # scales: those of a batch and of channels are often 1
-            kinds += [mood((1, 1, 1, 0.6, 2.5)), mood((0.5, 0.75, 1.5, 2.25))]
-        return (*kinds, mood((0,), "normal")) if integer is None and allowed.whole else tuple(kinds)
+            kinds += [drawn((1, 1, 1, 0.6, 2.5)), drawn((0.5, 0.75, 1.5, 2.25))]
+        return (*kinds, drawn((0,), "normal")) if integer is None and allowed.whole else tuple(kinds)
     if integer is not None:
         return _integers(dtype, integer, allowed)
+    return _floats(dtype, allowed)
+
+
+def _floats(dtype: np.dtype[Any], allowed: Allowed) -> tuple[Distribution, ...]:
+    def drawn(values: Iterable[float], mode: str = "each") -> Distribution:
+        return Distribution(palette(dtype, values, allowed), mode)
+
     info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     high, tiny, step = float(info.max), float(info.smallest_normal), float(info.eps)
     subnormal = float(info.smallest_subnormal)
-    edges: list[float] = [
-        high,
-        -high,
-        tiny,
-        -tiny,
-        subnormal,
-        -subnormal,
-        0.0,
-        -0.0,
-        1.0,
-        1 + step,
-        1 - step / 2,
-        2**24,
-        2**24 + 1,
-    ]
+    edges = [high, -high, tiny, -tiny, subnormal, -subnormal, 0.0, -0.0]
+    edges += [1.0, 1 + step, 1 - step / 2, 2.0**24, 2.0**24 + 1]
     inf, nan = float("inf"), float("nan")
     union = [*edges, inf, -inf, 2.0, 0.5, -1.5, 1e-3]
-    hostile = [
-        mood((0, 1, 2)),
-        mood((-inf, -1.5, 0.5), "rows"),
-        mood(union, "peak"),
-        mood((-2, -1, -0.5)),
-        mood((0.0, -0.0)),
-        mood((-inf,)),
-        mood((-inf, inf, 0, 1)),
-        mood((1, 1 + step)),
-        mood(edges),
-        mood(union, "few"),
-        mood(union, "dip"),
-        mood(union, "one"),
-        mood((0,), "normal"),
-        mood((nan, 0, 1, 2, -inf)),
-        mood((nan, -1, -2), "rows"),
+    adversarial = [
+        drawn((0, 1, 2)),
+        drawn((-inf, -1.5, 0.5), "rows"),
+        drawn(union, "spike"),
+        drawn((-2, -1, -0.5)),
+        drawn((0.0, -0.0)),
+        drawn((-inf,)),
+        drawn((-inf, inf, 0, 1)),
+        drawn((1, 1 + step)),
+        drawn(edges),
+        drawn(union, "few"),
+        drawn(union, "trough"),
+        drawn(union, "one"),
+        drawn((0,), "normal"),
+        drawn((nan, 0, 1, 2, -inf)),
+        drawn((nan, -1, -2), "rows"),
+        drawn((nan, 1, -2, 0.5)),  # without an infinity, which decides whether another order of a sum is NaN
     ]
-    if not allowed.infinite:
+    if allowed.whole and not allowed.infinite:
         # A whole model turns the extremes into infinities, and those into NaN, as soon as it adds or multiplies.
-        hostile = [one for one in hostile if not allowed.whole or np.abs(one.palette.astype(np.float64)).max() < 100]
+        adversarial = [one for one in adversarial if np.fmax.reduce(np.abs(one.palette.astype(np.float64))) < 100]
     # Products and quotients of powers of two are exact, so that ties behind them are ties in every kernel.
-    powers = mood((0.5, 1, 2, 0.25, -1, -0.5, 4))
+    powers = drawn((0.5, 1, 2, 0.25, -1, -0.5, 4))
     # Functions that saturate do so at different sizes, and a small number that is added shows beside smaller ones.
-    sizes = mood([sign * part * 10.0**size for size in range(-6, 6) for part in (1.3717, 2.7339) for sign in (1, -1)])
-    tiny_ones = mood(np.linspace(-3, 3, 25) * 1e-3)
-    plain = [mood((0,), "normal"), mood(np.linspace(-3, 3, 25)), mood(np.linspace(0, 1, 17)), powers, sizes, tiny_ones]
-    return tuple(plain + hostile if allowed.whole else hostile)
+    sizes = drawn([sign * part * 10.0**size for size in range(-6, 6) for part in (1.3717, 2.7339) for sign in (1, -1)])
+    tiny_ones = drawn(np.linspace(-3, 3, 25) * 1e-3)
+    # What is near in a type may be tied in a narrower one: in float16 for float, in float for double.
+    apart = step if step > 2.0**-12 else 64 * step
+    ties = drawn([0.3 * (1 + apart * times) for times in range(3)])
+    plain = [
+        drawn((0,), "normal"),
+        drawn(np.arange(-24, 25) / 8),  # multiples of 1/8: many quotients and products are ties
+        drawn(np.linspace(0, 1, 17)),
+        powers,
+        sizes,
+        tiny_ones,
+        ties,
+    ]
+    return _different(plain + adversarial if allowed.whole else adversarial)
 
 
-def _integers(dtype: np.dtype[Any], bounds: tuple[int, int], allowed: Allowed) -> tuple[Mood, ...]:
-    def mood(values: Iterable[int], manner: str = "each") -> Mood:
-        return Mood(palette(dtype, dict.fromkeys(values), allowed), manner)
+def _different(distributions: Sequence[Distribution]) -> tuple[Distribution, ...]:
+    """Return distributions, each once: some are the same where infinities or NaN are not allowed."""
+    return tuple({(one.mode, one.palette.tobytes()): one for one in distributions}.values())
+
+
+def _integers(dtype: np.dtype[Any], bounds: tuple[int, int], allowed: Allowed) -> tuple[Distribution, ...]:
+    def drawn(values: Iterable[int], mode: str = "each") -> Distribution:
+        return Distribution(palette(dtype, dict.fromkeys(values), allowed), mode)
 
     wide = [*_WIDE, *(-value for value in _WIDE), *bounds]
     # Sums that wrap around do so between neighbours in the middle, and between the two ends.
     middle = sum(bounds) // 2 + 1
-    hostile = [
-        mood((0, 1, 2)),
-        mood(wide, "rows"),
-        mood(wide, "peak"),
-        mood((0, 2**31)),
-        mood((*_WORDS, *(-value for value in _WORDS))),
-        mood((2**53, 2**53 + 1)),
-        mood((2**24, 2**24 + 1)),
-        mood((-2, -1, 0, 1, 2)),
-        mood(wide, "few"),
-        mood(wide, "dip"),
-        mood(wide),
-        mood(wide, "one"),
-        mood((0, 1), "normal"),
-        mood((middle - 1, middle, middle + 1)),
-        mood((bounds[0], bounds[0] + 1, bounds[1] - 1, bounds[1])),
+    adversarial = [
+        drawn((0, 1, 2)),
+        drawn(wide, "rows"),
+        drawn(wide, "spike"),
+        drawn((0, 2**31)),
+        drawn((*_WORDS, *(-value for value in _WORDS))),
+        drawn((2**53, 2**53 + 1)),
+        drawn((2**24, 2**24 + 1)),
+        drawn((-2, -1, 0, 1, 2)),
+        drawn(wide, "few"),
+        drawn(wide, "trough"),
+        drawn(wide),
+        drawn(wide, "one"),
+        drawn((0, 1), "normal"),
+        drawn((middle - 1, middle, middle + 1)),
+        drawn((bounds[0], bounds[0] + 1, bounds[1] - 1, bounds[1])),
     ]
-    hostile = [one for one in hostile if len(one.palette) > 1]  # the others do not fit the type
-    plain = [mood((0, 1)), mood((0, 1, 2, 3)), mood((0,)), mood(range(10)), mood(range(100))]
-    return tuple(plain + hostile if allowed.whole else hostile)
+    adversarial = [one for one in adversarial if len(one.palette) > 1]  # the others do not fit the type
+    plain = [
+        drawn((0, 1)),
+        drawn((0, 1, 2, 3)),
+        drawn((0,)),
+        drawn(range(10)),
+        drawn(range(100)),
+    ]
+    return tuple(plain + adversarial if allowed.whole else adversarial)
 
 
-def draw(rng: Rng, mood: Mood, shape: Shape) -> Array:
-    """Return an array of this shape in a mood.
+def draw(rng: Rng, distribution: Distribution, shape: Shape) -> Array:
+    """Return an array of this shape in a distribution.
 
     'each' draws every element from the palette; 'few' from up to three values of it; 'one' is a single value all
-    over; 'rows' has rows of a single value along one axis; 'peak' is a single value but for a larger one in each row of
-    the longest axis, 'dip' but for a smaller one; 'sum' is equal values that sum up to one of the palette; 'normal' is
-    a normal distribution, or random bits for integers.
+    over; 'rows' has rows of a single value along one axis; 'spike' is a single value but for a larger one in each row
+    of the longest axis, 'trough' but for a smaller one; 'sum' is equal values that sum up to one of the palette;
+    'normal' is a normal distribution, or random bits for integers.
     """
-    if mood.manner == "normal":
-        return _normal(rng, mood.palette.dtype, shape)
-    colours = mood.palette
-    count = {"few": 3, "peak": 2, "dip": 2, "one": 1, "sum": 1}.get(mood.manner, len(colours))
+    if distribution.mode == "normal":
+        return _normal(rng, distribution.palette.dtype, shape)
+    colours = distribution.palette
+    count = {"few": 3, "spike": 2, "trough": 2, "one": 1, "sum": 1}.get(distribution.mode, len(colours))
     if count < len(colours):
         colours = colours[rng.permutation(len(colours))[:count]]
-    if mood.manner == "sum":
+    if distribution.mode == "sum":
         return _summed(colours[0], shape)
-    if mood.manner in ("peak", "dip"):
+    if distribution.mode in ("spike", "trough"):
         low, high = np.sort(colours)[[0, -1]]
-        flat, peak = (low, high) if mood.manner == "peak" else (high, low)
+        flat, peak = (low, high) if distribution.mode == "spike" else (high, low)
         drawn = np.full(shape, flat, colours.dtype)
         if drawn.size and drawn.ndim:
             rows = np.moveaxis(drawn, int(np.argmax(shape)), -1)
@@ -297,7 +326,7 @@ def draw(rng: Rng, mood: Mood, shape: Shape) -> Array:
             np.put_along_axis(rows, at, peak, -1)
         return drawn
     drawn = colours.take(rng.integers(len(colours), size=math.prod(shape))).reshape(shape)
-    if mood.manner == "rows" and drawn.size and drawn.ndim:
+    if distribution.mode == "rows" and drawn.size and drawn.ndim:
         rows = np.moveaxis(drawn, int(rng.integers(drawn.ndim)), -1)
         same = rng.random(rows.shape[:-1]) < 0.6
         rows[same] = rows[same][..., :1]
@@ -316,15 +345,17 @@ def boxes(rng: Rng, like: Array, unit: float) -> Array:
     return drawn
 
 
-def ones(dtype: np.dtype[Any], allowed: Allowed) -> Mood:
-    """Return the mood of ones: of sizes the gentlest."""
+def ones(dtype: np.dtype[Any], allowed: Allowed) -> Distribution:
+    """Return the distribution of ones: of sizes the smallest."""
     words: tuple[Any, ...] = ("a",) if dtype == np.object_ else (1,)
-    return Mood(palette(dtype, words, allowed))
+    return Distribution(palette(dtype, words, allowed))
 
 
-def some(dtype: np.dtype[Any]) -> tuple[Mood, ...]:
-    """Return the moods of counts that are not few: windows of up to three elements are much alike."""
-    return tuple(Mood(palette(dtype, values, Allowed())) for values in ((4, 5, 8, 16), (3, 6, 7)) if dtype.kind in "iu")
+def some(dtype: np.dtype[Any]) -> tuple[Distribution, ...]:
+    """Return the distributions of counts that are not few: windows of up to three elements are much alike."""
+    return tuple(
+        Distribution(palette(dtype, values, Allowed())) for values in ((4, 5, 8, 16), (3, 6, 7)) if dtype.kind in "iu"
+    )
 
 
 def bounded(sizes: Array, room: float) -> Array:
@@ -368,45 +399,56 @@ def _normal(rng: Rng, dtype: np.dtype[Any], shape: Shape) -> Array:
 # --- indices --------------------------------------------------------------------------------------------------------
 
 STYLES = ("inside", "around", "ends", "last", "first", "outside")
-"""The moods of indices: not negative, negative ones too, both ends of both, one of them; outside where that counts."""
+"""The distributions of indices: not negative, also negative, both ends of both, one of them; outside if defined."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """What indices are looked up in.
+
+    Attributes:
+        lengths: of the axes; with more than one length, each is for one element of the last axis of the indices.
+        negative: negative indices are defined.
+        beyond: indices outside are defined.
+        among: numbers that the model compares the indices with, which are drawn if they are inside.
+        ignored: indices outside that are defined.
+    """
+
+    lengths: Sequence[int | None]
+    negative: bool
+    beyond: bool
+    among: Sequence[Number] = ()
+    ignored: Sequence[int] = ()
 
 
 def indices(
-    rng: Rng,
-    dtype: np.dtype[Any],
-    style: str,
-    lengths: Sequence[int | None],
-    shape: Shape,
-    *,
-    negative: bool,
-    beyond: bool,
-    among: Sequence[Number],
-    ignored: Sequence[int] = (),
-    turn: int | None = None,
+    rng: Rng, dtype: np.dtype[Any], style: str, lookup: Lookup, shape: Shape, *, turn: int | None = None
 ) -> Array:
-    """Return indices into axes of these lengths: with more than one length, each for one element of the last axis.
+    """Return indices for a lookup.
 
-    `among` are numbers that the model compares the indices with, which are drawn where they are inside, and `ignored`
-    some that are outside and defined. With a `turn`, indices that are not negative are all those that there are, one
-    after the other, and go on in the next turn.
+    With a `turn`, indices that are not negative are all those that there are, one after the other, and go on in the
+    next turn.
     """
+    lengths, ignored = lookup.lengths, lookup.ignored
     if len(lengths) > 1 and shape and shape[-1] <= len(lengths):
         columns = [
-            indices(rng, dtype, style, (length,), shape[:-1], negative=negative, beyond=beyond, among=among, turn=turn)
+            indices(rng, dtype, style, replace(lookup, lengths=(length,), ignored=()), shape[:-1], turn=turn)
             for length in lengths[: shape[-1]]
         ]
         return np.stack(columns, -1) if columns else np.zeros(shape, dtype)
     known = [length for length in lengths if length is not None]
     length = min(known) if known else None
-    values = [*_index_values(style, length, beyond=beyond), *ignored]
+    values = [*_index_values(style, length, beyond=lookup.beyond), *ignored]
     low, high = (0, 3) if length is None else (-length if style != "inside" else 0, length)
-    extra = [one.value for one in among if isinstance(one.value, int) and low <= one.value < high]
+    extra = [one.value for one in lookup.among if isinstance(one.value, int) and low <= one.value < high]
     kept: list[float] = [
-        value for value in (*values, *extra) if value >= 0 or value in ignored or (negative and dtype.kind not in "u")
+        value
+        for value in (*values, *extra)
+        if value >= 0 or value in ignored or (lookup.negative and dtype.kind not in "u")
     ]
-    if style == "outside" and beyond and dtype.kind == "f":
+    if style == "outside" and lookup.beyond and dtype.kind == "f":
         kept += [value + part for value in (0, 1) for part in (0.25, 0.5, 0.75)]
-    drawn = draw(rng, Mood(palette(dtype, kept or [0], Allowed())), shape)
+    drawn = draw(rng, Distribution(palette(dtype, kept or [0], Allowed())), shape)
     if turn is None or style != "inside" or not length or length < 0 or ignored:
         return drawn
     return ((turn * drawn.size + np.arange(drawn.size)) % length).astype(dtype).reshape(shape)

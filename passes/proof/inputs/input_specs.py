@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets.registry.facts import declared_dim
+from opshift.opsets.registry.schema import default_domain, schema_read_at
 from opshift.passes.analysis.scopes import Array, graph_inputs, unnamed, versions
 
 _T = onnx.TensorProto
@@ -73,12 +75,8 @@ def _spec(value: onnx.ValueInfoProto) -> Spec:
         told = " of ".join(f"a {str(step).removesuffix('_type')}" for step in (*path, which))
         raise UntestableError(f"input {value.name} is {told}, for which no values are made")
     tensor = proto.tensor_type
-    dims = tuple(
-        dim.dim_value
-        if dim.HasField("dim_value") and dim.dim_value >= 0
-        else dim.dim_param or unnamed(value.name, index)
-        for index, dim in enumerate(tensor.shape.dim)
-    )
+    declared = map(declared_dim, tensor.shape.dim)
+    dims = tuple(unnamed(value.name, index) if dim is None else dim for index, dim in enumerate(declared))
     return Spec(value.name, tensor.elem_type, dims if tensor.HasField("shape") else None, kind)
 
 
@@ -124,11 +122,9 @@ def guesses(model: onnx.ModelProto) -> Iterator[dict[str, int]]:
 
 @functools.cache
 def schema(domain: str, operator: str, version: int) -> Any:
-    """Return the schema of an operator, or None where onnx has none."""
-    try:
-        return onnx.defs.get_schema(operator, version, "" if domain == "ai.onnx" else domain)
-    except onnx.defs.SchemaError:
-        return None
+    """Return the schema of an operator, or None where neither onnx nor onnxruntime has one."""
+    found = schema_read_at(default_domain(domain), operator, version)
+    return found and found.raw
 
 
 def _type_variables(model: onnx.ModelProto, node: onnx.NodeProto) -> tuple[dict[str, str], dict[str, Sequence[int]]]:

@@ -16,9 +16,10 @@ import onnx
 from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.node_traits import attributes_of, traits_of
 from opshift.opsets.registry.shape_hints import NodeShapes
-from opshift.passes.analysis.model_summary import Outline, declared_by_bodies, nodes
+from opshift.passes.analysis.model_summary import ModelSummary, declared_by_bodies
 from opshift.passes.analysis.scopes import Shape
-from opshift.passes.proof.inputs.input_specs import Spec
+from opshift.passes.graph.traversal import nested_nodes
+from opshift.passes.proof.inputs.input_specs import Dims, Spec
 
 Shapes = Mapping[str, Shape]
 Accepts = Callable[[Shapes], bool]
@@ -69,6 +70,33 @@ def with_shapes(found: Sequence[Spec], shapes: Shapes) -> tuple[Spec, ...]:
         )
         for spec in found
     )
+
+
+def as_fixed(found: Sequence[Spec], other: Sequence[Spec]) -> tuple[tuple[Spec, ...], dict[str, Dims]]:
+    """Return the specs with the dims that another model fixes, and of the inputs that it fixes their dims.
+
+    The same symbol has the same size wherever it stands.
+
+    Raises:
+        ValueError: it fixes one symbol in two ways.
+    """
+    dims = {spec.name: spec.dims for spec in other}
+    sizes: dict[str, int] = {}
+    for spec in found:
+        for dim, size in zip(spec.dims or (), dims.get(spec.name) or (), strict=False):
+            if isinstance(dim, str) and isinstance(size, int) and sizes.setdefault(dim, size) != size:
+                raise ValueError(f"the dim {dim} is {sizes[dim]} in one input and {size} in another")
+    fixed: dict[str, Dims] = {}
+    specs = []
+    for spec in found:
+        own, wanted = spec.dims, dims.get(spec.name)
+        substituted = own and tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in own)
+        shape = wanted if own is None else substituted
+        if shape is not None and shape != own and any(isinstance(dim, int) for dim in shape):
+            fixed[spec.name] = shape
+            spec = replace(spec, dims=shape)
+        specs.append(spec)
+    return tuple(specs), fixed
 
 
 def symbols(found: Sequence[Spec]) -> tuple[str, ...]:
@@ -210,12 +238,12 @@ class Hints:
     ends: tuple[int, ...] = ()
 
 
-def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
+def hints(view: ModelSummary, fixed: Mapping[str, int] | None = None) -> Hints:
     """Return what the nodes of a model tell of the symbols in its shapes; `fixed` are sizes that somebody gives."""
     equal: dict[tuple[str, str], None] = {}
     pinned: dict[str, int] = dict(fixed or {})
     reshaped: dict[int, None] = {}
-    for node in nodes(view.graph):
+    for node in nested_nodes(view.graph):
         own = traits_of(node)
         spread = 1 if own.spreads else None
         for one, other in _meeting(node, view):
@@ -238,7 +266,7 @@ def hints(view: Outline, fixed: Mapping[str, int] | None = None) -> Hints:
     return Hints(tuple(equal), tuple(pinned.items()), tuple(dict.fromkeys(kept))[:48], tuple(ends[:_ENDS]))
 
 
-def _seen(node: onnx.NodeProto, view: Outline) -> NodeShapes:
+def _seen(node: onnx.NodeProto, view: ModelSummary) -> NodeShapes:
     """Return a node as the rules of its operator see it."""
     return NodeShapes(
         inputs=tuple(view.shapes.get(name) for name in node.input),
@@ -249,12 +277,14 @@ def _seen(node: onnx.NodeProto, view: Outline) -> NodeShapes:
     )
 
 
-def _meeting(node: onnx.NodeProto, view: Outline) -> Iterator[tuple[Dim, Dim]]:
+def _meeting(node: onnx.NodeProto, view: ModelSummary) -> Iterator[tuple[Dim, Dim]]:
     """Yield the dims of the inputs of a node that must be equal, or that are spread over each other."""
-    for name, declared in declared_by_bodies(node, view.versions.get("", 0), view.shapes):
-        yield from zip(view.shapes[name], declared, strict=True)
+    for name, declared in declared_by_bodies(node, view.versions.get("", 0)):
+        if len(view.shapes[name]) == len(declared):
+            yield from zip(view.shapes[name], declared, strict=True)
     rule = traits_of(node).equal_dims
-    if rule and sum(name in view.shapes for name in node.input) > 1:
+    known = sum(name in view.shapes for name in (*node.input, *node.output[:1]))
+    if rule and known >= min(2, len(node.input)):
         yield from rule(_seen(node, view))
 
 

@@ -1,4 +1,4 @@
-"""Which classes of hostile values an input belongs to, told from the arrays alone, and how many inputs did."""
+"""Which classes of adversarial values an input belongs to, told from the arrays alone, and how many inputs did."""
 
 from __future__ import annotations
 

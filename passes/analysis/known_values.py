@@ -1,0 +1,319 @@
+"""Facts of all values of a model, found node by node from its inputs: types, shapes, and elements that follow.
+
+What is declared of a value that a node computes is relied on only where nobody infers it: a declared shape may be
+that of another batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from opshift.opsets.registry.facts import Dim, Facts, array_of, constant, facts_of_tensor, facts_of_type
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.node_traits import float_traits, is_firm, traits_of
+from opshift.opsets.registry.operator import Node
+from opshift.opsets.registry.schema import default_domain
+from opshift.opsets.registry.structural import CONSTANT, IF
+from opshift.opsets.registry.traits import Iteration, Trait
+from opshift.passes.analysis.inference import infer, is_bounded
+from opshift.passes.analysis.scopes import Array, Scope, default_opset, initializers, owner, unnamed, view
+from opshift.passes.graph.limits import FOLDED
+from opshift.passes.graph.traversal import named_subgraphs, said
+
+Evaluate = Callable[[onnx.NodeProto, Sequence[Array | None]], Sequence[Array] | None]
+"""Computes the outputs that a node has, from constants; None if that is not possible."""
+
+_ROUNDS = 4
+"""How often a body is gone through until what it carries has one shape before and after."""
+
+Known = tuple[Facts, ...]
+
+
+class ContradictionError(Exception):
+    """A node does not accept the shapes of its inputs."""
+
+    def __init__(self, node: onnx.NodeProto, reason: Reason) -> None:
+        """Take the node, and why its schema does not accept it."""
+        super().__init__(str(reason))
+        self.node = node
+        self.reason = reason
+
+
+def known_values(model: onnx.ModelProto, evaluate: Evaluate | None = None, *, strict: bool = False) -> Scope:
+    """Return what is known of the values of the main graph and of the graphs in it, elements included.
+
+    The nodes of the model are in order. Functions are not looked into. `evaluate` computes what no oracle computes
+    exactly.
+
+    Raises:
+        ContradictionError: with `strict`, a node of the main graph does not accept the shapes of its inputs; one of
+            another graph may never be reached.
+    """
+    walk = Propagation(model, evaluate, strict=strict)
+    given: dict[str, Facts | None] = {value.name: _with_symbols(value) for value in model.graph.input}
+    return walk.graph(model.graph, None, {**given, **initializers(model)})
+
+
+class Propagation:
+    """One walk over a model, each graph after the values that it reads from outside."""
+
+    def __init__(self, model: onnx.ModelProto, evaluate: Evaluate | None, *, strict: bool = False) -> None:
+        """Take a model whose nodes are in order; `evaluate` and `strict` are as for `known_values`."""
+        self._opset = default_opset(model.opset_import) or 1
+        self._imported = {item.domain: item.version for item in model.opset_import}
+        self._functions = {(item.domain, item.name, item.overload) for item in model.functions}
+        self._evaluate = evaluate
+        self._strict = strict
+        self._found: dict[Hashable, Known | Reason] = {}
+        self._large: dict[str, TensorProto] = {}
+        """Constants that are not small, by the name of their value."""
+
+    def graph(self, graph: onnx.GraphProto, outer: Scope | None, given: Mapping[str, Facts | None]) -> Scope:
+        """Return the scope of a graph; `given` is what is known of its inputs."""
+        own: dict[str, Facts | None] = dict(given)
+        inner: dict[tuple[str, str], Scope] = {}
+        scope = Scope(own, outer, inner)
+        for tensor in graph.initializer:
+            own.setdefault(tensor.name, facts_of_tensor(tensor))
+            self._keep(tensor.name, tensor, own[tensor.name])
+        declared = {value.name: value.type for values in (graph.value_info, graph.output) for value in values}
+        fails = False
+        for node in graph.node:
+            foreign = self._is_foreign(node)
+            found = self._node(node, scope, inner)
+            if isinstance(found, Reason):
+                by_shapes = not foreign and self._is_by_shapes(node, scope)
+                fails = fails or by_shapes
+                if by_shapes and self._strict and outer is None:
+                    raise ContradictionError(node, found)
+                found = tuple(Facts() for _ in node.output)
+            for name, facts in zip(node.output, found, strict=False):
+                if name:
+                    own[name] = _completed(facts, declared.get(name), foreign=foreign)
+        return Scope(own, outer, inner, fails)
+
+    def _is_by_shapes(self, node: onnx.NodeProto, scope: Scope) -> bool:
+        """Whether a node that does not accept its inputs would accept others of the same types."""
+        types = {name: Facts(facts.dtype) for name in node.input if name and (facts := scope[name]) is not None}
+        return not isinstance(infer(view(node, Scope(dict(types)), self._opset)), Reason)
+
+    def _is_foreign(self, node: onnx.NodeProto) -> bool:
+        return bool(default_domain(node.domain)) or (node.domain, node.op_type, node.overload) in self._functions
+
+    def _keep(self, name: str, tensor: TensorProto, facts: Facts | None) -> None:
+        if facts is not None and facts.unread and tensor.data_location != TensorProto.EXTERNAL:
+            self._large[name] = tensor
+
+    # --- nodes ---
+
+    def _node(
+        self, node: onnx.NodeProto, scope: Scope, inner: MutableMapping[tuple[str, str], Scope]
+    ) -> Known | Reason:
+        """Return what is known of the outputs of a node, or why it fails; the scopes of its graphs go into `inner`."""
+        unknown = tuple(Facts() for _ in node.output)
+        if any(attribute.ref_attr_name for attribute in node.attribute):
+            return unknown
+        if any(named_subgraphs(node)):
+            return self._with_graphs(node, scope, inner) or unknown
+        if (node.domain, node.op_type, node.overload) in self._functions:
+            return unknown
+        found = self._inferred(node, scope)
+        if is_constant(node) and not isinstance(found, Reason):
+            held = next((one.t for one in node.attribute if one.HasField("t")), TensorProto())
+            self._keep(node.output[0], held, found[0])
+        return found
+
+    def _inferred(self, node: onnx.NodeProto, scope: Scope) -> Known | Reason:
+        inputs = tuple(scope[name] if name else None for name in node.input)
+        attributes = said(node)
+        key = node.domain, node.op_type, attributes, inputs, tuple(map(bool, node.output))
+        # Of large constants nothing but their shapes is in the key.
+        known = attributes is not None and not any(facts is not None and facts.unread for facts in inputs)
+        if known and key in self._found:
+            return self._found[key]
+        seen = view(node, scope, self._opset, self._imported)
+        found = infer(seen, FOLDED)
+        if isinstance(found, Reason) and default_domain(node.domain):
+            found = tuple(Facts() for _ in node.output)  # whether a node of another domain fails is not ours to tell
+        if not isinstance(found, Reason) and not is_constant(node):
+            if traits_of(node).marks_quantization:
+                found = tuple(map(_shaped, found))
+            elif not is_firm(node):
+                found = tuple(map(_without_floats, found))
+            found = self._evaluated(node, seen, found) or found
+        if known:
+            self._found[key] = found
+        return found
+
+    def _evaluated(self, node: onnx.NodeProto, seen: Node, found: Known) -> Known | None:
+        """Return what is evaluated of a node whose inputs are all constant."""
+        if self._evaluate is None or default_domain(node.domain) or not _is_computable(node, seen, found):
+            return None
+        arrays = [self._elements(name, facts) for name, facts in zip(node.input, seen.inputs, strict=True)]
+        if any(array is None and facts is not None for array, facts in zip(arrays, seen.inputs, strict=True)):
+            return None
+        made = self._evaluate(node, arrays)
+        if made is None:
+            return None
+        rest = iter(made)
+        return tuple(
+            constant(next(rest), facts.dtype) if name else facts for name, facts in zip(node.output, found, strict=True)
+        )
+
+    def _elements(self, name: str, facts: Facts | None) -> Array | None:
+        """Return the elements of a constant, also of one that is not small."""
+        if facts is None or not facts.unread:
+            return None if facts is None else facts.known
+        tensor = self._large.get(name)
+        return None if tensor is None or (facts.size or 0) * 8 > FOLDED else array_of(tensor)
+
+    # --- nodes with graphs ---
+
+    def _with_graphs(
+        self, node: onnx.NodeProto, scope: Scope, inner: MutableMapping[tuple[str, str], Scope]
+    ) -> Known | Reason | None:
+        place = owner(node)
+        iteration = traits_of(node).iteration
+        if node.op_type == IF and not default_domain(node.domain):
+            found = []
+            for name, graph in named_subgraphs(node):
+                inside = inner[place, name] = self.graph(graph, scope, {})
+                if not inside.fails:
+                    found.append([inside[value.name] or Facts() for value in graph.output])
+            return tuple(functools.reduce(joined, facts) for facts in zip(*found, strict=True)) or Reason(
+                "neither branch accepts its inputs"
+            )
+        for name, graph in named_subgraphs(node):
+            if iteration is None or default_domain(node.domain):
+                inner[place, name] = self.graph(
+                    graph, scope, {value.name: facts_of_type(value.type) for value in graph.input}
+                )
+                continue
+            inner[place, name], known = self._iterated(node, graph, iteration, scope)
+            return known
+        return None
+
+    def _iterated(
+        self, node: onnx.NodeProto, body: onnx.GraphProto, iteration: Iteration, scope: Scope
+    ) -> tuple[Scope, Known | None]:
+        """Return the scope of the body of a Loop or a Scan, and what is known of the node's outputs."""
+        attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute if one.name != "body"}
+        count = attributes.get(iteration.scanned, 0) if iteration.scanned else 0
+        if iteration.scanned and self._opset < 9:  # the sequences of Scan-8 have a batch in front
+            given = {value.name: facts_of_type(value.type) for value in body.input}
+            return self.graph(body, scope, given), None
+        inputs = [scope[name] if name else None for name in node.input]
+        carried = [_shaped(facts) for facts in inputs[iteration.inputs : len(inputs) - count]]
+        axes = attributes.get("scan_input_axes") or [0] * count
+        scanned = [_slice(facts, axis) for facts, axis in zip(inputs[len(inputs) - count :], axes, strict=True)]
+        names = [value.name for value in body.input]
+        # An iteration has a number, and takes place only if the condition is true.
+        turns = [Facts(TensorProto.INT64, ()), constant(np.array(True))][: iteration.inputs]
+        for _ in range(_ROUNDS):
+            inside = self.graph(body, scope, dict(zip(names, [*turns, *carried, *scanned], strict=False)))
+            made = [inside[value.name] or Facts() for value in body.output[iteration.outputs :]]
+            after = [joined(one, _shaped(other)) for one, other in zip(carried, made, strict=False)]
+            if after == carried:
+                break
+            carried = after
+        else:
+            carried = [Facts(facts.dtype) for facts in carried]
+            inside = self.graph(body, scope, dict(zip(names, [*turns, *carried, *scanned], strict=False)))
+            made = [inside[value.name] or Facts() for value in body.output[iteration.outputs :]]
+        first = inputs[len(inputs) - count] if count else None
+        length = first.dim(axes[0]) if first is not None else None
+        places = attributes.get("scan_output_axes") or [0] * len(made)
+        lists = [_stacked(facts, length, axis) for facts, axis in zip(made[len(carried) :], places, strict=False)]
+        return inside, (*carried, *lists)
+
+
+def is_constant(node: onnx.NodeProto) -> bool:
+    """Whether a node is a Constant."""
+    return node.op_type == CONSTANT and not default_domain(node.domain)
+
+
+def _with_symbols(value: onnx.ValueInfoProto) -> Facts:
+    """Return what is declared of an input, with a symbol for each dim that has no name."""
+    facts = facts_of_type(value.type)
+    dims = facts.shape and tuple(unnamed(value.name, at) if dim is None else dim for at, dim in enumerate(facts.shape))
+    return dataclasses.replace(facts, shape=dims)
+
+
+def _is_computable(node: onnx.NodeProto, seen: Node, found: Known) -> bool:
+    """Whether a node of constants returns the same each time, no more than is held, and no quantized weights."""
+    if not node.input or Trait.RANDOM in float_traits(node) or traits_of(node).marks_quantization:
+        return False
+    if all(facts.known is not None for facts, used in zip(found, seen.used, strict=True) if used):
+        return False
+    if not all(facts is None or facts.is_constant for facts in seen.inputs):
+        return False
+    return all(facts.dtype for facts in found) and is_bounded(seen, found, FOLDED)
+
+
+def _completed(facts: Facts, declared: onnx.TypeProto | None, *, foreign: bool) -> Facts:
+    """Fill in what is declared: the type of a value, and the shape of one that an operator of another domain makes."""
+    if declared is None or (facts.type and (facts.shape is not None or not foreign)):
+        return facts
+    known = facts_of_type(declared)
+    shape = known.shape if foreign and facts.shape is None else facts.shape
+    return dataclasses.replace(
+        facts, dtype=facts.dtype or known.dtype, shape=shape, container=facts.container or known.container
+    )
+
+
+def _without_floats(facts: Facts) -> Facts:
+    """Forget elements that kernels round in ways of their own."""
+    if facts.value is None or facts.value.array.dtype.kind not in "fcV":
+        return facts
+    return Facts(facts.dtype, facts.shape)
+
+
+def _shaped(facts: Facts | None) -> Facts:
+    """Return facts without elements."""
+    return Facts() if facts is None else Facts(facts.dtype, facts.shape, container=facts.container)
+
+
+def joined(one: Facts, other: Facts) -> Facts:
+    """Return what two values have in common."""
+    if one == other:
+        return one
+    shape: tuple[Dim, ...] | None = None
+    if one.shape is not None and other.shape is not None and len(one.shape) == len(other.shape):
+        shape = tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))
+    dtype = one.dtype if one.dtype == other.dtype else None
+    return Facts(dtype, shape, container=one.container if one.container == other.container else "")
+
+
+def _slice(facts: Facts | None, axis: int) -> Facts:
+    """Return what is known of the slices of a value along an axis."""
+    if facts is None or facts.shape is None:
+        return Facts(facts.dtype if facts else None)
+    place = axis % len(facts.shape) if facts.shape else 0
+    return Facts(facts.dtype, facts.shape[:place] + facts.shape[place + 1 :])
+
+
+def _stacked(facts: Facts, length: Dim, axis: int) -> Facts:
+    """Return what is known of slices put together along an axis."""
+    if facts.shape is None:
+        return Facts(facts.dtype)
+    place = axis % (len(facts.shape) + 1)
+    return Facts(facts.dtype, (*facts.shape[:place], length, *facts.shape[place:]))
+
+
+def is_static(facts: Facts) -> bool:
+    """Whether all dims of a value are known."""
+    return facts.shape is not None and all(isinstance(dim, int) for dim in facts.shape)
+
+
+def scopes_of(scope: Scope, graph: onnx.GraphProto) -> Iterator[tuple[onnx.GraphProto, Scope]]:
+    """Yield a graph and all graphs in it, each with its scope."""
+    yield graph, scope
+    for node in graph.node:
+        for name, inside in named_subgraphs(node):
+            yield from scopes_of(scope.enter(node, name), inside)

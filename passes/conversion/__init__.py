@@ -1,0 +1,1 @@
+"""The steps of a conversion: read the request, plan, rewrite, verify."""

@@ -1,0 +1,120 @@
+"""The plan of a conversion, or why there is none."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from itertools import starmap
+
+import onnx
+
+from opshift.opsets.registry.schema import OLDEST
+from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.base import limits
+from opshift.passes.base.arguments import Progress
+from opshift.passes.base.errors import InvalidModelError, UsageError
+from opshift.passes.base.options import Options
+from opshift.passes.base.results import Code, Plan, Refusal
+from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
+from opshift.passes.conversion.request import Request, prepare_model, refused, tell, wanted_ir_version, without_checks
+from opshift.passes.io import external_data as external
+from opshift.passes.rewrite.edits import Planned
+from opshift.passes.rewrite.fixed_shapes import dynamic, guessed, input_shapes, shape_option
+from opshift.passes.rewrite.groups import kinds
+from opshift.passes.rewrite.planner import Analysis, Planner, too_old, written_too_old
+from opshift.passes.rewrite.prepare import Prepared
+
+_ELSEWHERE = 10.0
+"""Seconds in which other opsets of a target are tried for a model that does not go to the nearest one."""
+
+
+_GUESSES = (64, 224, 640, 32, 1)
+"""Sizes of dims other than the first, with which it is tried whether fixed shapes are all that is missing."""
+
+
+def plan_nearest(request: Request, options: Options) -> tuple[Request, Planned]:
+    """Plan for the opset wanted; if a target leaves the opset open, for the nearest one that the model goes to.
+
+    Raises:
+        UnsupportedError: the model cannot be converted.
+    """
+    tell(options.progress, "plan")
+    request, planned = _first_possible(request, options.progress, options.timeout)
+    planned = dataclasses.replace(planned, plan=_with_preparation(planned.plan, request.prepared))
+    if not planned.plan.possible:
+        raise refused(without_checks(request), planned.plan, _cured(request, planned.plan, options))
+    return request, planned
+
+
+def _first_possible(request: Request, progress: Progress | None, timeout: float | None) -> tuple[Request, Planned]:
+    planned = _planned(request, progress, timeout)
+    if planned.plan.possible or not request.others:
+        return request, planned
+    left = limits.Deadline(_ELSEWHERE)
+    for opset in request.others:
+        again = request.at(opset)
+        if left.left() and (other := _planned(again, None, left.left(), hinting=False)).plan.possible:
+            return again, other
+    return request, planned
+
+
+def _planned(request: Request, progress: Progress | None, timeout: float | None, *, hinting: bool = True) -> Planned:
+    own = default_opset(request.source.model.opset_import) or 1
+    old = [] if (refusal := written_too_old(request.source.model, own)) is None else [refusal]
+    old += [too_old(request.legality.opset, "it is to go to")] * (request.legality.opset < OLDEST)
+    decompose = tuple(sorted(request.legality.decompose))
+    nothing = Planned(Plan(own, request.legality.opset, "", decompose, 0, (), tuple(old)), (), ())
+    if old:
+        return nothing
+    deadline = limits.Deadline(limits.LEAST_TIME if timeout is None else timeout)
+    source = request.source
+    model = external.with_small(request.model, source.files)
+    wanted, _ = wanted_ir_version(request, model)
+    lost = () if request.keep_initializers_as_inputs and wanted >= DEFAULTS else overridable(model)
+    if lost:
+        # They are constants of the result, as `remove_defaults` makes them: nobody can override them there.
+        read, model = model, onnx.ModelProto()
+        model.CopyFrom(read)
+        without_inputs(model, lost)
+    analysis = Analysis(source.bodies, source.static, source.inferred) if model is source.model else None
+    planner = Planner(model, request.goal, analysis, hinting=hinting, progress=progress, deadline=deadline)
+    try:
+        planned = planner.run()
+    except limits.DeadlineError:
+        reason = f"how to convert it was not found out within {deadline.seconds:g} s."
+        refusal = Refusal(Code.LIMIT, "model", "", reason, "Give it longer with --timeout.")
+        return dataclasses.replace(nothing, plan=dataclasses.replace(nothing.plan, refusals=(refusal,)))
+    planner.forget()
+    plan = dataclasses.replace(planned.plan, rewrites=functools.partial(kinds, planned))
+    return dataclasses.replace(planned, plan=plan)
+
+
+def _with_preparation(plan: Plan, prepared: Prepared) -> Plan:
+    """Add to a plan what is done before it."""
+    refusals = (*prepared.refusals, *plan.refusals)
+    return dataclasses.replace(plan, shapes=prepared.shapes, prepared=prepared.steps, refusals=refusals)
+
+
+def _cured(request: Request, plan: Plan, options: Options) -> tuple[Refusal, ...]:
+    """Return the refusals of a plan, with another hint for those that fixed shapes of the inputs would spare."""
+    if any(one.code is Code.LIMIT for one in plan.refusals):
+        return plan.refusals  # there was no time to find out
+    shapes = input_shapes(request.model)
+    if any(shape is None for shape in shapes.values()) or not any(dynamic(shapes)):
+        return plan.refusals
+    left = limits.Deadline(_ELSEWHERE)
+    for guess in _GUESSES:
+        sizes = {name: guessed(shape or (), guess) for name, shape in shapes.items() if name in set(dynamic(shapes))}
+        try:
+            prepared = prepare_model(request.source, request.legality, dataclasses.replace(options, input_shapes=sizes))
+            again = dataclasses.replace(request, prepared=prepared)
+            planned = _planned(again, None, max(left.left(), 1.0), hinting=False)
+        except (UsageError, InvalidModelError):  # the model does not accept them, or a node of it
+            continue
+        remaining = {one.node for one in planned.plan.refusals}
+        hint = f"Fix its dynamic inputs, such as with {' '.join(starmap(shape_option, sizes.items()))}."
+        return tuple(
+            one if one.node in remaining or one in prepared.refusals else dataclasses.replace(one, hint=hint)
+            for one in plan.refusals
+        )
+    return plan.refusals

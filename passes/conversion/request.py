@@ -1,0 +1,188 @@
+"""The request of a conversion: the model that was read, the target, what is prepared."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from opshift.opsets.registry.structural import IF, LOOP, SCAN, SEQUENCES
+from opshift.opsets.runtimes import kernels
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.base.arguments import Progress, check_types
+from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError
+from opshift.passes.base.options import Options
+from opshift.passes.base.results import TENSOR_OUTPUT, Plan, Refusal
+from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
+from opshift.passes.io import external_data as external
+from opshift.passes.io.model_forms import Model
+from opshift.passes.io.reader import Source, load
+from opshift.passes.rewrite.fixed_shapes import Sizes
+from opshift.passes.rewrite.opset_imports import (
+    converted_ir_version,
+)
+from opshift.passes.rewrite.planner import Goal
+from opshift.passes.rewrite.prepare import Preparation, Prepared, prepare
+from opshift.passes.rewrite.tensor_output import with_tensors
+from opshift.passes.runtime.constant_nodes import ConstantNodes
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for, checked."""
+
+    source: Source
+    prepared: Prepared
+    goal: Goal
+    ir_version: int | None
+    keep_initializers_as_inputs: bool
+    others: tuple[int, ...] = ()
+    """Other opsets of the target, the nearest first, where no opset is asked for."""
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The model to be planned: with fixed shapes, and folded, where that is asked for."""
+        return self.prepared.model
+
+    @property
+    def legality(self) -> Legality:
+        """What the target takes."""
+        return self.goal.legality
+
+    def at(self, opset: int) -> Request:
+        """Return the same for another opset of the target."""
+        legality = dataclasses.replace(self.legality, opset=opset)
+        return dataclasses.replace(self, goal=dataclasses.replace(self.goal, legality=legality))
+
+    @property
+    def loads_functions(self) -> bool:
+        """Whether the target loads models with functions."""
+        return self.legality.target is None or self.legality.target.functions
+
+    @property
+    def domains(self) -> Mapping[str, int]:
+        """The newest opsets that the target loads of other domains."""
+        return self.legality.target.newest_opsets if self.legality.target else {}
+
+
+def read_request(model: Model, options: Options) -> Request:
+    """Read and check the model, and take over what is asked for.
+
+    Raises:
+        UsageError: the request makes no sense.
+        InvalidModelError: the model is none.
+    """
+    profile = options.check()
+    tell(options.progress, "load")
+    source = _with_tensors(load(model, options.allow_paths), options)
+    own = default_opset(source.model.opset_import)
+    if own is None:
+        raise InvalidModelError("The model imports no opset of the default domain.")
+    others: tuple[int, ...] = ()
+    opset, ir_version = options.opset, options.ir_version
+    if profile is not None:
+        low, high = profile.opset
+        if opset is None:
+            opset = nearest = min(max(own, low), high)
+            others = tuple(sorted(range(low, high + 1), key=lambda one: (abs(one - nearest), one))[1:])
+        elif not low <= opset <= high:
+            raise UsageError(f"Opset {opset} is outside of what {profile.name} takes, {low} to {high}.")
+        known = profile.ir_version
+        if ir_version is not None and known and not known[0] <= ir_version <= known[1]:
+            raise UsageError(f"ir_version {ir_version} is outside of what {profile.name} takes, {known}.")
+    goal = Goal(
+        Legality(own if opset is None else opset, options.decomposed, profile),
+        options.semantics,
+        frozenset(options.assume) - {TENSOR_OUTPUT},
+        runnable=profile is None and kernels.installed(),
+        optimize=options.optimize,
+    )
+    prepared = prepare_model(source, goal.legality, options)
+    return Request(source, prepared, goal, ir_version, options.keep_initializers_as_inputs, others)
+
+
+def _with_tensors(source: Source, options: Options) -> Source:
+    """Return the model that was read with tensors in place of the maps that it returns, if that is assumed."""
+    if TENSOR_OUTPUT not in options.assume:
+        return source
+    model, notes = with_tensors(source.model)
+    if not notes:
+        return source
+    repairs = (*source.repairs, *notes)
+    return dataclasses.replace(source, model=model, repairs=repairs, bodies=(), static=None, inferred=None)
+
+
+def prepare_model(source: Source, legality: Legality, options: Options) -> Prepared:
+    """Fix shapes and fold, where that is asked for or the target needs it."""
+    target = legality.target
+    sizes = Sizes(options.input_shapes or {}, options.dims or {}, options.batch)
+    needed = target is not None and target.needs_constants and not source.model.training_info
+    asked = Preparation(
+        sizes=sizes,
+        fold=options.fold or bool(sizes) or needed,
+        tidy=options.fold or bool(sizes),
+        static=target.name if target is not None and target.static else "",
+        missing=frozenset(() if source.model.training_info else _missing(legality)),
+    )
+    model = source.model
+    if not options.keep_initializers_as_inputs and (lost := overridable(model)):
+        model = onnx.ModelProto()
+        model.CopyFrom(source.model)
+        without_inputs(model, lost)
+    shown = functools.partial(external.with_small, files=source.files)
+    found = prepare(model, asked, shown, ConstantNodes(model) if kernels.installed() else None)
+    return dataclasses.replace(found, model=source.model) if found.model is model else found
+
+
+def _missing(legality: Legality) -> Iterator[str]:
+    """Yield those that the target lacks, or that are to be decomposed, of what is replaced before nodes are planned."""
+    for name in (IF, LOOP, SCAN, *SEQUENCES):
+        if name in legality.decompose or (legality.target is not None and not legality.target.has(name)):
+            yield name
+
+
+def assumed(assume: Collection[str], allow: Collection[str] | None, stacklevel: int = 3) -> frozenset[str]:
+    """Return the assumptions of a request, those that go by the former name of the argument among them."""
+    check_types({"assume": assume, "allow": () if allow is None else allow})
+    if allow is None:
+        return frozenset(assume)
+    message = "allow= is now called assume=" + ", and 'nan' is no longer needed" * ("nan" in allow)
+    warnings.warn(f"{message}.", DeprecationWarning, stacklevel=stacklevel)
+    return frozenset(assume) | (frozenset(allow) - {"nan"})
+
+
+def wanted_ir_version(request: Request, model: onnx.ModelProto) -> tuple[int, int | None]:
+    """Return the ir_version wanted, and the highest that is accepted, if any is not."""
+    if request.ir_version is not None:
+        return request.ir_version, request.ir_version
+    own = default_opset(model.opset_import) or 1
+    wanted = converted_ir_version(model.ir_version, own, request.legality.opset)
+    if request.keep_initializers_as_inputs and overridable(model):
+        wanted = max(wanted, DEFAULTS)
+    target = request.legality.target
+    if target is None or target.ir_version is None:
+        return wanted, None
+    low, high = target.ir_version
+    return min(max(wanted, low), high), high
+
+
+def refused(request: Request, plan: Plan, refusals: tuple[Refusal, ...]) -> UnsupportedError:
+    """Return the error for what was found out only when the plan was followed: it is the plan's from then on."""
+    return UnsupportedError(refusals, dataclasses.replace(plan, refusals=refusals), request.source)
+
+
+def tell(progress: Progress | None, stage: str) -> None:
+    """Say that a stage begins; how much there is to do is told later, if at all."""
+    if progress:
+        progress(stage, 0, 0)
+
+
+def without_checks(request: Request) -> Request:
+    """Return a request without what the checks of the model have found out, which takes much memory."""
+    source = dataclasses.replace(request.source, bodies=(), static=None, inferred=None)
+    return dataclasses.replace(request, source=source)

@@ -1,0 +1,141 @@
+"""The result of a conversion, as a file or a model."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from opshift.passes.base import notebook
+from opshift.passes.base.arguments import Progress, check_path, check_progress
+from opshift.passes.base.errors import UsageError
+from opshift.passes.base.results import Plan, Report
+from opshift.passes.io import external_data as external
+from opshift.passes.io.reader import Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import onnx_ir
+
+    from opshift.passes.io.atomic_files import Batch
+    from opshift.passes.io.writer import Weights
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """A converted model with its plan and the report of its verification (None with verify=False).
+
+    `source` is the model that was read.
+    """
+
+    plan: Plan
+    report: Report | None
+    source: Source
+    rewritten: onnx.ModelProto
+    """The protobuf of `model`; what is large may be in the file still that it was read from."""
+    left_out: tuple[str, ...] = ()
+    """What the model held that its ir_version has no place for."""
+    notes: tuple[str, ...] = ()
+    """What else is to be known of the result: why its ir_version is higher, which inputs are constants now."""
+
+    def __repr__(self) -> str:
+        """Show opsets, numbers of nodes and the verdict."""
+        return f"<opshift.Result {notebook.result_line(self)}>"
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks."""
+        return notebook.result_html(self)
+
+    @property
+    def repairs(self) -> tuple[str, ...]:
+        """The defects of the model that were repaired before the conversion; other tools tolerate them."""
+        return self.source.repairs
+
+    @functools.cached_property
+    def model(self) -> onnx.ModelProto | onnx_ir.Model:
+        """The converted model: an onnx.ModelProto, or an onnx_ir.Model if `convert` got one.
+
+        The first access reads large weights of a file of more than 64 MiB.
+
+        Raises:
+            InvalidModelError: that file has changed in the meantime.
+        """
+        external.fill(self.rewritten)
+        return as_given(self.source, self.rewritten)
+
+    @property
+    def source_model(self) -> onnx.ModelProto:
+        """The model that was read; one of a file of more than 64 MiB may lack its large weights."""
+        return self.source.model
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: in another process, or on another machine, the file may not be there."""
+        external.fill(self.rewritten)
+        return self.__dict__
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        external_data: Weights | None = None,
+        size_threshold: int = 1024,
+        progress: Progress | None = None,
+        batch: Batch | None = None,
+    ) -> tuple[Path, ...]:
+        """Write the model to a file, atomically and with its external data; as ONNX text for .onnxtxt.
+
+        If nothing was changed, the file is a copy, byte for byte. Large weights are copied from file to file. If the
+        path is the file that contains them, they are read first.
+
+        Args:
+            path: the file to write.
+            external_data: the destination of external weights. "keep": they stay, which needs the same directory.
+                "copy": the files are copied to the new directory. "embed": they are stored in the model's file.
+                "save": all weights, including embedded ones, are stored in one file next to it. None keeps or copies.
+            size_threshold: bytes; with "save", smaller weights stay in the model's file.
+            progress: called with a stage, the MiB of written weights, and all MiB.
+            batch: other files (`opshift.passes.io.atomic_files.Batch`) written together with the model: all or none.
+
+        Returns:
+            The files of external data that the model refers to now.
+
+        Raises:
+            UsageError: the file cannot be written there, or not in this way.
+            InvalidModelError: external data have changed since the model was read.
+        """
+        from opshift.passes.io import atomic_files, writer
+
+        check_path(path, "path", "a string or a path")
+        check_progress(progress)
+        if external_data is not None and not (isinstance(external_data, str) and external_data in writer.WEIGHTS):
+            raise UsageError(f"external_data is one of {', '.join(writer.WEIGHTS)}, not {external_data!r}.")
+        if type(size_threshold) is not int or size_threshold < 0:
+            raise UsageError(f"size_threshold is a number of bytes, not {size_threshold!r}.")
+        how: dict[str, Any] = {
+            "external_data": external_data,
+            "size_threshold": size_threshold,
+            "progress": progress,
+        }
+        written = self.rewritten is not self.source.model or external_data is not None
+        if written and self.source.path is not None and external.same_file(self.source.path, path):
+            external.fill(self.rewritten)
+        with contextlib.nullcontext(batch) if batch else atomic_files.Batch() as together:
+            together.ready.insert(0, lambda: external.check_stamps(self.source.stamps))
+            how["batch"] = together
+            if self.rewritten is self.source.model:
+                return writer.copy(self.source, path, **how)
+            return writer.save(self.rewritten, path, source=self.source, **how)
+
+
+def as_given(source: Source, rewritten: onnx.ModelProto) -> onnx.ModelProto | onnx_ir.Model:
+    """Return a converted model in the form in which the original was passed."""
+    if source.given is None or isinstance(source.given, onnx.ModelProto):
+        return rewritten
+    import onnx_ir
+
+    return onnx_ir.serde.deserialize_model(rewritten)

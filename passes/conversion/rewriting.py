@@ -1,0 +1,205 @@
+"""The rewritten model: the plan applied, its opset and ir_version set."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import onnx
+
+from opshift.opsets.registry.inference_gaps import SLICE
+from opshift.opsets.registry.schema import default_domain, schema_at
+from opshift.opsets.registry.structural import CAST
+from opshift.opsets.runtimes import kernels
+from opshift.passes.analysis import scopes
+from opshift.passes.analysis.model_inference import infer_model
+from opshift.passes.analysis.sliced_dims import declare_sliced_dims, keeps_names
+from opshift.passes.base.options import Options
+from opshift.passes.base.results import Caution, Code, Plan, Refusal
+from opshift.passes.conversion.default_inputs import DEFAULTS, defaults, overridable, without_inputs
+from opshift.passes.conversion.request import Request, refused, tell, wanted_ir_version, without_checks
+from opshift.passes.conversion.result import Result
+from opshift.passes.graph import traversal
+from opshift.passes.graph.columnar import columns
+from opshift.passes.graph.traversal import Walked, walk
+from opshift.passes.io import external_data as external
+from opshift.passes.io.reader import is_small, load, without_weights
+from opshift.passes.io.serialization import length, pieces
+from opshift.passes.rewrite.apply import lower
+from opshift.passes.rewrite.edits import Planned
+from opshift.passes.rewrite.ir_downgrade import Fitted, fitted
+from opshift.passes.rewrite.opset_imports import (
+    FUNCTIONS,
+    Need,
+    released_with,
+    restamp,
+    unused_imports,
+)
+from opshift.passes.rewrite.planner import Analysis, Planner
+
+
+def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Request, Planned, Result]:
+    """Apply a plan, and set the opset and the ir_version; planning the result again must give nothing.
+
+    Raises:
+        UnsupportedError: the result needs what the target does not have.
+    """
+    # What the checks have found out has served, but for the names.
+    bodies, missing = request.source.bodies, tuple(missed(request))
+    request = without_checks(request)
+    source, left_out = request.source, tuple[str, ...]()
+    rewritten = request.model
+    notes: tuple[str, ...] = request.prepared.notes
+    wanted, highest = wanted_ir_version(request, rewritten)
+    unplanned = source.repairs or _unloaded(request, rewritten)
+    if not planned.plan.nothing_to_do or wanted != rewritten.ir_version or unplanned:
+        tell(options.progress, "lower")
+        if rewritten is not source.model:
+            bodies = ()
+        elif source.path is None or is_small(source):
+            rewritten = onnx.ModelProto()
+            rewritten.CopyFrom(source.model)
+        else:  # nobody else has it, and with a copy its weights would be in memory twice
+            size = length(pieces(rewritten))
+            source = dataclasses.replace(source, model=without_weights(rewritten), size=size)
+            request = dataclasses.replace(request, source=source)
+        lower(rewritten, planned, bodies, wanted)
+        del bodies
+        restamp(rewritten, request.legality.opset, request.domains, request.legality.drops)
+        _declare_sliced_dims(rewritten)
+        walked = tuple(walk(rewritten, columns(rewritten) if is_small(source) else None))
+        if planned.initializers and request.ir_version is None:
+            wanted = max(wanted, 4)  # before, an initializer is an input that has a default
+        fit = fitted(rewritten, wanted, highest, walked, load, functions=request.loads_functions)
+        rewritten, walked, left_out = fit.model, tuple(fit.walked), fit.left_out
+        _fits(request, planned.plan, fit, highest)
+        notes += (*_kept(request, fit, wanted), *remove_defaults(request, rewritten))
+        _settled(request, planned.plan, rewritten, walked)
+        warnings = tuple(_unrunnable(request, planned.plan, walked))
+        named = {one.operator for one in warnings}
+        warnings += tuple(one for one in planned.plan.warnings if one.operator not in named)
+        planned = dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, warnings=warnings))
+    result = Result(planned.plan, None, source, rewritten, left_out, (*missing, *notes))
+    return request, planned, result
+
+
+def missed(request: Request) -> Iterator[str]:
+    """Yield a note if operators are to be decomposed that the model does not have."""
+    if not request.legality.decompose:
+        return
+    held = {(default_domain(domain), name) for body in request.source.bodies for domain, name, _ in body.kinds}
+    named = {one for domain, name in held for one in ((domain, f"{domain}::{name}") if domain else (name,))}
+    missing = request.legality.decompose - named
+    if missing:
+        others = sorted(f"{domain}::{name}" for domain, name in held if domain and name in missing)
+        instead = f" It has {', '.join(others)}, which --decompose names with its domain." if others else ""
+        yield f"Nothing to decompose: the model has no {', '.join(sorted(missing))}.{instead}"
+
+
+def _declare_sliced_dims(model: onnx.ModelProto) -> None:
+    """Declare names for dimensions whose name onnxruntime would infer wrongly."""
+    if not keeps_names(model) or all(node.op_type != SLICE for graph in traversal.graphs(model) for node in graph.node):
+        return
+    light = scopes.without_weights(model)
+    del light.functions[:]
+    with contextlib.suppress(onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+        declare_sliced_dims(model, infer_model(light))
+
+
+def _unloaded(request: Request, model: onnx.ModelProto) -> bool:
+    """Whether the target does not load a model for its functions, or for what it imports of other domains."""
+    newer = any(item.version > request.domains.get(item.domain, item.version) for item in model.opset_import)
+    idle = any(request.legality.drops(item.domain) for item in unused_imports(model))
+    return newer or idle or (bool(model.functions) and not request.loads_functions)
+
+
+def _settled(request: Request, plan: Plan, rewritten: onnx.ModelProto, walked: Sequence[Walked]) -> None:
+    """Plan the result again, which must give nothing: else the fault is opshift's own, and nothing is written."""
+    model = external.with_small(rewritten, request.source.files)
+    again_walked = walked if model is rewritten else ()
+    goal = dataclasses.replace(request.goal, runnable=False, optimize=False)
+    planner = Planner(model, goal, Analysis(again_walked))
+    again = planner.run().plan
+    if again.refusals:
+        # What a graph needs around the nodes that were asked for: a Constant in a function, an Identity for an output.
+        raise refused(request, plan, again.refusals)
+    casts = [step for step in again.steps if step.operator == CAST and step.lowerings == ("folded",)]
+    if casts and request.legality.opset < 9:
+        # A Constant holds floats only there, and a Cast makes what else it is.
+        hint = "Take opset 9 or newer, if the runtime allows."
+        needed = "a constant of this type is a Constant and a Cast below opset 9"
+        said = tuple(Refusal(Code.NO_LOWERING, one.node, "Cast-6", f"{needed}; {one.why}.", hint) for one in casts)
+        raise refused(request, plan, said)
+    if again.steps:
+        raise AssertionError(f"the result is not on the target: {again.steps[0]}")
+
+
+def _unrunnable(request: Request, plan: Plan, walked: Sequence[Walked]) -> Iterator[Caution]:
+    """Yield the nodes of the result that onnxruntime has no kernel for, and had one at the opset of the original."""
+    if not request.goal.runnable or not kernels.newest_opset():
+        return
+    import onnxruntime
+
+    for count, one in enumerate(walked):
+        where = one.graph.name if count else "main"
+        for (domain, name, _), places in one.kinds.items():
+            if default_domain(domain):
+                continue
+            last = kernels.last_that_runs(name, plan.source_opset, plan.target_opset)
+            after = schema_at("", name, plan.target_opset)
+            if last is None or after is None:
+                continue
+            reason = f"onnxruntime {onnxruntime.__version__} has no kernel for {name}-{after.since_version}."
+            hint = f"Use opset {last} to run the model there."
+            for place in places:
+                path = f"{where}/{traversal.node_name(one.graph.node[place], place)}"
+                yield Caution(path, f"{name}-{after.since_version}", reason, hint)
+
+
+def _fits(request: Request, plan: Plan, fit: Fitted, highest: int | None) -> None:
+    """Refuse where the model needs a higher ir_version than is accepted."""
+    if highest is None:
+        return
+    opset = request.legality.opset
+    least = min(released_with(opset), request.source.model.ir_version)
+    needed = [Need(least, f"opset {opset}"), *fit.needs]
+    beyond = [need for need in needed if need.ir_version > highest]
+    if not beyond:
+        return
+    least = max(need.ir_version for need in beyond)
+    what = ", ".join(dict.fromkeys(need.what for need in beyond))
+    reason = f"the model needs ir_version {least} for {what}, not {highest}."
+    hint = f"Take --ir-version {least} or higher."
+    if (target := request.legality.target) and request.ir_version is None:
+        reason = f"the model needs ir_version {least} for {what}; {target.name} loads those up to {highest}."
+        hint = "Take a lower opset, or a newer target." if beyond == needed[:1] else "Take a newer target."
+    raise refused(request, plan, (Refusal(Code.IR_VERSION, "model", "", reason, hint),))
+
+
+def _kept(request: Request, fit: Fitted, wanted: int) -> Iterator[str]:
+    """Yield why the ir_version is higher than the one that goes with the opset, if it is."""
+    if not fit.needs:
+        return
+    what = ", ".join(dict.fromkeys(need.what for need in fit.needs))
+    inlining = all(need.what in FUNCTIONS for need in fit.needs)
+    hint = f" --ir-version {wanted} inlines the functions." if inlining else ""
+    yield f"ir_version {fit.model.ir_version} is written, not {wanted}, which has no place for {what}.{hint}"
+
+
+def remove_defaults(request: Request, rewritten: onnx.ModelProto) -> Iterator[str]:
+    """Remove the inputs that have an initializer, from ir_version 4 on; yield a note if callers could override them."""
+    if rewritten.ir_version >= DEFAULTS:
+        if request.keep_initializers_as_inputs:
+            return
+        without_inputs(rewritten, defaults(rewritten))
+    if lost := overridable(request.source.model):
+        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+        keeps = "--keep-initializers-as-inputs keeps them."
+        if request.keep_initializers_as_inputs:
+            keeps = f"Only from ir_version {DEFAULTS} on can they be overridden."
+        yield f"No inputs any more, but constants: {', '.join(lost[:_SHOWN])}{more}, which have initializers. {keeps}"
+
+
+_SHOWN = 5
+"""How many names a note has."""

@@ -1,0 +1,79 @@
+"""How the two models of a comparison are run, and how far their outputs may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opshift.passes.base.effort import Allowance
+from opshift.passes.base.limits import Limits
+from opshift.passes.proof.comparison import Comparison, Executor, Reference
+from opshift.passes.proof.kernel_drift import Drift
+from opshift.passes.proof.node_pairs import Pair, executor_of
+from opshift.passes.proof.tolerance import Bounds
+from opshift.passes.proof.undefined_behavior import UndefinedFilter
+from opshift.passes.runtime.node_evaluator import Interpreter
+from opshift.passes.runtime.ort_session import Runnable, Runner
+
+
+@dataclass(frozen=True)
+class Executors:
+    """Runs an original and a rewritten model, or the same part of both.
+
+    Attributes:
+        exact: outputs must be equal bit for bit.
+        drift: with `exact`, ignore differences of onnxruntime's own between opsets.
+        by_oracle: operators whose numpy oracle is the reference: then both models run node by node.
+        lean: one session is open at a time.
+    """
+
+    pairs: Sequence[Pair]
+    limits: Limits
+    allowance: Allowance
+    exact: bool = False
+    drift: bool = False
+    by_oracle: frozenset[str] = frozenset()
+    lean: bool = False
+
+    def reference(self, original: Runnable, rewritten: Runnable) -> Reference:
+        """Return the whole original as the reference of a rewritten model.
+
+        Raises:
+            RejectedError: onnxruntime does not load the original.
+        """
+        outputs = tuple(value.name for value in original.proto.graph.output)
+        way, note = self._executor(original)
+        bounds = self._bounds(original, rewritten)
+        opening = way.open(optimised=False).opening if isinstance(way, Runner) else 0.0
+        return Reference(way, outputs, note and f"the original's {note}", bounds, self.lean, opening)
+
+    def rewritten(self, source: Runnable, reference: Reference) -> tuple[Executor, str]:
+        """Return how the rewritten model is run: like the original, so that the same kernels and oracles compute.
+
+        Raises:
+            RejectedError: onnxruntime does not load it, or lacks a kernel where it had all for the original.
+        """
+        if isinstance(reference.executor, Runner):
+            return executor_of(source, self.limits, kernels=True, lean=self.lean)
+        way, note = self._executor(source)
+        if isinstance(way, Interpreter):
+            return way, note
+        return Interpreter(source, self.limits, strict=False), note
+
+    def compare(self, original: Runnable, rewritten: Runnable) -> Comparison:
+        """Return the comparison of a part or a variant of both models."""
+        outputs = tuple(value.name for value in original.proto.graph.output)
+        reference = Reference(self._executor(original)[0], outputs, "", self._bounds(original, rewritten))
+        excluded = UndefinedFilter(original, self.pairs, self.limits, reference.executor)
+        return Comparison(reference, self.rewritten(rewritten, reference)[0], excluded, allowance=self.allowance)
+
+    def _bounds(self, original: Runnable, rewritten: Runnable) -> Bounds | Drift | None:
+        """Return what bounds the outputs of both models, or of a part of both; None: nothing may differ."""
+        if self.exact:
+            return Drift(original, rewritten, self.limits) if self.drift else None
+        return Bounds(original, self.limits)
+
+    def _executor(self, source: Runnable) -> tuple[Executor, str]:
+        if self.by_oracle:
+            return Interpreter(source, self.limits, self.by_oracle, "spec"), ""
+        return executor_of(source, self.limits, lean=self.lean)

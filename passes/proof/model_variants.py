@@ -1,0 +1,94 @@
+"""The models of a comparison: whether two are the same, and what is left of one without some of its parts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import filecmp
+import math
+from collections.abc import Collection
+
+import onnx
+
+from opshift.opsets.registry.operator import operator_for
+from opshift.passes.graph.traversal import names_read
+from opshift.passes.io import external_data
+from opshift.passes.io.repairs import repair
+from opshift.passes.proof.inputs import generator
+from opshift.passes.runtime import ort_session
+from opshift.passes.runtime.ort_session import Runnable
+
+
+def same(before: Runnable, after: Runnable) -> bool:
+    """Return whether two models of one folder are the same; large weights may have stayed in two files."""
+    if before.directory != after.directory:
+        return False
+    if before.proto == after.proto:
+        return True
+    if before.path is None or after.path is None or not any(map(external_data.is_span, before.proto.graph.initializer)):
+        return False
+    with contextlib.suppress(OSError):
+        return filecmp.cmp(before.path, after.path, shallow=False)
+    return False
+
+
+def with_own_names(source: Runnable) -> Runnable:
+    """Return a model whose nodes have names of their own: onnxruntime refuses others, which ONNX allows."""
+    names = [node.name for node in source.proto.graph.node if node.name]
+    if len(set(names)) == len(names):
+        return source
+    proto = onnx.ModelProto()
+    proto.CopyFrom(source.proto)
+    repair(proto)
+    return dataclasses.replace(source, proto=proto, path=None)
+
+
+def optional_inputs(model: onnx.ModelProto) -> frozenset[str]:
+    """Return the names of small inputs that have an initializer."""
+    if model.ir_version < 4:
+        return frozenset()
+    small = {tensor.name for tensor in model.graph.initializer if math.prod(tensor.dims) <= 2**16}
+    return frozenset(value.name for value in model.graph.input if value.name in small)
+
+
+def without_initializers(source: Runnable, names: Collection[str]) -> Runnable:
+    """Return a model without these initializers."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(source.proto)
+    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
+    del proto.graph.initializer[:]
+    proto.graph.initializer.extend(kept)
+    return dataclasses.replace(source, proto=proto, path=None)
+
+
+def without_outputs(source: Runnable, names: Collection[str]) -> Runnable:
+    """Return a model without these outputs, and without the nodes that serve them alone."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(source.proto)
+    graph = proto.graph
+    kept = [value for value in graph.output if value.name not in names]
+    del graph.output[:]
+    graph.output.extend(kept)
+    wanted = {value.name for value in kept}
+    for place in range(len(graph.node) - 1, -1, -1):
+        node = graph.node[place]
+        if wanted.isdisjoint(node.output):
+            del graph.node[place]
+        else:
+            wanted.update(names_read(node))
+    return dataclasses.replace(source, proto=proto, path=None)
+
+
+def weights(source: Runnable) -> int:
+    """Return about how many bytes the weights of a model have, those on disk included."""
+    return sum(
+        math.prod(tensor.dims) * max(1, generator.np_dtype(tensor.data_type).itemsize)
+        for tensor in source.proto.graph.initializer
+    )
+
+
+def departing_operators(model: onnx.ModelProto) -> frozenset[str]:
+    """Return the operators of a model whose text and whose onnxruntime differ."""
+    named = {node.op_type for node in ort_session.nodes(model) if node.domain in ("", "ai.onnx")}
+    known = (operator for name in sorted(named) if (operator := operator_for("", name)))
+    return frozenset(operator.name for operator in known if any(version.spec for version in operator.versions))

@@ -1,0 +1,1 @@
+"""Bounds for rounding: wide runs, disturbed runs, and what follows from them."""

@@ -1,0 +1,238 @@
+"""What an output may depart by, and the bound that follows from runs of a model.
+
+The bound is 8 times the largest distance from the wide run, of the narrow run and of the disturbed ones. Only results
+that are not much larger than an element count for it, since its own distance may be small by chance: so much larger
+that half of its digits remain. The rounding of a timestamp has no bearing on a score beside it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from opshift.passes.proof.coverage import unequal
+from opshift.passes.proof.wider_types import is_float, wider
+from opshift.passes.runtime.ort_session import Array
+
+FACTOR = 8
+"""What the bound multiplies the distance by; the least significant bits of two right results differ by less."""
+
+
+_LOST = 8 * FACTOR
+"""The same for what no digit is right of: a quotient of two such numbers may be far from all that were seen."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What an output may depart by.
+
+    Attributes:
+        slack: the absolute distance.
+        unstable: the elements at which rounding decides everything; None where there are none.
+        huge: elements that are not finite in one of the two do not count.
+        wild: elements that are not finite in both do not count.
+        undecided: the order of a sum of infinities decides which elements are NaN, of which the next node may make
+            numbers.
+        unsigned: the sign of a zero does not count.
+        lost: no element counts.
+        estimated: the distance was not measured, since the model cannot be run node by node on this input.
+        graded: the distance of each element, where it is smaller for small ones; None where it is the same for all.
+        reshaped: rounding decides the very shape, so that no element counts.
+    """
+
+    slack: float = 0.0
+    unstable: npt.NDArray[np.bool_] | None = None
+    huge: bool = False
+    wild: bool = False
+    undecided: bool = False
+    unsigned: bool = False
+    lost: bool = False
+    estimated: bool = False
+    graded: npt.NDArray[np.float64] | None = None
+    reshaped: bool = False
+
+    def within(self, other: Bound) -> Bound:
+        """Return the marks of this bound with the distance and the elements of another."""
+        return replace(other, huge=self.huge, wild=self.wild, unsigned=self.unsigned, lost=self.lost)
+
+    def spread(self) -> Bound:
+        """Return a bound with every element unstable if one is: rounding decides the whole row that it is in."""
+        return self if self.unstable is None else replace(self, unstable=np.ones_like(self.unstable))
+
+    def plus(self, slack: float, graded: npt.NDArray[np.float64] | None = None) -> Bound:
+        """Return a bound that is wider by so much, or by so much for each element."""
+        if self.graded is None:
+            return replace(self, slack=self.slack + slack)
+        return replace(self, slack=self.slack + slack, graded=self.graded + (slack if graded is None else graded))
+
+    def reaching(self, value: Any, other: Any) -> Bound:
+        """Return a bound within which another value is as right: wider by its distance, element by element.
+
+        What is not finite in one of the two has no distance, and integers have none: those that differ do not count.
+        """
+        if not isinstance(value, np.ndarray) or not isinstance(other, np.ndarray):
+            return self
+        if value.shape != other.shape:
+            return replace(self, reshaped=True)
+        apart = unequal(value, other)
+        if not apart.any():
+            return self
+        if not is_float(value.dtype):
+            return replace(self, unstable=apart if self.unstable is None else apart | self.unstable)
+        wide, wide_other = value.astype(np.float64), other.astype(np.float64)
+        finite = np.isfinite(wide) & np.isfinite(wide_other)
+        with np.errstate(invalid="ignore"):
+            distance = np.where(finite, np.abs(wide - wide_other), 0.0)
+        signs = bool((apart & finite & (distance == 0)).any())
+        apart &= ~finite
+        return replace(
+            self,
+            slack=self.slack + float(distance.max()),
+            graded=np.asarray((self.slack if self.graded is None else self.graded) + distance),
+            unstable=apart if self.unstable is None else apart | self.unstable,
+            unsigned=self.unsigned or signs,
+        )
+
+
+EXACT = Bound()
+
+
+Enough = Callable[[Sequence[Bound]], bool]
+"""Says whether two models differ by no more than these bounds of their outputs."""
+
+
+def bound_of_runs(plain: Any, runs: Sequence[Any]) -> Bound:
+    """Return the bound of an output, of the narrow value and the wide ones, of which the first is undisturbed."""
+    if not isinstance(plain, np.ndarray):
+        pairs = [bound_of_runs(item, [run[index] for run in runs]) for index, item in _items(plain)]
+        return Bound(max((each.slack for each in pairs), default=0.0))
+    wide = runs[0]
+    others = [wider(plain), *runs[1:]]
+    if any(not isinstance(other, np.ndarray) or other.shape != wide.shape for other in others):
+        return Bound(0.0, np.ones(plain.shape, np.bool_), reshaped=True)
+    if wide.dtype.kind != "f":
+        unstable = functools.reduce(np.logical_or, [other != wide for other in others])
+        return Bound(0.0, unstable if unstable.any() else None)
+    # An array of 64 axes has no room for another one.
+    finite = functools.reduce(np.logical_and, [np.isfinite(other) for other in (wide, *others)])
+    alike = functools.reduce(np.logical_and, [(other == wide) | (np.isnan(other) & np.isnan(wide)) for other in others])
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = functools.reduce(np.maximum, [np.where(finite, np.abs(other - wide), 0.0) for other in others])
+        size = np.where(finite, np.abs(wide), 0.0)
+    largest = float(size.max(initial=0.0))
+    unstable = ~finite & ~alike
+    lost = apart > largest / 2  # no digit is right: all is cancelled on the way, or it lies where a function jumps
+    if lost.any() and bool((lost | (size == 0)).all()):
+        slack = _LOST * float(apart.max())
+        # Whole numbers jump: one that is 0 in every run stays 0, whatever the others do.
+        whole = all(bool((np.trunc(other) == other)[finite].all()) for other in (wide, *others))
+        graded = np.where(apart > 0, slack, 0.0) if whole else None
+        return Bound(slack, unstable if unstable.any() else None, graded=graded)
+    kept = np.where(lost, 0.0, apart)
+    graded = _graded(plain, kept, size, np.where(lost, apart, 0.0))
+    return Bound(FACTOR * float(kept.max(initial=0.0)), unstable if unstable.any() else None, graded=graded)
+
+
+def _graded(
+    plain: Array,
+    distance: npt.NDArray[np.float64],
+    size: npt.NDArray[np.float64],
+    lost: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64] | None:
+    """Return the bound of each element by those that are not much larger; None where it is the same for all.
+
+    What moves by more than half of its digits decides for others of that kind alone: it lies where a function jumps, or
+    is what is left of large numbers. `lost` are the distances of those of which no digit is right. A zero has no size
+    of its own: it may be what is left of large numbers, and where products are added without being rounded first
+    (FMA), their last digits are left; those of float, where kernels of 16 bits add them.
+    """
+    largest = float(size.max(initial=0.0))
+    if not is_float(plain.dtype):
+        return None
+    jumps = distance > math.sqrt(_eps(plain)) * largest
+    reached = _reached(plain, size)
+    if not jumps.any() and not lost.any() and bool((reached >= largest).all()):
+        return None
+    all_of_them, calm = (_farthest(one, size, reached) for one in (distance, np.where(jumps, 0.0, distance)))
+    graded = np.maximum(np.where(jumps, all_of_them, calm), _unit(plain, size) / 2)
+    left = distance.max(initial=0.0) * min(1.0, float(np.finfo(np.float32).eps) / _eps(plain))
+    graded = np.where((size == 0) & (lost == 0), np.maximum(graded, left), graded)
+    return np.asarray(np.where(lost > 0, _LOST * lost, FACTOR * graded))
+
+
+def _farthest(
+    distance: npt.NDArray[np.float64], size: npt.NDArray[np.float64], reached: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return for each element the largest distance of those that are as large as it reaches."""
+    order = np.argsort(size, axis=None)
+    ends = np.searchsorted(size.ravel()[order], reached.ravel(), side="right") - 1
+    return np.asarray(np.maximum.accumulate(distance.ravel()[order])[ends].reshape(size.shape))
+
+
+def _eps(plain: Array) -> float:
+    return float(ml_dtypes.finfo(plain.dtype).eps)  # type: ignore[no-untyped-call]
+
+
+def _unit(plain: Array, size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return a unit of the largest number that counts for an element; kernels may make 0 of the smallest."""
+    info = ml_dtypes.finfo(plain.dtype)  # type: ignore[no-untyped-call]
+    least = float(info.tiny if plain.dtype.itemsize > 2 else info.smallest_subnormal)
+    return np.asarray(float(info.eps) * np.minimum(_reached(plain, size), size.max(initial=0.0)) + 2 * least)
+
+
+def _reached(plain: Array, size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return how large others may be that count for elements of these sizes; of the largest doubles, any.
+
+    8 units of those are then half of the digits: they are 4 times as large in float16, and 362 times in float.
+    """
+    with np.errstate(over="ignore"):
+        return size * max(1.0, 1 / (FACTOR * math.sqrt(_eps(plain))))
+
+
+def nothing_counts(value: Any) -> Bound:
+    """Return a bound with every element unstable."""
+    return Bound(unstable=np.ones(value.shape, np.bool_)) if isinstance(value, np.ndarray) else EXACT
+
+
+def rounded(value: Any, *, in_float: bool = False) -> Bound:
+    """Return 8 units of rounding of the largest value of an output, the bound where nothing better is known.
+
+    They are those of its type, or where it is computed `in_float` those of float at least.
+    """
+    if not isinstance(value, np.ndarray) or not is_float(value.dtype):
+        return EXACT
+    wide = value.astype(np.float64)
+    largest = float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
+    info = ml_dtypes.finfo(value.dtype)  # type: ignore[no-untyped-call]
+    eps = max(float(info.eps), float(np.finfo(np.float32).eps) if in_float else 0.0)
+    return Bound(FACTOR * max(largest * eps, float(info.smallest_subnormal)))
+
+
+def half_the_digits(value: Any) -> float:
+    """Return the distance at which half of the digits of the largest value of an output are wrong."""
+    if not isinstance(value, np.ndarray) or not is_float(value.dtype):
+        return 0.0
+    eps = float(ml_dtypes.finfo(value.dtype).eps)  # type: ignore[no-untyped-call]
+    return rounded(value).slack / FACTOR / math.sqrt(eps)
+
+
+def with_kernels(bound: Bound, value: Any) -> Bound:
+    """Return the bound of what an oracle computed for what a kernel computes."""
+    if bound.graded is None:
+        return bound.plus(rounded(value).slack)
+    size = np.abs(np.nan_to_num(value.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0))
+    return bound.plus(rounded(value).slack, FACTOR * _unit(value, size))
+
+
+def _items(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, list):
+        yield from enumerate(value)
+    elif isinstance(value, dict):
+        yield from value.items()

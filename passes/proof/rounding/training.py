@@ -1,0 +1,45 @@
+"""BatchNormalization in training, as the two computations that it is."""
+
+from __future__ import annotations
+
+import onnx
+
+
+def trained_apart(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model in which a BatchNormalization that trains computes mean and variance in a node before it.
+
+    Kernels take x * scale + (bias - mean * scale), or scale the difference from the mean: the product is rounded in one
+    of them, which does not show where x moves and its mean with it.
+    """
+    graph = onnx.GraphProto()
+    for node in model.graph.node:
+        given = {one.name: one for one in node.attribute}
+        if node.op_type != "BatchNormalization" or node.domain or not given.get("training_mode", _NO).i:
+            graph.node.append(node)
+            continue
+        statistics, normalized, rest = (onnx.NodeProto.FromString(node.SerializeToString()) for _ in range(3))
+        mean, variance = (f"{node.output[0]}/{name} of the batch" for name in ("mean", "variance"))
+        statistics.output[:] = ["", mean, variance]
+        _set(statistics, momentum=0.0)
+        normalized.input[3:] = [mean, variance]
+        del normalized.output[1:]
+        _set(normalized, training_mode=0)
+        rest.output[0] = ""
+        graph.node.extend([statistics, normalized, *([rest] if any(rest.output) else [])])
+    if len(graph.node) == len(model.graph.node):
+        return model
+    opened = onnx.ModelProto()
+    opened.CopyFrom(model)
+    opened.graph.ClearField("node")
+    opened.graph.node.extend(graph.node)
+    return opened
+
+
+_NO = onnx.AttributeProto()
+
+
+def _set(node: onnx.NodeProto, **values: float) -> None:
+    """Set attributes of a node, instead of those that it has."""
+    kept = [one for one in node.attribute if one.name not in values]
+    del node.attribute[:]
+    node.attribute.extend([*kept, *(onnx.helper.make_attribute(name, value) for name, value in values.items())])

@@ -1,0 +1,193 @@
+"""A model that runs node by node in the next wider type, undisturbed or disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.registry.node_traits import float_traits, is_exact, is_firm, traits_of
+from opshift.opsets.registry.traits import Trait
+from opshift.passes.analysis.scopes import inlined, versions
+from opshift.passes.base.limits import Limits
+from opshift.passes.proof.rounding.disturbance import Disturbance
+from opshift.passes.proof.rounding.inner_sums import makes_constants
+from opshift.passes.proof.rounding.training import trained_apart
+from opshift.passes.proof.rounding.values import (
+    adds_exactly,
+    as_integers,
+    has,
+    infinite,
+    is_wide,
+    is_widest,
+    same_values,
+    shows_rounding,
+)
+from opshift.passes.proof.rounding.wide_nodes import WideNode, WideRun
+from opshift.passes.proof.wider_types import WIDE, narrowed, wider
+from opshift.passes.runtime.node_evaluator import Interpreter
+from opshift.passes.runtime.ort_session import ExcludedError, Feeds, RejectedError, Runnable, Why
+
+
+class WideModel:
+    """A model and its nodes in wide types."""
+
+    def __init__(self, source: Runnable, limits: Limits) -> None:
+        """Keep the model; nothing is run yet."""
+        source = replace(source, proto=trained_apart(inlined(source.proto)), path=None)
+        self.plain = Interpreter(source, limits)
+        self._wide = Interpreter(source, limits)
+        graph = self.plain.model.graph
+        opsets = versions(self.plain.model)
+        self.nodes = tuple(WideNode.of(node, opsets) for node in graph.node)
+        self.outputs = tuple(value.name for value in graph.output)
+        self._narrow_only: set[int] = set()
+
+    def run(
+        self,
+        feeds: Feeds,
+        plain: Mapping[str, Any],
+        inexact: Collection[str] = (),
+        disturbance: Disturbance | None = None,
+    ) -> WideRun:
+        """Run the model in wide types, given the values of the narrow run.
+
+        `inexact` names values that other kernels round. With a `disturbance`, what was exact in the first run is taken
+        from it, and what every other node reads is disturbed.
+        """
+        values = {name: wider(value) for name, value in (*self.plain.constants.items(), *feeds.items())}
+        run = WideRun(values, dict.fromkeys(values, True), dict.fromkeys(values, True), frozenset(values))
+        for node in self.nodes:
+            if disturbance and all(disturbance.first.exact[name] for name in node.made):
+                values.update({name: disturbance.first.values[name] for name in node.made})
+                continue
+            read = {name: values[name] for name in node.read}
+            if disturbance:
+                read = disturbance.read(node, read)
+            chosen = disturbance is not None and disturbance.narrow and node.rounds_on_the_way
+            results, narrow = self._node(node, read, plain, narrow=chosen)
+            if not disturbance and not narrow and _is_other(run, node, results, plain):
+                self._narrow_only.add(id(node))
+                results, narrow = self._node(node, read, plain)
+            if disturbance:
+                results = disturbance.made(node, read, results, narrow=narrow and not chosen)
+            results = {name: as_integers(value, plain[name]) for name, value in results.items()}
+            if disturbance:
+                results = self._overflown(node, read, results, disturbance)
+            _record(run, node, results, plain, inexact, narrow=narrow)
+        return run
+
+    def _overflown(
+        self, node: WideNode, read: Mapping[str, Any], results: Mapping[str, Any], disturbance: Disturbance
+    ) -> Mapping[str, Any]:
+        """Return the outputs of a node with what it makes numbers of where what it reads need not be finite."""
+        overflown = disturbance.overflown(read)
+        if not overflown:
+            return results
+        try:
+            found, _ = self._node(node, {**read, **overflown}, disturbance.plain)
+        except RejectedError as error:
+            if error.why in (Why.LIMIT, Why.DEATH):
+                raise
+            return results
+        return disturbance.after_overflow(overflown, found, results)
+
+    def _node(
+        self, node: WideNode, read: Mapping[str, Any], plain: Mapping[str, Any], *, narrow: bool = False
+    ) -> tuple[Mapping[str, Any], bool]:
+        """Return the outputs of a node in wide types, and whether they were computed in narrow ones, as they may be."""
+        traits = traits_of(node.node)
+        if not node.node.input or traits.typed_by_attribute:
+            return {name: wider(plain[name]) for name in node.made}, False
+        if not narrow and id(node) not in self._narrow_only and not traits.reads_bits:
+            try:
+                return self._wide.node(node.wide, read), False
+            except RejectedError as error:
+                if error.why in (Why.LIMIT, Why.DEATH):
+                    raise
+                if not isinstance(error, ExcludedError):  # which is about this input alone
+                    self._narrow_only.add(id(node))
+        results = self.plain.node(node.node, {name: narrowed(value, plain[name]) for name, value in read.items()})
+        floats = any(is_wide(value) for value in read.values()) and any(
+            isinstance(value, np.ndarray) and value.dtype in WIDE for value in results.values()
+        )
+        return {name: wider(value) for name, value in results.items()}, floats
+
+
+def _is_other(run: WideRun, node: WideNode, results: Mapping[str, Any], plain: Mapping[str, Any]) -> bool:
+    """Return whether the kernel of the wider type makes another shape of the same parameters.
+
+    For a region of doubles Resize cuts its output, and for one of floats it does not (onnxruntime 1.32.0).
+    """
+    parameters = [name for name in node.read if name not in node.data and is_wide(run.values[name])]
+    if not parameters or not all(run.exact.get(name, False) for name in parameters):
+        return False
+    arrays = [(results[name], plain[name]) for name in node.made if isinstance(plain[name], np.ndarray)]
+    return any(np.shape(one) != other.shape for one, other in arrays)
+
+
+def _record(
+    run: WideRun,
+    node: WideNode,
+    results: Mapping[str, Any],
+    plain: Mapping[str, Any],
+    inexact: Collection[str],
+    *,
+    narrow: bool,
+) -> None:
+    """Add the results of a node to a run, and whether they are exact and firm."""
+    firm = _is_firm(run, node, plain, inexact) and not _overflows(run, node, results, plain, narrow=narrow)
+    run.firm.update(dict.fromkeys(node.made, firm))
+    run.values.update(results)
+    if firm:
+        # Sums that read it may be added in another order; what it decides is decided.
+        flows = not node.has_subgraphs and node.traits.isdisjoint({Trait.STEPS, Trait.PIECEWISE})
+        decided = (name for name in node.made if not (flows and is_wide(wider(plain[name]))))
+        run.values.update({name: wider(plain[name]) for name in decided})
+    easy = all(is_exact(inner) or Trait.CONVERTS in float_traits(inner) for inner in node.computing) or (
+        not narrow and _computes_exactly(node, plain)
+    )
+    easy = easy and not any(name in inexact for name in node.made)
+    easy = easy and all(run.exact.get(name, False) for name in node.read)
+    same = (easy or makes_constants(node, plain)) and same_values(results, plain, node.made)
+    run.exact.update(dict.fromkeys(node.made, same))
+
+
+def _is_firm(run: WideRun, node: WideNode, plain: Mapping[str, Any], inexact: Collection[str]) -> bool:
+    """Return whether every kernel computes the same outputs of a node."""
+    exact = all(map(is_exact, node.computing))
+    return (
+        all(map(is_firm, node.computing))
+        and all(run.exact.get(name, False) or (run.firm.get(name, False) and exact) for name in node.read)
+        and not any(name in inexact for name in node.made)
+    )
+
+
+def _overflows(
+    run: WideRun, node: WideNode, results: Mapping[str, Any], plain: Mapping[str, Any], *, narrow: bool
+) -> bool:
+    """Return whether results of a node may be infinite or NaN in one kernel alone.
+
+    They are in every kernel where those of the wide type are: an input that is 0, infinite or NaN makes them so. The
+    sign of a zero that a node made may be another one, and with it the sign of a quotient.
+    """
+    made = [name for name in node.made if has(plain[name], infinite)]
+    if not made:
+        return False
+    if narrow or not run.inputs.issuperset(node.read) or any(is_widest(plain[name]) for name in made):
+        return True
+    return any(bool((~np.isfinite(wider(plain[name])) & np.isfinite(results[name])).any()) for name in made)
+
+
+def _computes_exactly(node: WideNode, plain: Mapping[str, Any]) -> bool:
+    """Return whether a node computes without rounding on these values."""
+    return (
+        not node.in_float(plain)
+        and not node.adds_up_integers(plain)
+        and Trait.WEIGHS not in node.traits
+        and adds_exactly([plain[name] for name in node.read])
+        and all(shows_rounding(plain[name]) for name in node.made)
+        and (node.only_adds_and_multiplies or not any(is_widest(plain[name]) for name in node.made))
+    )

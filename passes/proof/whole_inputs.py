@@ -1,0 +1,143 @@
+"""Inputs of two whole models that the original accepts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opshift.passes.analysis.model_summary import ModelSummary, summary
+from opshift.passes.analysis.scopes import Shape
+from opshift.passes.base.effort import Allowance
+from opshift.passes.proof.comparison import Reference
+from opshift.passes.proof.inputs import generator, user_inputs
+from opshift.passes.proof.inputs.data_flow import Use, says
+from opshift.passes.proof.inputs.generator import Draft
+from opshift.passes.proof.inputs.input_specs import Spec
+from opshift.passes.proof.inputs.shape_search import hints, repairer, sizes_of
+from opshift.passes.proof.inputs.trials import Result, Trials, find_trials, overridden, whole_budget
+from opshift.passes.proof.model_variants import weights
+from opshift.passes.proof.node_pairs import Pair
+from opshift.passes.proof.signature import contradiction
+from opshift.passes.runtime import ort_session
+from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable
+
+
+@dataclass(frozen=True)
+class WholeInputs:
+    """Draws inputs of two models, around those of the user.
+
+    NaN, infinities and the least numbers are left out where a pair of nodes, or a division, does not define them.
+    """
+
+    before: Runnable
+    after: Runnable
+    pairs: Sequence[Pair]
+    shapes: Mapping[str, Shape]
+    values: Any
+    seed: int
+    allowance: Allowance
+
+    def trials(self, specs: Sequence[Spec], reference: Reference) -> Trials:
+        """Return the inputs that the original accepts, with its outputs.
+
+        Raises:
+            UsageError: the user's inputs do not fit the model.
+        """
+        sets = () if self.values is None else user_inputs.of(self.values, specs)
+        return functools.reduce(Trials.__add__, (self._round(specs, reference, one) for one in sets or ({},)))
+
+    def _round(self, specs: Sequence[Spec], reference: Reference, fixed: user_inputs.Given) -> Trials:
+        """Return inputs whose outputs are as declared and as onnx infers, or any where there are none such.
+
+        A conversion relies on declared ranks.
+        """
+        declared = {value.name: value.type.tensor_type for value in self.before.proto.graph.output}
+        ranks = [len(one.shape.dim) if one.HasField("shape") else None for one in declared.values()]
+        found = self._drawn(specs, reference, fixed, functools.partial(_as_declared, self.before.proto, ranks))
+        return found if found.accepted or found.fatal else self._drawn(specs, reference, fixed, lambda feeds, one: one)
+
+    def _drawn(
+        self,
+        specs: Sequence[Spec],
+        reference: Reference,
+        fixed: user_inputs.Given,
+        fitting: Callable[[Feeds, Result], Result],
+    ) -> Trials:
+        size = sum(1 for _ in ort_session.nodes(self.before.proto))
+        budget = whole_budget(weights(self.before), specs, size, self.allowance.factor)
+        shapes = {**self.shapes, **user_inputs.shapes(fixed)}
+        draft = self._draft(generator.with_shapes(specs, shapes))
+        known = hints(self._summary, sizes_of(specs, shapes))
+        candidates: Iterable[Mapping[str, Shape]] = generator.sizes(draft.specs, whole=True, hints=known)
+        candidates = (shape for shape in candidates if generator.fits(draft.specs, shape))
+        rng = np.random.default_rng(self.seed)
+
+        def values(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
+            return draft.spikes(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
+
+        if len(fixed) == len(specs):
+            budget = dataclasses.replace(budget, shapes=1, inputs=1, rejections=1, long=0)
+            candidates = [user_inputs.shapes(fixed)]
+        drawn = overridden(values, fixed)
+        long = functools.partial(generator.beyond, draft.specs, known)
+        repair = repairer(draft.specs, known)
+
+        def plain(batch: Sequence[Feeds]) -> list[Result]:
+            return [fitting(feeds, one) for feeds, one in zip(batch, reference.plain_all(batch), strict=False)]
+
+        pace = self.allowance.pace(reference.opening)
+        return find_trials(draft, drawn, plain, candidates, long, budget, repair, pace)
+
+    def _draft(self, specs: Sequence[Spec]) -> Draft:
+        wanted, found = generator.uses(self._summary), generator.uses(self.after.proto)
+        # What the rewritten model compares its inputs with may be what is wrong with it.
+        numbers = {name: Use(numbers=use.numbers) for name, use in found.items()}
+        return Draft(
+            tuple(specs),
+            generator.steering(self._summary),
+            generator.Allowed(
+                nan=not any(pair.exclude_nan for pair in self.pairs),
+                infinite=not any(pair.finite for pair in self.pairs),
+                least=not (generator.divides(self.before.proto) or generator.divides(self.after.proto)),
+                whole=True,
+            ),
+            {name: wanted.get(name, Use()) | numbers.get(name, Use()) for name in {**wanted, **numbers}},
+            says(self._summary),
+            generator.fills(self._summary),
+        )
+
+    @functools.cached_property
+    def _summary(self) -> ModelSummary:
+        return summary(self.before.proto)
+
+
+_INFERRED = 2**24
+"""Bytes of a model up to which onnx infers the shapes that empty inputs lead to."""
+
+
+def _as_declared(model: onnx.ModelProto, ranks: Sequence[int | None], feeds: Feeds, result: Result) -> Result:
+    """Return outputs, or an error where one is a tensor of another rank than these, or its shape cannot be.
+
+    None is any rank. On empty inputs onnxruntime may not look at what else must fit: Concat takes one of any other
+    dims, and leaves what it returns as memory is (1.32.0).
+    """
+    if isinstance(result, RejectedError):
+        return result
+    for rank, output in zip(ranks, result, strict=False):
+        if rank is not None and isinstance(output, np.ndarray) and output.ndim != rank:
+            return RejectedError(f"an output has {output.ndim} dimensions, and is declared with {rank}")
+    full = all(value.size for value in feeds.values() if isinstance(value, np.ndarray))
+    if full or model.ByteSize() > _INFERRED:
+        return result
+    try:
+        names = (value.name for value in model.graph.output)
+        wrong = contradiction(model, feeds, dict(zip(names, result, strict=True)), strict=True)
+    except RejectedError as error:
+        return error
+    return RejectedError(wrong) if wrong else result

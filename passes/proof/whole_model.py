@@ -1,0 +1,257 @@
+"""The comparison of two models as wholes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.passes.analysis.scopes import Shape
+from opshift.passes.base.arguments import Progress
+from opshift.passes.base.effort import Allowance
+from opshift.passes.base.errors import UsageError
+from opshift.passes.base.limits import Limits
+from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
+from opshift.passes.proof.comparison import Comparison, Reference, differs, sentence
+from opshift.passes.proof.coverage import Covered
+from opshift.passes.proof.differences import Differences, Look
+from opshift.passes.proof.executors import Executors
+from opshift.passes.proof.inputs import generator
+from opshift.passes.proof.inputs.generator import UntestableError
+from opshift.passes.proof.inputs.input_specs import Spec
+from opshift.passes.proof.inputs.shape_search import as_fixed
+from opshift.passes.proof.inputs.trials import Trials
+from opshift.passes.proof.inputs.value_classes import counted
+from opshift.passes.proof.kernel_drift import Drift
+from opshift.passes.proof.model_variants import optional_inputs, same, weights, without_initializers, without_outputs
+from opshift.passes.proof.node_pairs import Pair
+from opshift.passes.proof.randomness import random_outputs, training_inputs
+from opshift.passes.proof.repro import Reproduction
+from opshift.passes.proof.signature import interface_difference
+from opshift.passes.proof.tolerance import Bounds
+from opshift.passes.proof.undefined_behavior import UndefinedFilter
+from opshift.passes.proof.whole_inputs import WholeInputs
+from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable, Why
+
+_LEAN = 2**30  # bytes of weights from which on one session is open at a time
+
+
+@dataclass(frozen=True)
+class WholeModels:
+    """Two models that are compared as wholes.
+
+    Attributes:
+        shapes: shapes of inputs that the user fixed, by name.
+        inputs: input values of the user.
+        pairs: the rewritten nodes.
+        exact: outputs must be equal bit for bit.
+        drift: with `exact`, ignore differences of onnxruntime's own between opsets.
+        by_oracle: operators whose numpy oracle is the reference.
+        shown: writes a difference down.
+        defaults: inputs that have an initializer are drawn too, in a second round.
+        off: inputs that are false, so that nothing trains.
+    """
+
+    before: Runnable
+    after: Runnable
+    shapes: Mapping[str, Shape]
+    inputs: Any
+    seed: int
+    pairs: Sequence[Pair]
+    exact: bool
+    drift: bool
+    by_oracle: frozenset[str]
+    limits: Limits
+    allowance: Allowance
+    shown: Reproduction
+    progress: Progress
+    defaults: bool = True
+    off: tuple[str, ...] = ()
+
+    def check(self) -> Check:
+        """Compare them.
+
+        Raises:
+            UsageError: the shapes or inputs of the user do not fit.
+            RejectedError: onnxruntime went beyond the limits.
+        """
+        if same(self.before, self.after):
+            return _check(Verdict.EQUAL, "the two models are the same, byte for byte")
+        mismatch = interface_difference(self.before.proto, self.after.proto)
+        if mismatch:
+            return _check(Verdict.DIFFERENT, mismatch)
+        if self._random:
+            return self._in_inference() or self._but_for_random()
+        try:
+            found = generator.specs(self.before.proto.graph)
+        except UntestableError as error:
+            return _check(Verdict.UNCHECKED, str(error))
+        try:
+            specs = generator.with_shapes(found, self.shapes)
+        except ValueError as error:
+            raise UsageError(f"The input shapes do not fit the model: {error}.") from error
+        if not all(spec.element_type for spec in specs):
+            return _check(Verdict.UNCHECKED, "the model does not say which type each input has")
+        try:
+            specs, fixed = as_fixed(specs, generator.specs(self.after.proto.graph))
+        except ValueError as error:
+            return _check(Verdict.DIFFERENT, f"the rewritten model does not fit: {error}")
+        return dataclasses.replace(self._checked(specs), shapes=fixed)
+
+    def _checked(self, specs: Sequence[Spec]) -> Check:
+        """Compare them on inputs of these specs."""
+        try:
+            reference = self._executors.reference(self.before, self.after)
+        except RejectedError as error:
+            return _check(Verdict.UNCHECKED, f"onnxruntime does not load the original: {error}")
+        return self._compared(specs, reference)
+
+    def _in_inference(self) -> Check | None:
+        """Compare them where nothing trains, if inputs say whether something does; None if none do."""
+        given = {} if self.inputs is None else self.inputs
+        if self.off or not isinstance(given, Mapping):
+            return None
+        modes = tuple(name for name in training_inputs(self.before.proto) if name not in given)
+        if not modes:
+            return None
+        shapes = {value.name: value.type.tensor_type.shape.dim for value in self.before.proto.graph.input}
+        off = {name: np.zeros([max(1, dim.dim_value) for dim in shapes[name]], np.bool_) for name in modes}
+        check = dataclasses.replace(self, off=modes, inputs={**given, **off}).check()
+        note = f"compared where {', '.join(modes)} is false, since training is random"
+        return dataclasses.replace(check, reason=sentence(check.reason, note))
+
+    def _but_for_random(self) -> Check:
+        """Compare all outputs but those that are random."""
+        names = ", ".join(self._random)
+        if len(self._random) == len(self.before.proto.graph.output):
+            return _check(Verdict.UNCHECKED, f"all outputs are random ({names})")
+        before, after = (without_outputs(one, self._random) for one in (self.before, self.after))
+        check = dataclasses.replace(self, before=before, after=after).check()
+        return dataclasses.replace(
+            check, reason=sentence(check.reason, f"not compared, since they are random: {names}")
+        )
+
+    @functools.cached_property
+    def _random(self) -> tuple[str, ...]:
+        return random_outputs(self.before.proto, self.off)
+
+    @functools.cached_property
+    def _executors(self) -> Executors:
+        lean = weights(self.before) >= _LEAN
+        return Executors(self.pairs, self.limits, self.allowance, self.exact, self.drift, self.by_oracle, lean)
+
+    @functools.cached_property
+    def _differences(self) -> Differences:
+        return Differences(self.before, self.after, self._executors, self.shown)
+
+    def _compared(self, specs: Sequence[Spec], reference: Reference) -> Check:
+        drawn = WholeInputs(self.before, self.after, self.pairs, self.shapes, self.inputs, self.seed, self.allowance)
+        trials = drawn.trials(specs, reference)
+        count = len(trials.accepted)
+        self.progress("whole", 0, 2 * count)
+        if not count:
+            reason = f"the original ran on none of {trials.tried} inputs: {trials.rejection}"
+            return _check(Verdict.UNCHECKED, reason)
+        comparison: Comparison | None = None
+        covered = Covered(specs)
+
+        def check(verdict: Verdict, reason: str, shown: Counterexample | None = None) -> Check:
+            tried = comparison.decided(trials.accepted) if comparison else [feeds for feeds, _ in trials.accepted]
+            classes = dict(counted(tried, specs))
+            return Check("", "", verdict, reason, reference.executor.name, len(tried), shown, classes, covered.total())
+
+        if not _repeats(reference, trials.accepted[0]):
+            return check(Verdict.UNCHECKED, "the original gives other outputs each time it runs")
+        done = iter(range(1, 2 * count + 1))
+        excluded = UndefinedFilter(self.before, self.pairs, self.limits, reference.executor)
+        try:
+            rewritten, note = self._executors.rewritten(self.after, reference)
+            comparison = Comparison(reference, rewritten, excluded, covered=covered, allowance=self.allowance)
+            mismatch = comparison.run(trials.accepted, lambda: self.progress("whole", next(done), 2 * count))
+        except RejectedError as error:
+            if error.why in (Why.MISSING_KERNEL, Why.TOO_NEW, Why.LIMIT):
+                return check(Verdict.UNCHECKED, f"the rewritten model: {error}")
+            return check(Verdict.DIFFERENT, f"onnxruntime does not load the rewritten model: {error}")
+        self.progress("whole", 2 * count, 2 * count)
+        notes = self._notes(comparison, note, excluded)
+        if mismatch is not None:
+            reason, shown = self._differences.explained(comparison, mismatch, specs)
+            return check(Verdict.DIFFERENT, sentence(reason, *notes), shown)
+        if not comparison.compared(trials.accepted) or covered.total().is_void:
+            return check(Verdict.UNCHECKED, sentence("the original makes nothing defined of any input", *notes))
+        return check(*self._looked_further(comparison, trials, notes))
+
+    def _notes(self, comparison: Comparison, note: str, excluded: UndefinedFilter) -> tuple[str, ...]:
+        """Return what is to be added to the verdict."""
+        bounds = comparison.reference.bounds
+        departs = f"on {len(comparison.near)} inputs or more floats depart by rounding" if comparison.near else ""
+        coarse = bounds.coarse if isinstance(bounds, Bounds | Drift) else 0
+        estimated = f"on {coarse} of them rounding was estimated by 8 units of the largest value" if coarse else ""
+        lost = sorted(optional_inputs(self.before.proto) - optional_inputs(self.after.proto))
+        kept = f"{', '.join(lost)} had a default, and cannot be given any more" if lost else ""
+        rewritten = note and f"the rewritten model's {note}"
+        return comparison.reference.note, rewritten, excluded.note(), comparison.note, departs, estimated, kept
+
+    def _looked_further(
+        self, comparison: Comparison, trials: Trials, notes: tuple[str, ...]
+    ) -> tuple[Verdict, str, Counterexample | None]:
+        """Return the verdict on two models whose outputs do not differ, after a look at what those do not show."""
+        fatal = [*trials.fatal, *(f"the rewritten model: {error}" for _, error in comparison.beyond)]
+        left_out = f"left out was an input: {fatal[-1]}" if fatal else ""
+        decided = len(comparison.decided(trials.accepted))
+        inputs = [feeds for feeds, _ in trials.accepted[: max(1, decided)]]
+        further: tuple[Callable[[], Look], ...] = (
+            lambda: self._differences.hidden(comparison.near),
+            lambda: self._differences.in_branches(inputs),
+            self._overridden,
+        )
+        for find in () if self._executors.lean or self.by_oracle else further:
+            look = find()
+            if look.shown is not None:
+                return Verdict.DIFFERENT, sentence(look.note, *notes), look.shown
+            if look.undecided:
+                return Verdict.UNCHECKED, sentence(look.note, *notes), None
+            notes = (*notes, look.note)
+        return Verdict.EQUAL, sentence(*notes, left_out), None
+
+    def _overridden(self) -> Look:
+        """Compare once more with the initializers of inputs taken away, which a caller may override.
+
+        Below ir_version 4 every initializer is an input, and none is meant to be given.
+        """
+        names = optional_inputs(self.before.proto) & optional_inputs(self.after.proto)
+        if not names or not self.defaults:
+            return Look("")
+        check = dataclasses.replace(
+            self,
+            before=without_initializers(self.before, names),
+            after=without_initializers(self.after, names),
+            inputs=None,
+            defaults=False,
+            progress=lambda stage, done, total: None,
+        ).check()
+        if check.verdict is Verdict.EQUAL:
+            return Look("")
+        note = f"where inputs that have defaults are given: {check.reason}"
+        different = check.verdict is Verdict.DIFFERENT
+        return Look(note, check.counterexample or Counterexample({}, "", None, None) if different else None)
+
+
+def _check(verdict: Verdict, reason: str) -> Check:
+    """Return a verdict on models that were not run."""
+    return Check("", "", verdict, reason, "", 0, None, {}, Coverage())
+
+
+def _repeats(reference: Reference, trial: tuple[Feeds, Any]) -> bool:
+    """Return whether the original computes the same once more on this input."""
+    feeds, outputs = trial
+    try:
+        return differs(list(outputs), list(reference.plain(feeds))) is None
+    except RejectedError as error:
+        if error.why is Why.LIMIT:
+            raise
+        return False

@@ -1,0 +1,237 @@
+"""Put nodes of graphs in the place of the node that holds them.
+
+An If whose condition is known becomes the branch that it takes. Where the target lacks the operators, Loop and Scan
+are unrolled, and an If becomes both branches and a Where.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+import onnx
+from onnx import TensorProto
+
+from opshift.opsets.registry.facts import INTEGERS, Facts
+from opshift.opsets.registry.node_traits import traits_of
+from opshift.opsets.registry.schema import default_domain, schema_read_at
+from opshift.opsets.registry.structural import IDENTITY, IF, LOOP, SCAN
+from opshift.opsets.registry.traits import Arithmetic
+from opshift.passes.analysis.known_values import Propagation, is_static
+from opshift.passes.analysis.scopes import Scope, default_opset
+from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.traversal import graphs, named_subgraphs, nested_nodes, node_name, subgraph, subgraphs
+from opshift.passes.rewrite.apply import Names
+from opshift.passes.rewrite.splicing import Spliced, accepts, named_node, rename
+from opshift.passes.rewrite.unrolling import unrolled
+
+_WHERE = frozenset(
+    {
+        TensorProto.FLOAT,
+        TensorProto.DOUBLE,
+        TensorProto.INT32,
+        TensorProto.INT64,
+        TensorProto.UINT8,
+        TensorProto.STRING,
+    }
+)
+"""Element types that runtimes have a Where for: onnxruntime 1.32.0 lacks the others."""
+
+_STACKED = ("Unsqueeze", "Concat", "Gather")
+"""What takes one of two values of other types."""
+
+BOTH = 256
+"""Nodes: of an If that has more in its branches, these are not both computed."""
+
+
+def expand(
+    model: onnx.ModelProto, values: Scope, missing: Collection[str], propagation: Propagation
+) -> tuple[Step, ...]:
+    """Put nodes of graphs in the place of the nodes that hold them, in place; return what became of these.
+
+    `values` is what is known of the model, and `propagation` finds out more; `missing` are those of If, Loop and Scan
+    that the target lacks.
+    """
+    work = _Expansion(model, missing, propagation)
+    work.graph(model.graph, values, "main")
+    if model.graph.initializer:
+        model.ir_version = max(model.ir_version, 4) if work.steps else model.ir_version
+    return tuple(work.steps)
+
+
+class _Expansion:
+    """One pass over one model, inner graphs first."""
+
+    def __init__(self, model: onnx.ModelProto, missing: Collection[str], propagation: Propagation) -> None:
+        self._propagation = propagation
+        self._names = Names(model)
+        self._opset = default_opset(model.opset_import) or 1
+        self._missing = missing
+        every = [graph for graph in graphs(model) if isinstance(graph, onnx.GraphProto)]
+        self._given_out = {value.name for graph in every for value in graph.output}
+        self._defined = Counter(_definitions(model.graph))
+        self._labels = Counter(node.name for node in nested_nodes(model.graph))
+        self.steps: list[Step] = []
+
+    def graph(self, graph: onnx.GraphProto, scope: Scope, path: str) -> None:
+        """Expand the nodes of one graph, and of the graphs in it."""
+        nodes: list[onnx.NodeProto] = []
+        renamed: dict[str, str] = {}
+        expanded = False
+        for index, node in enumerate(graph.node):
+            where = f"{path}/{node_name(node, index)}"
+            for name, inner in named_subgraphs(node):
+                self.graph(inner, scope.enter(node, name), f"{where}.{name}")
+            spliced = self._expanded(node, scope, where)
+            if spliced is None:
+                nodes.append(node)
+                continue
+            expanded = True
+            for name, source in zip(node.output, spliced.outputs, strict=False):
+                if name in self._given_out:
+                    spliced.call(source, name)
+            nodes += spliced.nodes
+            graph.initializer.extend(spliced.initializers)
+            graph.value_info.extend(spliced.types)
+            for name, source in zip(node.output, spliced.outputs, strict=False):
+                if name in self._given_out and source == name:
+                    continue
+                if name in self._given_out:
+                    label = self._names.new(f"{name}/Identity")
+                    nodes.append(named_node(label, IDENTITY, [renamed.get(source, source)], name))
+                elif name:
+                    renamed[name] = renamed.get(source, source)
+        if expanded:
+            kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+            for node in kept:
+                rename(node, renamed)
+            del graph.node[:]
+            graph.node.extend(kept)
+
+    def _expanded(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | None:
+        """Return what comes in the place of a node; None if it stays."""
+        if default_domain(node.domain) or node.op_type not in (IF, LOOP, SCAN):
+            return None
+        if any(attribute.ref_attr_name for attribute in node.attribute):
+            return None
+        if node.op_type == IF:
+            return self._one_branch(node, scope, where) or self._both_branches(node, scope, where)
+        if node.op_type not in self._missing:
+            return None
+        found = unrolled(node, scope, self._propagation, self._names, self._opset)
+        if found is not None:
+            self._note(Action.UNROLL, node, where, "its iterations can be counted")
+        return found
+
+    def _one_branch(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | None:
+        condition = (scope[node.input[0]] or Facts()).known
+        fail = [scope.enter(node, name).fails for name in ("then_branch", "else_branch")]
+        if condition is not None and condition.size == 1:
+            truth = bool(condition.item())
+            why = f"its condition is {'true' if truth else 'false'}"
+        elif fail[0] != fail[1]:
+            truth = fail[1]
+            why = f"its {'else' if truth else 'then'} branch does not accept these shapes"
+        else:
+            return None
+        self._note(Action.INLINE, node, where, why)
+        found = Spliced()
+        found.outputs = found.add(_branches(node)[not truth], {}, self._once, self._label)
+        return found
+
+    def _both_branches(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | None:
+        """Return both branches and a Where for each output, if neither can fail and both return the same shapes."""
+        condition = scope[node.input[0]] or Facts()
+        if IF not in self._missing or self._opset < 9 or condition.rank is None:
+            return None
+        branches = _branches(node)
+        scopes = [scope.enter(node, name) for name in ("then_branch", "else_branch")]
+        if sum(len(graph.node) for graph in branches) > BOTH:
+            return None
+        if not all(
+            _cannot_fail(one, inside) for graph, inside in zip(branches, scopes, strict=True) for one in graph.node
+        ):
+            return None
+        kinds = [
+            [inside[value.name] or Facts() for value in graph.output]
+            for graph, inside in zip(branches, scopes, strict=True)
+        ]
+        if not all(_are_alike(one, other) for one, other in zip(*kinds, strict=True)):
+            return None
+        stacked = [facts for facts in kinds[0] if facts.dtype not in _WHERE]
+        if not all(accepts(operator, facts, self._opset) for facts in stacked for operator in _STACKED):
+            return None
+        self._note(Action.INLINE, node, where, "the target has no If, and both branches can be computed", ("Where",))
+        found = Spliced()
+        results = [found.add(graph, {}, self._once, self._label) for graph in branches]
+        base = node.name or node.output[0]
+        chosen = node.input[0]
+        if condition.rank:
+            shape = found.constant(self._names.new(f"{base}/scalar"), [])
+            chosen = found.node("Reshape", [chosen, shape], self._names.new(f"{base}/condition"))
+        for facts, one, other in zip(kinds[0], *results, strict=True):
+            label = self._names.new(f"{base}/Where")
+            select = self._where if facts.dtype in _WHERE else self._gathered
+            found.outputs.append(select(found, chosen, one, other, label))
+        return found
+
+    def _where(self, found: Spliced, chosen: str, one: str, other: str, label: str) -> str:
+        return found.node("Where", [chosen, one, other], label)
+
+    def _gathered(self, found: Spliced, chosen: str, one: str, other: str, label: str) -> str:
+        """Stack both values, and take one of them by its number."""
+        rows = [
+            found.with_axis("Unsqueeze", value, 0, self._names.new(f"{label}/{name}"), self._opset)
+            for name, value in (("else", other), ("then", one))
+        ]
+        both = found.node("Concat", rows, self._names.new(f"{label}/both"), axis=0)
+        number = found.node("Cast", [chosen], self._names.new(f"{label}/number"), to=TensorProto.INT64)
+        return found.node("Gather", [both, number], label, axis=0)
+
+    def _once(self, name: str) -> str:
+        """Return the name of a value that is put somewhere once: its own, if no other value has it."""
+        return name if self._defined[name] == 1 else self._names.new(name)
+
+    def _label(self, name: str) -> str:
+        """Return the name of a node that is put somewhere once."""
+        return name if self._labels[name] == 1 else self._names.new(name)
+
+    def _note(self, action: Action, node: onnx.NodeProto, where: str, why: str, made: tuple[str, ...] = ()) -> None:
+        schema = schema_read_at("", node.op_type, self._opset)
+        since = schema.since_version if schema else 1
+        self.steps.append(Step(action, where, node.op_type, since, why, becomes=made))
+
+
+def _branches(node: onnx.NodeProto) -> tuple[onnx.GraphProto, onnx.GraphProto]:
+    """Return what an If does if its condition is true, and if it is false."""
+    return subgraph(node, "then_branch"), subgraph(node, "else_branch")
+
+
+def _are_alike(one: Facts, other: Facts) -> bool:
+    """Whether two values are tensors of one type and one known shape."""
+    return bool(one.dtype) and one.dtype == other.dtype and one.shape == other.shape and is_static(one)
+
+
+def _cannot_fail(node: onnx.NodeProto, scope: Scope) -> bool:
+    """Whether a node runs on whatever elements its inputs have: all shapes are known, and no element is an index."""
+    if any(subgraphs(node)) or default_domain(node.domain):
+        return False
+    inputs = [scope[name] if name else None for name in node.input]
+    if not all(is_static(scope[name] or Facts()) for name in node.output if name):
+        return False
+    known = traits_of(node)
+    computed = [index for index, facts in enumerate(inputs) if facts is not None and not facts.is_constant]
+    if any(index in known.indices or index in known.counts for index in computed):
+        return False
+    divides = known.arithmetic is Arithmetic.DIVIDE or 1 in known.domains
+    return not (divides and 1 in computed and inputs[1] is not None and inputs[1].dtype in INTEGERS)
+
+
+def _definitions(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names of the values that a graph, and each graph in it, has of its own."""
+    yield from (value.name for value in graph.input)
+    yield from (tensor.name for tensor in graph.initializer)
+    for node in graph.node:
+        yield from node.output
+        for inner in subgraphs(node):
+            yield from _definitions(inner)

@@ -1,0 +1,195 @@
+"""Write constants in the place of nodes whose outputs are known, and drop what nobody reads then.
+
+Nothing else is changed: no node is moved, joined or exchanged for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import onnx
+
+from opshift.opsets.operators.constant import gives
+from opshift.opsets.registry.facts import Facts, Tensor, tensor_of
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.node_traits import traits_of
+from opshift.opsets.registry.operator import lift, operator_for, write_native
+from opshift.opsets.registry.schema import default_domain, schema_read_at
+from opshift.opsets.registry.structural import CONSTANT, IDENTITY
+from opshift.opsets.registry.traits import Flow
+from opshift.passes.analysis.known_values import is_constant, scopes_of
+from opshift.passes.analysis.scopes import Scope, default_opset, view
+from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.limits import FOLDED
+from opshift.passes.graph.traversal import graphs, named_subgraphs, nested_nodes, node_name, subgraphs
+from opshift.passes.rewrite.apply import Names
+from opshift.passes.rewrite.splicing import named_node
+
+FOLLOWS = "its elements follow from shapes and constants"
+UNREAD = "nobody reads its outputs"
+
+
+def may_fold(model: onnx.ModelProto, missing: Collection[str] = ()) -> bool:
+    """Whether any node reads constants alone, depends on shapes alone, holds graphs, or is of a `missing` operator."""
+    if model.functions:
+        return True
+    constants = {"", *(tensor.name for graph in graphs(model) for tensor in getattr(graph, "initializer", ()))}
+    for node in nested_nodes(model.graph):
+        if is_constant(node):
+            constants.update(node.output)
+        elif (
+            traits_of(node).flow is Flow.DROPPED
+            or any(subgraphs(node))
+            or node.op_type in missing
+            or (node.input and constants.issuperset(node.input))
+        ):
+            return True
+    return False
+
+
+def foldable(model: onnx.ModelProto, values: Scope) -> bool:
+    """Whether any node computes what is known, or reads what is partly known."""
+    return any(
+        _is_known(node, scope) or any(name and _is_partly_known(scope[name]) for name in node.input)
+        for graph, scope in scopes_of(values, model.graph)
+        for node in graph.node
+    )
+
+
+def fold(model: onnx.ModelProto, values: Scope) -> tuple[Step, ...]:
+    """Fold in place, and return what became of the nodes that are gone; `values` is what is known of the model."""
+    work = _Folding(Names(model), default_opset(model.opset_import) or 1)
+    work.graph(model.graph, values, "main")
+    if work.initializers:
+        # Before 4, an initializer is an input that has a default.
+        model.ir_version = max(model.ir_version, 4)
+    model.graph.initializer.extend(work.initializers)
+    return tuple(reversed(work.steps))
+
+
+def _is_known(node: onnx.NodeProto, scope: Scope) -> bool:
+    """Whether a node that is no constant computes what is known, and small enough to be written down."""
+    if is_constant(node) or not any(node.output):
+        return False
+    return all(_is_writable(scope.own.get(name)) for name in node.output if name)
+
+
+def _is_partly_known(facts: Facts | None) -> bool:
+    return facts is not None and facts.value is not None and facts.known is None
+
+
+def _is_writable(facts: Facts | None) -> bool:
+    return facts is not None and facts.known is not None and facts.known.size * 8 <= FOLDED
+
+
+@dataclass
+class _Folding:
+    """One pass over a model, from the last node to the first."""
+
+    names: Names
+    opset: int
+    steps: list[Step] = field(default_factory=list)
+    initializers: list[onnx.TensorProto] = field(default_factory=list)
+
+    def graph(self, graph: onnx.GraphProto, scope: Scope, path: str) -> set[str]:
+        """Fold one graph, and return the names that it reads from outside."""
+        given_out = {value.name for value in graph.output}
+        needed = set(given_out)
+        for annotation in graph.quantization_annotation:
+            needed.update(entry.value for entry in annotation.quant_parameter_tensor_names)
+        kept: list[onnx.NodeProto] = []
+        changed = False
+        for index in range(len(graph.node) - 1, -1, -1):
+            node = graph.node[index]
+            where = f"{path}/{node_name(node, index)}"
+            wanted = [name for name in node.output if name and name in needed]
+            if not wanted and any(node.output):
+                changed = True
+                self._gone(node, where, known=_is_known(node, scope))
+            elif wanted and not is_constant(node) and all(_is_writable(scope.own.get(name)) for name in wanted):
+                changed = True
+                self._gone(node, where, known=True)
+                for name in wanted:
+                    kept += self._constant(node, name, scope.own[name], held=path == "main" and name not in given_out)
+            else:
+                if (canonical := self._canonical(node, scope)) is not None:
+                    changed, node = True, canonical
+                    self._note(Action.FOLD, node, where, "its shape is constant but for dims that it copies or infers")
+                needed.update(name for name in node.input if name)
+                for name, inner in named_subgraphs(node):
+                    needed |= self.graph(inner, scope.enter(node, name), f"{where}.{name}")
+                kept.append(node)
+        if changed:
+            nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in reversed(kept)]
+            del graph.node[:]
+            graph.node.extend(nodes)
+        return needed - _tidied(graph, needed)
+
+    def _canonical(self, node: onnx.NodeProto, scope: Scope) -> onnx.NodeProto | None:
+        """Return a node in the form in which inputs are constant of which only some elements are known."""
+        operator = operator_for("", node.op_type) if not default_domain(node.domain) else None
+        inputs = [scope[name] if name else None for name in node.input]
+        if operator is None or operator.normal is None or not any(map(_is_partly_known, inputs)):
+            return None
+        lifted = lift(operator, view(node, scope, self.opset), "runtime")
+        native = lifted if isinstance(lifted, Reason) else write_native(lifted, self.opset)
+        if isinstance(lifted, Reason) or isinstance(native, Reason) or any(subgraphs(node)):
+            return None
+        names = []
+        for place in native.inputs:
+            facts = None if place is None else lifted.operands[place]
+            source = None if place is None else lifted.sources[place]
+            if source is None and facts is not None and not _is_writable(facts):
+                return None
+            held = "" if facts is None or source is not None else self._initializer(facts, f"{node.output[0]}/constant")
+            names.append(held if source is None else node.input[source])
+        if names == list(node.input):
+            return None
+        return named_node(node.name, node.op_type, names, node.output[0], **native.attributes)
+
+    def _initializer(self, facts: Facts, name: str) -> str:
+        assert facts.known is not None
+        assert facts.dtype
+        read = self.names.new(name)
+        self.initializers.append(tensor_of(facts.known, facts.dtype, read))
+        return read
+
+    def _constant(self, node: onnx.NodeProto, name: str, facts: Facts | None, *, held: bool) -> list[onnx.NodeProto]:
+        """Return the node that gives a constant its name; none where an initializer of the main graph does, `held`."""
+        assert facts is not None
+        assert facts.dtype
+        assert facts.known is not None
+        if not held and gives(CONSTANT, self.opset, facts.dtype):
+            return [named_node(node.name, CONSTANT, [], name, value=Tensor(facts.known))]
+        read = name if held else self.names.new(f"{name}/constant")
+        self.initializers.append(tensor_of(facts.known, facts.dtype, read))
+        return [] if held else [named_node(node.name, IDENTITY, [read], name)]
+
+    def _gone(self, node: onnx.NodeProto, where: str, *, known: bool) -> None:
+        if not is_constant(node):
+            self._note(*((Action.FOLD, node, where, FOLLOWS) if known else (Action.DROP, node, where, UNREAD)))
+
+    def _note(self, action: Action, node: onnx.NodeProto, where: str, why: str) -> None:
+        domain = default_domain(node.domain)
+        schema = schema_read_at(domain, node.op_type, self.opset if not domain else 1)
+        name = f"{domain}::{node.op_type}" if domain else node.op_type
+        self.steps.append(Step(action, where, name, schema.since_version if schema else 1, why))
+
+
+def _tidied(graph: onnx.GraphProto, needed: Collection[str]) -> set[str]:
+    """Drop initializers and types of values that are gone, and return the names that the graph has."""
+    inputs = {value.name for value in graph.input}
+    for tensors in (graph.initializer, graph.sparse_initializer):
+        for index in range(len(tensors) - 1, -1, -1):
+            tensor = tensors[index]
+            name = tensor.values.name if isinstance(tensor, onnx.SparseTensorProto) else tensor.name
+            if name not in needed and name not in inputs:
+                del tensors[index]
+    own = inputs | {name for node in graph.node for name in node.output}
+    own.update(tensor.name for tensor in graph.initializer)
+    own.update(tensor.values.name for tensor in graph.sparse_initializer)
+    for index in range(len(graph.value_info) - 1, -1, -1):
+        if graph.value_info[index].name not in own:
+            del graph.value_info[index]
+    return own

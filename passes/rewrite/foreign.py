@@ -1,0 +1,61 @@
+"""Operators of other domains: why a node can neither stay on the target nor be replaced."""
+
+from __future__ import annotations
+
+import onnx
+
+from opshift.opsets.registry import dialect
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import ML, operator_for
+from opshift.opsets.registry.schema import default_domain, schema_read_at
+from opshift.opsets.runtimes.target import Target
+from opshift.passes.base.results import TENSOR_OUTPUT, Code, Refusal
+from opshift.passes.rewrite.tensor_output import ZIP_MAP
+
+WITHOUT = "Export the model again without the optimization that made this node."
+"""What helps where a node has no replacement."""
+
+NUMBERS = "Export the model again with other options, or keep it for a runtime that has ai.onnx.ml."
+"""The same of ONNX's operators for classical machine learning, which no optimization makes."""
+
+
+def hint(domain: str) -> str:
+    """Return what helps where no lowering of a domain's operator applies."""
+    return NUMBERS if domain == ML else WITHOUT
+
+
+def refusal(node: onnx.NodeProto, where: str, why: Reason, target: Target | None) -> Refusal | None:
+    """Return why a node that cannot stay, for the reason `why`, cannot be replaced either; None if that may be."""
+    domain = default_domain(node.domain)
+    label = f"{domain}::{node.op_type}" if domain else node.op_type
+    if operator_for(domain, node.op_type) is None:
+        known = dialect.why_never(domain, node.op_type)
+        reason = f"{why}, and opshift cannot replace it" + (f": {known}." if known else ".")
+        return Refusal(Code.FOREIGN_OPERATOR, where, label, reason, _hint(label, bool(known), target))
+    if unknown := _unknown(domain, node):
+        reason = f"onnxruntime {dialect.version()}, whose operators opshift knows, has no {unknown} of {label}."
+        return Refusal(Code.FOREIGN_OPERATOR, where, label, reason, "Export the model again without it.")
+    return None
+
+
+def _hint(label: str, final: bool, target: Target | None) -> str:
+    if label == f"{ML}::{ZIP_MAP}":
+        return f"Accept a tensor of scores as the output (--assume {TENSOR_OUTPUT}), or export without ZipMap."
+    if final:
+        return WITHOUT
+    if target is None:
+        return f"Remove {label} from --decompose."
+    return "If the runtime supports it, list it in [domains] of a profile."
+
+
+def _unknown(domain: str, node: onnx.NodeProto) -> str:
+    """Return what a node of onnxruntime's own operators has that its schema does not have; nothing if all is known."""
+    schema = schema_read_at(domain, node.op_type, 1) if node.op_type in dialect.operators(domain) else None
+    if schema is None:
+        return ""
+    raw = schema.raw
+    if unknown := next((one.name for one in node.attribute if one.name not in schema.attributes), ""):
+        return f"attribute {unknown}"
+    if len(node.input) > raw.max_input:
+        return f"input {raw.max_input}"
+    return f"output {raw.max_output}" if len(node.output) > raw.max_output else ""

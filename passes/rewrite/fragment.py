@@ -1,0 +1,150 @@
+"""Fragments: the nodes that express the meaning of a node on a target, or why there are none."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+
+from opshift.opsets.registry.facts import Facts, Tensor
+from opshift.opsets.registry.operator import Lifted
+from opshift.passes.analysis.inference import form
+from opshift.passes.base.results import Candidate
+
+
+class Input(NamedTuple):
+    """The operand of the node that is replaced."""
+
+    operand: int
+
+
+class Constant(NamedTuple):
+    """A constant and its element type."""
+
+    value: Tensor
+    dtype: int
+
+
+class Output(NamedTuple):
+    """An output of a node of the fragment."""
+
+    node: int
+    place: int
+
+
+Ref = Input | Constant | Output | None
+"""Where a value comes from; None is an input left out."""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """The body of a Loop: input 0 is the number of the iteration, then come those carried; all others are outside."""
+
+    fragment: Fragment
+    carries: tuple[Facts, ...]
+    rows: tuple[Facts, ...]
+    """What each iteration gives besides: for none of them, onnxruntime 1.32.0 reads the rank off what is declared."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A node of a fragment.
+
+    A Loop has a `body`, and besides its own inputs those values from outside that its body reads.
+    """
+
+    name: str
+    attributes: Mapping[str, Any]
+    inputs: tuple[Ref, ...]
+    outputs: int
+    body: Iteration | None = None
+
+    @functools.cached_property
+    def form(self) -> tuple[onnx.NodeProto, Any, Any]:
+        """The node to be filled in, and its lists of inputs and outputs."""
+        return form(self.name, self.attributes)
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """The nodes that say a meaning on the target, in order, and where each output comes from."""
+
+    nodes: tuple[Written, ...]
+    outputs: tuple[Ref, ...]
+    lowerings: tuple[str, ...]
+    cost: float
+    assumes: frozenset[str] = frozenset()
+    rounds: bool = False
+    """Whether it computes the same only but for rounding."""
+    ways: tuple[Candidate, ...] = field(default=(), compare=False)
+    """What it was chosen from, itself among them."""
+
+    @functools.cached_property
+    def made(self) -> tuple[tuple[tuple[Output, str], ...], ...]:
+        """What each node makes, and how the names of new values end."""
+        return tuple(
+            tuple(
+                (Output(place, position), f"/{leaf.name}:{position}" if leaf.outputs > 1 else f"/{leaf.name}.out")
+                for position in range(leaf.outputs)
+            )
+            for place, leaf in enumerate(self.nodes)
+        )
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no derivation: the operator's own reason, then the nearest lowering's, and what is missing."""
+
+    reason: str
+    missing: bool = False
+    assumption: str = ""
+    busy: frozenset[Hashable] = frozenset()
+    """Meanings that were being derived already, on which it leaned: where they are not, it says nothing."""
+    beside: bool = False
+    """It does not apply, whatever the target has."""
+    absent: bool = False
+    """The target's opset does not have the operator."""
+    too_costly: bool = False
+    """It costs as much as another candidate, or more; how much is not known."""
+
+
+def pruned(fragment: Fragment) -> Fragment:
+    """Drop nodes that nobody reads: a lowering may find that it needs no run-time shape after all."""
+    read = {ref.node for ref in fragment.outputs if isinstance(ref, Output)}
+    for index in range(len(fragment.nodes) - 1, -1, -1):
+        if index in read:
+            read.update(ref.node for ref in fragment.nodes[index].inputs if isinstance(ref, Output))
+    if len(read) == len(fragment.nodes):
+        return fragment
+    place = {old: new for new, old in enumerate(sorted(read))}
+
+    def renumbered(ref: Ref) -> Ref:
+        return Output(place[ref.node], ref.place) if isinstance(ref, Output) else ref
+
+    nodes = tuple(
+        dataclasses.replace(fragment.nodes[old], inputs=tuple(renumbered(ref) for ref in fragment.nodes[old].inputs))
+        for old in sorted(read)
+    )
+    return dataclasses.replace(fragment, nodes=nodes, outputs=tuple(renumbered(ref) for ref in fragment.outputs))
+
+
+def moved(ref: Ref, base: int, operands: Sequence[Ref]) -> Ref:
+    """Return where a value comes from in a fragment that another is put into, after `base` nodes of that."""
+    if isinstance(ref, Output):
+        return Output(ref.node + base, ref.place)
+    return operands[ref.operand] if isinstance(ref, Input) else ref
+
+
+def operand_sources(lifted: Lifted) -> tuple[int | Constant | None, ...]:
+    """Say for each operand which input of the node it is, or the constant that it is instead."""
+    return tuple(
+        source
+        if source is not None or facts is None
+        else Constant(facts.value or Tensor(np.zeros(0)), facts.dtype or 0)
+        for source, facts in zip(lifted.sources, lifted.operands, strict=True)
+    )

@@ -1,0 +1,177 @@
+"""Specialise the body of a lowering: infer, fold, and leave out what does nothing or what no node reads."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opshift.opsets.operators import constant as constants
+from opshift.opsets.registry.facts import Facts, exact
+from opshift.opsets.registry.lowering import Body, Call, Function, Reason
+from opshift.opsets.registry.operator import Lifted, Node, bound, lift
+from opshift.opsets.registry.schema import NEWEST, schema_at
+from opshift.opsets.registry.schema_only import operator_of
+from opshift.opsets.registry.structural import CONSTANT
+from opshift.passes.analysis.inference import infer
+from opshift.passes.rewrite.fragment import Constant, Input, Output, Ref
+
+REMEMBERED = 4096
+"""Nodes of bodies that are remembered, and what is derived of them: more would be as many as a model has shapes."""
+
+
+class Pending(NamedTuple):
+    """A node of a body that is to be derived, with the names of its inputs and outputs, and the facts of those."""
+
+    node: Node
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    made: Sequence[Facts]
+
+
+@dataclass(frozen=True)
+class Specialised:
+    """The body of a lowering for certain operands.
+
+    Attributes:
+        pending: its nodes in order.
+        needed: the names of values that are read, or are outputs.
+        values: where each value comes from, by name, as far as it is not a node's output.
+        outputs: the names of the outputs.
+    """
+
+    pending: Sequence[Pending]
+    needed: frozenset[str]
+    values: Mapping[str, Ref]
+    outputs: Sequence[str]
+
+
+class Specialiser:
+    """Specialises bodies, and remembers the nodes that it has seen: bodies have much in common."""
+
+    def __init__(self, semantics: str = "runtime") -> None:
+        """Lift nodes with these semantics."""
+        self.semantics = semantics
+        self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, int | None]] = {}
+
+    def lift(self, node: Node) -> Lifted | Reason:
+        """Return the meaning of a node, or why it has none that is known."""
+        operator = operator_of(node.domain, node.name)
+        if operator is None:
+            return Reason(f"no lowering is known for {node.name}")
+        return lift(operator, node, self.semantics)
+
+    def specialised(self, body: Body, lifted: Lifted) -> Specialised | Reason:
+        """Return the nodes of a lowering's body: inferred and folded from the top, without those that nothing reads."""
+        function = body.function
+        values: dict[str, tuple[Ref, Facts | None]] = dict.fromkeys(("", *function.inputs), (None, None))
+        for name, index in zip(function.inputs, body.inputs, strict=False):
+            facts = None if index is None else lifted.operands[index]
+            if index is not None and facts is not None:
+                values[name] = _operand(Input(index), facts)
+        pending: list[Pending] = []
+        same: dict[str, str] = {}
+        # The lowerings of what does nothing are for targets that do not have it: they write what does nothing as well.
+        own_idle = _repeats(lifted) is not None
+        wanted, more = _outputs(function, len(lifted.used))
+        for call in function.calls:
+            inputs = tuple([same.get(name, name) for name in call.inputs])
+            if inputs and inputs[0] and values[inputs[0]] == (None, None):
+                same.update(dict.fromkeys(call.outputs, ""))  # of an operand left out nothing is made
+                continue
+            while inputs and values[inputs[-1]] == (None, None):
+                inputs = inputs[:-1]  # a last input that is left out ends onnxruntime 1.32.0 (LayerNormalization)
+            made = (*call.outputs, *more) if more and function.outputs[-1] in call.outputs else call.outputs
+            seen = tuple([values[name][1] for name in inputs])
+            node, inferred, idle = self._look(call, body, seen, len(made), lifted)
+            if isinstance(inferred, Reason):
+                return inferred
+            if idle is not None and not own_idle:
+                same[call.outputs[0]] = inputs[idle]
+                continue
+            pending.append(Pending(node, inputs, made, inferred))
+            for position, (name, known) in enumerate(zip(made, inferred, strict=True)):
+                if name:
+                    values[name] = _held(node, known) or _operand(Output(len(pending) - 1, position), known)
+        outputs = tuple(same.get(name, name) if used else "" for name, used in zip(wanted, lifted.used, strict=True))
+        return _live(pending, values, outputs)
+
+    def _look(
+        self, call: Call, body: Body, inputs: tuple[Facts | None, ...], outputs: int, lifted: Lifted
+    ) -> tuple[Node, tuple[Facts, ...] | Reason, int | None]:
+        """Return a node of a body, what is inferred of it, and which input its output repeats, if it does nothing.
+
+        Bodies have much in common, and nodes that are equal are looked at once.
+        """
+        name, attributes = bound(call, body, lifted)
+        said = call.said if attributes is call.attributes else exact(attributes)
+        key = call.domain, name, body.opset, said, inputs, outputs
+        if key not in self._seen:
+            if len(self._seen) >= REMEMBERED:
+                self._seen.clear()
+            # onnxscript writes CastLike for a literal at any opset; it is folded, or cast, wherever the type is known.
+            schema = None if call.domain else schema_at("", name, body.opset) or schema_at("", name, NEWEST)
+            since = schema.since_version if schema else 1
+            node = Node(call.domain, name, since, attributes, inputs, (True,) * outputs)
+            inferred = infer(node)
+            self._seen[key] = node, inferred, None if isinstance(inferred, Reason) else self._idle(node, inferred)
+        return self._seen[key]
+
+    def _idle(self, node: Node, outputs: Sequence[Facts]) -> int | None:
+        operator = operator_of(node.domain, node.name)
+        if operator is None or not (operator.idle or operator.neutral) or not node.inputs or node.inputs[0] is None:
+            return None
+        lifted = self.lift(node)
+        place = None if isinstance(lifted, Reason) else _repeats(lifted, outputs[0])
+        return None if isinstance(lifted, Reason) or place is None else lifted.sources[place]
+
+
+def _live(
+    pending: Sequence[Pending], values: Mapping[str, tuple[Ref, Facts | None]], outputs: Sequence[str]
+) -> Specialised:
+    """Return a body without the nodes whose outputs nothing reads."""
+    needed = set(outputs)
+    live: list[Pending] = []
+    for one in reversed(pending):
+        if any(name in needed and isinstance(values[name][0], Output) for name in one.outputs):
+            live.append(one)
+            needed.update(one.inputs)
+    known = {name: ref for name, (ref, _) in values.items() if not isinstance(ref, Output)}
+    return Specialised(live[::-1], frozenset(needed), known, outputs)
+
+
+def _repeats(lifted: Lifted, output: Facts | None = None) -> int | None:
+    """Return the operand that the output is as it stands, where the node does nothing; None where it does something.
+
+    Without the facts of the output, the node does nothing whatever its constants are.
+    """
+    operator = lifted.operator
+    if operator.idle and operator.idle(lifted.meaning, lifted.operands):
+        return 0
+    place = operator.neutral(lifted.meaning, lifted.operands) if operator.neutral and output else None
+    one = None if place is None else lifted.operands[place]
+    if output is None or one is None or one.shape is None or None in one.shape or one.shape != output.shape:
+        return None
+    return place
+
+
+def _operand(ref: Ref, facts: Facts) -> tuple[Ref, Facts]:
+    """A value whose elements are known is a constant, wherever it came from; an input stays the input that it is."""
+    if isinstance(ref, Output) and facts.known is not None and facts.value is not None:
+        return Constant(facts.value, facts.dtype or 0), facts
+    return ref, facts
+
+
+def _held(node: Node, facts: Facts) -> tuple[Ref, Facts] | None:
+    """A constant of the body that is too large to be looked into is one of the fragment all the same."""
+    value = constants.tensor(node.attributes) if node.name == CONSTANT and not node.domain else None
+    return None if value is None or facts.known is not None else (Constant(value, facts.dtype or 0), facts)
+
+
+def _outputs(function: Function, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Name the outputs of a body, as many as are wanted, and those that its last one stands for besides itself.
+
+    The last output of a body stands for all that follow, so that one body serves any number of them.
+    """
+    more = tuple(f"{function.outputs[-1]}:{index}" for index in range(count - len(function.outputs)))
+    return (*function.outputs, *more)[:count], more

@@ -1,0 +1,121 @@
+"""Put the nodes of a graph into another one, under names that nothing there has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+from onnx.helper import tensor_dtype_to_np_dtype
+
+from opshift.opsets.registry.facts import Facts, tensor_of, type_name
+from opshift.opsets.registry.schema import schema_read_at
+from opshift.passes.analysis.inference import make_node
+from opshift.passes.graph.traversal import subgraphs
+
+
+def accepts(operator: str, facts: Facts | None, opset: int) -> bool:
+    """Return whether an operator of an opset accepts an element type as its first input, as far as that is known."""
+    schema = schema_read_at("", operator, opset)
+    if schema is None or facts is None or facts.dtype is None:
+        return schema is not None
+    return f"tensor({type_name(facts.dtype)})" in schema.inputs[0].types
+
+
+def named_node(name: str, operator: str, inputs: list[str], output: str, **attributes: Any) -> onnx.NodeProto:
+    """Return a node of one output."""
+    node = make_node(operator, "", inputs, [output], attributes)
+    node.name = name
+    return node
+
+
+@dataclass
+class Spliced:
+    """Nodes for another graph, in order; `outputs` are the values there that the graph gave out."""
+
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    initializers: list[TensorProto] = field(default_factory=list)
+    types: list[onnx.ValueInfoProto] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+    def node(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        """Add a node of one output, named after it, and return the output."""
+        self.nodes.append(named_node(output, operator, inputs, output, **attributes))
+        return output
+
+    def with_axis(self, operator: str, value: str, axis: int, output: str, opset: int) -> str:
+        """Add a Squeeze or an Unsqueeze of one axis."""
+        if opset < 13:
+            return self.node(operator, [value], output, axes=(axis,))
+        return self.node(operator, [value, self.constant(f"{output}/axes", [axis])], output)
+
+    def split(self, value: str, sizes: list[int], axis: int, outputs: list[str], opset: int, name: str) -> None:
+        """Add a Split into parts of these sizes."""
+        if opset < 13:
+            node = make_node("Split", "", [value], outputs, {"axis": axis, "split": tuple(sizes)})
+        else:
+            node = make_node("Split", "", [value, self.constant(f"{name}/sizes", sizes)], outputs, {"axis": axis})
+        node.name = name
+        self.nodes.append(node)
+
+    def constant(self, name: str, array: Any, dtype: int = TensorProto.INT64) -> str:
+        """Add an initializer, and return its name."""
+        self.initializers.append(tensor_of(np.asarray(array, tensor_dtype_to_np_dtype(dtype)), dtype, name))
+        return name
+
+    def call(self, source: str, name: str) -> str:
+        """Give a value another name, if one of the nodes makes it; return the name that it has then."""
+        if not any(source in node.output for node in self.nodes) or any(name in node.output for node in self.nodes):
+            return source
+        names = {source: name}
+        for node in self.nodes:
+            rename(node, names)
+            for place, output in enumerate(node.output):
+                node.output[place] = names.get(output, output)
+        self.types = [value for value in self.types if value.name != source]
+        self.outputs = [names.get(output, output) for output in self.outputs]
+        return name
+
+    def add(
+        self, body: onnx.GraphProto, given: Mapping[str, str], fresh: Callable[[str], str], label: Callable[[str], str]
+    ) -> list[str]:
+        """Add the nodes of a graph whose inputs are `given`; return what its outputs are called.
+
+        `fresh` makes names of values, and `label` names of nodes, that nothing else has.
+        """
+        names = dict(given)
+        for tensor in body.initializer:
+            if tensor.name not in names:
+                names[tensor.name] = fresh(tensor.name)
+                self.initializers.append(TensorProto.FromString(tensor.SerializeToString()))
+                self.initializers[-1].name = names[tensor.name]
+        for node in body.node:
+            copy = onnx.NodeProto.FromString(node.SerializeToString())
+            copy.name = label(copy.name) if copy.name else ""
+            rename(copy, names)
+            for place, name in enumerate(copy.output):
+                if name:
+                    names[name] = copy.output[place] = fresh(name)
+            self.nodes.append(copy)
+        for value in body.value_info:
+            if value.name in names and value.name not in given:
+                self.types.append(onnx.ValueInfoProto.FromString(value.SerializeToString()))
+                self.types[-1].name = names[value.name]
+        return [names.get(value.name, value.name) for value in body.output]
+
+
+def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    """Let a node, and the graphs in it, read values of other names."""
+    for place, name in enumerate(node.input):
+        node.input[place] = names.get(name, name)
+    for inner in subgraphs(node):
+        own = {value.name for value in inner.input} | {tensor.name for tensor in inner.initializer}
+        own.update(name for one in inner.node for name in one.output)
+        outside = {name: other for name, other in names.items() if name not in own}
+        for one in inner.node:
+            rename(one, outside)
+        for value in inner.output:
+            value.name = outside.get(value.name, value.name)

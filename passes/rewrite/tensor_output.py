@@ -1,0 +1,72 @@
+"""Outputs that are maps from labels to scores, as tensors of the scores: ZipMap at the end of a model is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import onnx
+
+from opshift.opsets.registry.operator import ML
+from opshift.passes.base.errors import printable
+from opshift.passes.graph.traversal import names_read, nested_nodes, subgraphs
+
+ZIP_MAP = "ZipMap"
+_SHOWN = 8
+"""How many labels a note has."""
+
+
+def with_tensors(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+    """Return a copy with tensors of scores in the place of outputs that are maps, and a note on each of them."""
+    found = list(_zipped(model.graph))
+    if not found:
+        return model, ()
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    return changed, tuple(reversed([_dropped(changed.graph, index) for index in reversed(found)]))
+
+
+def _zipped(graph: onnx.GraphProto) -> Iterator[int]:
+    """Yield the places of nodes whose maps are outputs of the model that nothing else reads."""
+    outputs = {value.name for value in graph.output}
+    read = {name for node in graph.node for name in names_read(node)}
+    for index, node in enumerate(graph.node):
+        if node.op_type == ZIP_MAP and node.domain == ML and node.output[0] in outputs - read:
+            yield index
+
+
+def _dropped(graph: onnx.GraphProto, index: int) -> str:
+    """Drop a node, give what it reads the name of its output, and return a note."""
+    node = graph.node[index]
+    scores, name = node.input[0], node.output[0]
+    kept = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
+    known = next((value for value in graph.value_info if value.name == scores), None)
+    labels = [item for attribute in node.attribute for item in (*attribute.ints, *attribute.strings)]
+    if scores in kept:
+        graph.node[index].CopyFrom(onnx.helper.make_node("Identity", [scores], [name], name=node.name))
+    else:
+        del graph.node[index]
+        _renamed(graph, scores, name)
+    output = next(value for value in graph.output if value.name == name)
+    output.type.Clear()
+    if known is not None:
+        output.type.CopyFrom(known.type)
+        graph.value_info.remove(known)
+    else:
+        output.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    return f"The output {printable(name)} is a tensor of scores, a column for each label: {_listed(labels)}."
+
+
+def _renamed(graph: onnx.GraphProto, old: str, new: str) -> None:
+    """Give a value of the main graph another name wherever it is made or read."""
+    for node in nested_nodes(graph):
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                if name == old:
+                    names[place] = new
+        for value in (value for inner in subgraphs(node) for value in inner.output):
+            value.name = new if value.name == old else value.name
+
+
+def _listed(labels: Sequence[int | bytes]) -> str:
+    shown = [printable(one.decode("utf-8", "replace")) if isinstance(one, bytes) else str(one) for one in labels]
+    return ", ".join(shown[:_SHOWN]) + (", ..." if len(labels) > _SHOWN else "")

@@ -1,0 +1,31 @@
+"""Compute single nodes of constants in onnxruntime, where no oracle computes them exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+
+from opshift.opsets.registry.schema import default_domain
+from opshift.passes.analysis.scopes import Array
+from opshift.passes.runtime.node_evaluator import single
+from opshift.passes.runtime.ort_session import RejectedError, Runnable, Session, fit
+
+
+class ConstantNodes:
+    """Computes nodes as a model has them; each is a session of its own, with graph optimizations off."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        """Keep the versions that a model imports."""
+        imports = [item for item in model.opset_import if not default_domain(item.domain)]
+        self._imports = imports
+        self._like = onnx.ModelProto(ir_version=model.ir_version)
+
+    def __call__(self, node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Array] | None:
+        """Return the outputs that the node has; None where onnxruntime does not compute them."""
+        feeds = {name: array for name, array in zip(node.input, arrays, strict=True) if name}
+        try:
+            source, _ = fit(Runnable(single(node, feeds, self._imports, self._like)))
+            return list(Session(source, optimised=False).run(feeds))
+        except RejectedError:
+            return None
