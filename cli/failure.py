@@ -63,17 +63,17 @@ def error_document(error: Exception, status: int, kind: str, options: argparse.N
     details: dict[str, Any] = {"kind": kind, "message": text(error, status)}
     known: dict[str, Any] = {}
     if isinstance(error, UnsupportedError | VerificationError):
-        from opshift.cli.operator_counts import census  # needs onnx
+        from opshift.cli.operator_counts import count_operators  # needs onnx
     if isinstance(error, UnsupportedError):
         details["refusals"] = error.refusals
         read = error.source
-        known = {"before": census(read.model, read.size) if read else None, "plan": error.plan}
+        known = {"before": count_operators(read.model, read.size) if read else None, "plan": error.plan}
     if isinstance(error, VerificationError):
         details["report"] = error.report
         known = {"verdict": error.report.verdict}
         if result := error.result:
-            before = census(result.source_model, result.source.size)
-            known |= {"before": before, "after": census(result.rewritten), "plan": result.plan}
+            before = count_operators(result.source_model, result.source.size)
+            known |= {"before": before, "after": count_operators(result.rewritten), "plan": result.plan}
     known = {name: value for name, value in known.items() if value is not None}
     return document(options, status, **known, error=details)
 

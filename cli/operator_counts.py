@@ -29,7 +29,7 @@ class Count:
 
 
 @dataclasses.dataclass(frozen=True)
-class Census:
+class OperatorCounts:
     """What a model is made of; `size` is that of the protobuf in bytes, without weights that are in other files."""
 
     opset: int | None
@@ -38,7 +38,7 @@ class Census:
     operators: dict[str, Count]
 
 
-def census(model: onnx.ModelProto, size: int | None = None) -> Census:
+def count_operators(model: onnx.ModelProto, size: int | None = None) -> OperatorCounts:
     """Count the operators of every graph and function of a model; `size` is given where it lacks weights by now."""
     imports = {normal(entry.domain): entry.version for entry in model.opset_import}
     found: Counter[tuple[str, str]] = Counter()
@@ -50,7 +50,7 @@ def census(model: onnx.ModelProto, size: int | None = None) -> Census:
         f"{domain}::{name}" if domain else name: Count(number, since(domain, name, imports.get(domain)))
         for (domain, name), number in found.items()
     }
-    return Census(imports.get(""), model.ir_version, size, dict(sorted(operators.items())))
+    return OperatorCounts(imports.get(""), model.ir_version, size, dict(sorted(operators.items())))
 
 
 def normal(domain: str) -> str:
@@ -65,12 +65,12 @@ def since(domain: str, name: str, opset: int | None) -> int | None:
     return onnx.defs.get_schema(name, opset, domain).since_version
 
 
-def nothing_to_do(plan: Plan, before: Census, after: Census) -> bool:
+def nothing_to_do(plan: Plan, before: OperatorCounts, after: OperatorCounts) -> bool:
     """Whether the output is the input."""
     return plan.nothing_to_do and before == after
 
 
-def show_operators(before: Census, after: Census) -> None:
+def show_operators(before: OperatorCounts, after: OperatorCounts) -> None:
     """Print all operators, opset and ir_version, before and after."""
     table = [
         *rows(before, after),
@@ -87,7 +87,7 @@ def remarks(ir_version: int, left_out: Sequence[str], notes: Sequence[str]) -> I
     yield from notes
 
 
-def rows(before: Census, after: Census) -> list[tuple[str, str, str]]:
+def rows(before: OperatorCounts, after: OperatorCounts) -> list[tuple[str, str, str]]:
     """Return the table of operators."""
     names = sorted({*before.operators, *after.operators})
     return [(name, cell(before.operators.get(name)), cell(after.operators.get(name))) for name in names]

@@ -106,13 +106,13 @@ def names(text: str) -> list[str]:
 
 def assumptions(text: str) -> list[str]:
     """Read assumptions separated by commas."""
-    from opshift.passes.base.results import ASSUMPTIONS
+    from opshift.passes.base.results import ACCEPTED
 
     found = names(text)
     for name in found:
-        if name not in ASSUMPTIONS:
-            meant = did_you_mean(name, ASSUMPTIONS)
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(ASSUMPTIONS)}{meant}")
+        if name not in ACCEPTED:
+            meant = did_you_mean(name, ACCEPTED)
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(ACCEPTED)}{meant}")
     return found
 
 
@@ -130,6 +130,14 @@ def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
     if not name or not colon or not all(size.isascii() and size.isdigit() for size in sizes):
         raise argparse.ArgumentTypeError(f"a name and sizes are needed, such as x:1,3,224,224, not {text!r}")
     return name, tuple(int(size) for size in sizes)
+
+
+def dim(text: str) -> tuple[str, int]:
+    """Read `seq=128`; the name may contain equals signs."""
+    name, equals, number = text.rpartition("=")
+    if not name or not equals or not (number.isascii() and number.isdigit()):
+        raise argparse.ArgumentTypeError(f"a name and a size are needed, such as seq=128, not {text!r}")
+    return name, int(number)
 
 
 def add_output_options(parser: argparse._ActionsContainer) -> None:
@@ -170,7 +178,8 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         type=names,
         action="extend",
         default=[],
-        help="operators to replace by others, such as Hardmax,ArgMax,OneHot (default: none)",
+        help="operators to replace by others: Hardmax,ArgMax, or com.microsoft::FastGelu, or all of a domain: "
+        "com.microsoft (default: none)",
     )
     group.add_argument(
         "--target", metavar="NAME|FILE", help="a runtime profile, from `opshift targets` or a TOML file (default: none)"
@@ -191,6 +200,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep graph inputs that have an initializer (default: they become constants)",
     )
+    add_shape_options(group)
     add_allow_path(group)
     group.add_argument(
         "--assume",
@@ -199,7 +209,8 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         help="accept a result that is valid only under an assumption: no-nan (no input contains NaN), finite-inputs "
-        "(no infinities either), whole-indices (floating-point indices of OneHot are finite integers)",
+        "(no infinities either), whole-indices (floating-point indices of OneHot are finite integers), tensor-output "
+        "(outputs that are maps, by ZipMap of ai.onnx.ml, become tensors of scores)",
     )
     group.add_argument(
         "--allow", dest="assume", metavar="A,B", type=formerly_allowed, action="extend", help=argparse.SUPPRESS
@@ -210,6 +221,39 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         default="runtime",
         help="if onnxruntime and the ONNX specification differ, preserve onnxruntime's results (runtime) or the "
         "specified results (spec) (default: runtime)",
+    )
+
+
+def add_shape_options(group: argparse._ActionsContainer) -> None:
+    """Add the options that fix shapes and fold."""
+    group.add_argument(
+        "--input-shape",
+        metavar="NAME:1,3,224",
+        type=input_shape,
+        action="append",
+        default=[],
+        help="give an input this shape, and fold what follows; repeatable (default: dynamic dims stay)",
+    )
+    group.add_argument(
+        "--dim",
+        metavar="NAME=N",
+        type=dim,
+        action="append",
+        default=[],
+        help="give a symbolic dim of the inputs this size, such as seq=128, and fold what follows; repeatable",
+    )
+    group.add_argument(
+        "--batch",
+        metavar="N",
+        type=whole_number,
+        help="give the first dim of each input that has two or more this size, unless the model fixes it, and fold "
+        "what follows",
+    )
+    group.add_argument(
+        "--fold",
+        action="store_true",
+        help="replace what follows from shapes and constants by constants, and an If whose condition follows by its "
+        "branch; drop unused nodes (default: if shapes are fixed or the target needs it)",
     )
 
 
@@ -227,14 +271,6 @@ def add_allow_path(parser: argparse._ActionsContainer) -> None:
 def add_verify_options(parser: argparse.ArgumentParser) -> argparse._ActionsContainer:
     """Add the options of a verification; return the group, so that a command can add its own."""
     group = parser.add_argument_group("verification")
-    group.add_argument(
-        "--input-shape",
-        metavar="NAME:1,3,224",
-        type=input_shape,
-        action="append",
-        default=[],
-        help="the shape of an input with dynamic dimensions; repeatable (default: several sizes are tried)",
-    )
     group.add_argument(
         "--inputs",
         metavar="FILE|DIR",
@@ -274,6 +310,18 @@ def add_verify_options(parser: argparse.ArgumentParser) -> argparse._ActionsCont
     return group
 
 
+def add_verified_shapes(group: argparse._ActionsContainer) -> None:
+    """Add the option for the shapes of a verification of two models."""
+    group.add_argument(
+        "--input-shape",
+        metavar="NAME:1,3,224",
+        type=input_shape,
+        action="append",
+        default=[],
+        help="the shape of an input with dynamic dimensions; repeatable (default: several sizes are tried)",
+    )
+
+
 def add_weights_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the destination of weights."""
     group = parser.add_argument_group("weights")
@@ -309,7 +357,6 @@ def weights(options: argparse.Namespace) -> dict[str, Any]:
 def verification(options: argparse.Namespace) -> dict[str, Any]:
     """Return the verification options as arguments of `convert` and `verify`."""
     return {
-        "input_shapes": input_shapes(options),
         "inputs": options.inputs,
         "seed": options.seed or 0,
         "timeout": options.timeout,
@@ -322,12 +369,13 @@ def verification(options: argparse.Namespace) -> dict[str, Any]:
 
 def request(options: argparse.Namespace) -> dict[str, Any]:
     """Return the request options as arguments of `convert` and `plan`."""
-    asked = (options.opset, options.decompose or None, options.target, options.optimize or None, options.ir_version)
-    if all(wish is None for wish in asked):
+    asked = (options.opset, options.target, options.ir_version, options.batch)
+    wishes = options.decompose or options.optimize or options.input_shape or options.dim or options.fold
+    if all(wish is None for wish in asked) and not wishes:
         model = options.model if isinstance(options.model, str) else options.model[0]
         raise UsageError(
-            "nothing was requested: give --opset N, --decompose OPERATOR, --target NAME, --ir-version N or --optimize; "
-            f"`opshift inspect {model}` shows the opsets it can be converted to."
+            "nothing was requested: give --opset N, --decompose OPERATOR, --target NAME, --ir-version N, --input-shape "
+            f"NAME:1,3,224, --fold or --optimize; `opshift inspect {model}` shows the opsets it can be converted to."
         )
     check_operators(options.decompose)
     if options.target is not None:
@@ -341,6 +389,10 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
         "ir_version": options.ir_version,
         "optimize": options.optimize,
         "keep_initializers_as_inputs": options.keep_initializers_as_inputs,
+        "input_shapes": input_shapes(options),
+        "dims": dims(options),
+        "batch": options.batch,
+        "fold": options.fold,
         "allow_paths": tuple(options.allow_path),
     }
 
@@ -355,9 +407,18 @@ def input_shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]] | No
     return shapes or None
 
 
+def dims(options: argparse.Namespace) -> dict[str, int] | None:
+    """Return the sizes by symbolic dim, or None without any."""
+    sizes: dict[str, int] = {}
+    for name, size in options.dim:
+        if sizes.setdefault(name, size) != size:
+            raise UsageError(f"--dim gives {name!r} two sizes, {sizes[name]} and {size}; keep one.")
+    return sizes or None
+
+
 def check_operators(asked: Iterable[str]) -> None:
-    """Raise for an operator unknown to opshift and ONNX; the engine checks names with a domain (`domain::Name`)."""
-    bare = [name for name in asked if "::" not in name]
+    """Raise for an operator unknown to opshift and ONNX; the engine checks domains, and names with one."""
+    bare = [name for name in asked if "::" not in name and "." not in name]
     if not bare:
         return
     import onnx.defs

@@ -6,6 +6,7 @@ They raise an exception here, as Ctrl-C does, so that files written in part are 
 from __future__ import annotations
 
 import contextlib
+import importlib.machinery
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import Any
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 """The signals by which a terminal, a supervisor or a logout ends a process. Not every system has all of them."""
 
-_SOON = 0.01  # seconds after which a signal whose exception was lost is sent again
+_SOON = 0.01  # seconds after which a signal is sent again whose exception was lost, or could not be raised
 
 
 class Interrupted(KeyboardInterrupt):
@@ -63,18 +64,35 @@ def raised() -> Iterator[None]:
                 signal.raise_signal(late[0])
 
 
-def _interrupt(number: int, _: FrameType | None) -> None:
-    raise Interrupted(number)
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if _loads_an_extension(frame):
+        _send_soon(number)
+    else:
+        raise Interrupted(number)
+
+
+def _loads_an_extension(frame: FrameType | None) -> bool:
+    """Return whether native code initializes a module there: onnx 1.23.2 crashes where that raises an exception."""
+    while frame is not None:
+        if frame.f_code.co_name in ("create_module", "exec_module"):
+            loader = frame.f_locals.get("self")
+            if isinstance(loader, importlib.machinery.ExtensionFileLoader):
+                return True
+        frame = frame.f_back
+    return False
 
 
 def _again(lost: sys.UnraisableHookArgs, hook: Any) -> None:
     """Send a signal once more whose exception was raised in a destructor, from where none gets out."""
     if isinstance(lost.exc_value, Interrupted):
-        import threading
-
-        number = lost.exc_value.status - 128
-        timer = threading.Timer(_SOON, signal.raise_signal, (number,))
-        timer.daemon = True
-        timer.start()
+        _send_soon(lost.exc_value.status - 128)
     else:
         hook(lost)
+
+
+def _send_soon(number: int) -> None:
+    import threading
+
+    timer = threading.Timer(_SOON, signal.raise_signal, (number,))
+    timer.daemon = True
+    timer.start()

@@ -19,7 +19,7 @@ from opshift.passes.base.errors import UsageError
 if TYPE_CHECKING:
     import onnx
 
-    from opshift.passes.convert import Result
+    from opshift.passes.conversion.result import Result
 
 STREAM = "-"
 """What stands for standard input and output."""

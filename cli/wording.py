@@ -13,7 +13,7 @@ from opshift.cli.terminal import COMMAND, one_line, plain
 from opshift.passes.base.results import Action, Check, Coverage, Plan, Refusal, Report, Step, Verdict
 
 if TYPE_CHECKING:
-    from opshift.cli.operator_counts import Census
+    from opshift.cli.operator_counts import OperatorCounts
     from opshift.passes.inspection import Obstacle
 
 SHOWN = 5
@@ -84,9 +84,10 @@ def without_names(reason: str) -> str:
     """Return a reason without the names of lowerings that stand before their own: `folded: the rank is unknown`."""
     if not _LABEL.search(reason):
         return reason
-    from opshift.opsets.registry.operator import known_operators
+    from opshift.opsets.registry.operator import known_operators, replaced_operators, steps
 
-    names = {lowering.name for operator in known_operators() for lowering in operator.lowerings}
+    known = (*known_operators(), *steps(), *replaced_operators())
+    names = {lowering.name for operator in known for lowering in operator.lowerings}
 
     def kept(match: re.Match[str]) -> str:
         return "" if match[1] in names or match[1].startswith("body of ") else match[0]
@@ -135,12 +136,18 @@ def step(what: Step) -> str:
     return one_line(f"{change(what)}{by}{why}")
 
 
-def request(plan: Plan, before: Census, after: Census) -> str:
+def request(plan: Plan, before: OperatorCounts, after: OperatorCounts) -> str:
     """Return where a model goes: `opset 18 -> 11, ir_version 8 -> 6, target opencv-4`."""
     parts = [moved("opset", before.opset, after.opset), moved("ir_version", before.ir_version, after.ir_version)]
     parts += [f"target {one_line(plan.target)}"] if plan.target else []
     parts += [f"decompose {', '.join(plan.decompose)}"] if plan.decompose else []
+    parts += [f"input {shaped(name, shape)}" for name, shape in plan.shapes.items()]
     return ", ".join(parts)
+
+
+def shaped(name: str, shape: Iterable[int | str | None]) -> str:
+    """Return the shape of an input as the option has it: `images:1,3,640,640`, with `?` for an unknown dim."""
+    return one_line(f"{name}:{','.join('?' if dim is None else str(dim) for dim in shape)}")
 
 
 def moved(name: str, before: int | None, after: int | None) -> str:
@@ -149,7 +156,9 @@ def moved(name: str, before: int | None, after: int | None) -> str:
 
 
 def changes(plan: Plan) -> Iterator[str]:
-    """Yield what is really rewritten, by kind, and how many nodes are not."""
+    """Yield what is really rewritten, by kind, and how many nodes are not; before, what is done first."""
+    done = Counter(step.action for step in plan.prepared)
+    yield from (f"  {count(done[action], 'node')} {what}" for action, what in PREPARED.items() if done[action])
     kinds = Counter(change(step) for step in plan.lowered)
     for line, nodes in kinds.most_common(KINDS):
         yield f"  {nodes} x {line}"
@@ -161,6 +170,14 @@ def changes(plan: Plan) -> Iterator[str]:
     if plan.kept:
         yield f"  {count(plan.kept, 'node')} unchanged"
 
+
+PREPARED = {
+    Action.FOLD: "folded: the outputs follow from shapes and constants",
+    Action.INLINE: "replaced by the nodes of a branch",
+    Action.UNROLL: "unrolled",
+    Action.DROP: "dropped: unused",
+}
+"""What is done before nodes are planned."""
 
 KINDS = 20
 """How many kinds of rewrites are printed without --verbose."""
@@ -189,7 +206,10 @@ def verdict(report: Report) -> str:
         executors = ", ".join(dict.fromkeys(check.judge for check in checks if check.judge))
         if not executors:
             return f"verified: {report.whole.reason}"
-        return f"verified: outputs equal on {count(sum(check.inputs for check in checks), 'input')} ({executors})"
+        shapes = "".join(f", {shaped(name, shape)}" for name, shape in report.whole.shapes.items())
+        return (
+            f"verified: outputs equal on {count(sum(check.inputs for check in checks), 'input')}{shapes} ({executors})"
+        )
     reasons = dict.fromkeys(describe(check) for check in checks if check.verdict is report.verdict)
     shown = "; ".join(list(reasons)[:SHOWN])
     return f"{'different' if report.verdict is Verdict.DIFFERENT else 'not verified'}: {shown}"

@@ -35,14 +35,16 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """Return the script for a shell, with all commands of the parser and their options."""
     import shtab
 
-    from opshift.opsets.registry.operator import known_operators
+    from opshift.opsets.registry.operator import known_operators, replaced_operators
     from opshift.opsets.runtimes.profiles import builtin_targets
 
     operators = sorted({operator.name for operator in known_operators() if not operator.domain})
+    replaced = [one for one in replaced_operators() if one.domain]
+    foreign = sorted({*(one.domain for one in replaced), *(f"{one.domain}::{one.name}" for one in replaced)})
     # shtab reads `complete`, of which argparse, and so its types, know nothing.
     for action in _actions(parser):
         if action.metavar in ("A,B", "OPERATOR"):
-            action.choices = operators
+            action.choices = operators + foreign if action.metavar == "A,B" else operators
         elif action.metavar == "NAME|FILE":
             action.complete = _names_or_files(builtin_targets())  # type: ignore[attr-defined]
         elif action.metavar == "DIR":

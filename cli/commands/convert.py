@@ -22,8 +22,8 @@ from opshift.cli.reports.write import staged
 from opshift.passes.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from opshift.cli.operator_counts import Census
-    from opshift.passes.convert import Result
+    from opshift.cli.operator_counts import OperatorCounts
+    from opshift.passes.conversion.result import Result
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +87,7 @@ def one(options: argparse.Namespace, stream: Any = None) -> int:
     shared.check_report(options.report, {options.model, destination} - {streams.STREAM})
     request, weights = shared.request(options), shared.weights(options)
     from opshift.cli import wording
-    from opshift.cli.operator_counts import census
+    from opshift.cli.operator_counts import count_operators
     from opshift.passes.convert import convert
     from opshift.passes.io.reader import check_unchanged
 
@@ -98,7 +98,7 @@ def one(options: argparse.Namespace, stream: Any = None) -> int:
             **proof(options),
             progress=options.watch.beside(progress),
         )
-    before, after = census(result.source_model, result.source.size), census(result.rewritten)
+    before, after = count_operators(result.source_model, result.source.size), count_operators(result.rewritten)
     made = describe(options, destination, result, before, after)
     with staged(options.report, made) as batch, contextlib.ExitStack() as watched:
         progress = watched.enter_context(terminal.progress(options.quiet, verbose=False))
@@ -174,7 +174,6 @@ def check_proof_options(options: argparse.Namespace) -> None:
     """Raise for options of a verification that another option disables."""
     given = {
         "--require-proof": options.require_proof,
-        "--input-shape": options.input_shape,
         "--inputs": options.inputs is not None,
         "--seed": options.seed is not None,
         "--timeout": options.timeout is not None,
@@ -186,14 +185,14 @@ def check_proof_options(options: argparse.Namespace) -> None:
     for name, present in given.items():
         if options.no_verify and present:
             raise UsageError(f"{name} directs the verification that --no-verify switches off: give one of the two.")
-    if options.verify == "nodes" and (options.inputs is not None or options.input_shape):
-        raise UsageError("--inputs and --input-shape are for whole models, which --verify nodes leaves out.")
+    if options.verify == "nodes" and options.inputs is not None:
+        raise UsageError("--inputs are for whole models, which --verify nodes leaves out.")
     if options.verify == "nodes" and options.require_proof:
         raise UsageError("--require-proof asks for the proof of the whole model, which --verify nodes leaves out.")
 
 
 def describe(
-    options: argparse.Namespace, destination: str, result: Result, before: Census, after: Census
+    options: argparse.Namespace, destination: str, result: Result, before: OperatorCounts, after: OperatorCounts
 ) -> dict[str, Any]:
     """Return a conversion as JSON."""
     from opshift.cli.operator_counts import nothing_to_do
@@ -214,7 +213,9 @@ def describe(
     )
 
 
-def show(options: argparse.Namespace, destination: str, result: Result, before: Census, after: Census) -> None:
+def show(
+    options: argparse.Namespace, destination: str, result: Result, before: OperatorCounts, after: OperatorCounts
+) -> None:
     """Print the tables, and the verdict last."""
     if not options.quiet:
         from opshift.cli.commands.plan import show as show_plan

@@ -23,9 +23,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print all operators, or some in full."""
-    from opshift.opsets.registry.operator import known_operators
+    from opshift.opsets.registry.operator import known_operators, replaced_operators
 
-    chosen = choose(known_operators(), options.operators)
+    chosen = choose((*known_operators(), *replaced_operators()), options.operators)
     if options.json:
         terminal.print_json(document(options, 0, known_operators=[describe(operator) for operator in chosen]))
     elif options.operators:

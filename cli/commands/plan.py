@@ -20,9 +20,9 @@ from opshift.cli.reports.write import staged
 from opshift.passes.base.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from opshift.cli.operator_counts import Census
+    from opshift.cli.operator_counts import OperatorCounts
     from opshift.passes.base.results import Check, Plan, Step
-    from opshift.passes.convert import Result
+    from opshift.passes.conversion.result import Result
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def one(options: argparse.Namespace) -> int:
     shared.check_report(options.report, {options.model} - {streams.STREAM})
     request = shared.request(options)
     from opshift.cli import wording
-    from opshift.cli.operator_counts import census, nothing_to_do
+    from opshift.cli.operator_counts import count_operators, nothing_to_do
     from opshift.passes.convert import convert
 
     with terminal.progress(options.quiet, options.verbose) as progress:
@@ -58,8 +58,8 @@ def one(options: argparse.Namespace) -> int:
         except UnsupportedError as error:
             if error.plan is None or error.source is None:
                 raise
-            return refused(options, error.plan, census(error.source.model, error.source.size))
-    before, after = census(result.source_model, result.source.size), census(result.rewritten)
+            return refused(options, error.plan, count_operators(error.source.model, error.source.size))
+    before, after = count_operators(result.source_model, result.source.size), count_operators(result.rewritten)
     nothing = nothing_to_do(result.plan, before, after)
     described = document(
         options,
@@ -84,7 +84,7 @@ def one(options: argparse.Namespace) -> int:
     return 0
 
 
-def refused(options: argparse.Namespace, made: Plan, before: Census) -> int:
+def refused(options: argparse.Namespace, made: Plan, before: OperatorCounts) -> int:
     """Report the blockers."""
     error = {"kind": "unsupported", "message": not_possible(made), "refusals": made.refusals}
     described = document(options, 1, before=before, plan=made, error=error)
@@ -127,7 +127,9 @@ def possible(made: Plan, *, nothing: bool) -> str:
     )
 
 
-def show(options: argparse.Namespace, result: Result, before: Census, after: Census, *, nothing: bool) -> None:
+def show(
+    options: argparse.Namespace, result: Result, before: OperatorCounts, after: OperatorCounts, *, nothing: bool
+) -> None:
     """Print the request, the rewritten nodes, and all notes; with --verbose each node and the operators."""
     from opshift.cli.operator_counts import remarks, show_operators
     from opshift.cli.wording import assumptions, changes, request
@@ -151,11 +153,20 @@ def show(options: argparse.Namespace, result: Result, before: Census, after: Cen
 
 def show_steps(made: Plan, checks: Mapping[str, Check] = MappingProxyType({})) -> None:
     """Print the change of each changed node, and its verdict."""
+    for step in made.prepared:
+        terminal.say(f"  {step.node}: {prepared(step)}")
     each_step(made.steps, checks)
     if made.kept:
         from opshift.cli.wording import count
 
         terminal.say(f"  {count(made.kept, 'node')} unchanged")
+
+
+def prepared(step: Step) -> str:
+    """Return what is done to a node first: `Shape-13 fold (its elements follow from shapes and constants)`."""
+    from opshift.cli.terminal import one_line
+
+    return one_line(f"{step.operator}-{step.since_version} {step.action} ({step.why})")
 
 
 def each_step(steps: Sequence[Step], checks: Mapping[str, Check]) -> None:

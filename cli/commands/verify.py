@@ -17,7 +17,7 @@ from opshift.cli.reports.write import staged
 from opshift.passes.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from opshift.cli.operator_counts import Census
+    from opshift.cli.operator_counts import OperatorCounts
     from opshift.passes.base.results import Report
 
 
@@ -30,6 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "other", metavar="B", help="the model to compare with it; or a folder with models of the same names"
     )
     comparing = shared.add_verify_options(parser)
+    shared.add_verified_shapes(comparing)
     comparing.add_argument(
         "--exact",
         action="store_true",
@@ -67,7 +68,7 @@ def pairs(folder: str, other: str) -> list[dict[str, str]]:
 def one(options: argparse.Namespace) -> int:
     """Compare two models and print."""
     shared.check_report(options.report, {options.model, options.other} - {streams.STREAM})
-    from opshift.cli.operator_counts import census
+    from opshift.cli.operator_counts import count_operators
     from opshift.passes.base.results import Verdict
     from opshift.passes.proof.verify import verify
     from opshift.passes.runtime import ort_session
@@ -81,13 +82,14 @@ def one(options: argparse.Namespace) -> int:
         report = verify(
             *models,
             **shared.verification(options),
+            input_shapes=shared.input_shapes(options),
             exact=options.exact,
             semantics=options.semantics,
             allow_paths=allowed,
             progress=told,
         )
     status = 0 if report.verdict is Verdict.EQUAL else 1
-    before, after = (census(model.proto) for model in models)
+    before, after = (count_operators(model.proto) for model in models)
     described = describe(options, report, status, before, after)
     with staged(options.report, described):
         if options.json:
@@ -97,7 +99,9 @@ def one(options: argparse.Namespace) -> int:
     return status
 
 
-def describe(options: argparse.Namespace, report: Report, status: int, before: Census, after: Census) -> dict[str, Any]:
+def describe(
+    options: argparse.Namespace, report: Report, status: int, before: OperatorCounts, after: OperatorCounts
+) -> dict[str, Any]:
     """Return a comparison as JSON."""
     from opshift.cli.wording import verdict
 

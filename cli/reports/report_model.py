@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from opshift.cli import wording
-from opshift.cli.operator_counts import Census, cell, remarks, since
+from opshift.cli.operator_counts import OperatorCounts, cell, remarks, since
 from opshift.cli.terminal import one_line
 from opshift.opsets.registry.operator import operator_for
-from opshift.passes.base.results import Action, Check, Kind, Plan, Refusal, Report, Verdict, Way
+from opshift.passes.base.results import Action, Candidate, Check, Plan, Refusal, Report, RewriteGroup, Verdict
 
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 
@@ -53,15 +53,15 @@ class Row:
 class Rewrite:
     """A kind of rewrites as people read it; `choice` says in a few words why it is done in this way."""
 
-    kind: Kind
+    kind: RewriteGroup
     number: int
     origin: str
     to: str
     by: str
     choice: str
     summary: str
-    ways: tuple[Way, ...]
-    barred: tuple[Way, ...]
+    ways: tuple[Candidate, ...]
+    barred: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def account(document: Mapping[str, Any]) -> Account:
     error: Mapping[str, Any] = document.get("error", {})
     plan: Plan | None = document.get("plan")
     report: Report | None = document.get("report") or error.get("report")
-    before: Census | None = document.get("before")
-    after: Census | None = document.get("after")
+    before: OperatorCounts | None = document.get("before")
+    after: OperatorCounts | None = document.get("after")
     rewrites = tuple(_rewrite(kind, number, plan) for number, kind in enumerate(plan.kinds, 1)) if plan else ()
     return Account(
         command=document.get("command", ""),
@@ -161,7 +161,9 @@ def account(document: Mapping[str, Any]) -> Account:
     )
 
 
-def _request(document: Mapping[str, Any], plan: Plan | None, before: Census | None, after: Census | None) -> str:
+def _request(
+    document: Mapping[str, Any], plan: Plan | None, before: OperatorCounts | None, after: OperatorCounts | None
+) -> str:
     if plan is None or before is None:
         return ""
     if after is not None:
@@ -253,13 +255,13 @@ def _planned(plan: Plan, *, nothing: bool) -> Headline:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _operators(before: Census, after: Census | None) -> Iterator[Row]:
+def _operators(before: OperatorCounts, after: OperatorCounts | None) -> Iterator[Row]:
     names = sorted({*before.operators, *(after.operators if after else ())})
     for name in names:
         yield Row(name, cell(before.operators.get(name)), cell(after.operators.get(name)) if after else None)
 
 
-def _facts(before: Census, after: Census | None) -> Iterator[Row]:
+def _facts(before: OperatorCounts, after: OperatorCounts | None) -> Iterator[Row]:
     yield Row("opset", str(before.opset), str(after.opset) if after else None)
     yield Row("ir_version", str(before.ir_version), str(after.ir_version) if after else None)
     yield Row("size", amount(before.size), amount(after.size) if after else None)
@@ -292,7 +294,7 @@ def _differences(report: Report | None) -> tuple[Check, ...]:
 # --- rewritten nodes --------------------------------------------------------------------------------------------------
 
 
-def _rewrite(kind: Kind, number: int, plan: Plan) -> Rewrite:
+def _rewrite(kind: RewriteGroup, number: int, plan: Plan) -> Rewrite:
     applicable = sorted((way for way in kind.ways if way.cost is not None), key=lambda way: way.cost or 0.0)
     if kind.action is Action.RESTAMP:
         version = since("", kind.operator, plan.target_opset)
@@ -325,7 +327,7 @@ _UNCHOSEN = {
 """Why what is no lowering was done."""
 
 
-def _choice(kind: Kind, applicable: Sequence[Way]) -> str:
+def _choice(kind: RewriteGroup, applicable: Sequence[Candidate]) -> str:
     if kind.action is Action.RESTAMP:
         return "same meaning"
     if not kind.lowerings:
@@ -339,7 +341,7 @@ def _choice(kind: Kind, applicable: Sequence[Way]) -> str:
     return f"cheapest of {len(applicable)} that rounds least"
 
 
-def _summary(kind: Kind) -> str:
+def _summary(kind: RewriteGroup) -> str:
     """Return the first line of what a lowering says of itself."""
     operator = operator_for("", kind.operator) if kind.lowerings else None
     lowerings = operator.lowerings if operator else ()

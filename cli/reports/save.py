@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from opshift.cli.operator_counts import Census, census
+from opshift.cli.operator_counts import OperatorCounts, count_operators
 from opshift.cli.options import check_report
 from opshift.cli.reports.document import document
 from opshift.cli.reports.write import staged
@@ -34,7 +34,9 @@ def save(report: Report, path: str | os.PathLike[str]) -> None:
 
 def made(report: Report, about: dict[str, Any]) -> dict[str, Any]:
     """Return the document of a report: what --json prints of the same run."""
-    sides: dict[str, Census] = {key: census(*about[key]) for key in ("before", "after") if key in about}
+    sides: dict[str, OperatorCounts] = {
+        key: count_operators(*about[key]) for key in ("before", "after") if key in about
+    }
     named = argparse.Namespace(**{key: about[key] for key in ("command", "model", "other") if about.get(key)})
     rest: dict[str, Any] = {key: about[key] for key in ("plan", "left_out", "notes", "repairs") if key in about}
     different = report.verdict is Verdict.DIFFERENT or (named.command == "verify" and report.verdict != Verdict.EQUAL)

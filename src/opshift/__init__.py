@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     )
     from opshift.passes.base.results import Check, Plan, Refusal, Report, Step, Verdict
     from opshift.passes.batch import Outcome, Status, Summary, convert_many
-    from opshift.passes.convert import Result, convert, plan
+    from opshift.passes.conversion.result import Result
+    from opshift.passes.convert import convert, plan
     from opshift.passes.inspection import Inspection, inspect
     from opshift.passes.proof.verify import verify
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "convert": ("Result", "convert", "plan"),
+    "conversion.result": ("Result",),
+    "convert": ("convert", "plan"),
     "base.errors": ("InvalidModelError", "OpshiftError", "UnsupportedError", "UsageError", "VerificationError"),
     "inspection": ("Inspection", "inspect"),
     "batch": ("Outcome", "Status", "Summary", "convert_many"),
