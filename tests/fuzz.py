@@ -1,4 +1,4 @@
-"""Hostile models in bulk: whatever a file holds, it is read and converted, or refused in words, in bounded time.
+"""Adversarial models in bulk: whatever a file holds, it is read and converted, or refused in words, in bounded time.
 
 `python tests/fuzz.py --seconds 600 --seed 1` mutates models at random. With `--atheris` libFuzzer does, guided by what
 it reaches of opshift; it keeps what reached something new in `--corpus`. A find is written to the file `--find`, and
@@ -30,6 +30,8 @@ import onnx
 import onnx.defs
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
+
+from opshift.opsets.registry.schema import NEWEST, OLDEST
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 FINDS = FIXTURES / "fuzz"
@@ -72,7 +74,7 @@ def examine(data: bytes, folder: Path) -> str:
                 raise
             return "not read"
         try:
-            plan = opshift.plan(source.model, opset=(opset := draw.randint(7, 28)), decompose=decompose)
+            plan = opshift.plan(source.model, opset=(opset := draw.randint(OLDEST, NEWEST)), decompose=decompose)
             if not plan.possible:
                 return "refused"
             result = opshift.convert(source.model, opset=opset, decompose=decompose, verify=False)

@@ -14,12 +14,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from matrix_draw import COMPLEX, FEEDS, FLOATS, VERSIONS, Array, Dims, Draws, Slot, Use, attribute_type
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import IR_VERSION, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-OPSETS = range(7, 29)
+from opshift.opsets.registry.schema import NEWEST, OLDEST
+
+OPSETS = range(OLDEST, NEWEST + 1)
 OPERATORS = ("Hardmax", "ArgMax", "OneHot")
 SUBSETS = [subset for size in (1, 2, 3) for subset in itertools.combinations(OPERATORS, size)]
-NEWEST_IR = 14
+NEWEST_IR = IR_VERSION
 SWITCH = [np.array(True), np.array(False), np.array(True)]
 NODE_NAMES = ("hot", "hot/Equal", "hot_1", "n/x", "Hardmax")
 

@@ -1,4 +1,4 @@
-"""Drawing what one node of the matrix gets: attributes, element types, shapes and hostile values."""
+"""Draw the attributes, element types, shapes and adversarial values of one node of the matrix."""
 
 from __future__ import annotations
 

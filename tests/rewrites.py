@@ -1505,12 +1505,6 @@ wrong_models(
     model("g (float[n] x, float k) => (float[n] y) { r = Relu (x) y = Add (r, k) }"),
     None,
 )
-wrong_models(
-    "an_input_of_one_fixed_size",
-    model("g (float[n] x) => (float[n] y) { y = Relu (x) }"),
-    model("g (float[3] x) => (float[3] y) { y = Relu (x) }"),
-    None,
-)
 
 # Wrong: bools, strings, sequences, optionals.
 
@@ -2780,7 +2774,7 @@ for _new in (27, 28):
 
 
 @dataclasses.dataclass(frozen=True)
-class Hostile:
+class Adversarial:
     """A model that harms the process that runs it, one that is harmless, and what the reason must speak of."""
 
     harmful: onnx.ModelProto
@@ -2789,21 +2783,21 @@ class Hostile:
     limits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-HOSTILE: dict[str, Hostile] = {}
+ADVERSARIAL: dict[str, Adversarial] = {}
 SIGNALS = ("signal", "SIGFPE", "SIGABRT", "died", "killed")
 MEMORY = ("memory", "alloc", "bytes")
 TIME_OUT = ("second", "timeout", "time")
 
 
-def hostile(
+def adversarial(
     name: str, signature: str, harmful: str, harmless: str, words: tuple[str, ...], weights: str, **more: Any
 ) -> None:
     """Note a body that harms."""
     pair = both(signature, harmful, harmless, weights)
-    HOSTILE[name] = Hostile(pair.original, pair.rewritten, words, more)
+    ADVERSARIAL[name] = Adversarial(pair.original, pair.rewritten, words, more)
 
 
-hostile(
+adversarial(
     "division_when_the_model_is_opened",
     "(int64[n] x) => (int64[n] y)",
     "d = Div (low, minus) y = Add (x, d)",
@@ -2811,7 +2805,7 @@ hostile(
     SIGNALS,
     "int64 low = {-9223372036854775808}, int64 minus = {-1}",
 )
-hostile(
+adversarial(
     "division_when_the_model_runs",
     "(int64[3] x) => (int64[3] y)",
     "z = Sub (x, x) l = Add (z, low) m = Add (z, minus) y = Div (l, m)",
@@ -2819,7 +2813,7 @@ hostile(
     SIGNALS,
     "int64 low = {-9223372036854775808}, int64 minus = {-1}",
 )
-HOSTILE["gru_of_no_steps"] = Hostile(
+ADVERSARIAL["gru_of_no_steps"] = Adversarial(
     filled(LSTM, model("g (float[t,1,2] x) => (float[t,1,1,3] y) { y = GRU <hidden_size = 3> (x, k, q, b) }")),
     model(
         "g (float[t,1,2] x) => (float[t,1,1,3] y) <int64[3] more = {1, 1, 3}, float[1] z = {0}>"
@@ -2829,7 +2823,7 @@ HOSTILE["gru_of_no_steps"] = Hostile(
     {"input_shapes": {"x": (0, 1, 2)}},
 )
 for _name, _count, _go in (("two_to_the_62_trips", "forever", "yes"), ("a_condition_that_never_ends", "", "yes")):
-    hostile(
+    adversarial(
         f"loop_of_{_name}",
         "(float[n] x) => (float[n] y)",
         f"y = Loop ({_count}, {_go}, x) <body = body (int64 i, bool c, float[n] v) => (bool more, float[n] w)"
@@ -2839,7 +2833,7 @@ for _name, _count, _go in (("two_to_the_62_trips", "forever", "yes"), ("a_condit
         "int64 forever = {4611686018427387904}, bool yes = {1}",
         timeout=2,
     )
-hostile(
+adversarial(
     "four_terabytes",
     "(float[n] x) => (float s)",
     "c = ConstantOfShape (h) t = ReduceSum <keepdims = 0> (c) u = ReduceSum <keepdims = 0> (x) s = Add (t, u)",
@@ -2847,7 +2841,7 @@ hostile(
     MEMORY,
     "int64[1] h = {1099511627776}",
 )
-hostile(
+adversarial(
     "six_gigabytes_of_an_expansion",
     "(float[1] x) => (float s)",
     "z = IsNaN (x) k = Cast <to = 7> (z) h = Add (k, many) e = Expand (x, h) s = ReduceMax <keepdims = 0> (e)",

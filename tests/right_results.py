@@ -24,9 +24,10 @@ from node_tests import cases
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import opshift
-from opshift.passes.runtime.ort_session import RejectedError, Runner, Source, fit
+from opshift.opsets.registry.schema import NEWEST, OLDEST
+from opshift.passes.runtime.ort_session import RejectedError, Runnable, Runner, fit
 
-OPSETS = range(7, 29)
+OPSETS = range(OLDEST, NEWEST + 1)
 ELEMENTS = (
     *(TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.BFLOAT16),
     *(TensorProto.INT8, TensorProto.INT32, TensorProto.INT64, TensorProto.UINT8, TensorProto.BOOL),
@@ -237,7 +238,7 @@ def _symbolic(model: ModelProto) -> None:
 
 def outputs(model: ModelProto, feeds: Mapping[str, Any]) -> Sequence[Any]:
     """Run a model with graph optimisations off."""
-    return Runner(fit(Source(model))[0]).run(feeds, False)
+    return Runner(fit(Runnable(model))[0]).run(feeds, False)
 
 
 def verdict(case: Case) -> tuple[str, str]:

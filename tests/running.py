@@ -16,10 +16,12 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from opshift.opsets.registry.schema import NEWEST, OLDEST
+
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Feed: TypeAlias = Mapping[str, Array]
 
-OPSETS = range(7, 29)
+OPSETS = range(OLDEST, NEWEST + 1)
 RUNS_TO = 26
 # Operators with a version of 27 or 28 that only adds element types, or an attribute whose default changes nothing for
 # the types there were before.

@@ -42,7 +42,7 @@ def singles() -> Mapping[str, Sequence[Single]]:
         if not plain or graphs or not whole or opset_of(model) < OLDEST:
             continue
         operator = operator_of("", node.op_type)
-        if operator is None or not (operator.lowerings or operator.carriers or has_body(operator.name)):
+        if operator is None or not (operator.lowerings or operator.wider_types or has_body(operator.name)):
             continue
         for entry in model.opset_import:
             entry.version = min(entry.version, RUNS_TO)  # newer versions add element types and attributes only

@@ -181,3 +181,43 @@ BOMBS = [
         "Tile": "g (float[n] x) => (float[a] y) <int64[1] s = {1000000000000}> { y = Tile(x, s) }",
     }.items()
 ]
+_SAMPLES = "RoiAlign<output_height=1, output_width=1, sampling_ratio={}>"
+_REGION = "<float[1,1,2,2] x = {1, 2, 3, 4}, float[1,4] r = {0, 0, 1, 1}, int64[1] b = {0}>"
+BOMBS += [
+    # Of these an oracle computes nodes, in a verification or where constants are folded.
+    Case(
+        "Expand of bfloat16",
+        "g (bfloat16[1] x) => (bfloat16[n] y) <int64[1] s = {2000000000}> { y = Expand(x, s) }",
+        13,
+        17,
+    ),
+    *(
+        Case(f"RoiAlign of {points} points, {how}", graph.replace("RoiAlign", _SAMPLES.format(points)), 22, 16)
+        for points in (20000, 1000000)
+        for how, graph in {
+            "run": "g (float[1,1,2,2] x, float[1,4] r, int64[1] b) => (float[1,1,1,1] y) { y = RoiAlign(x, r, b) }",
+            "folded": f"g (float[1] z) => (float[1,1,1,1] y) {_REGION} {{ q = RoiAlign(x, r, b) y = Add(q, z) }}",
+        }.items()
+    ),
+    Case(
+        "Einsum of many operands",
+        "g (float[1] z) => (float[1] y) <int64[1] n = {1024}> { v = ConstantOfShape(n)"
+        ' q = Einsum<equation = "a,b,c,d,e,f,g->">(v, v, v, v, v, v, v) y = Add(q, z) }',
+        22,
+        17,
+    ),
+    Case(
+        "MaxPool of a wide window",
+        "g (float[1] z) => (float[a,b,c,d] y) <float[1,1,2,2] x = {1, 2, 3, 4}> { q = MaxPool<kernel_shape = [30000, 30000],"
+        " pads = [29999, 29999, 29999, 29999], strides = [30000, 30000]>(x) y = Add(q, z) }",
+        22,
+        11,
+    ),
+    Case(
+        "ConvInteger with wide pads",
+        "g (int32[1] z) => (int32[a,b,c,d] y) <uint8[1,1,2,2] x = {1, 2, 3, 4}> { q = ConvInteger<pads = [20000, 20000, 20000,"
+        " 20000], strides = [20000, 20000]>(x, x) y = Add(q, z) }",
+        22,
+        13,
+    ),
+]

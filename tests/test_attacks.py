@@ -36,7 +36,20 @@ NOTHING: tuple[Any, ...] = (
 
 CONVERT = (
     *("opset", "decompose", "target", "semantics", "allow", "ir_version", "optimize", "keep_initializers_as_inputs"),
-    *("allow_paths", "require_proof", "input_shapes", "inputs", "seed", "timeout", "memory", "save_repro", "progress"),
+    *(
+        "dims",
+        "batch",
+        "fold",
+        "allow_paths",
+        "require_proof",
+        "input_shapes",
+        "inputs",
+        "seed",
+        "timeout",
+        "memory",
+        "save_repro",
+        "progress",
+    ),
 )
 VERIFY = ("semantics", "allow_paths", "input_shapes", "inputs", "seed", "timeout", "memory", "save_repro", "progress")
 TAKEN: dict[str, set[Any]] = {
@@ -211,18 +224,18 @@ def test_odd_constants_end_in_a_result_or_in_words(name: str) -> None:
 # --- a comparison never raises for models ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["opshift.passes.proof.node_pairs.counted", "opshift.passes.proof.verify.counted"])
+@pytest.mark.parametrize("place", ["node_pairs.counted", "whole_model.counted"])
 def test_a_fault_in_a_comparison_is_a_verdict(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise AssertionError("a fault\nof two lines")
 
-    monkeypatch.setattr(place, fail)
+    monkeypatch.setattr(f"opshift.passes.proof.{place}", fail)
     result = opshift.convert(
         parse_model(MODEL.replace("x)", "x) ").replace("Hardmax(", "Hardmax<axis = 0>(")), opset=11
     )
     assert result.report is not None
     assert result.report.verdict is Verdict.UNCHECKED
-    check = result.report.whole if "verify" in place else result.report.nodes[0]
+    check = result.report.whole if "whole" in place else result.report.nodes[0]
     assert "opshift failed while it compared, please report this (AssertionError" in check.reason
     assert "\n" not in check.reason
 

@@ -16,6 +16,7 @@ from typing import Any
 import onnx.parser
 import pytest
 import yaml
+from extras import need
 from packaging.requirements import Requirement
 from test_docs import ROOT, generator
 
@@ -85,6 +86,7 @@ def test_placeholders_are_told_apart() -> None:
 @pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 def test_pre_commit_runs_the_hook(released: Path, tmp_path: Path) -> None:
     """In a repository of somebody's, with the configuration of the page, and a hook that is installed from here."""
+    need("pre_commit")
     mine = tmp_path / "mine"
     mine.mkdir()
     page = (ROOT / "docs" / "howto" / "ci.md").read_text(encoding="utf-8")
@@ -112,6 +114,7 @@ def test_pre_commit_runs_the_hook(released: Path, tmp_path: Path) -> None:
 
 
 def test_the_manifest_of_hooks_is_valid() -> None:
+    need("pre_commit")
     command = [sys.executable, "-m", "pre_commit", "validate-manifest", str(ROOT / ".pre-commit-hooks.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

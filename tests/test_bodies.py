@@ -21,7 +21,8 @@ from opshift.opsets.registry.schema_only import has_body, operator_of
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.schema_bodies import bodies
 from opshift.passes.base.results import Code
-from opshift.passes.rewrite.lowering_search import Deriver, Fragment
+from opshift.passes.rewrite.fragment import Fragment
+from opshift.passes.rewrite.lowering_search import Deriver
 
 FLOAT = onnx.TensorProto.FLOAT
 NO_KERNEL = "NOT_IMPLEMENTED"

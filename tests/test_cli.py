@@ -156,7 +156,9 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
     module("opshift.passes.convert", convert=fake)
     module("opshift.passes.proof.verify", verify=lambda *a, **k: fake(*a, **k).report)
     monkeypatch.setattr(ort_session, "runtime", lambda: None)
-    monkeypatch.setattr(ort_session, "read", lambda path, *_: ort_session.Source(onnx.parser.parse_model(fake.source)))
+    monkeypatch.setattr(
+        ort_session, "read", lambda path, *_: ort_session.Runnable(onnx.parser.parse_model(fake.source))
+    )
     monkeypatch.chdir(tmp_path)
     Path("in.onnx").write_bytes(b"original")
     return fake
@@ -275,7 +277,11 @@ USAGE = [
     ([*CONVERT, "--input-shape", "x:1", "--input-shape", "x:2"], "gives 'x' twice"),
     ([*CONVERT, "--no-verify", "--require-proof"], "--require-proof directs the verification"),
     ([*CONVERT, "--no-verify", "--seed", "0"], "--seed directs the verification"),
-    ([*CONVERT, "--no-verify", "--input-shape", "x:1"], "--input-shape directs the verification"),
+    ([*CONVERT, "--dim", "n"], "such as seq=128"),
+    ([*CONVERT, "--dim", "=1"], "such as seq=128"),
+    ([*CONVERT, "--dim", "n=-1"], "such as seq=128"),
+    ([*CONVERT, "--dim", "n=1", "--dim", "n=2"], "gives 'n' two sizes"),
+    ([*CONVERT, "--batch", "-1"], "a whole number is needed"),
     *(
         ([*CONVERT, "--no-verify", option, value], f"{option} directs the verification")
         for option, value in (
@@ -538,6 +544,10 @@ def test_only_the_first_differences_are_printed(engine: Engine, capsys: pytest.C
 
 # --- what is asked of the engine: every option does something ---------------------------------------------------------
 
+SHAPES = [
+    (["--input-shape", "x:1,3", "--input-shape", "a:b:0"], "input_shapes", {"x": (1, 3), "a:b": (0,)}),
+    (["--input-shape", "x:"], "input_shapes", {"x": ()}),
+]
 REQUEST = [
     (["--opset", "9"], "opset", 9),
     (["--target-opset", "9"], "opset", 9),
@@ -551,11 +561,13 @@ REQUEST = [
     (["--semantics", "spec"], "semantics", "spec"),
     (["--optimize"], "optimize", True),
     (["--keep-initializers-as-inputs"], "keep_initializers_as_inputs", True),
+    *SHAPES,
+    (["--dim", "seq=128", "--dim", "a=b=0"], "dims", {"seq": 128, "a=b": 0}),
+    (["--batch", "1"], "batch", 1),
+    (["--fold"], "fold", True),
 ]
 PROOF = [
     (["--seed", "7"], "seed", 7),
-    (["--input-shape", "x:1,3", "--input-shape", "a:b:0"], "input_shapes", {"x": (1, 3), "a:b": (0,)}),
-    (["--input-shape", "x:"], "input_shapes", {"x": ()}),
     (["--inputs", "data.npz"], "inputs", "data.npz"),
     (["--timeout", "2.5"], "timeout", 2.5),
     (["--memory", "3G"], "memory", 3 * 2**30),
@@ -574,6 +586,9 @@ DEFAULTS = {
     "keep_initializers_as_inputs": False,
     "seed": 0,
     "input_shapes": None,
+    "dims": None,
+    "batch": None,
+    "fold": False,
     "verify": True,
     "require_proof": False,
     "inputs": None,
@@ -600,7 +615,7 @@ COMPARING = [(["--exact"], "exact", True), (["--semantics", "spec"], "semantics"
 ASKED = [
     *((CONVERT, *case) for case in REQUEST + PROOF + CONVERTING + LINKS),
     *((PLAN, *case) for case in REQUEST + LINKS),
-    *((VERIFY, *case) for case in PROOF + COMPARING + LINKS),
+    *((VERIFY, *case) for case in PROOF + SHAPES + COMPARING + LINKS),
 ]
 
 
@@ -986,6 +1001,7 @@ def test_a_target_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             "opset": [9, 13],
             "ir_version": [3, 8],
             "functions": True,
+            "static": False,
             "domains": {},
             "operators": ["Add", "Mul"],
             "without": ["Sub"],
@@ -1112,7 +1128,7 @@ main (bool c, float[2] x) => (float[2] y) {
              else_branch = e () => (float[2] w) { w = ai.onnx.Neg(b) }>
 }
 <domain: "own", opset_import: ["": 13]> f (p) => (q) { q = Abs(p) }""")
-    counted = operator_counts.census(model)
+    counted = operator_counts.count_operators(model)
     assert (counted.opset, counted.ir_version) == (13, 8)
     assert counted.operators == {
         "Abs": operator_counts.Count(1, 13),
@@ -1173,7 +1189,7 @@ from opshift.passes.runtime import ort_session as sessions
 from opshift.passes.base.results import *
 from opshift.passes.io.atomic_files import Batch
 from opshift.cli.main import main
-sessions.read = lambda *_: sessions.Source(sessions.onnx.ModelProto())
+sessions.read = lambda *_: sessions.Runnable(sessions.onnx.ModelProto())
 def verify(*_, progress, **__):
     if progress: progress("whole model", 1, 4)
     check = Check("", "", Verdict.EQUAL, "", "onnxruntime 1.31.1", 3)
@@ -1356,7 +1372,7 @@ def test_real_decomposition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     document = strict(capsys.readouterr().out)
     assert document["verdict"] == "equal"
     assert {"Hardmax", "ArgMax", "OneHot"} <= set(document["before"]["operators"])
-    assert not {"Hardmax", "ArgMax", "OneHot"} & set(operator_counts.census(onnx.load(out)).operators)
+    assert not {"Hardmax", "ArgMax", "OneHot"} & set(operator_counts.count_operators(onnx.load(out)).operators)
 
 
 @lowering(18, bind=lambda meaning, operands: {"axis": meaning.axis})

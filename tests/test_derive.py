@@ -14,13 +14,15 @@ from opshift.opsets import faster
 from opshift.opsets.registry.facts import SMALL, Facts, Tensor, constant, partly
 from opshift.opsets.registry.lowering import Lowering, Reason, lowering, op
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, Operator, lift, operator_for
+from opshift.opsets.registry.schema import NEWEST, OLDEST
 from opshift.opsets.runtimes import costs
 from opshift.opsets.runtimes.costs import cost
 from opshift.opsets.runtimes.profiles import load_target
 from opshift.opsets.runtimes.target import Legality, Limit, Target
 from opshift.passes.analysis.inference import infer
-from opshift.passes.rewrite import lowering_search
-from opshift.passes.rewrite.lowering_search import Constant, Deriver, Failure, Fragment, Input, Output
+from opshift.passes.rewrite import lowering_search, native, specialiser
+from opshift.passes.rewrite.fragment import Constant, Failure, Fragment, Input, Output
+from opshift.passes.rewrite.lowering_search import Deriver
 
 MATRIX = Facts(TensorProto.FLOAT, ("n", 3))
 KNOWN = Facts(TensorProto.FLOAT, (2, 3))
@@ -68,7 +70,7 @@ def test_the_cheapest_is_taken(opset: int, missing: tuple[str, ...], nodes: list
 def test_none_of_the_three_comes_back_through_another(name: str) -> None:
     operands = (Facts(TensorProto.INT64, (2,)), Facts(TensorProto.INT64, ()), Facts(TensorProto.FLOAT, (2,)))
     whole = lifted(name, *(operands if name == "OneHot" else (MATRIX,)))
-    for opset in range(7, 29):
+    for opset in range(OLDEST, NEWEST + 1):
         assert not {"Hardmax", "ArgMax", "OneHot"} & set(written(derived(whole, opset, "Hardmax", "ArgMax", "OneHot")))
 
 
@@ -150,7 +152,7 @@ def test_the_deepest_that_occurs_is_far_from_the_bound() -> None:
             deepest = max(deepest, len(stack))
             return super().derive(lifted, stack)
 
-    for opset in range(7, 29):
+    for opset in range(OLDEST, NEWEST + 1):
         deriver = Watched(Legality(opset, frozenset({"Hardmax", "ArgMax", "OneHot", "TopK", "Where", "Range"})))
         deriver.derive(lifted("OneHot", *ONEHOT, axis=1))
         deriver.derive(lifted("Hardmax", Facts(TensorProto.BFLOAT16, None), axes=(0, -2)))
@@ -262,7 +264,8 @@ def test_what_is_forgotten_is_found_again(monkeypatch: pytest.MonkeyPatch) -> No
     wholes = [lifted("Hardmax", Facts(TensorProto.FLOAT, (2, 3, dim)), axes=(1,)) for dim in (4, 5, 4)]
     deriver = Deriver(Legality(9))
     known = [deriver.derive(whole) for whole in wholes]
-    monkeypatch.setattr(lowering_search, "REMEMBERED", 1)
+    for module in (lowering_search, specialiser):
+        monkeypatch.setattr(module, "REMEMBERED", 1)
     assert [Deriver(Legality(9)).derive(whole) for whole in wholes] == known
     forgetful = Deriver(Legality(9))
     assert [forgetful.derive(whole) for whole in wholes] == known
@@ -301,8 +304,8 @@ def nodes_costed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(node.name)
         return 1.0
 
-    monkeypatch.setattr(lowering_search, "cost", cost)
-    monkeypatch.setattr(lowering_search, "simplicity", cost)
+    monkeypatch.setattr(native, "cost", cost)
+    monkeypatch.setattr(native, "simplicity", cost)
     monkeypatch.setattr(faster, "LOWERINGS", {})
     return asked
 
@@ -312,7 +315,7 @@ def test_a_way_is_followed_no_further_than_another_costs(monkeypatch: pytest.Mon
     asked = nodes_costed(monkeypatch)
     plain = operator_for("", "Abs")
     assert plain is not None
-    whole = lifted("Abs", KNOWN, operator=dataclasses.replace(plain, lowerings=(short, long), carriers={}))
+    whole = lifted("Abs", KNOWN, operator=dataclasses.replace(plain, lowerings=(short, long), wider_types={}))
     legality = Legality(13, frozenset({"Abs"}))
     found = Deriver(legality).derive(whole)
     assert isinstance(found, Fragment)

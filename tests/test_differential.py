@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from differential import draw, judge, run
+from differential import check, draw, judge, run
 from differential.examine import FINDINGS, Examiner, Outcome
 from differential.generate import TARGETS, Case, draw_case
 from differential.saving import load, save
 
 import opshift
+from opshift.opsets.registry.schema import NEWEST
 
 pytestmark = pytest.mark.slow
 
@@ -230,6 +231,61 @@ def test_one_unit_is_right_and_a_thousandth_is_wrong() -> None:
     assert judge.compare({"Transpose"}, model, feeds, expected, near, runner) is not None
 
 
+def _compared(text: str, feeds: dict[str, Any], change: Callable[[Any], Any], opset: int = 17) -> str | None:
+    """Return what the judge says of a model's first output, changed."""
+    from differential.runtimes import run as runner
+
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}]> {text}')
+    expected = runner(model, [feeds])
+    found = [[change(expected[0][0]), *expected[0][1:]]]
+    return judge.compare(check.operators(model), model, [feeds], expected, found, runner)
+
+
+def test_a_jump_beside_a_rounded_value_is_right_and_another_one_is_wrong() -> None:
+    """The window is 0, or nearly, at its ends alone."""
+    text = "g () => (float[n] y) <int64 c = {9}> {w = BlackmanWindow (c) y = Floor (w)}"
+
+    def at(place: int) -> Callable[[Any], Any]:
+        return lambda value: np.where(np.arange(value.size) == place, value - 1, value).astype(value.dtype)
+
+    assert _compared(text, {}, at(0)) is None
+    assert _compared(text, {}, at(3)) is not None
+    assert _compared("g (float[n] x) => (float[n] y) {y = Floor (x)}", {"x": np.ones(9, np.float32)}, at(0)) is not None
+
+
+def test_an_empty_shape_beside_a_batch_does_not_drop_the_bound() -> None:
+    text = """g (float[2,2] x, float[2] s, int64[n] d, bool[m] z) => (float[2,2] y, bool b)
+        {y = BatchNormalization (x, s, s, s, s) b = Reshape (z, d)}"""
+    feeds = {"x": np.array([[1, 2], [3, 5]], np.float32), "s": np.array([0.3, 0.7], np.float32)}
+    feeds |= {"d": np.zeros(0, np.int64), "z": np.ones(1, np.bool_)}
+    assert _compared(text, feeds, lambda value: np.nextafter(value, np.float32(9))) is None
+    assert _compared(text, feeds, lambda value: value * np.float32(1.001)) is not None
+
+
+@pytest.mark.parametrize("kind", ["uint8", "float8e4m3fn"])
+def test_a_neighbour_is_right_where_halves_are_divided_and_two_steps_are_wrong(kind: str) -> None:
+    text = f"g (T[n] x, T s) => ({kind}[n] y) <{kind} z = {{0}}> {{y = QuantizeLinear (x, s, z)}}"
+    values = np.array([20.0, 9, 100])
+
+    def steps(count: int) -> Callable[[Any], Any]:
+        return lambda value: (value.view(np.uint8) + np.uint8(count)).view(value.dtype)
+
+    for element, right in (("float16", True), ("float", False)):
+        dtype = np.float16 if right else np.float32
+        feeds = {"x": values.astype(dtype), "s": np.array(0.5, dtype)}
+        whole = text.replace("T", element)
+        assert (_compared(whole, feeds, steps(1), 23) is None) is right
+        assert _compared(whole, feeds, steps(3), 23) is not None
+
+
+def test_the_evaluator_clamps_the_axes_of_shape() -> None:
+    from differential.runtimes import reference
+
+    text = "g (complex64[4,17,2,3] x) => (int64[n] y) {y = Shape <end = -6> (x)}"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 21]> {text}')
+    assert reference(model, [{"x": np.zeros((4, 17, 2, 3), np.complex64)}])[0][0].shape == (0,)
+
+
 def test_signs_of_zero_count_where_data_is_moved() -> None:
     plus, minus = np.zeros(1, np.float32), -np.zeros(1, np.float32)
     model = onnx.ModelProto()
@@ -269,7 +325,7 @@ def test_every_operator_and_every_version_is_drawn() -> None:
         for index in range(4):
             assert draw_case(9, index, [operator]).operator == operator
     versions = {case.opset for case in (draw_case(9, index, ["Resize"]) for index in range(300))}
-    assert versions == set(range(10, 29))
+    assert versions == set(range(10, NEWEST + 1))
 
 
 def test_every_built_in_profile_is_requested() -> None:

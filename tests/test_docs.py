@@ -87,7 +87,7 @@ def test_reasons_are_read_off_the_source() -> None:
     (old,) = (version for version in argmin.versions if version.since == 1)
     assert "select_last_index is not 0" in list(generate.version_limits(argmin, old))
     squeezed = next(lowering for lowering in argmax.lowerings if lowering.name == "squeezed")
-    assert list(generate.reasons(squeezed.given)) == ["the axis is kept"]
+    assert list(generate.reasons(squeezed.applies_if)) == ["the axis is kept"]
 
 
 @pytest.mark.parametrize("code", Code)

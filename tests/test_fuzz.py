@@ -1,4 +1,4 @@
-"""Hostile models in bulk, and what was found among them: each is converted, or refused in words, in bounded time."""
+"""Adversarial models in bulk: each is converted, or refused in words, in bounded time."""
 
 from __future__ import annotations
 

@@ -18,10 +18,9 @@ import opshift
 from opshift.opsets.registry.facts import Facts, constant
 from opshift.opsets.registry.operator import Node, operator_for
 from opshift.opsets.registry.schema import schema_at
-from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import infer
 from opshift.passes.base.errors import OpshiftError
-from opshift.passes.rewrite.lowering_search import Deriver
+from opshift.passes.rewrite.specialiser import Specialiser
 
 EACH = 3
 """Node tests of each operator that are converted."""
@@ -178,4 +177,4 @@ def test_what_constants_decide(name: str, inputs: tuple[Facts | None, ...], want
     node = Node("", name, schema.since_version, {"axis": 0} if name == "Concat" else {}, inputs, (True,))
     inferred = infer(node)
     outputs = inferred if isinstance(inferred, tuple) else (Facts(),)
-    assert Deriver(Legality(18))._idle(node, outputs) == wanted
+    assert Specialiser()._idle(node, outputs) == wanted

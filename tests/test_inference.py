@@ -28,6 +28,7 @@ import onnx.inliner
 import onnx.parser
 import pytest
 from onnx import AttributeProto, TensorProto, defs, helper
+from running import run as outputs_of
 
 import opshift
 from opshift.opsets.native import onnx_process
@@ -339,6 +340,30 @@ def test_the_shape_of_one_branch_or_iteration_is_not_that_of_the_node(text: str)
     assert text is GROWTH or facts.shape is None
 
 
+@pytest.mark.parametrize("since_version", [1, 11, 22])
+@pytest.mark.parametrize("automatic", ["SAME_LOWER", "SAME_UPPER", "NOTSET", "VALID"])
+def test_transposed_convolutions_have_the_sizes_that_run(automatic: str, since_version: int) -> None:
+    """onnx adds `output_padding` to the sizes of SAME_UPPER and SAME_LOWER, which ConvTranspose-11 gives without it."""
+    for size, kernel, stride, dilation in itertools.product((1, 3), (1, 2, 3), (1, 2, 3), (1, 2)):
+        more = min(stride - 1, 1)  # onnxruntime takes no more
+        said = f'auto_pad = "{automatic}", strides = [{stride}], dilations = [{dilation}], output_padding = [{more}]'
+        model = onnx.parser.parse_model(
+            f'<ir_version: 8, opset_import: ["": {max(since_version, 7)}]> '
+            f"g (float[1,2,{size}] x, float[2,3,{kernel}] w) => (float[a,b,c] y) {{y = ConvTranspose <{said}> (x, w)}}"
+        )
+        given = {"x": np.ones((1, 2, size), np.float32), "w": np.ones((2, 3, kernel), np.float32)}
+        shape = outputs_of(model, [given])[0][0].shape
+        node = model.graph.node[0]
+        attributes = {one.name: freeze(attribute_value(one)) for one in node.attribute}
+        inputs = tuple(Facts(TensorProto.FLOAT, one.shape) for one in given.values())
+        found = typed(Node("", "ConvTranspose", since_version, attributes, inputs, (True,)))
+        assert not isinstance(found, Reason)
+        assert found[0].shape == shape, said
+        inferred = facts_of_type(infer_model(model).graph.output[0].type).shape
+        assert inferred is not None
+        assert inferred[2] in ("c", shape[2]), said
+
+
 @pytest.mark.parametrize("operator", ["AveragePool", "LpPool", "MaxPool"])
 @pytest.mark.parametrize("ceil_mode", [0, 1])
 @pytest.mark.parametrize("automatic", ["SAME_LOWER", "SAME_UPPER"])
@@ -393,3 +418,54 @@ def test_windows_that_start_late_are_no_facts(automatic: str) -> None:
         count = shape[2]
         if isinstance(count, int) and size >= kernel:
             assert count <= len(range(0, size, stride)), (size, kernel, stride)
+
+
+SLICED = [
+    "k = Reshape(x, d) y = Slice(k, s, e, a)",
+    "y = Slice(x, s, e, a)",
+    "b = Constant <value = int64[1] {0}> () y = Slice(x, s, e, b)",
+    "y = Slice(x, s, e)",
+    "k = Slice(x, s, e, a) y = Slice(k, s, e, a)",
+    "t = Constant <value = bool {1}> () y = If(t) <then_branch = f () => (float[A, 3] u) { u = Slice(x, s, e, a) },"
+    " else_branch = h () => (float[B, 3] w) { w = Slice(x, s, e, a) }>",
+]
+
+
+@pytest.mark.parametrize("opset", [9, 10, 11])
+@pytest.mark.parametrize("text", SLICED)
+def test_a_cut_dimension_does_not_keep_its_name(text: str, opset: int) -> None:
+    """onnxruntime 1.32.0 fails to run Slice-10 otherwise: it puts the result into a buffer of the uncut size."""
+    before = onnx.parser.parse_model(
+        '<ir_version: 6, opset_import: ["": 13]> g (float[N, 3] x) => (float[M, 3] o, float[3, K] p)'
+        f" <int64[1] s = {{1}}, int64[1] e = {{3}}, int64[1] a = {{0}}, int64[2] d = {{-1, 3}}>"
+        f" {{ r = Neg(x) p = Transpose(r) {text} o = Exp(y) }}"
+    )
+    result = opshift.convert(before, opset=opset)
+    assert result.report is not None
+    assert result.report.verdict == "equal"
+    assert isinstance(result.model, onnx.ModelProto)
+    x = np.arange(300, dtype=np.float32).reshape(100, 3)
+    for found, expected in zip(*(outputs_of(one, [{"x": x}])[0] for one in (result.model, before)), strict=True):
+        assert np.array_equal(found, expected)
+
+
+def test_dimensions_that_slice_10_does_not_cut_keep_their_names() -> None:
+    found = infer_model(
+        onnx.parser.parse_model(
+            '<ir_version: 5, opset_import: ["": 10]> g (float[N, M] x) => (y)'
+            " <int64[1] s = {1}, int64[1] e = {3}, int64[1] a = {-1}> { y = Slice(x, s, e, a) z = Exp(y) }"
+        )
+    )
+    dims = {value.name: [dim.dim_param for dim in value.type.tensor_type.shape.dim] for value in found.graph.value_info}
+    assert dims["z"][0] == "N"
+    assert dims["z"][1] != "M"
+
+
+def test_a_slice_of_unknown_rank_is_inferred() -> None:
+    found = infer_model(
+        onnx.parser.parse_model(
+            '<ir_version: 5, opset_import: ["": 10]> g (float[N, M] x, int64[K] d) => (y)'
+            " <int64[1] s = {1}, int64[1] e = {3}, int64[1] a = {0}> { r = Reshape(x, d) y = Slice(r, s, e, a) }"
+        )
+    )
+    assert not found.graph.output[0].type.tensor_type.HasField("shape")

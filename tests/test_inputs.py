@@ -22,11 +22,13 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
 
 from opshift.opsets.registry.traits import Interval
-from opshift.passes.analysis.model_summary import outline
+from opshift.passes.analysis.model_summary import summary
 from opshift.passes.base.errors import UsageError
+from opshift.passes.proof import signature
 from opshift.passes.proof.inputs import distributions, generator, shape_search, user_inputs, value_classes
 from opshift.passes.proof.inputs.data_flow import Axis, Drawn, Lookup, Number, Use, uses
-from opshift.passes.proof.inputs.generator import Allowed, Budget, Draft, Spec, UntestableError
+from opshift.passes.proof.inputs.generator import Allowed, Draft, Spec, UntestableError
+from opshift.passes.proof.inputs.trials import Budget, find_trials, overridden
 from opshift.passes.runtime.ort_session import RejectedError
 
 
@@ -151,7 +153,7 @@ def test_sizes_that_are_given_pin_what_is_equal() -> None:
     found = model("g (float[N] x, float[M] z) => (y) { y = Add(x, z) }")
     specs = generator.specs(found.graph)
     fixed = shape_search.sizes_of(specs, {"x": (5,)})
-    known = shape_search.hints(outline(found), fixed)
+    known = shape_search.hints(summary(found), fixed)
     assert next(iter(generator.sizes(generator.with_shapes(specs, {"x": (5,)}), whole=True, hints=known)))["z"] == (5,)
 
 
@@ -163,7 +165,7 @@ def test_indices_of_one_hot_go_beyond() -> None:
 
 def test_operators_have_their_say() -> None:
     text = "g (int64[N] x, float[2] v, float[N] z) => (y) <int64 d = {4}> { y = OneHot(x, d, v) w = OneHot(q, d, v) }"
-    view = outline(model(text.replace("{ y", "{ q = Abs(x) y")))
+    view = summary(model(text.replace("{ y", "{ q = Abs(x) y")))
     (say,) = generator.says(view)
     assert (say.inputs, say.constants["depth"].item()) == ({"indices": "x", "values": "v"}, 4)
     feeds = {"x": np.zeros(50, np.int64), "v": single([7, 7]), "z": single([5] * 50)}
@@ -195,9 +197,9 @@ def test_a_rejected_negative_index_is_followed_by_one_that_is_not() -> None:
         return [RejectedError("negative") if (feeds["x"] < 0).any() else () for feeds in batch]
 
     def values(shape: shape_search.Shapes, turn: int | str) -> Mapping[str, Any]:
-        return draft.peaks(rng, shape, turn) if isinstance(turn, str) else draft.feeds(rng, shape, turn)
+        return draft.spikes(rng, shape, turn) if isinstance(turn, str) else draft.feeds(rng, shape, turn)
 
-    tried = generator.trials(
+    tried = find_trials(
         draft, values, plain, generator.sizes(draft.specs, whole=True), lambda base: (), Budget(6, 24, 10**6, 200)
     )
     assert len(tried.accepted) >= draft.turns() * 3
@@ -229,9 +231,12 @@ def test_some_inputs_are_inside_what_is_permitted_and_some_are_not() -> None:
 
 
 def test_moods_inside_have_the_ends_and_nothing_outside() -> None:
-    common = {mood.palette.tobytes() for mood in distributions.moods(np.dtype(np.float32), False, Allowed())}
-    inside = distributions.moods(np.dtype(np.float32), False, Allowed(), (Interval(-1, 1, zero=False),))
-    own = [mood.palette for mood in inside if mood.palette.tobytes() not in common]
+    common = {
+        distribution.palette.tobytes()
+        for distribution in distributions.value_distributions(np.dtype(np.float32), False, Allowed())
+    }
+    inside = distributions.value_distributions(np.dtype(np.float32), False, Allowed(), (Interval(-1, 1, zero=False),))
+    own = [distribution.palette for distribution in inside if distribution.palette.tobytes() not in common]
     assert len(own) == 2
     for palette in own:
         assert (palette.min(), palette.max()) == (-1, 1)
@@ -329,7 +334,7 @@ def test_a_large_model_is_analysed_in_no_time() -> None:
     y = helper.make_tensor_value_info(f"v{count}", TensorProto.FLOAT, None)
     found = helper.make_model(helper.make_graph(nodes, "g", [x], [y], weights))
     start = time.process_time()
-    view = outline(found)
+    view = summary(found)
     uses(view)
     shape_search.hints(view)
     assert time.process_time() - start < 2
@@ -348,7 +353,7 @@ def sought(text: str, accepts: Callable[[Mapping[str, int]], bool], rejections: 
         asked.append(accepts(shape_search.sizes_of(specs, shape)))
         return asked[-1]
 
-    known = shape_search.hints(outline(found))
+    known = shape_search.hints(summary(found))
     yielded = itertools.islice(shape_search.repaired(specs, known, told, rejections=rejections), 40)
     result = [shape_search.sizes_of(specs, shape) for shape in yielded]
     assert asked.count(False) <= rejections
@@ -384,7 +389,7 @@ def test_shapes_are_repaired(text: str, accepts: Callable[[Mapping[str, int]], b
     if "[N, C, H, W]" in text:
         found = model(text)
         found.graph.initializer.append(numpy_helper.from_array(np.zeros((3, 32), np.float32), "w"))
-        specs, known = generator.specs(found.graph), shape_search.hints(outline(found))
+        specs, known = generator.specs(found.graph), shape_search.hints(summary(found))
         first = next(shape_search.repaired(specs, known, lambda s: accepts(shape_search.sizes_of(specs, s))), None)
         assert first is not None
         return
@@ -395,7 +400,7 @@ def test_shapes_are_repaired(text: str, accepts: Callable[[Mapping[str, int]], b
 def test_channels_are_multiples_of_the_groups(opset: int, scale: str) -> None:
     node = "GroupNormalization <num_groups = 16> (x, s, b)"
     found = model(f"g (float[N,C,W] x, float[{scale}] s, float[{scale}] b) => (float[N,C,W] y) {{ y = {node} }}", opset)
-    specs, known = generator.specs(found.graph), shape_search.hints(outline(found))
+    specs, known = generator.specs(found.graph), shape_search.hints(summary(found))
 
     def accepts(shape: shape_search.Shapes) -> bool:
         sizes = shape_search.sizes_of(specs, shape)
@@ -427,16 +432,47 @@ def test_each_symbol_gets_several_sizes(text: str, accepts: Callable[[Mapping[st
 def test_what_meets_in_a_dim_is_equal_and_spread_too() -> None:
     found = model("g (float[N] x, float[M] z) => (y) { y = Add(x, z) }")
     specs = generator.specs(found.graph)
-    some = list(itertools.islice(generator.sizes(specs, whole=True, hints=shape_search.hints(outline(found))), 20))
+    some = list(itertools.islice(generator.sizes(specs, whole=True, hints=shape_search.hints(summary(found))), 20))
     assert sum(shape["x"] == shape["z"] for shape in some) > 6
     assert any(shape["x"] == (1,) != shape["z"] for shape in some)
 
 
 def test_inner_dims_are_equal_at_once() -> None:
     found = model("g (float[N, K] x, float[M, P] z) => (y) { y = MatMul(x, z) }")
-    some = generator.sizes(generator.specs(found.graph), whole=True, hints=shape_search.hints(outline(found)))
+    some = generator.sizes(generator.specs(found.graph), whole=True, hints=shape_search.hints(summary(found)))
     first = list(itertools.islice(some, 5))
     assert any(shape["x"][1] == shape["z"][0] != shape["x"][0] for shape in first)
+
+
+LOOP = """y = Loop (t, c, {name}) <body = b (int64 i, bool d, float[2, 3] p) => (bool e, float[2, 3] q)
+    {{ e = Identity(d) q = Add(p, p) }}>"""
+SCAN = """y, z = Scan <num_scan_inputs = 1, scan_input_axes = [{axis}], body = b (float[2] p, float[2] r)
+    => (float[2] q, float[2] v) {{ q = Add(p, r) v = Identity(q) }}> (k, {name})"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"g (float[N] x, int64[K] s, int64 t, bool c) => (y) {{ m = Reshape(x, s) {LOOP.format(name='m')} }}",
+        f"g (float x, int64[K] s, int64 t, bool c) => (y) {{ m = Reshape(x, s) {LOOP.format(name='m')} }}",
+        f"g (float[N] x, int64[K] s, float[2] k) => (y) {{ m = Reshape(x, s) {SCAN.format(name='m', axis=0)} }}",
+    ],
+)
+def test_a_body_declares_the_rank_of_what_is_reshaped_for_it(text: str) -> None:
+    assert ("K", 2) in shape_search.hints(summary(model(text))).pinned
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+def test_the_other_dims_of_what_is_scanned_are_the_bodys(axis: int) -> None:
+    text = f"g (float[N, M] x, float[2] k) => (y) {{ {SCAN.format(name='x', axis=axis)} }}"
+    assert shape_search.hints(summary(model(text))).pinned == (("N" if axis in (1, -1) else "M", 2),)
+
+
+@pytest.mark.parametrize(("shape", "fits"), [((2, 3), True), ((2, 4), False), ((6,), False), ((2, 3, 1), False)])
+def test_what_a_body_declares_otherwise_is_a_contradiction(shape: tuple[int, ...], fits: bool) -> None:
+    original = model(f"g (float x, int64 t, bool c) => (y) {{ {LOOP.format(name='x')} }}")
+    feeds = {"x": np.zeros(shape, np.float32)}
+    assert (signature.contradiction(original, feeds, feeds) == "") == fits
 
 
 def test_relations_are_found_at_once() -> None:
@@ -468,8 +504,8 @@ def test_trials_go_on_to_what_repair_finds() -> None:
     def plain(batch: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...] | RejectedError]:
         return [RejectedError("no") if feeds["x"].size % 20 or not feeds["x"].size else () for feeds in batch]
 
-    known = shape_search.hints(outline(found))
-    trials = generator.trials(
+    known = shape_search.hints(summary(found))
+    trials = find_trials(
         draft,
         lambda shape, turn: draft.feeds(rng, shape, int(turn)),
         plain,
@@ -510,8 +546,8 @@ def test_every_element_type_is_drawn(element: int, whole: bool) -> None:
         array = draft.feeds(rng, {"x": (4, 3)}, turn)["x"]
         assert (array.dtype, array.shape) == (helper.tensor_dtype_to_np_dtype(element), (4, 3))
         seen.update(map(repr, array.ravel().tolist()))
-    for manner in ("peak", "dip"):
-        assert draft.peaks(rng, {"x": (4, 3)}, manner)["x"].shape == (4, 3)
+    for mode in ("spike", "trough"):
+        assert draft.spikes(rng, {"x": (4, 3)}, mode)["x"].shape == (4, 3)
     assert draft.feeds(rng, {"x": (0, 3)}, 0)["x"].shape == (0, 3)
     assert len(seen) >= (2 if element == TensorProto.BOOL else 4)
 
@@ -554,7 +590,7 @@ def test_what_cannot_be_made_is_named() -> None:
 def test_inputs_depend_on_the_seed_alone() -> None:
     script = """
 import numpy as np
-from opshift.passes.analysis import model_summary as outline
+from opshift.passes.analysis import model_summary as summary
 from opshift.passes.proof.inputs import generator as inputs, shape_search as shapes
 from onnx.parser import parse_model
 m = parse_model('''<ir_version: 8, opset_import: ["": 13]> g (int64[N] i, float[A, B] t, float[C] z, string[N] s) => (y)
@@ -562,7 +598,7 @@ m = parse_model('''<ir_version: 8, opset_import: ["": 13]> g (int64[N] i, float[
 specs = inputs.specs(m.graph)
 draft = inputs.Draft(specs, inputs.steering(m), inputs.Allowed(), inputs.uses(m))
 rng = np.random.default_rng(3)
-known = shapes.hints(outline.outline(m))
+known = shapes.hints(summary.summary(m))
 for shape in list(inputs.sizes(specs, whole=True, hints=known))[:9]:
     for turn in range(9):
         print({k: v.tolist() for k, v in draft.feeds(rng, shape, turn).items()})
@@ -688,7 +724,7 @@ def test_given_values_override_what_is_drawn() -> None:
     fixed = {"s": np.array(["a", "b", "c"], object)}
     draft = Draft(generator.with_shapes(specs, user_inputs.shapes(fixed)), frozenset(), Allowed())
     rng = np.random.default_rng(0)
-    values = generator.overridden(lambda shape, turn: draft.feeds(rng, shape, int(turn)), fixed)
+    values = overridden(lambda shape, turn: draft.feeds(rng, shape, int(turn)), fixed)
     (shape,) = dict.fromkeys(tuple(item.items()) for item in generator.sizes(draft.specs, whole=True))
     feeds = values(dict(shape), 0)
     assert (feeds["s"] is fixed["s"], feeds["x"].shape) == (True, (3, 2))

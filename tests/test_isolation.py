@@ -21,18 +21,21 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import resident
 from onnx.parser import parse_model
 
 from opshift.opsets.native import sandbox
+from opshift.opsets.registry.operator import operator_for
 from opshift.passes.base.errors import UsageError
-from opshift.passes.base.limits import Limits
+from opshift.passes.base.limits import Clock, Limits
 from opshift.passes.proof import branch_coverage, repro
-from opshift.passes.proof.comparison import Difference, Finding
+from opshift.passes.proof.comparison import Difference, Mismatch
 from opshift.passes.proof.inputs import user_inputs
 from opshift.passes.proof.inputs.generator import specs
 from opshift.passes.proof.verify import verify
-from opshift.passes.runtime import ort_session
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Session, Source, Why
+from opshift.passes.runtime import oracles, ort_session
+from opshift.passes.runtime.node_evaluator import Interpreter
+from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable, Session, Why
 
 ENDLESS = """g (float[n] x) => (float[n] y) <int64 turns = {4611686018427387904}> {
     y = Loop(turns, , x) <body = b (int64 i, bool c, float[n] v) => (bool d, float[n] w) {
@@ -40,8 +43,8 @@ ENDLESS = """g (float[n] x) => (float[n] y) <int64 turns = {4611686018427387904}
 MEMORY = itertools.count(2**40)
 
 
-def source(graph: str, ir_version: int = 8) -> Source:
-    return Source(parse_model(f'<ir_version: {ir_version}, opset_import: ["": 17]> {graph}'))
+def source(graph: str, ir_version: int = 8) -> Runnable:
+    return Runnable(parse_model(f'<ir_version: {ir_version}, opset_import: ["": 17]> {graph}'))
 
 
 def opened(graph: str = "g (float[n] x) => (float[n] y) { y = Relu(x) }", **limits: Any) -> Session:
@@ -84,6 +87,7 @@ def test_what_hangs_on_a_large_input_is_ended_in_time(batch: int) -> None:
     session = opened(ENDLESS, timeout=0.5)
     feeds = [{"x": np.full(200_000, number, np.float32)} for number in range(batch)]
     (rejected,) = within(10, lambda: session.run_all(feeds))
+    assert isinstance(rejected, RejectedError)
     assert rejected.why is Why.LIMIT
     assert "within 0.5 s" in str(rejected)
 
@@ -95,6 +99,7 @@ def test_a_child_that_reads_no_request_is_ended_in_time(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(ort_session, "_STARTING", 0.5, raising=False)
     rejected = within(10, lambda: ort_session.attempt(lambda: opened(memory=next(MEMORY)).run(x(1))))
+    assert isinstance(rejected, RejectedError)
     assert rejected.why is Why.LIMIT
     assert [process.poll() is None for process in started] == [False]
 
@@ -126,6 +131,77 @@ def test_a_child_whose_answers_are_lost_is_ended(
     rejected = within(10, lambda: ort_session.attempt(lambda: opened(memory=next(MEMORY)).run(x(1))))
     assert isinstance(rejected, RejectedError)
     assert [process.poll() is None for process in started] == [False]
+
+
+# --- oracles --------------------------------------------------------------------------------------------------------
+
+
+def sampled(points: int, mode: str = "avg") -> tuple[Any, ...]:
+    """Return RoiAlign, its meaning with so many points a side, and its operands."""
+    operator = operator_for("", "RoiAlign")
+    assert operator is not None
+    image = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)
+    boxes, batches = np.array([[0, 0, 1, 1]], np.float32), np.zeros(1, np.int64)
+    return operator, operator.meaning(sampling_ratio=points, mode=mode), (image, boxes, batches)
+
+
+def test_an_oracle_computes_in_the_child_what_it_computes_here() -> None:
+    operator, meaning, operands = sampled(3)
+    (found,) = oracles.computed(operator, meaning, operands, Limits())
+    assert found.dtype == np.float32
+    assert found.tolist() == operator.oracle(meaning, *operands).tolist()
+
+
+def test_an_oracle_that_takes_long_is_ended_in_time() -> None:
+    limits = Limits(timeout=1.0, memory=next(MEMORY))
+    rejected = within(30, lambda: ort_session.attempt(oracles.computed, *sampled(15_000), limits))
+    assert isinstance(rejected, RejectedError)
+    assert rejected.why is Why.LIMIT
+
+
+def test_an_oracle_that_takes_much_memory_is_ended() -> None:
+    before = resident.peak()
+    rejected = ort_session.attempt(oracles.computed, *sampled(50_000), Limits(memory=2**29))
+    assert isinstance(rejected, RejectedError)
+    assert rejected.why is Why.LIMIT
+    assert "memory" in str(rejected)
+    assert resident.peak() < before + 2**28
+
+
+def test_an_oracle_whose_outputs_are_large_is_rejected() -> None:
+    operator = operator_for("", "Expand")
+    assert operator is not None
+    meaning = operator.meaning()
+    rejected = ort_session.attempt(
+        oracles.computed, operator, meaning, (np.ones(1, np.float32), np.array([10_000_000])), Limits(results=2**20)
+    )
+    assert isinstance(rejected, RejectedError)
+    assert rejected.why is Why.LARGE
+
+
+def test_what_an_oracle_does_not_take_is_rejected() -> None:
+    operator, meaning, (image, boxes, batches) = sampled(3)
+    for wrong in ((image, boxes, batches + 7), (image, boxes + np.inf, batches), (image, boxes[:0], batches)):
+        rejected = ort_session.attempt(oracles.computed, operator, meaning, wrong, Limits())
+        assert isinstance(rejected, RejectedError)
+        assert rejected.why is Why.REJECTED
+
+
+def test_loops_without_nodes_end_in_time() -> None:
+    """Loops that are entered turn by turn, of which the innermost has nothing to run."""
+    inner = "b0 (int64 i0, bool c0, complex64[1] v0) => (bool c0, complex64[1] v0) { }"
+    for depth in range(1, 6):
+        inner = (
+            f"b{depth} (int64 i{depth}, bool c{depth}, complex64[1] v{depth}) => "
+            f"(bool c{depth}, complex64[1] w{depth}) {{ w{depth} = Loop(m, t, v{depth}) <body = {inner}> }}"
+        )
+    constants = "<int64 m = {249}, bool t = {1}>"
+    looped = source(f"g (complex64[1] x) => (complex64[1] y) {constants} {{ y = Loop(m, t, x) <body = {inner}> }}")
+    limits = Limits(clock=Clock(1.0, 1.0))
+    rejected = within(20, lambda: ort_session.attempt(Interpreter(looped, limits).run, {"x": np.ones(1, np.complex64)}))
+    assert isinstance(rejected, RejectedError)
+    assert rejected.why is Why.LIMIT
+    assert "time is over" in str(rejected)
 
 
 # --- whose answer it is ---------------------------------------------------------------------------------------------
@@ -237,7 +313,7 @@ def test_an_npz_of_countless_empty_elements_is_refused(dtype: str, tmp_path: Pat
 def write(place: Path, *options: str) -> str:
     before, after = (source(f"g (float[n] x) => (float[n] y) {{ y = {name}(x) }}") for name in ("Relu", "Abs"))
     difference = Difference("y", np.zeros(1, np.float32), np.ones(1, np.float32), "1 instead of 0", (0,))
-    return repro.write(place, before, after, Finding(x(-1), difference, False), options)
+    return repro.write(place, before, after, Mismatch(x(-1), difference, False), options)
 
 
 def test_the_command_of_a_repro_has_the_further_options(tmp_path: Path) -> None:
@@ -274,7 +350,7 @@ def choice(condition: str, then: str, otherwise: str, output: str = "y") -> str:
     )
 
 
-def graph(body: str, constants: str = "") -> Source:
+def graph(body: str, constants: str = "") -> Runnable:
     """A model whose conditions `rare` and `other` never hold."""
     return source(
         f"""g (float[n] x) => (float[n] y) <float many = {{1e30}}{constants}> {{
@@ -282,11 +358,11 @@ def graph(body: str, constants: str = "") -> Source:
     )
 
 
-def untaken(before: Source, after: Source | None = None) -> list[branch_coverage.Branch]:
+def untaken(before: Runnable, after: Runnable | None = None) -> list[branch_coverage.Branch]:
     return list(branch_coverage.untaken(before, after or before, [x(1, -2)], Limits()))
 
 
-def on(one: Source | None, feeds: Feeds) -> list[float]:
+def on(one: Runnable | None, feeds: Feeds) -> list[float]:
     assert one is not None
     (outputs,) = Session(one, optimised=False).run(feeds)
     return [float(value) for value in outputs]

@@ -14,7 +14,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
-from rewrites import HOSTILE, RIGHT, WRONG, Rewrite, model, reworded
+from rewrites import ADVERSARIAL, RIGHT, WRONG, Rewrite, model, reworded
 
 from opshift.passes.base.results import Report, Verdict
 from opshift.passes.proof.verify import verify
@@ -153,9 +153,9 @@ def named(report: Report, words: tuple[str, ...]) -> bool:
     return any(word.lower() in report.whole.reason.lower() for word in words)
 
 
-@pytest.mark.parametrize("name", list(HOSTILE))
+@pytest.mark.parametrize("name", list(ADVERSARIAL))
 def test_a_model_that_harms_its_process_ends_as_unchecked(name: str) -> None:
-    case = HOSTILE[name]
+    case = ADVERSARIAL[name]
     started = time.monotonic()
     report = verify(case.harmful, reworded(case.harmful), **case.limits)
     assert report.verdict is Verdict.UNCHECKED
@@ -163,9 +163,9 @@ def test_a_model_that_harms_its_process_ends_as_unchecked(name: str) -> None:
     assert named(report, case.words), report.whole.reason
 
 
-@pytest.mark.parametrize("name", list(HOSTILE))
+@pytest.mark.parametrize("name", list(ADVERSARIAL))
 def test_a_rewrite_that_alone_harms_its_process_is_different(name: str) -> None:
-    case = HOSTILE[name]
+    case = ADVERSARIAL[name]
     started = time.monotonic()
     report = verify(case.harmless, case.harmful, **case.limits)
     assert time.monotonic() - started < LONGEST
@@ -174,7 +174,7 @@ def test_a_rewrite_that_alone_harms_its_process_is_different(name: str) -> None:
 
 
 def test_a_harmful_model_does_not_spoil_what_is_verified_after_it() -> None:
-    case = HOSTILE["division_when_the_model_is_opened"]
+    case = ADVERSARIAL["division_when_the_model_is_opened"]
     for _ in range(2):
         assert verify(case.harmful, reworded(case.harmful)).verdict is Verdict.UNCHECKED
         assert judged(RIGHT["values_renamed"]).verdict is Verdict.EQUAL
@@ -271,21 +271,21 @@ def test_the_command_takes_shapes(cases: dict[str, Rewrite], expected: int, tmp_
 
 
 def test_the_command_survives_a_model_that_dies(tmp_path: Path) -> None:
-    case = HOSTILE["division_when_the_model_is_opened"]
+    case = ADVERSARIAL["division_when_the_model_is_opened"]
     status, text = command(tmp_path, case.harmful, reworded(case.harmful))
     assert status == 1, text
     assert any(word in text for word in case.words), text
 
 
 def test_the_command_survives_a_model_that_hangs(tmp_path: Path) -> None:
-    case = HOSTILE["loop_of_two_to_the_62_trips"]
+    case = ADVERSARIAL["loop_of_two_to_the_62_trips"]
     status, text = command(tmp_path, case.harmful, reworded(case.harmful), "--timeout", "2")
     assert status == 1, text
     assert any(word in text for word in case.words), text
 
 
 def test_the_command_limits_memory(tmp_path: Path) -> None:
-    case = HOSTILE["six_gigabytes_of_an_expansion"]
+    case = ADVERSARIAL["six_gigabytes_of_an_expansion"]
     status, text = command(tmp_path, case.harmful, reworded(case.harmful), "--memory", "2G")
     assert status == 1, text
     assert any(word in text for word in case.words), text

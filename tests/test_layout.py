@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import onnx.defs
 import pytest
+
+from opshift.opsets.registry.structural import SEQUENCES
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {
@@ -91,16 +94,29 @@ def test_nodes_are_built_where_they_are_spliced(path: Path) -> None:
     allowed = {
         "passes/analysis/inference.py": {"make_node"},
         "passes/rewrite/apply.py": {"make_node"},
+        # What becomes of nodes before they are planned: constants, and nodes of graphs.
+        "passes/rewrite/splicing.py": {"make_node"},
+        # The Identity that stands where a ZipMap was.
+        "passes/rewrite/tensor_output.py": {"make_node"},
         # Constants in place of initializers, for which an older ir_version has no place in a branch.
         "passes/rewrite/ir_downgrade.py": {"make_node"},
         # A node for ONNX to make a function body of.
         "passes/analysis/schema_bodies.py": {"make_node"},
-        # A model of one node, to ask onnxruntime which opsets and ir_versions it loads.
-        "opsets/runtimes/kernels.py": {"make_node"},
+        # A model of one node, to ask onnxruntime which opsets and ir_versions it loads; nodes of ONNX bodies, with
+        # the attributes of a call, to ask whether it has kernels for them.
+        "opsets/runtimes/kernels.py": {"make_node", "NodeProto"},
         # And one of each operator, to ask whether it opens them.
         "passes/runtime/kernel_probe.py": {"make_node"},
     }
     assert built <= allowed.get(name(path), set())
+
+
+def test_one_module_looks_for_graphs_in_attributes() -> None:
+    """All others ask passes/graph/traversal.py."""
+    found = [
+        name(path) for path in FILES if re.search(r"""HasField\("g"\)|attribute\.graphs""", path.read_text("utf-8"))
+    ]
+    assert found == ["passes/graph/traversal.py"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "opsets" / "operators").glob("[a-z]*.py")), ids=name)
@@ -185,4 +201,45 @@ def test_strings_that_name_operators_are_found() -> None:
         "If",
         "Loop",
         "Scan",
+        *SEQUENCES,
     ]
+
+
+LONGEST_CLASS, LONGEST_FUNCTION, MOST_PARAMETERS = 300, 60, 8
+LONG = {
+    "passes/convert.py plan": "public: one parameter for each option",
+    "passes/convert.py convert": "public: one parameter for each option, each explained",
+    "passes/proof/verify.py verify": "public: one parameter for each option, each explained",
+    "opsets/registry/lowering.py lowering": "public: one parameter for each field of Lowering",
+    "opsets/registry/plain.py plain": "one parameter for each field of Operator that such operators have",
+}
+"""Functions that may be longer, or have more parameters, and why."""
+
+
+def too_large(path: Path) -> Iterator[str]:
+    """Yield the classes and functions of a file that are too long, and functions with too many parameters."""
+    for node in ast.walk(parsed(path)):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef):
+            continue
+        lines = (node.end_lineno or node.lineno) - node.lineno + 1
+        if lines > (LONGEST_CLASS if isinstance(node, ast.ClassDef) else LONGEST_FUNCTION):
+            yield f"{name(path)} {node.name}"
+        # Lowerings and oracles have a parameter for each operand and attribute.
+        elif isinstance(node, ast.FunctionDef) and not re.match(
+            "opsets/(operators|microsoft|ml|families|faster)", name(path)
+        ):
+            parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            if sum(one.arg not in ("self", "cls") for one in parameters) > MOST_PARAMETERS:
+                yield f"{name(path)} {node.name}"
+
+
+def test_classes_and_functions_can_be_read_at_once() -> None:
+    assert [place for path in FILES for place in too_large(path) if place not in LONG] == []
+
+
+def test_what_is_too_large_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "name", lambda path: path.name)
+    long = tmp_path / "long.py"
+    body = "\n".join(["    x = 1"] * LONGEST_CLASS)
+    long.write_text(f"class A:\n{body}\n\ndef b():\n{body}\n\ndef c(a, b, c, d, e, f, g, h, i): ...\n")
+    assert list(too_large(long)) == ["long.py A", "long.py b", "long.py c"]

@@ -27,19 +27,19 @@ from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.runtimes.profiles import ProfileError, load_target
 from opshift.passes.analysis import data_propagation
 from opshift.passes.analysis.model_inference import infer_model
-from opshift.passes.analysis.model_summary import outline
+from opshift.passes.analysis.model_summary import summary
 from opshift.passes.base import limits as bounds
 from opshift.passes.base.limits import Clock, Limits
 from opshift.passes.base.memory import machine_memory
 from opshift.passes.base.results import Check, Verdict
-from opshift.passes.convert import _shown_to_be_equal
+from opshift.passes.conversion.verification import _shown_to_be_equal
 from opshift.passes.proof.inputs.data_flow import fills, uses
 from opshift.passes.proof.inputs.distributions import bounded
 from opshift.passes.proof.inputs.generator import Allowed, Draft, specs
 from opshift.passes.proof.verify import verify
 from opshift.passes.rewrite import planner as planning
 from opshift.passes.runtime import ort_session
-from opshift.passes.runtime.ort_session import RejectedError, Session, Source, Why
+from opshift.passes.runtime.ort_session import RejectedError, Runnable, Session, Why
 
 MODEL = '<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }'
 SECONDS = 60
@@ -59,8 +59,8 @@ def measured(listed: str) -> tuple[dict[str, list[Any]], list[int]]:
         check=True,
         timeout=1800,
     )
-    *lines, peaks = map(json.loads, run.stdout.splitlines())
-    return {name: found for name, *found in lines}, peaks
+    *lines, spikes = map(json.loads, run.stdout.splitlines())
+    return {name: found for name, *found in lines}, spikes
 
 
 def text_of(cases: list[sizes.Case]) -> list[Any]:
@@ -155,7 +155,7 @@ def test_a_shape_that_is_an_input_has_as_many_elements_as_what_is_reshaped(nodes
     model = parse_model(
         f'<ir_version: 8, opset_import: ["": 13]> g (float[n,4] x, int64[k] t) => (float[] y) {{ {nodes} }}'
     )
-    view = outline(model)
+    view = summary(model)
     draft = Draft(specs(model.graph), frozenset({"t"}), Allowed(whole=True), uses(view), fills=fills(view))
     shapes = {"x": (6, 4), "t": (3,)}
     drawn = [draft.feeds(np.random.default_rng(turn), shapes, turn)["t"] for turn in (0, 1, 2, 4, 5, 6)]
@@ -166,8 +166,8 @@ def test_a_shape_that_is_an_input_has_as_many_elements_as_what_is_reshaped(nodes
 # --- limits ---------------------------------------------------------------------------------------------------------
 
 
-def source(graph: str) -> Source:
-    return Source(parse_model(f'<ir_version: 8, opset_import: ["": 17]> {graph}'))
+def source(graph: str) -> Runnable:
+    return Runnable(parse_model(f'<ir_version: 8, opset_import: ["": 17]> {graph}'))
 
 
 def test_a_small_model_gets_the_least_memory_and_a_large_one_more() -> None:
@@ -237,7 +237,7 @@ def test_a_memory_error_in_a_comparison_is_a_verdict(monkeypatch: pytest.MonkeyP
     def fail(*_: Any, **__: Any) -> Any:
         raise MemoryError("no")
 
-    monkeypatch.setattr("opshift.passes.proof.verify.generator.specs", fail)
+    monkeypatch.setattr("opshift.passes.proof.whole_model.generator.specs", fail)
     one, other = (source(f"g (float[n] x) => (float[n] y) {{ y = {name}(x) }}") for name in ("Relu", "Abs"))
     report = verify(one, other)
     assert report.verdict == "unchecked"

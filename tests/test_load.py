@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
+from opshift.opsets.registry.schema import NEWEST
 from opshift.passes.base.errors import InvalidModelError, UsageError
 from opshift.passes.graph import limits, traversal
 from opshift.passes.io import external_data, reader
@@ -138,7 +139,7 @@ def test_an_onnx_ir_model_knows_the_folder_of_its_weights(
         monkeypatch.chdir(tmp_path)
     source = reader.load(onnx_ir.load(path.name if current else path))
     assert source.directory == tmp_path.resolve()
-    assert [item.location for item in external_data.references(traversal.bodies(source.model))] == ["w.bin"]
+    assert [item.location for item in external_data.references(traversal.graph_views(source.model))] == ["w.bin"]
 
 
 def test_an_onnx_ir_model_with_weights_in_a_function(tmp_path: Path) -> None:
@@ -422,7 +423,11 @@ FAULTS: dict[str, tuple[str, Callable[[onnx.ModelProto], object], tuple[str, ...
     "newer ir_version": (HARDMAX, lambda m: setattr(m, "ir_version", 99), ("ir_version 99", "newer onnx")),
     "no opset": (HARDMAX, lambda m: m.ClearField("opset_import"), ("opset",)),
     "only another domain": (HARDMAX, lambda m: setattr(m.opset_import[0], "domain", "l"), ("opset",)),
-    "newer opset": (HARDMAX, lambda m: setattr(m.opset_import[0], "version", 29), ("opset 29", "up to 28")),
+    "newer opset": (
+        HARDMAX,
+        lambda m: setattr(m.opset_import[0], "version", NEWEST + 1),
+        (f"opset {NEWEST + 1}", f"up to {NEWEST}"),
+    ),
     "huge opset": (HARDMAX, lambda m: setattr(m.opset_import[0], "version", 2**62), (str(2**62),)),
     "opset 0": (HARDMAX, lambda m: setattr(m.opset_import[0], "version", 0), ("opset 0", "does not exist")),
     "negative opset": (HARDMAX, lambda m: setattr(m.opset_import[0], "version", -1), ("opset -1",)),
@@ -948,7 +953,7 @@ def test_external_data_in_any_place(tmp_path: Path, place: str) -> None:
     reader.load(written(inner, model))
     reader.load(model)
     assert model.SerializeToString() == before
-    assert [item.location for item in external_data.references(traversal.bodies(model))] == ["w.bin"]
+    assert [item.location for item in external_data.references(traversal.graph_views(model))] == ["w.bin"]
     for location, words in (("../secret.bin", "'..'"), ("none.bin", "missing")):
         assert words in refused(written(inner, places({"location": location})[place]))
 

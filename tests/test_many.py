@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import importlib
 import importlib.metadata
 import json
 import multiprocessing
@@ -24,6 +23,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
+from extras import need
 from running import opset_of, run
 
 import opshift
@@ -331,10 +331,9 @@ def test_threads_that_import_at_the_same_time(zoo: Path) -> None:
     assert done.stdout == "converted converted converted refused unchanged\n"
 
 
+@pytest.mark.slow
 def test_a_cluster_of_dask_serves(zoo: Path) -> None:
-    if os.environ.get("CI") != "true" and os.environ.get("OPSHIFT_CORPUS") != "1":
-        pytest.importorskip("distributed")
-    distributed: Any = importlib.import_module("distributed")
+    distributed = need("distributed")
     settings: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
     with distributed.LocalCluster(**settings) as cluster, distributed.Client(cluster) as client:
         executor = client.get_executor()

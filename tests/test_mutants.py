@@ -33,11 +33,14 @@ from opshift.opsets.registry.lowering import Lowering, Reason
 from opshift.opsets.registry.node_traits import rounds
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, known_operators, lift, write_native
 from opshift.opsets.runtimes.target import Legality
+from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Verdict
 from opshift.passes.proof.node_pairs import Pair, prove
 from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Replace
-from opshift.passes.rewrite.lowering_search import Deriver, Fragment, operand_sources
+from opshift.passes.rewrite.fragment import Fragment, operand_sources
+from opshift.passes.rewrite.lowering_search import Deriver
+from opshift.passes.runtime import oracles
 
 SHARE = 1 if os.environ.get("OPSHIFT_MUTANTS") == "all" else 3
 OPERATORS = {(operator.domain, operator.name): operator for operator in known_operators()}
@@ -112,9 +115,9 @@ def pair_of(subject: Subject) -> Pair:
         del original.graph.node[0].attribute[:], rewritten.opset_import[1:]
     outputs = original.graph.node[0].output
 
-    def oracle(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-        results = operator.oracle(whole.meaning, *arrays(original, whole, feeds))
-        return dict(zip(outputs, results if isinstance(results, tuple) else (results,), strict=False))
+    def oracle(feeds: Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
+        results = oracles.computed(operator, whole.meaning, arrays(original, whole, feeds), limits)
+        return dict(zip(outputs, results, strict=False))
 
     return Pair(
         node=str(subject),
@@ -122,7 +125,7 @@ def pair_of(subject: Subject) -> Pair:
         original=original,
         rewritten=rewritten,
         oracle=oracle,
-        hostile=subject.tamed or operator.hostile,
+        adversarial=subject.tamed or operator.adversarial,
         exclude_nan=bool(found.assumes) or not operator.nan_defined(whole.meaning, whole.operands),
         finite="finite-inputs" in found.assumes or not operator.infinity_defined(whole.meaning, whole.operands),
         exact=not (found.rounds or rounds(operator.name)),
@@ -270,7 +273,7 @@ def near_image(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[st
 
 def whole(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Indices without a fraction."""
-    drawn = onehot.hostile(rng, feeds)
+    drawn = onehot.adversarial(rng, feeds)
     return {**drawn, "indices": np.trunc(drawn["indices"])}
 
 
@@ -309,6 +312,10 @@ SPREAD = {"short_mask": "spread"}
 BY_GROUP = {"num_groups": 2, "epsilon": 0.0, "scaled": "group"}
 LINEAR = {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "linear"}
 BATCH_FIRST, NOTHING = {"hidden_size": 5, "layout": 1}, (None, None, None)
+PER_HEAD = ("float[2,2,3,4]", "float[2,2,5,4]", "float[2,2,5,6]")
+IN_ROWS = ("float[2,3,8]", "float[2,5,8]", "float[2,5,12]")
+"""Queries, keys and values, each head with an axis of its own, and all heads in a row."""
+
 SUBJECTS = (
     Subject("Hardmax", "permuted", ROWS, ("float[2,3,4]",), keep=True),
     Subject("Hardmax", "flattened", {"axes": (1, 2)}, ("float[2,3,n]",), keep=True),
@@ -407,6 +414,18 @@ SUBJECTS = (
     Subject("ReduceLogSumExp", "shifted", {"keepdims": 0}, ("float[2,3,4]", ints(1)), opset=18),
     Subject("ReduceSumSquare", "of_squares", {}, ("float[2,3,4]", ints(1)), opset=18),
     Subject("LayerNormalization", "flattened", {"axis": 1}, ("float", "float[]", None), 18, used=(True,) * 3),
+    *(
+        Subject("Attention", name, what, (*PER_HEAD, *more, *[None] * (4 - len(more))), opset=18)
+        for name, what, more in (
+            ("with_bias", {}, ("bool[3,5]",)),
+            ("with_past", {}, (None, "float[2,2,4,4]", "float[2,2,4,6]")),
+            ("with_triangle", {"is_causal": 1}, ()),
+            ("of_products", {}, ()),
+            ("of_biased_products", {}, ("float[3,5]",)),
+        )
+    ),
+    Subject("Attention", "shared_keys", {}, ("float[2,4,3,4]", *PER_HEAD[1:], *[None] * 4), opset=18),
+    Subject("Attention", "of_rows", {"q_num_heads": 2, "kv_num_heads": 2}, (*IN_ROWS, *[None] * 4), opset=18),
     Subject("RotaryEmbedding", "gathered", {}, ("float[2,3,2,4]", *["float[5,2]"] * 2, "int64[2,2]"), opset=18),
     Subject("RotaryEmbedding", "by_heads", {"num_heads": 3}, ("float[2,2,12]", *["float[2,2,2]"] * 2, None), opset=18),
     Subject(
@@ -493,6 +512,21 @@ SUBJECTS = (
     Subject("DequantizeLinear", "by_element", {"block_size": 2}, ("int8[2,4]", "float[2,2]", "int8[2,2]"), opset=13),
     Subject("DequantizeLinear", "by_product", {}, ("int8[40]", "float[]", "int8[]"), opset=13),
     Subject("ScatterND", "in_a_row", {}, ("float[3,4,2]", "int64[5,2]", "float[5,2]")),
+    Subject(
+        "ScatterND", "in_rows", {"reduction": "add"}, ("float[3,4,2]", "int64[5,2]", "float[5,2]"), opset=18, keep=True
+    ),
+    Subject(
+        "ScatterElements",
+        "by_sums",
+        {"axis": 1, "reduction": "add"},
+        ("float[3,4]", "int64[3,2]", "float[3,2]"),
+        opset=18,
+    ),
+    Subject(
+        "ScatterElements", "by_products", {"reduction": "mul"}, ("float[3,4]", "int64[2,3]", "float[2,3]"), opset=18
+    ),
+    Subject("ScatterElements", "by_maxima", {"reduction": "max"}, ("float[3,4]", "int64[2,3]", "float[2,3]"), opset=18),
+    Subject("ScatterElements", "by_minima", {"reduction": "min"}, ("int64[3,4]", "int64[2,3]", "int64[2,3]"), opset=18),
     Subject("ScatterElements", "as_scatter", {"axis": 1}, ("float[3,4]", "int64[3,2]", "float[3,2]"), opset=9),
     Subject("Where", "by_logic", {}, ("bool[2,3]", "bool[2,3]", "bool[3]")),
     Subject("Where", "by_product", {}, ("bool[2,3]", "int64[2,3]", "int64[3]")),
@@ -538,6 +572,8 @@ SUBJECTS = (
     Subject("IsNaN", "by_comparison", {}, ("float[2,3]",)),
     Subject("Reshape", "padded", {"allowzero": 1}, ("float[n,m]", "int64[2]"), keep=True),
     Subject("Flatten", "reshaped", {"axis": 1}, ("float[2,3,m]",), opset=18),
+    Subject("Gather", "taken", {"axis": 1}, ("float[2,3]", np.array(1, np.int64)), opset=13),
+    Subject("Gather", "evenly", {"axis": 1}, ("float[2,5]", ints(1, 2)), opset=13),
     Subject("Gather", "guarded", {"axis": 1}, ("float[2,3]", "int64[2]"), opset=10, keep=True),
     Subject("Shape", "sliced", {"start": 1, "end": 3}, ("float[n,m,k]",), keep=True),
     Subject("Squeeze", "reshaped", {}, ("float", ints(-2)), opset=18),
@@ -582,6 +618,14 @@ SUBJECTS = (
     Subject("AveragePool", "padded", {**CEILED, **COUNTED}, ("float[1,2,5]",), opset=18, keep=True),
     Subject("AveragePool", "by_convolution", DILATED, ("float[1,2,7]",), opset=18),
     Subject("AveragePool", "by_convolution", {**DILATED, **COUNTED}, ("float[n,2,7]",), opset=18),
+    Subject("EyeLike", "from_float", {"dtype": 7, "k": 1}, ("bfloat16[a,b]",), opset=18, keep=True),
+    Subject("EyeLike", "by_places", {"dtype": 1, "k": 1}, ("float[a,b]",), opset=18),
+    Subject("LpPool", "by_pads", CEILED, ("float[1,2,5]",), opset=18, keep=True),
+    Subject("LpPool", "by_distances", {"p": 1, "kernel_shape": (3,), "pads": (1, 0)}, ("float[1,2,5]",), opset=18),
+    Subject(
+        "LpPool", "by_squares", {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0)}, ("float[1,2,5]",), opset=18
+    ),
+    Subject("LpPool", "by_powers", {"p": 3, "kernel_shape": (3,), "pads": (0, 1)}, ("float[1,2,5]",), opset=18),
     Subject("MaxPool", "by_pads", CEILED, ("float[1,2,5]",), opset=9, keep=True, used=TWO),
     Subject("BatchNormalization", "flattened", {"spatial": 0}, ("float[2,3,4]", *["float[3,4]"] * 4), keep=True),
     Subject("BatchNormalization", "in_one_type", {}, ("float16[2,3,4]", *["float[3]"] * 4), keep=True),
@@ -594,6 +638,9 @@ SUBJECTS = (
         keep=True,
     ),
     Subject("BatchNormalization", "computed", {}, ("float[2,3,4]", *["float[3]"] * 4)),
+    Subject("GroupNormalization", "as_rows", {"num_groups": 3}, ("float[2,6,4]", "float[6]", "float[6]"), 18),
+    Subject("GroupNormalization", "as_rows", {"num_groups": 3}, ("float[n,6,h]", "float[6]", "float[6]"), 18),
+    Subject("GroupNormalization", "by_means", {"num_groups": 3}, ("float[n,6,h]", "float[6]", "float[6]"), 13),
     Subject("GroupNormalization", "by_channel", BY_GROUP, ("float[2,6,4]", *["float[2]"] * 2), 21, True, tamed=level),
     Subject("GroupNormalization", "by_channel", BY_GROUP, ("float[2,c,4]", *["float[g]"] * 2), 21, True, tamed=level),
     Subject("HardSwish", "clipped", {}, ("double[40]",), opset=11),
@@ -608,6 +655,7 @@ SUBJECTS = (
     Subject("Min", "spread", {}, ("float[2,3]", "float[3]"), opset=7, keep=True),
     Subject("Attention", "spread", SPREAD, (*HEADS, "bool[3,1]", None, None, None), 24, True, tamed=level_heads),
     Subject("Attention", "spread", SPREAD, (*HEADS, "bool[3,m]", None, None, None), 24, True, tamed=level_heads),
+    Subject("RMSNormalization", "computed", {}, ("float[2,3,4]", "double[4]"), opset=18),
     Subject("LayerNormalization", "shifted", {}, ("float[2,3,4]", "float[4]", "float[4]"), opset=18),
     Subject("InstanceNormalization", "computed", {}, ("float[2,3,4,5]", "float[3]", "float[3]"), opset=18),
     Subject("LayerNormalization", "computed", {"axis": 1}, ("float[2,3,4]", "float[3,4]", None), used=(True,) * 3),
@@ -734,9 +782,16 @@ SURVIVORS = (
     ("(Gather|GatherND).by_number", r"node/Gather(_1)?: axis=-1", "the elements are a vector, whose axis -1 is axis 0"),
     ("Col2Im.looked_up", "node/ReduceSum: keepdims=1", "the sums are reshaped in any case"),
     ("Col2Im.looked_up", "constant of node/Concat: element 1 is 2, not 1", "of zeros behind all values one is read"),
+    (
+        "Attention.of_biased_products",
+        "constant of node/ReduceMax: element 0 is 0, not -1|node/ReduceMax: is ReduceMin",
+        "infinities are not fed, which alone tell a query without keys; the table of cases has them",
+    ),
     ("Gemm.with_zero", "constant of node: element 0 is 1.0, not 0.0", "it is multiplied by zero"),
     ("", r"node/Concat\S*: axis=-1", "vectors are joined, whose axis -1 is axis 0"),
     ("", r"constant of node/Reshape\S*: element 0 is 0, not -1", "of a vector, 0 copies what -1 infers"),
+    ("GroupNormalization.as_rows", "node/ReduceProd: keepdims=0", "divided by a vector it is a vector"),
+    ("RMSNormalization.computed", "node/Cast_1: dropped", "what is rounded to float is within its rounding"),
     ("CumSum.as_three_axes", "node/Gather: axis=-1", "the shape is a vector, whose axis -1 is axis 0"),
     ("ReduceSum.squeezed", "node/Compress: axis=-1", "the shape is a vector, whose axis -1 is axis 0"),
     ("(Max|Min).spread", r"node/Add(_1)?: is Sub", "it is zero that is added"),
@@ -936,11 +991,16 @@ SURVIVORS = (
         "constant of node/Slice: element 0 is 1, not 0",
         "zeros for each of the batch, or for all of it: they are added to what has a batch",
     ),
+    (
+        "ScatterElements.by_",
+        "constant of node/Pad: element 0 is 1, not 0",
+        "one more row along the axis that is reduced joins nothing",
+    ),
     ("AffineGrid", r"node/Gather(_\d)?: axis=-1", "the size is a vector, whose axis -1 is axis 0"),
     (r"AffineGrid.*align_corners=1", r"node/Add(_\d)?: is Sub", "the corners are centers: the shift is zero"),
     ("AffineGrid", r"constant of node/Slice\+node/Slice_1: .*", "the size has nothing behind the last axis"),
     (
-        "(AveragePool|MaxPool).by_pads|AveragePool.padded",
+        "(AveragePool|LpPool|MaxPool).by_pads|AveragePool.padded",
         r"node(/AveragePool)?: pads=\[[01], 2\]",
         "padding does not count, and one more element makes no further window: they stand two apart",
     ),

@@ -58,6 +58,7 @@ LOSING = {
         20,
         16,
     ),
+    "HardSigmoid of double": ("double[3] x", "double[3] y", "HardSigmoid (x)", 18, 7),
     "Max of double": ("double[3] x, double[3] p", "double[3] y", "Max (x, p)", 12, 7),
     "MaxPool of double": ("double[1,1,4] x", "double[1,1,3] y", "MaxPool <kernel_shape = [2]> (x)", 10, 7),
     "Min of double": ("double[3] x, double[3] p", "double[3] y", "Min (x, p)", 8, 7),
@@ -101,6 +102,19 @@ def test_a_type_without_a_kernel_is_replaced_or_named(name: str, place: str) -> 
             _opens(result.rewritten)
     else:
         _opens(result.rewritten)
+
+
+@pytest.mark.parametrize("target", [10, 13, 18])
+@pytest.mark.parametrize("kind", ["float", "float16"])
+def test_a_body_without_types_that_fit_is_replaced(kind: str, target: int) -> None:
+    """Those of MeanVarianceNormalization add a float to float16; where none is inlined the kernel for float runs."""
+    text = f"g ({kind}[1,2,3,3] x) => ({kind}[1,2,3,3] y) {{ y = MeanVarianceNormalization (x) }}"
+    model = parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}')
+    _opens(model)
+    rewritten = opshift.convert(model, opset=target).rewritten
+    _opens(rewritten)
+    kept = [node.op_type for node in rewritten.graph.node] == ["MeanVarianceNormalization"]
+    assert kept is (kind == "float")
 
 
 def _opens(model: onnx.ModelProto) -> None:

@@ -31,7 +31,7 @@ def test_convert_takes_each_option() -> None:
 def test_plan_takes_the_options_that_decide_a_plan() -> None:
     taken = arguments(opshift.plan)
     assert taken == {name: DEFAULTS[name] for name in taken}
-    verifying = {"verify", "require_proof", "input_shapes", "inputs", "seed", "timeout", "memory", "effort"}
+    verifying = {"verify", "require_proof", "inputs", "seed", "timeout", "memory", "effort"}
     assert set(DEFAULTS) - set(taken) == verifying | {"max_time", "save_repro"}
 
 

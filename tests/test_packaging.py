@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from extras import need
 
 import opshift
 
@@ -71,6 +72,7 @@ def python(arguments: Sequence[str], cwd: Path, **environment: str) -> str:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sdist, and the wheel that was made of that sdist."""
+    need("build")
     folder = tmp_path_factory.mktemp("built")
     checkout = folder / "checkout"
     ignored = shutil.ignore_patterns(".*_cache", ".git", ".hypothesis", ".venv", "*.egg-info", "build", "__pycache__")
@@ -158,6 +160,7 @@ def test_metadata(wheel: zipfile.ZipFile) -> None:
         "verify",
         "report",
         "dev",
+        "ci",
         "browser",
         "corpus",
         "docs",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, numpy_helper
 from onnx.parser import parse_model
 from operators.harness import Refused, arr, converted
 from running import nodes_of, run
@@ -463,10 +463,15 @@ def test_a_reason_is_said_once(opset: int, reason: str) -> None:
 
 
 def test_a_constant_needs_a_cast_below_opset_9() -> None:
-    """Constant-1 holds floats; mnn casts no number to bool."""
+    """Constant-1 holds floats; the target casts no number to bool."""
     text = """<ir_version: 3, opset_import: ["": 7]> g (float[2] x) => (bool[2] y)
         <float[2] x = {1, 2}> { c = Constant<value = float[2] {2, 1}>() y = Greater(x, c) }"""
-    with pytest.raises(UnsupportedError, match="a Constant and a Cast below opset 9; mnn has Cast, but") as caught:
-        opshift.convert(parse_model(text), target="mnn")
+    cast = Limit("Cast", attributes={"to": (TensorProto.FLOAT,)})
+    target = Target("mine", without=frozenset({"Greater"}), limits=(cast,))
+    with pytest.raises(UnsupportedError, match="a Constant and a Cast below opset 9; mine has Cast, but") as caught:
+        opshift.convert(parse_model(text), target=target)
     assert [refusal.code for refusal in caught.value.refusals] == [Code.NO_LOWERING]
-    assert opshift.convert(parse_model(text), target="mnn", opset=9).report is not None
+    assert opshift.convert(parse_model(text), target=target, opset=9).report is not None
+    assert [node.op_type for node in opshift.convert(parse_model(text), target="mnn").rewritten.graph.node] == [
+        "Identity"
+    ]

@@ -16,10 +16,10 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.cli.main import main
-from opshift.passes import convert
 from opshift.passes.analysis.inference import make_attribute, make_node
 from opshift.passes.base.errors import UsageError, VerificationError
 from opshift.passes.base.results import Verdict
+from opshift.passes.conversion import verification
 from opshift.passes.proof.node_pairs import Pair, prove
 from opshift.passes.proof.verify import verify
 from opshift.passes.runtime import ort_session
@@ -36,8 +36,8 @@ def test_a_lowering_that_rounds_is_proven_within_rounding(monkeypatch: pytest.Mo
     report = opshift.convert(model(NORMAL, 17), opset=13).report
     assert report is not None
     assert [check.verdict for check in (*report.nodes, report.whole)] == [Verdict.EQUAL] * 2
-    pairs = convert._pair
-    monkeypatch.setattr(convert, "_pair", lambda *some: dataclasses.replace(pairs(*some), exact=True))
+    pairs = verification._pair
+    monkeypatch.setattr(verification, "_pair", lambda *some: dataclasses.replace(pairs(*some), exact=True))
     with pytest.raises(VerificationError, match="computes something else"):
         opshift.convert(model(NORMAL, 17), opset=13)
 
@@ -399,7 +399,7 @@ def test_an_empty_list_of_strings_stays_one() -> None:
     assert result.report is not None
     assert result.report.verdict is Verdict.EQUAL
     assert isinstance(result.model, onnx.ModelProto)
-    (made,) = ort_session.Session(ort_session.Source(result.model), optimised=False).run({})
+    (made,) = ort_session.Session(ort_session.Runnable(result.model), optimised=False).run({})
     assert (made.dtype, made.shape) == (np.dtype(object), (0,))
     for key, kind in (("value_floats", AttributeProto.FLOATS), ("value_strings", AttributeProto.STRINGS)):
         assert make_node("Constant", "", [], ["y"], {key: ()}).attribute[0].type == kind

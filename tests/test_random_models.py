@@ -24,7 +24,7 @@ from running import OPSETS, nodes_of, opset_of
 import opshift
 from opshift.passes.base.limits import Limits
 from opshift.passes.io.reader import load
-from opshift.passes.runtime.ort_session import RejectedError, Session, Source, Why, fit
+from opshift.passes.runtime.ort_session import RejectedError, Runnable, Session, Why, fit
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def _size(dim: onnx.TensorShapeProto.Dimension) -> int:
 
 
 def run(model: onnx.ModelProto, inputs: dict[str, Any]) -> tuple[Any, ...]:
-    source, _ = fit(Source(model))
+    source, _ = fit(Runnable(model))
     return Session(source, optimised=False, limits=LIMITS).run(inputs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 from onnx.parser import parse_model
@@ -60,7 +61,10 @@ def test_what_they_do_not_reach_is_not(nodes: str) -> None:
     assert random_outputs(model(nodes)) == ()
 
 
-@pytest.mark.parametrize("nodes", DRAWS.values(), ids=DRAWS)
+ALWAYS = {name: nodes for name, nodes in DRAWS.items() if name != "Dropout by an input"}
+
+
+@pytest.mark.parametrize("nodes", ALWAYS.values(), ids=ALWAYS)
 def test_other_outputs_are_compared_whatever_is_drawn(nodes: str) -> None:
     for seed in range(3):
         report = opshift.convert(model(nodes), opset=16, seed=seed).report
@@ -76,7 +80,7 @@ def test_a_wrong_output_beside_a_random_one_is_found() -> None:
     assert report.whole.verdict is opshift.Verdict.DIFFERENT
 
 
-@pytest.mark.parametrize("nodes", DRAWS.values(), ids=DRAWS)
+@pytest.mark.parametrize("nodes", ALWAYS.values(), ids=ALWAYS)
 def test_a_model_that_is_all_random_is_unchecked(nodes: str) -> None:
     random = model(nodes)
     del random.graph.output[1], random.graph.node[-1]
@@ -101,3 +105,28 @@ def test_a_decomposed_node_that_draws_is_unchecked(seed: int) -> None:
 def test_all_operators_with_a_seed_have_the_trait() -> None:
     seeded = {one.name for one in onnx.defs.get_all_schemas() if not one.domain and "seed" in one.attributes}
     assert {name for name in seeded if Trait.RANDOM in traits(name).floats} == seeded
+
+
+_MODE = "g (float[n,4] x, bool t) => (float[n,4] y) <float r = {{0.5}}> {{ h = Dropout(x, r, t) y = {} (h) }}"
+
+
+@pytest.mark.parametrize(("after", "verdict"), [("Abs", "equal"), ("Relu", "different")])
+def test_a_dropout_whose_mode_is_an_input_is_compared_where_it_does_not_train(after: str, verdict: str) -> None:
+    before, rewritten = (
+        parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {_MODE.format(name)}')
+        for opset, name in ((13, "Abs"), (22, after))
+    )
+    whole = opshift.verify(before, rewritten).whole
+    assert whole.verdict == verdict
+    assert "compared where t is false" in whole.reason
+    trained = opshift.verify(before, rewritten, inputs={"t": np.array(True)}).whole
+    assert trained.verdict == "unchecked"
+
+
+def test_a_mode_that_is_an_input_is_to_be_a_constant() -> None:
+    model = parse_model(f'<ir_version: 8, opset_import: ["": 13]> {_MODE.format("Abs")}')
+    with pytest.raises(opshift.UnsupportedError) as caught:
+        opshift.convert(model, opset=11)
+    (refusal,) = caught.value.refusals
+    assert refusal.code == "missing-fact"
+    assert refusal.hint.startswith("Make it a constant, or take opset 12")

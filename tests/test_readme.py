@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from test_docs import ROOT, generator
 
 from opshift.cli.main import COMMANDS
@@ -48,6 +51,31 @@ def test_outputs_are_what_the_commands_print() -> None:
     generate = generator()
     difference = generate.outdated(generate.README, generate.refreshed(README))
     assert not difference, "".join(difference)
+
+
+def packages_of(requirements: list[str]) -> set[str]:
+    """Return the installed distributions that these requirements bring along, themselves included."""
+    found: set[str] = set()
+    waiting = [Requirement(text) for text in requirements]
+    while waiting:
+        one = waiting.pop()
+        if one.name == "opshift" or (one.marker and not one.marker.evaluate({"extra": ""})):
+            continue
+        if one.name not in found:
+            found.add(one.name)
+            waiting += [Requirement(text) for text in importlib.metadata.distribution(one.name).requires or []]
+    return found
+
+
+def test_the_test_command_installs_less_than_400_megabytes() -> None:
+    """Without opshift itself and pip, which are 30: a virtual environment made by this command had 373."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    found = packages_of([*project["dependencies"], *extras["verify"], *extras["report"], *extras["dev"]])
+    files = [file for name in found for file in importlib.metadata.files(name) or []]
+    assert {"onnxruntime", "pytest"} <= found
+    assert not {"torch", "mypy"} & found
+    assert sum(Path(str(file.locate())).stat().st_size for file in files if Path(str(file.locate())).exists()) < 360e6
 
 
 @needs_bash

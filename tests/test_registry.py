@@ -39,7 +39,8 @@ from opshift.opsets.registry.schema import NEWEST, OLDEST, READ, schema_at, sche
 from opshift.opsets.registry.schema_only_traits import SCHEMA_ONLY
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.runtimes.target import Legality
-from opshift.passes.rewrite.lowering_search import Deriver, Failure, Fragment
+from opshift.passes.rewrite.fragment import Failure, Fragment
+from opshift.passes.rewrite.lowering_search import Deriver
 
 OPERATORS = {operator.name: operator for operator in known_operators()}
 OPSETS = range(OLDEST, NEWEST + 1)
@@ -57,13 +58,14 @@ def effective(operator: Operator) -> set[int]:
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
 def test_every_version_is_read_and_none_is_invented(operator: Operator) -> None:
     """A release of onnx that brings a version fails here until somebody has read it."""
-    listed = [version.since for version in operator.versions]
+    listed = [version.since for version in (operator.before, *operator.versions) if version is not None]
     assert listed == sorted(set(listed))
     assert set(listed) == effective(operator) - UNREAD.get(operator.name, set())
 
 
-UNREAD = {"Scan": {8}}
-"""Versions that are other operators under the same name, and refused: Scan-8 has batches."""
+UNREAD = {"Scan": {8}, "MeanVarianceNormalization": {1}}
+"""Versions that are other operators under the same name, and refused: Scan-8 has batches, and onnxruntime's own
+MeanVarianceNormalization-1 may leave the variance as it is."""
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))

@@ -17,11 +17,11 @@ from opshift.opsets.registry.node_traits import keeps_signs, selects, traits
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Verdict
-from opshift.passes.proof.comparison import mismatch
+from opshift.passes.proof.comparison import differs
 from opshift.passes.proof.kernel_drift import Drift
 from opshift.passes.proof.node_pairs import Pair, prove
-from opshift.passes.proof.tolerance import EXACT, Bound
-from opshift.passes.runtime.ort_session import Runner, Source
+from opshift.passes.proof.rounding.bound import EXACT, Bound
+from opshift.passes.runtime.ort_session import Runnable, Runner
 
 CONV = "g (float16[1,2,5,5] x, float16[3,2,3,3] w) => (float16[1,3,3,3] y) { h = Conv(x, w) y = Relu(h) }"
 POOL = """g (T[1,2,7,7] x) => (T[1,2,4,4] y)
@@ -184,7 +184,7 @@ def test_more_than_the_drift_is_a_difference() -> None:
 
 def test_only_the_element_that_overflows_at_the_other_opset_does_not_count() -> None:
     """Softplus of float16 at 18 runs by its function body, in which Exp of 1372 overflows (onnxruntime 1.32.0)."""
-    before, after = (Source(model(unary("Softplus", "float16"), opset)) for opset in (17, 18))
+    before, after = (Runnable(model(unary("Softplus", "float16"), opset)) for opset in (17, 18))
     feeds = {"x": np.array([[1372, 1, -2, 0.5]], np.float16)}
     outputs = Runner(before, Limits()).run(feeds, False)
     (found,) = Drift(before, after, Limits())(feeds, outputs, lambda bounds: False)
@@ -192,6 +192,23 @@ def test_only_the_element_that_overflows_at_the_other_opset_does_not_count() -> 
     assert found.unstable.tolist() == [[True, False, False, False]]
     wrong = unary("Softplus", "float16").replace("y = Softplus(x)", "h = Abs(x) y = Softplus(h)")
     assert proved(unary("Softplus", "float16"), wrong, 17, 18) is Verdict.DIFFERENT
+
+
+QUANTIZED = """g (float16[4] x) => (float8e4m3fn[4] y) { s = Identity(x)
+    c = Constant<value = float16[4] {16384, 15360, 11878, 14336}>()
+    y = QuantizeLinear<axis = -1, output_dtype = 17>(s, c) }"""
+
+
+def test_the_other_kernel_of_a_node_is_as_right_behind_renamed_inputs() -> None:
+    """From opset 23 on onnxruntime 1.32.0 divides float16 by float16 in float16, before in float."""
+    result = opshift.convert(model(QUANTIZED, 25, 10), target="qnn")
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+    assert isinstance(result.model, onnx.ModelProto)
+    (node,) = result.model.graph.node
+    assert node.input[0] == "x"
+    wrong = QUANTIZED.replace("14336", "14848")
+    assert proved(QUANTIZED, wrong, 25, 21) is Verdict.DIFFERENT
 
 
 def test_another_right_value_widens_the_bound_of_its_element_alone() -> None:
@@ -212,17 +229,17 @@ def test_another_right_value_widens_the_bound_of_its_element_alone() -> None:
 def test_values_of_64_axes_are_compared() -> None:
     """The iterator `flat` of numpy has 32."""
     one = np.full((1,) * 64, "a", object)
-    assert mismatch(one, one.copy()) is None
-    assert mismatch(one, np.full((1,) * 64, "b", object)) is not None
-    assert mismatch(np.ones((1,) * 64), np.zeros((1,) * 64)) is not None
+    assert differs(one, one.copy()) is None
+    assert differs(one, np.full((1,) * 64, "b", object)) is not None
+    assert differs(np.ones((1,) * 64), np.zeros((1,) * 64)) is not None
 
 
 def test_drift_is_nothing_where_kernels_agree() -> None:
     text, x = unary("Softsign", "float16"), np.full((1, 4), 1 - 2**-11, np.float16)
-    before, feeds = Source(model(text, 17)), {"x": x}
+    before, feeds = Runnable(model(text, 17)), {"x": x}
     outputs = Runner(before, Limits()).run(feeds, False)
-    (same,) = Drift(before, Source(model(text, 16)), Limits())(feeds, outputs, lambda found: False)
-    (other,) = Drift(before, Source(model(text, 18)), Limits())(feeds, outputs, lambda found: False)
+    (same,) = Drift(before, Runnable(model(text, 16)), Limits())(feeds, outputs, lambda found: False)
+    (other,) = Drift(before, Runnable(model(text, 18)), Limits())(feeds, outputs, lambda found: False)
     assert same.slack == 0
     assert 0 < other.slack < 0.01
 

@@ -10,7 +10,7 @@ from onnx.parser import parse_model
 from running import run
 
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import RejectedError, Source
+from opshift.passes.runtime.ort_session import RejectedError, Runnable
 
 TEXT = """<ir_version: 8, opset_import: ["": 13]>
 g (float[2,1] first, float[a,b] rows, float[c,d] others) => (float[2,1] last, float[e,f,h] made, int64[i,j] best) {{
@@ -21,8 +21,8 @@ g (float[2,1] first, float[a,b] rows, float[c,d] others) => (float[2,1] last, fl
 }}"""
 
 
-def model(attributes: str) -> Source:
-    return Source(parse_model(TEXT.format(attributes=attributes)))
+def model(attributes: str) -> Runnable:
+    return Runnable(parse_model(TEXT.format(attributes=attributes)))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_it_returns_what_onnxruntime_does(
         "rows": rng.normal(size=rows).astype(np.float32),
         "others": rng.normal(size=others).astype(np.float32),
     }
-    found = Interpreter(source, judged=frozenset({"ArgMax"})).run(feeds)
+    found = Interpreter(source, by_oracle=frozenset({"ArgMax"})).run(feeds)
     for one, other in zip(found, run(source.proto, [feeds])[0], strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -55,4 +55,4 @@ def test_inputs_of_different_lengths_are_rejected() -> None:
         "others": np.ones((2, 1), np.float32),
     }
     with pytest.raises(RejectedError, match="different lengths"):
-        Interpreter(model(""), judged=frozenset({"ArgMax"})).run(feeds)
+        Interpreter(model(""), by_oracle=frozenset({"ArgMax"})).run(feeds)

@@ -22,13 +22,14 @@ import opshift
 from opshift.opsets.registry.facts import Facts, constant, tensor_of, type_name, type_of_facts
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Node
-from opshift.opsets.registry.schema import schema_at
+from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
 from opshift.opsets.runtimes.profiles import builtin_targets, load_target
 from opshift.opsets.runtimes.target import Legality
-from opshift.passes.rewrite.lowering_search import Deriver, Fragment
+from opshift.passes.rewrite.fragment import Fragment
+from opshift.passes.rewrite.lowering_search import Deriver
 
 T = TensorProto
-OPSETS = range(7, 29)
+OPSETS = range(OLDEST, NEWEST + 1)
 SHAPES: tuple[tuple[Any, ...] | None, ...] = (
     (5,),
     ("n",),

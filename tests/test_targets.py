@@ -326,11 +326,11 @@ NAMED: Mapping[str, tuple[str, Sequence[str], set[str]]] = {
         {"Reshape"},
     ),
     "in a branch": (
-        "c = Greater (one, two) d = Identity (x) y = If (c) "
+        "s = ReduceMax <keepdims = 0> (x) c = Greater (s, two) d = Identity (x) y = If (c) "
         "<then_branch = t () => (float[2,3] a) { a = Identity (d) }, "
         "else_branch = e () => (float[2,3] b) { k = Constant <value_float = 2.0> () b = Mul (d, k) }>",
-        ["If", "Mul", "Greater"],
-        {"If", "Mul", "Greater"},
+        ["If", "Mul", "Greater", "ReduceMax"],
+        {"If", "Mul", "Greater", "ReduceMax"},
     ),
 }
 

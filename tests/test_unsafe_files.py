@@ -152,7 +152,7 @@ def test_cve_2026_34445_keys_are_not_attributes(folder: Path) -> None:
     """What describes external data is looked up by key: unknown ones have no effect, known ones stand once."""
     model = model_of(location="w.bin", __class__="dict", base_dir="/etc", tensor="x", __init__="1")
     (folder / "m.onnx").write_bytes(model.SerializeToString())
-    (reference,) = external_data.references(traversal.bodies(load(folder / "m.onnx").model))
+    (reference,) = external_data.references(traversal.graph_views(load(folder / "m.onnx").model))
     assert reference == external_data.Reference("w", "w.bin", 0, 12)
     model.graph.initializer[0].external_data.add(key="length", value="12")
     model.graph.initializer[0].external_data.add(key="length", value="4")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.machinery
 import json
 import os
 import random
@@ -24,11 +25,12 @@ import pytest
 import opshift
 from opshift.cli import signals
 from opshift.cli.main import main
-from opshift.passes import convert as converting
 from opshift.passes.base.errors import InvalidModelError, UsageError
+from opshift.passes.conversion.result import Result
 from opshift.passes.io import atomic_files, external_data
 from opshift.passes.io.atomic_files import Batch, Lines
 from opshift.passes.proof import verify as verifying
+from opshift.passes.proof.whole_model import WholeModels
 
 KILLS = int(os.environ.get("OPSHIFT_KILLS", "100"))
 """How often a process that writes is killed."""
@@ -334,7 +336,7 @@ def test_the_model_that_was_read_is_the_one_that_is_proven(
             changed.append(file)
             change(file)
 
-    verify, save = verifying.verify, converting.Result.save
+    verify, save = verifying.verify, Result.save
 
     def verified(*models: Any, **asked: Any) -> Any:
         if when == "before the proof":
@@ -349,7 +351,7 @@ def test_the_model_that_was_read_is_the_one_that_is_proven(
         return save(result, *arguments, **asked)
 
     monkeypatch.setattr(verifying, "verify", verified)
-    monkeypatch.setattr(converting.Result, "save", saved)
+    monkeypatch.setattr(Result, "save", saved)
     Path("there").mkdir()
     Path("there/out.onnx").write_text("old")
     command = ["convert", "in.onnx", "-o", "there/out.onnx", "--opset", "11", "--report", "report.json"]
@@ -372,7 +374,7 @@ def test_models_that_change_while_they_are_compared(
     other = onnx.load("in.onnx", load_external_data=False)
     other.producer_name = "other"
     Path("b.onnx").write_bytes(other.SerializeToString())
-    real = verifying._Whole.check
+    real = WholeModels.check
     changed: list[str] = []
 
     def check(whole: Any) -> Any:
@@ -382,7 +384,7 @@ def test_models_that_change_while_they_are_compared(
             change(file)
         return found
 
-    monkeypatch.setattr(verifying._Whole, "check", check)
+    monkeypatch.setattr(WholeModels, "check", check)
     with pytest.raises(InvalidModelError, match="changed in the meantime"):
         opshift.verify("in.onnx", "b.onnx")
 
@@ -427,19 +429,40 @@ def test_it_is_waited_until_the_next_change_has_another_time(monkeypatch: pytest
 ENDING = [getattr(signal, name) for name in signals.NAMES if hasattr(signal, name)]
 
 
+def test_a_signal_waits_until_an_extension_is_loaded() -> None:
+    """onnx 1.23.2 crashes where an exception is raised while its extension module is initialized."""
+    code = compile("def exec_module(self): return sys._getframe()", "loader", "exec")
+    names: dict[str, Any] = {"sys": sys}
+    exec(code, names)
+    inside = names["exec_module"](importlib.machinery.ExtensionFileLoader("a", "a.so"))
+    outside = names["exec_module"](importlib.machinery.SourceFileLoader("a", "a.py"))
+    reached = []
+
+    def interrupted(frame: Any) -> None:
+        with signals.raised():
+            signals._interrupt(signal.SIGTERM, frame)
+            reached.append(frame)
+            time.sleep(10)
+
+    for frame in (outside, inside):
+        with pytest.raises(signals.Interrupted):
+            interrupted(frame)
+    assert reached == [inside]
+
+
 @posix
 def test_handlers_are_the_command_s_alone_and_put_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [signal.getsignal(number) for number in ENDING]
     opshift.convert("in.onnx", opset=11, verify=False).save("out.onnx")
     assert [signal.getsignal(number) for number in ENDING] == before
     seen: list[Any] = []
-    real = converting.Result.save
+    real = Result.save
 
     def save(*given: Any, **more: Any) -> Any:
         seen.append([signal.getsignal(number) for number in ENDING])
         return real(*given, **more)
 
-    monkeypatch.setattr(converting.Result, "save", save)
+    monkeypatch.setattr(Result, "save", save)
     assert main(FAST) == 0
     assert all(handler is signals._interrupt for handler in seen[0])
     assert [signal.getsignal(number) for number in ENDING] == before
@@ -518,15 +541,15 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 from opshift.cli import signals as interrupts
 from opshift.cli.main import main
 from opshift.passes.proof import repro
-from opshift.passes.proof.comparison import Difference, Finding
-from opshift.passes.runtime.ort_session import Source
+from opshift.passes.proof.comparison import Difference, Mismatch
+from opshift.passes.runtime.ort_session import Runnable
 from opshift.passes.io.atomic_files import Lines
 import onnx, pathlib
 import numpy as np
-model = Source(onnx.load(source))
+model = Runnable(onnx.load(source))
 out = pathlib.Path(folder)
 x = np.zeros((2, 3), np.float32)
-finding = Finding({"x": x}, Difference("y", x, x + 1, "it differs"), False)
+mismatch = Mismatch({"x": x}, Difference("y", x, x + 1, "it differs"), False)
 
 
 def models():
@@ -546,7 +569,7 @@ def others():
             lines.close()
             for path in sorted(out.glob("repro/**/*"), reverse=True):  # shutil.rmtree makes OSErrors of some signals
                 path.rmdir() if path.is_dir() else path.unlink()
-            repro.write(out / "repro", model, model, finding)
+            repro.write(out / "repro", model, model, mismatch)
     except interrupts.Interrupted as error:
         os._exit(error.status)
 

@@ -12,6 +12,7 @@ import onnx
 from onnx import FunctionProto, ModelProto, NodeProto
 
 from differential import draw
+from differential.schemas import NEWEST, OLDEST
 
 _TARGETS = Path(__file__).parents[2] / "opsets" / "targets"
 
@@ -83,7 +84,7 @@ def _wrong_opset(result: ModelProto, request: dict[str, Any], opset: int) -> str
         low, high = _profile(request["target"])["opset"]
         wanted = set(range(low, high + 1))
     elif "target" in request:
-        wanted = set(range(draw.OLDEST, draw.NEWEST + 1))
+        wanted = set(range(OLDEST, NEWEST + 1))
     else:
         wanted = {request.get("opset", opset)}
     return None if found <= wanted else f"opset {sorted(found)}, not {sorted(wanted)}"

@@ -11,9 +11,9 @@ import onnx
 from onnx import TypeProto, defs, helper
 
 from differential import kernels, values
+from differential.schemas import NEWEST, OLDEST
 from differential.values import FEEDS, Array, Domain
 
-OLDEST, NEWEST = 7, 28
 MOST_ELEMENTS = 700
 
 _KERNEL_SHARE = 0.8

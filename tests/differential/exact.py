@@ -265,12 +265,25 @@ def layer_normalization(
     return y.astype(x.dtype), mean.astype(stash), inverse.astype(stash)
 
 
+def rms_normalization(x: Array, scale: Array, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Array:
+    """RMSNormalization-23: "finally cast `Normalized` back to the original type of `X`"; Y has the scale's type."""
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    wide = _wide(x.astype(tensor_dtype_to_np_dtype(stash_type)))
+    even = (wide / np.sqrt((wide * wide).mean(axes, keepdims=True) + epsilon)).astype(x.dtype)
+    return np.asarray(_wide(even) * _wide(scale)).astype(scale.dtype)
+
+
 def reverse_sequence(x: Array, lengths: Array, batch_axis: int = 1, time_axis: int = 0) -> Array:
     """ReverseSequence-10: "the first `sequence_lens[i]` elements on time axis" are reversed."""
     found = np.moveaxis(x, (batch_axis, time_axis), (0, 1)).copy()
     for row, length in enumerate(np.asarray(lengths).ravel()):
         found[row, :length] = found[row, :length][::-1]
     return np.moveaxis(found, (0, 1), (batch_axis, time_axis))
+
+
+def shape(x: Array, start: int = 0, end: int | None = None) -> Array:
+    """Shape-15: axes "will be clamped to the range [0, r]" after r is added to negative ones, as Python slices."""
+    return np.array(np.shape(x)[start:end], np.int64)
 
 
 def random_like(x: Array, dtype: int = 0, **_: Any) -> Array:
@@ -306,6 +319,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "QLinearConv": qlinear_conv,
     "QLinearMatMul": qlinear_matmul,
     "QuantizeLinear": quantize_linear,
+    "RMSNormalization": rms_normalization,
     "RNN": recurrent.rnn,
     "RandomNormalLike": random_like,
     "RandomUniformLike": random_like,
@@ -317,6 +331,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ReduceProd": _reduction(lambda x, axes: np.prod(_integers_or_double(x), axis=axes)),
     "ReduceSum": _reduction(lambda x, axes: _integers_or_double(x).sum(axis=axes)),
     "ReduceSumSquare": _reduction(lambda x, axes: (_integers_or_double(x) ** 2).sum(axis=axes)),
+    "Shape": shape,
     "SwiGLU": swiglu,
     "Swish": swish,
 }

@@ -224,6 +224,9 @@ class Examiner:
         used = check.operators(original)
         feeds = case.embedded.feeds
         message = judge.compare(used, original, feeds, expected, found, runner)
+        if message and elsewhere and " object" in message and "Gather" in check.operators(result):
+            # onnxruntime 1.32.0 copies the first string alone of each slice that it gathers.
+            message = _by_reference_itself(used, original, feeds, expected, result) and message
         if message:
             outcome.message = message
             # onnxruntime 1.32.0 moves strings out of a value that an Identity in a Loop reads from outside.
@@ -264,6 +267,17 @@ def _as_by_reference(case: Case, used: set[str], original: ModelProto, feed: dic
     if case.random:
         expected = _shapes(expected)
     return judge.compare(used, original, [feed], expected, [found], runtimes.reference) is None
+
+
+def _by_reference_itself(
+    used: set[str], original: ModelProto, feeds: list[dict[str, Any]], expected: Outputs, result: ModelProto
+) -> str | None:
+    """Return how a result departs from what is expected where the reference evaluator runs it; None if it does not."""
+    try:
+        found = runtimes.reference(result, feeds)
+    except RunError as error:
+        return str(error)
+    return judge.compare(used, original, feeds, expected, found, runtimes.reference)
 
 
 def _unproven(report: Any) -> str:

@@ -11,9 +11,10 @@ import numpy as np
 from onnx import defs
 
 from differential import draw
-from differential.draw import NEWEST, OLDEST, Draw, Drawn
+from differential.draw import Draw, Drawn
 from differential.embed import PLACES, Embedded, Embedder
 from differential.recipes import draw_node
+from differential.schemas import NEWEST, OLDEST
 
 TARGETS = (
     *sorted(path.stem for path in (Path(__file__).parents[2] / "opsets" / "targets").glob("*.toml")),

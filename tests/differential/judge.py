@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, TypeProto
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto
 
 from differential import runtimes, values
 from differential.embed import messages, tensors
+from differential.jumps import outputs_beside
 from differential.values import FLOATS, Array, numpy_type
 
 Outputs = Sequence[Sequence[Any]]
@@ -251,7 +253,7 @@ MEAN_OF_NONE = frozenset(("BatchNormalization",))
 """In training it averages; ReduceMean-18: "Reduction over an empty set of values yields undefined". onnxruntime 1.32.0
 makes NaN in this kernel, and 0 in that of ReduceMean."""
 
-ZERO_BY_ZERO = frozenset(("AffineGrid", "LayerNormalization", "MeanVarianceNormalization"))
+ZERO_BY_ZERO = frozenset(("AffineGrid", "GroupNormalization", "LayerNormalization", "MeanVarianceNormalization"))
 """The text's own body computes a variance as a difference, which rounding may make negative, or divides by a size less
 one, which may be 0; the mean of a row with infinity is NaN in onnxruntime 1.32.0. NaN is not compared."""
 
@@ -264,8 +266,13 @@ WEIGHED = frozenset(("SwiGLU", "Swish"))
 QUANTIZED_PRODUCTS = frozenset(("QLinearConv", "QLinearMatMul"))
 """Operators whose product of scales is rounded in float before what is near to half a unit is rounded."""
 
+DIVIDES_NARROW = frozenset(("QuantizeLinear",))
+"""Operators of which onnxruntime 1.32.0 divides numbers of 16 bits otherwise at opset 21 than at 23: what is nearly
+half way between two numbers of 8 bits may become either."""
+
 LOGARITHMS = frozenset(("LogSoftmax", "ReduceLogSumExp"))
-"""Of a row with infinity, kernels make NaN or minus infinity; exponentials overflow on the way in some."""
+"""Of a row with infinity, kernels make NaN or minus infinity; exponentials overflow on the way in some.
+Of a row with NaN, LogSoftmax of double in onnxruntime 1.32.0 makes numbers."""
 
 SQUARES = frozenset(("GlobalLpPool", "LpNormalization", "LpPool", "ReduceL2"))
 """Roots of sums of squares, which may be less than any number of the type."""
@@ -356,12 +363,15 @@ def compare(
                 continue
             if operators & (COMPUTES_IN_FLOAT | QUANTIZED_PRODUCTS) and _same_form(a, b) and a.dtype.kind in "iu":
                 message = difference(a.astype(np.float64), np.asarray(b).astype(np.float64), False, np.ones(a.shape))
+            if operators & DIVIDES_NARROW and _same_form(a, b) and _halves(original, feeds[feed]):
+                wide, other = (np.asarray(one).astype(np.float64) for one in (a, b))
+                message = difference(wide, other, exact_zeros, _step(a))
             if operators & ROUNDS and _same_form(a, b) and _is_float(a):
                 bounds = bounds or _bounds(operators, original, feeds, expected, runner)
                 message = difference(a, b, exact_zeros, bounds[feed][index])
             if operators & MEAN_OF_NONE and _same_form(a, b) and _is_float(a) and _has_empty([*feeds[feed].values()]):
-                undefined = np.isnan(a.astype(np.float64))
-                message = difference(a[~undefined], b[~undefined], exact_zeros)
+                defined, bound = ~np.isnan(a.astype(np.float64)), bounds[feed][index] if bounds else None
+                message = difference(a[defined], b[defined], exact_zeros, None if bound is None else bound[defined])
             if message is not None:
                 return f"output {index}, feed {feed}: {message}"
     return None
@@ -380,6 +390,19 @@ def _has_nan(value: Any) -> bool:
     return isinstance(value, np.ndarray) and _is_float(value) and bool(np.isnan(value.astype(np.float64)).any())
 
 
+def _step(value: Array) -> Array:
+    """Return how far the neighbours of numbers are."""
+    ones = np.ones(value.shape)
+    return np.abs(value.astype(np.float64)) * float(values.finfo(value.dtype).eps) if _is_float(value) else ones
+
+
+def _halves(model: ModelProto, feed: dict[str, Any]) -> bool:
+    """Return whether a model reads floats of 16 bits."""
+    constants = {numpy_type(one.data_type) for one in tensors(model)}
+    types = {value.dtype for value in feed.values() if isinstance(value, np.ndarray)} | constants
+    return not types.isdisjoint(map(numpy_type, (TensorProto.FLOAT16, TensorProto.BFLOAT16)))
+
+
 def _bounds(
     operators: set[str], original: ModelProto, feeds: Sequence[dict[str, Any]], expected: Outputs, runner: Runner
 ) -> list[list[Array | None]]:
@@ -389,24 +412,25 @@ def _bounds(
     intermediate value of that size changes. Terms of the order of 1 in the formula add one unit of 1.
     """
     rng = np.random.default_rng(0)
+    stashes = _stash_types(original)
     spread: list[list[Array | None]] = [
-        [_least(operators, value, _weight(operators, original, feed)) for value in outputs]
+        [_least(operators, value, _weight(operators, original, feed), stashes) for value in outputs]
         for feed, outputs in zip(feeds, expected, strict=True)
     ]
+    for held, feed in zip(spread, feeds, strict=True):
+        if operators & LOGARITHMS and any(map(_has_nan, feed.values())):
+            held[:] = [None if bound is None else np.full_like(bound, np.inf) for bound in held]
     for _ in range(_PERTURBATIONS):
         moved = [{name: _moved(rng, value) for name, value in feed.items()} for feed in feeds]
         try:
             outputs = runner(_moved_constants(rng, original), moved)
         except Exception:
             continue
-        for held, wanted, got in zip(spread, expected, outputs, strict=True):
-            for index, (bound, a, b) in enumerate(zip(held, wanted, got, strict=True)):
-                if bound is not None and np.shape(a) == np.shape(b):
-                    with np.errstate(all="ignore"):
-                        apart = np.abs(np.asarray(a).astype(np.float64) - np.asarray(b).astype(np.float64))
-                    nan_once = np.isnan(a.astype(np.float64)) != np.isnan(np.asarray(b).astype(np.float64))
-                    apart = np.where(nan_once, np.inf, apart)
-                    held[index] = np.fmax(bound, _FACTOR * apart)
+        _widen(spread, expected, outputs)
+    for sign in (-1, 1):
+        with contextlib.suppress(Exception):
+            least = functools.partial(_least, operators, weight=0.0, stashes=stashes)
+            _widen(spread, expected, outputs_beside(original, feeds, runner, least, sign))
     if any(_scales_in_float(node) for node in messages(original, NodeProto)):
         eps = float(np.finfo(np.float32).eps)
         spread = [
@@ -419,6 +443,18 @@ def _bounds(
     else:
         _add_own_error(spread, expected, original, feeds, (runner, runtimes.reference), (np.float32,))
     return spread
+
+
+def _widen(spread: list[list[Array | None]], expected: Outputs, outputs: Outputs) -> None:
+    """Widen bounds to what other outputs depart by, which are as right."""
+    for held, wanted, got in zip(spread, expected, outputs, strict=True):
+        for index, (bound, a, b) in enumerate(zip(held, wanted, got, strict=True)):
+            if bound is not None and np.shape(a) == np.shape(b):
+                with np.errstate(all="ignore"):
+                    apart = np.abs(np.asarray(a).astype(np.float64) - np.asarray(b).astype(np.float64))
+                nan_once = np.isnan(a.astype(np.float64)) != np.isnan(np.asarray(b).astype(np.float64))
+                apart = np.where(nan_once, np.inf, apart)
+                held[index] = np.fmax(bound, _FACTOR * apart)
 
 
 def _scales_in_float(node: NodeProto) -> bool:
@@ -528,11 +564,25 @@ def _weight(operators: set[str], original: ModelProto, feed: dict[str, Any]) -> 
     return float(np.prod([max(np.abs(each[np.isfinite(each)]).max(initial=1.0), 1.0) for each in floats]))
 
 
-def _least(operators: set[str], value: Any, weight: float) -> Array | None:
+def _stash_types(model: ModelProto) -> list[np.dtype[Any]]:
+    """Return the types in which nodes keep their statistics, float where none is named."""
+    found = set[int]()
+    for node in messages(model, NodeProto):
+        if node.op_type not in IN_STAGES:
+            continue
+        given = [one for one in node.attribute if one.name == "stash_type"]
+        names = {one.ref_attr_name for one in given} - {""}
+        given += [one for one in messages(model, AttributeProto) if names and one.name in names]
+        found.update([one.i for one in given] or [TensorProto.FLOAT])
+    return [numpy_type(one) for one in sorted(found.intersection(FLOATS))]
+
+
+def _least(operators: set[str], value: Any, weight: float, stashes: Sequence[np.dtype[Any]]) -> Array | None:
     if not isinstance(value, np.ndarray) or not _is_float(value):
         return None
-    in_float = operators & (COMPUTES_IN_FLOAT | IN_STAGES) and value.dtype == np.float64
-    info = values.finfo(np.dtype(np.float32) if in_float else value.dtype)
+    coarser = [np.dtype(np.float32)] if operators & COMPUTES_IN_FLOAT else stashes
+    info = max((values.finfo(one) for one in (value.dtype, *coarser)), key=lambda one: float(one.eps))
+    in_float = info.eps > values.finfo(value.dtype).eps
     with np.errstate(all="ignore"):
         size = np.abs(value.astype(np.float64))
         size = np.where(np.isfinite(size), size, 0.0)

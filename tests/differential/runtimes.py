@@ -34,6 +34,8 @@ _NO_KERNEL = (
     "Dilation not supported for AutoPadType",
     "B zero point is not valid",  # of MatMulInteger: more than two dimensions
     "indices tensor must have rank >= 1",  # of OneHot
+    "Tensor type mismatch. T !=",  # a cubic Resize of integers, which has a kernel for float alone
+    "saturate is only used for cast to float 8",  # in the body of CastLike with saturate = 0
     "pre-allocated output OrtValues",  # in a Scan, where onnx infers that Attention of unknown width has none
 )
 """What onnxruntime says where it has no kernel. Some bodies of operators that are functions (Attention, CenterCropPad,

@@ -8,6 +8,9 @@ from onnx import TypeProto, defs
 
 from differential import values
 
+OLDEST, NEWEST = 7, defs.onnx_opset_version()
+"""The opsets that opshift converts between: the newest is that of the onnx which is installed."""
+
 
 @functools.cache
 def _carried(operator: str, opset: int) -> frozenset[str]:

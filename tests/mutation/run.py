@@ -37,7 +37,7 @@ def draw_mutant(seed: int, index: int, operators: Sequence[str] = ()) -> tuple[S
     if subject is None:
         return None
     rng = np.random.default_rng([seed, index, 11])
-    trials = shown.accepted(subject.original, shown.feeds_of(subject.feeds, rng))
+    trials = _telling(subject, shown.accepted(subject.original, shown.feeds_of(subject.feeds, rng)))
     if not trials:
         return None
     found = faults(subject.rewritten, rng)
@@ -51,6 +51,20 @@ def draw_mutant(seed: int, index: int, operators: Sequence[str] = ()) -> tuple[S
         except Exception:  # the edit made something that no message can be made of
             continue
     return None
+
+
+def _telling(
+    subject: Subject, trials: Sequence[tuple[shown.Feed, shown.Outputs]]
+) -> list[tuple[shown.Feed, shown.Outputs]]:
+    """Return the inputs that have a defined result, from which the right rewrite does not depart either."""
+    rng = np.random.default_rng([subject.original.ByteSize(), 13])
+    defined = shown.defined(subject.original, trials)
+    if subject.rewritten is subject.original:
+        return defined
+    try:
+        return [one for one in defined if shown.difference(subject.original, subject.rewritten, [one], rng) is None]
+    except (LoadError, NoKernelError):
+        return []
 
 
 def _ordered(found: Sequence[Fault], operator: str, rng: np.random.Generator) -> list[Fault]:
@@ -222,7 +236,7 @@ def _single(case: str, operators: tuple[str, ...], right: bool) -> int:
     print(onnx.printer.to_text(mutant))
     if not right:
         rng = np.random.default_rng([seed, index, 11])
-        trials = shown.accepted(subject.original, shown.feeds_of(subject.feeds, rng))
+        trials = _telling(subject, shown.accepted(subject.original, shown.feeds_of(subject.feeds, rng)))
         number = shown.difference(subject.original, mutant, trials, rng)
         if number is not None:
             print("\n".join(shown.readable(trials[number][0])))

@@ -8,12 +8,13 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import onnxruntime
 from differential import runtimes
 from differential.embed import messages
 from differential.judge import IGNORES_NAN
 from differential.runtimes import LoadError, NoKernelError, RunError
-from onnx import ModelProto, NodeProto
+from onnx import ModelProto, NodeProto, ValueInfoProto
 
 Feed = Mapping[str, Any]
 Outputs = Sequence[Any]
@@ -71,6 +72,46 @@ def accepted(model: ModelProto, feeds: Sequence[Feed]) -> list[tuple[Feed, Outpu
             return []
         found.append((feed, first))
     return found
+
+
+def defined(model: ModelProto, trials: Sequence[tuple[Feed, Outputs]]) -> list[tuple[Feed, Outputs]]:
+    """Return the inputs on which no node of the main graph selects by a NaN, or casts what no integer is.
+
+    The text defines no result of those, so that a difference there shows no fault.
+    """
+    ranges = {
+        node.input[0]: onnx.helper.tensor_dtype_to_np_dtype(attribute.i)
+        for node in model.graph.node
+        for attribute in node.attribute
+        if node.op_type == "Cast" and attribute.name == "to"
+    }
+    selected = {node.input[0] for node in model.graph.node if node.op_type in IGNORES_NAN}
+    integers = {name: np.iinfo(dtype) for name, dtype in ranges.items() if dtype.kind in "iu"}
+    given = {value.name for value in (*model.graph.input, *model.graph.output)}
+    opened = ModelProto()
+    opened.CopyFrom(model)
+    opened.graph.output.extend(ValueInfoProto(name=name) for name in sorted({*selected, *integers} - given))
+    names = [value.name for value in opened.graph.output]
+    kept = []
+    for feed, outputs in trials:
+        try:
+            (found,) = run(opened, [feed])
+        except (LoadError, NoKernelError, RunError):
+            return list(trials)
+        values = {**feed, **dict(zip(names, found, strict=True))}
+        if not any(_has_nan(values.get(name)) for name in selected) and not any(
+            _beyond(values.get(name), limits) for name, limits in integers.items()
+        ):
+            kept.append((feed, outputs))
+    return kept
+
+
+def _beyond(value: Any, limits: np.iinfo[Any]) -> bool:
+    """Return whether floats have an element that integers of this type do not hold."""
+    if not isinstance(value, np.ndarray) or not _is_float(value):
+        return False
+    wide = value.astype(np.float64)
+    return not bool(((wide > float(limits.min) - 1) & (wide < float(limits.max) + 1)).all())
 
 
 def difference(

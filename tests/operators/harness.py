@@ -37,7 +37,8 @@ from opshift.passes.base.errors import UnsupportedError
 from opshift.passes.base.results import Code
 from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Replace
-from opshift.passes.rewrite.lowering_search import Deriver, Fragment, operand_sources
+from opshift.passes.rewrite.fragment import Fragment, operand_sources
+from opshift.passes.rewrite.lowering_search import Deriver
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -236,8 +237,8 @@ def deriver(operator: str, lowering: str, opset: int, *, decompose: bool) -> Der
 
 
 def only(operator: Operator, lowering: Lowering) -> Operator:
-    """Return the operator as if it had this one lowering, no version and no carriers."""
-    return dataclasses.replace(operator, versions=(), lowerings=(lowering,), carriers={})
+    """Return the operator as if it had this one lowering, no version and no wider_types."""
+    return dataclasses.replace(operator, versions=(), lowerings=(lowering,), wider_types={})
 
 
 def derivations(

@@ -36,7 +36,8 @@ from opshift.opsets.operators.argmin import ArgMin
 from opshift.opsets.registry.lowering import Lowering
 from opshift.opsets.registry.operator import Operator
 from opshift.opsets.runtimes.target import Legality
-from opshift.passes.rewrite.lowering_search import Deriver, Fragment
+from opshift.passes.rewrite.fragment import Fragment
+from opshift.passes.rewrite.lowering_search import Deriver
 
 FEW = np.random.default_rng(3).integers(-2, 3, (2, 3, 4)).astype(F32)
 DEEP = arr([[-INF, -INF, -INF], [-INF, 5, 5], [INF, 1, INF]])
@@ -145,7 +146,7 @@ def test_a_vector_goes(operator: str, dims: str) -> None:
 def test_the_proof_feeds_what_max_mistakes() -> None:
     """Integers in one row whose upper halves are equal, and whose lower halves are on both sides of 2^31."""
     rng = np.random.default_rng(0)
-    drawn = [argmax.hostile(rng, {"data": np.zeros((1, 4), np.int64)})["data"][0].tolist() for _ in range(100)]
+    drawn = [argmax.adversarial(rng, {"data": np.zeros((1, 4), np.int64)})["data"][0].tolist() for _ in range(100)]
     assert any({2**31 - 1, 2**31} <= set(row) for row in drawn)
 
 

@@ -162,3 +162,18 @@ def test_an_attention_that_leaves_out_what_the_past_becomes_is_one_with_lengths(
     feed = {"q": queries, "k": keys, "v": values, "n": np.array([4])}
     for before, after in zip(*run(model, [feed]), *run(result.rewritten, [feed]), strict=True):
         np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+
+
+def test_a_mask_that_is_neither_spread_nor_as_long_as_the_keys_is_no_input_of_23() -> None:
+    """Since 24 a short mask is filled up; in 23 it has one element for all keys, or one for each."""
+    text = """<ir_version: 9, opset_import: ["": 23]>
+        g (float16[2,2,2,3] q, float16[2,1,1,3] k, float[a,b,c,d] v, bfloat16[?,?,?,?] m, float16[2,1,2,3] s,
+           float[e,f,g,3] t) => (float16[?,?,?,?] y, float16[?,?,?,?] keys, float[?,?,?,?] values) {
+            y, keys, values = Attention (q, k, v, m, s, t) }"""
+    assert opshift.convert(parse_model(text), opset=28, require_proof=True).model is not None
+
+
+def test_scores_are_not_broadcast_to_a_mask() -> None:
+    queries, keys = np.zeros((1, 2, 1, 4), F32), np.zeros((1, 2, 3, 4), F32)
+    with pytest.raises(ValueError, match="not broadcast"):
+        attention.oracle(PLAIN, queries, keys, keys, np.zeros((2, 3), F32))

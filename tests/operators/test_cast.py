@@ -12,7 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 from running import run
 
 import opshift
+from opshift.opsets.operators import castlike
 from opshift.opsets.operators.cast import Cast, oracle
+from opshift.opsets.operators.castlike import CastLike
 
 TYPES = ("float16", "float32", "float64", "bfloat16", "int8", "uint8", "int32", "int64", "uint64", "bool")
 
@@ -102,3 +104,57 @@ def test_a_string_that_is_no_number_is_not_folded(cast: str, kind: str) -> None:
             continue
         assert isinstance(converted, onnx.ModelProto)
         assert converted.graph.node[-1].op_type in ("Cast", "CastLike")
+
+
+ORDINARY = [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.INT8, TensorProto.BOOL]
+
+
+@pytest.mark.parametrize("operator", ["Cast", "CastLike"])
+@pytest.mark.parametrize("to", ORDINARY)
+@pytest.mark.parametrize("request_", [{"opset": 13}, {"decompose": ["CastLike"]}, {"opset": 28}])
+def test_saturate_counts_for_float8_alone(operator: str, to: int, request_: dict[str, Any]) -> None:
+    """Cast-19 on saturate: "It only applies for float 8 conversion"; onnxruntime 1.32.0 refuses it elsewhere."""
+    kind = TensorProto.DataType.Name(to).lower()
+    call = f"Cast <to = {to}, saturate = 0> (x)" if operator == "Cast" else "CastLike <saturate = 0> (x, like)"
+    model = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["": 19]> g (float[3] x, {kind}[1] like) => ({kind}[3] y) {{y = {call}}}'
+    )
+    converted = opshift.convert(model, **request_).model
+    assert isinstance(converted, onnx.ModelProto)
+    if operator == "CastLike" and request_ != {"opset": 28}:
+        values = np.array([1.5, -2, 100], np.float32)
+        like = np.zeros(1, helper.tensor_dtype_to_np_dtype(to))
+        found = run(converted, [{"x": values, "like": like}])[0][0]
+        np.testing.assert_array_equal(found, values.astype(like.dtype))
+
+
+@pytest.mark.parametrize("saturate", [0, 1])
+@pytest.mark.parametrize("to", [TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2])
+def test_castlike_to_float8_saturates_as_cast_does(to: int, saturate: int) -> None:
+    kind = TensorProto.DataType.Name(to).lower()
+    model = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["": 19]> g (float[4] x, {kind}[1] like) => (float[4] y) '
+        f"{{n = CastLike <saturate = {saturate}> (x, like) y = Cast <to = 1> (n)}}"
+    )
+    converted = opshift.convert(model, decompose=["CastLike"]).model
+    assert isinstance(converted, onnx.ModelProto)
+    assert [node.op_type for node in converted.graph.node] == ["Cast", "Cast"]
+    assert [one.i for one in converted.graph.node[0].attribute if one.name == "saturate"] == [0] * (not saturate)
+    values = np.array([3, 500, -1e6, 1e-9], np.float32)
+    like = np.zeros(1, helper.tensor_dtype_to_np_dtype(to))
+    expected = castlike.oracle(CastLike(saturate), values, like).astype(np.float32)
+    assert np.isfinite(expected).all() == bool(saturate)
+    constant = opshift.convert(_with_constants(model, {"x": values}, to), target="opencv-4", verify=False).model
+    assert isinstance(constant, onnx.ModelProto)
+    assert np.array_equal(run(constant, [{}])[0][0], expected, equal_nan=True)
+
+
+def _with_constants(model: onnx.ModelProto, values: dict[str, np.ndarray[Any, Any]], to: int) -> onnx.ModelProto:
+    """Return a model with these inputs as constants, and the other one as a constant of a type."""
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model)
+    for value in model.graph.input:
+        array = values.get(value.name, np.zeros(1, helper.tensor_dtype_to_np_dtype(to)))
+        fixed.graph.initializer.append(numpy_helper.from_array(array, value.name))
+    del fixed.graph.input[:]
+    return fixed

@@ -40,7 +40,7 @@ class TestDropout(Table):
         Refused(
             TRAINS.format(inputs=", bool mode", constants="<float ratio = {0.5}>"),
             Code.MISSING_FACT,
-            "what training leaves out is random",
+            "training_mode, which must be false, is computed at run time",
             {"opset": 10},
         ),
     )

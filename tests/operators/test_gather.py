@@ -11,7 +11,7 @@ from onnx.parser import parse_model
 from running import run
 
 import opshift
-from operators.harness import F32, Array, Case, Table, arr, text
+from operators.harness import F32, F64, Array, Case, Table, arr, text
 from opshift.opsets.operators import gather, scatterelements, scatternd
 from opshift.opsets.operators.gather import Gather
 from opshift.opsets.operators.scatterelements import ScatterElements
@@ -19,6 +19,8 @@ from opshift.opsets.operators.scatternd import ScatterND
 
 CUBE = np.arange(24, dtype=F32).reshape(2, 3, 4)
 MIXED = np.array([[0, -1], [1, -2]], np.int64)
+PLACES = np.array([[[0, 1, -1], [1, 1, 0]]], np.int64)
+REDUCTIONS = {"add": 16, "mul": 16, "max": 18, "min": 18}
 
 
 class TestGather(Table):
@@ -32,6 +34,19 @@ class TestGather(Table):
         Case("from the front", [CUBE, np.array([1, 0], np.int64)], Gather(1), known=(1,)),
         Case("a scalar index", [CUBE, np.array(-1, np.int64)], Gather(0)),
         Case("a known scalar index", [CUBE, np.array(-1, np.int64)], Gather(2), known=(1,)),
+        Case("a known scalar index from the front", [CUBE, np.array(1, np.int64)], Gather(1), known=(1,)),
+        *(
+            Case(f"{what}, axis {axis}", [CUBE, np.array(places, np.int64)], Gather(axis), known=(1,))
+            for axis in (0, 2, -1)
+            for what, places in {
+                "one place": [1],
+                "evenly spaced places": [0, 1],
+                "evenly spaced places from the end": [-2, -1],
+                "places that decrease": [1, 0],
+                "one place twice": [1, 1],
+            }.items()
+        ),
+        Case("every second place", [CUBE, np.array([1, 3], np.int64)], Gather(2), known=(1,)),
         Case("strings", [text("a", "b", "c"), np.array([-1, 0], np.int64)]),
         Case("bool", [CUBE > 5, MIXED], Gather(1)),
         Case("no indices", [CUBE, np.zeros((0,), np.int64)], Gather(1)),
@@ -52,9 +67,46 @@ class TestScatterND(Table):
         Case("a table of places", [CUBE, pairs([[1, 0]], [[0, 1]]), CUBE[:, :1] * 10], least=9, symbolic=11),
         Case("int64", [np.arange(4), pairs([2]), np.array([-9])], least=9, symbolic=11),
         *(
-            Case(f"{how} into one place", [CUBE[0, 0], pairs([1], [1]), arr([3, 0.5])], ScatterND(how), least=since)
-            for how, since in {"add": 16, "mul": 16, "max": 18, "min": 18}.items()
+            Case(
+                f"{how} into one place",
+                [CUBE[0, 0], pairs([1], [1]), arr([3, 0.5])],
+                ScatterND(how),
+                least=7,
+                symbolic=since,
+            )
+            for how, since in REDUCTIONS.items()
         ),
+        *(
+            Case(
+                f"{how}, slices",
+                [CUBE, pairs([1], [-1], [0]), 1 - CUBE[[0, 0, 1]]],
+                ScatterND(how),
+                least=7,
+                symbolic=since,
+            )
+            for how, since in REDUCTIONS.items()
+        ),
+        *(
+            Case(
+                f"{how}, places",
+                [CUBE, pairs([1, 2], [-1, -1], [0, 1]), CUBE[0] + 1],
+                ScatterND(how),
+                least=7,
+                symbolic=since,
+            )
+            for how, since in REDUCTIONS.items()
+        ),
+        Case(
+            "add, a table of places",
+            [CUBE, pairs([[1, 0]], [[0, 1]]), CUBE[:, :1] * 10],
+            ScatterND("add"),
+            least=7,
+            symbolic=16,
+        ),
+        Case(
+            "add, int64", [np.arange(4), pairs([2], [2]), np.array([-9, 2**40])], ScatterND("add"), least=7, symbolic=16
+        ),
+        Case("max, nothing", [CUBE, np.zeros((0, 1), np.int64), CUBE[:0]], ScatterND("max"), least=7, symbolic=18),
     )
 
 
@@ -75,10 +127,21 @@ class TestScatterElements(Table):
                 f"{reduction} into one place",
                 [CUBE[0, 0], np.array([1, 1, 0], np.int64), arr([2, 3, 0.5])],
                 ScatterElements(0, reduction),
-                least=since,
+                least=7,
             )
-            for reduction, since in {"add": 16, "mul": 16, "max": 18, "min": 18}.items()
+            for reduction in REDUCTIONS
         ),
+        *(
+            Case(
+                f"{reduction} along {axis} of {dtype.__name__}",
+                [CUBE.astype(dtype), PLACES % 2, (PLACES * 3).astype(dtype)],
+                ScatterElements(axis, reduction),
+                least=7,
+            )
+            for axis, dtype in ((0, F32), (1, np.int32), (2, np.int64), (-1, F64))
+            for reduction in (("add", "mul") if dtype is F64 else REDUCTIONS)
+        ),
+        Case("mul, nothing", [CUBE, PLACES[:, :0], arr(PLACES)[:, :0]], ScatterElements(1, "mul"), least=7),
     )
 
 

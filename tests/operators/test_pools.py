@@ -13,9 +13,10 @@ from running import run, same
 
 import opshift
 from operators.harness import Array, Case, Code, Refused, Table, arr, converted
-from opshift.opsets.operators import averagepool, globallppool, maxpool
+from opshift.opsets.operators import averagepool, globallppool, lppool, maxpool
 from opshift.opsets.operators.averagepool import AveragePool
 from opshift.opsets.operators.globallppool import GlobalLpPool
+from opshift.opsets.operators.lppool import LpPool
 from opshift.opsets.operators.maxpool import MaxPool
 
 RNG = np.random.default_rng(0)
@@ -47,6 +48,10 @@ class TestAveragePool(Table):
         ),
         Case("same, upper", pixels(1, 2, 5, 8), AveragePool((3, 3), strides=(2, 3), auto_pad="SAME_UPPER")),
         Case("same, lower", pixels(1, 2, 5, 8), AveragePool((2, 4), strides=(1, 2), auto_pad="SAME_LOWER")),
+        *(
+            Case(f"{side}, ceil", pixels(1, 2, 5, 6), AveragePool((3, 2), strides=(2, 2), auto_pad=side, ceil_mode=1))
+            for side in ("SAME_UPPER", "SAME_LOWER")
+        ),
         Case("valid", pixels(1, 2, 5, 8), AveragePool((2, 4), auto_pad="VALID")),
         Case(
             "valid, ceil",
@@ -75,13 +80,6 @@ class TestAveragePool(Table):
             Code.MISSING_FACT,
             "it has no dilations",
             {"opset": 18},
-        ),
-        Refused(
-            '<ir_version: 9, opset_import: ["": 22]> g (float[1,1,6,6] x) => (float[1,1,i,j] y) '
-            '{ y = AveragePool <kernel_shape = [3, 3], strides = [2, 2], auto_pad = "SAME_UPPER", ceil_mode = 1> (x) }',
-            Code.NO_LOWERING,
-            "it has auto_pad",
-            {"opset": 9},
         ),
     )
 
@@ -140,6 +138,46 @@ class TestMaxPool(Table):
     )
 
 
+class TestLpPool(Table):
+    operator = lppool.OPERATOR
+    tolerance = 1e-5
+    cases = (
+        *(Case(f"p {p}", pixels(2, 2, 5, 6), LpPool((2, 3), p=p)) for p in (1, 2, 3, 4)),
+        *(
+            Case(f"p {p}, pads and strides", pixels(1, 2, 5, 7), LpPool((3, 2), strides=(2, 3), pads=(1, 0, 2, 1), p=p))
+            for p in (1, 2, 3)
+        ),
+        Case("one axis", pixels(2, 3, 7), LpPool((3,), strides=(2,), pads=(1, 1))),
+        Case("three axes", pixels(1, 2, 3, 4, 3), LpPool((2, 2, 2), p=3)),
+        Case("ceil", pixels(1, 1, 4, 4), LpPool((3, 3), strides=(2, 2), ceil_mode=1), symbolic=22),
+        Case("ceil, nothing behind", pixels(1, 2, 4), LpPool((1,), strides=(2,), ceil_mode=1, p=3), symbolic=22),
+        Case(
+            "late window",
+            pixels(1, 3, 2, 2),
+            LpPool((3, 3), strides=(3, 3), pads=(1, 1, 1, 1), ceil_mode=1, p=1),
+            symbolic=22,
+        ),
+        Case("same, upper", pixels(1, 2, 5, 8), LpPool((3, 3), strides=(2, 3), auto_pad="SAME_UPPER")),
+        Case("same, lower", pixels(1, 2, 5, 8), LpPool((2, 4), strides=(1, 2), auto_pad="SAME_LOWER", p=1)),
+        Case("same, ceil", pixels(1, 2, 5, 8), LpPool((2, 3), strides=(2, 2), auto_pad="SAME_UPPER", ceil_mode=1)),
+        Case("valid", pixels(1, 2, 5, 8), LpPool((2, 4), auto_pad="VALID", p=3)),
+        *(
+            Case(f"dilated, p {p}", pixels(2, 2, 7, 7), LpPool((2, 2), dilations=(2, 3), p=p), symbolic=18)
+            for p in (1, 2, 3)
+        ),
+        Case("empty batch", pixels(0, 2, 5, 6), LpPool((2, 3))),
+    )
+    refusals = (
+        Refused(
+            '<ir_version: 9, opset_import: ["": 18]> g (float[1,1,n] x) => (float[1,1,m] y) '
+            "{ y = LpPool <kernel_shape = [2], strides = [2], ceil_mode = 1> (x) }",
+            Code.MISSING_FACT,
+            "it has no ceil_mode",
+            {"opset": 11},
+        ),
+    )
+
+
 class TestGlobalLpPool(Table):
     operator = globallppool.OPERATOR
     unrun: ClassVar[Mapping[int, str]] = {22: "no kernel in onnxruntime 1.32.0"}
@@ -160,7 +198,7 @@ class TestGlobalLpPool(Table):
     )
 
 
-@pytest.mark.parametrize("operator", ["AveragePool", "MaxPool"])
+@pytest.mark.parametrize("operator", ["AveragePool", "LpPool", "MaxPool"])
 @pytest.mark.parametrize("size", ["2", "n"])
 def test_late_windows_go_up_as_they_run(operator: str, size: str) -> None:
     model = parse_model(
@@ -172,7 +210,8 @@ def test_late_windows_go_up_as_they_run(operator: str, size: str) -> None:
     assert [node.op_type for node in there.graph.node] == [operator]
     assert run(model, [feeds])[0][0].shape == (1, 1, 1)
     assert same(run(model, [feeds])[0][0], run(there, [feeds])[0][0])
-    assert converted(converted(model, opset=11), opset=21).graph.node[0].attribute == model.graph.node[0].attribute
+    below = 18 if operator == "LpPool" else 11  # which first has ceil_mode
+    assert converted(converted(model, opset=below), opset=21).graph.node[0].attribute == model.graph.node[0].attribute
     (refusal,) = opshift.plan(model, opset=22, semantics="spec").refusals
     assert "windows may start in the padding on the right" in refusal.reason
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -61,8 +62,8 @@ class TestQuantizeLinear(Table):
         Case("int8 by output_dtype", [X, arr(2), None], QuantizeLinear(output_dtype=3)),
         Case("uint16", [X, arr(0.01), zero(500, np.uint16)]),
         Case("int16", [X, arr(0.01), zero(-500, np.int16)]),
-        Case("along an axis", [X, PER_AXIS, zero([1, 2, 3, 4], np.uint8)], QuantizeLinear(axis=-1), symbolic=8),
-        Case("along the first", [X, arr([1, 2, 3]), zero([1, -2, 3], np.int8)], QuantizeLinear(axis=0), symbolic=8),
+        Case("along an axis", [X, PER_AXIS, zero([1, 2, 3, 4], np.uint8)], QuantizeLinear(axis=-1)),
+        Case("along the first", [X, arr([1, 2, 3]), zero([1, -2, 3], np.int8)], QuantizeLinear(axis=0)),
         Case(
             "blocks",
             [X, BLOCKS, zero([[1, 2], [3, 4], [5, 6]], np.int8)],
@@ -137,3 +138,103 @@ class TestDequantizeLinear(Table):
             {"opset": 13},
         ),
     )
+
+
+NARROW = ["int2", "uint2", "int4", "uint4", "int8", "uint16", *(f"float8_{name}" for name in ("e4m3fn", "e5m2"))]
+
+
+@pytest.mark.parametrize("saturate", [0, 1])
+@pytest.mark.parametrize("source", [F16, F32])
+@pytest.mark.parametrize("name", NARROW)
+def test_the_oracle_quantizes_to_every_type_as_onnxruntime_does(name: str, source: Any, saturate: int) -> None:
+    dtype = np.dtype(name) if hasattr(np, name) else np.dtype(getattr(ml_dtypes, name))
+    to = onnx.helper.np_dtype_to_tensor_dtype(dtype)
+    is_float = name.startswith("float")
+    x = np.arange(-40, 41).astype(source) / 4 * (8 if name == "float8_e4m3fn" else 1)
+    factors = np.array(0.5, source)
+    start = np.array(0 if is_float or name.startswith("u") else -1).astype(dtype)
+    node = onnx.helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"], saturate=saturate)
+    values = {"x": x, "s": factors}
+    inputs = [
+        onnx.helper.make_tensor_value_info(k, onnx.helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        for k, v in values.items()
+    ]
+    read = onnx.helper.make_node("Cast", ["y"], ["w"], to=1)
+    graph = onnx.helper.make_graph(
+        [node, read],
+        "g",
+        inputs,
+        [onnx.helper.make_tensor_value_info("w", 1, x.shape)],
+        [onnx.numpy_helper.from_array(start, "z")],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 25)], ir_version=11)
+    found = run(model, [values])[0][0]
+    expected = quantizelinear.oracle(QuantizeLinear(saturate=saturate), x, factors, start)
+    assert onnx.helper.np_dtype_to_tensor_dtype(expected.dtype) == to
+    assert np.array_equal(found, expected.astype(F32), equal_nan=True)
+
+
+def test_the_oracle_quantizes_to_float4_by_the_nearest_even_and_the_ends() -> None:
+    """QuantizeLinear-25 saturates; float4e2m1 has 0, 0.5, 1, 1.5, 2, 3, 4 and 6 (onnxruntime 1.32.0 has no kernel)."""
+    x = arr([0.5, 1.5, 1.4, 5, 10, 14, -18])
+    found = quantizelinear.oracle(QuantizeLinear(output_dtype=onnx.TensorProto.FLOAT4E2M1), x, arr(2))
+    assert found.astype(F32).tolist() == [0, 1, 0.5, 2, 4, 6, -6]
+
+
+@pytest.mark.parametrize(
+    ("axis", "block_size", "scale", "start", "fits"),
+    [
+        (1, 0, (), (), True),
+        (1, 0, (1,), (1,), True),
+        (1, 0, (1,), (), True),
+        (1, 0, (3,), (3,), True),
+        (-2, 0, (3,), None, True),
+        (0, 0, (2,), (2,), True),
+        (1, 0, (4,), (4,), False),
+        (0, 0, (1,), (2,), False),
+        (1, 0, (3,), (), False),
+        (1, 0, (3, 1), (3, 1), False),
+        (1, 2, (2, 2, 4), (2, 2, 4), True),
+        (2, 3, (2, 3, 2), None, True),
+        (1, 1, (2, 3, 4), (2, 3, 4), True),
+        (1, 2, (2, 2, 4), (2, 3, 4), False),
+        (1, 2, (2, 3, 4), (2, 3, 4), False),
+        (1, 1, (2, 3, 3), None, False),
+        (1, 1, (1, 3, 4), None, False),
+        (1, 2, (2,), None, False),
+    ],
+)
+def test_oracles_reject_scales_and_zero_points_that_do_not_fit(
+    axis: int, block_size: int, scale: tuple[int, ...], start: tuple[int, ...] | None, fits: bool
+) -> None:
+    factors, begun = np.ones(scale, F32), None if start is None else np.zeros(start, np.uint8)
+    operators = (dequantizelinear.OPERATOR, np.uint8), (quantizelinear.OPERATOR, F32)
+    for operator, dtype in operators:
+        data, meaning = np.ones((2, 3, 4), dtype), operator.meaning(axis=axis, block_size=block_size)
+        if fits:
+            assert operator.oracle(meaning, data, factors, begun).shape == data.shape
+        else:
+            with pytest.raises(ValueError, match="has shape"):
+                operator.oracle(meaning, data, factors, begun)
+
+
+def test_an_axis_of_one_does_not_take_more_scales() -> None:
+    with pytest.raises(ValueError, match="must have"):
+        dequantizelinear.oracle(DequantizeLinear(axis=0), np.ones((1, 4), np.uint8), np.ones(3, F32))
+
+
+@pytest.mark.parametrize("opset", [13, 18, 21, 23, 25, 26])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "y = QuantizeLinear<axis = -1>(x, s, z)",
+        "q = QuantizeLinear<axis = -1>(x, s, z) y = DequantizeLinear<axis = -1>(q, s, z)",
+    ],
+)
+def test_an_axis_counted_from_the_end_stays_as_it_is(call: str, opset: int) -> None:
+    kind = "float" if "Deq" in call else "uint8"
+    text = f"g (float[2,3] x, float[3] s, uint8[3] z) => ({kind}[2,3] y) {{ {call} }}"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 19]> {text}')
+    result = converted(model, opset=opset)
+    found = [attribute.i for node in result.graph.node for attribute in node.attribute]
+    assert found == [-1] * len(model.graph.node)

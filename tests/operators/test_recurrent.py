@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 from running import run, same
 
+import opshift
 from operators.harness import F32, Array, Case, Table, converted, feeds_of, outputs_of
 from opshift.opsets.operators import gru, lstm, rnn
 from opshift.opsets.operators.gru import GRU
@@ -115,6 +116,56 @@ def test_the_batch_goes_second_below_14(
         outputs = run(there, [feeds_of(operator, case)])[0]
         for wanted, got in zip(itertools.compress(expected, used), outputs, strict=True):
             assert same(wanted, got, 2e-6)
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("operator", [gru.OPERATOR, lstm.OPERATOR, rnn.OPERATOR], ids=lambda one: one.name)
+def test_the_oracle_rejects_each_shape_that_the_text_excludes(operator: Operator, count: int, layout: int) -> None:
+    arrays = drawn(operator.name, "blhcp", count, layout)
+    assert operator.oracle is not None
+    direction = "bidirectional" if count == 2 else "reverse"
+    meaning = operator.meaning(direction=direction, hidden_size=HIDDEN, layout=layout)
+    operator.oracle(meaning, *arrays)
+    for place, array in enumerate(arrays):
+        assert array is not None
+        for axis in range(array.ndim):
+            if place == 0 and axis != 2:
+                continue  # the batch and the tokens of X are any
+            wrong = [*arrays]
+            wrong[place] = np.concatenate((array, array), axis)
+            with pytest.raises(ValueError, match="must have"):
+                operator.oracle(meaning, *wrong)
+        wrong = [*arrays]
+        wrong[place] = array[None]
+        with pytest.raises(ValueError, match="must have"):
+            operator.oracle(meaning, *wrong)
+
+
+@pytest.mark.parametrize("length", [-1, TOKENS + 1])
+@pytest.mark.parametrize("operator", [gru.OPERATOR, lstm.OPERATOR, rnn.OPERATOR], ids=lambda one: one.name)
+def test_the_oracle_rejects_lengths_that_sequences_do_not_have(operator: Operator, length: int) -> None:
+    arrays = drawn(operator.name, "bl")
+    assert operator.oracle is not None
+    lengths = arrays[4]
+    assert lengths is not None
+    lengths[1] = length
+    with pytest.raises(ValueError, match="sequence_lens"):
+        operator.oracle(operator.meaning(hidden_size=HIDDEN), *arrays)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", [gru.OPERATOR, lstm.OPERATOR, rnn.OPERATOR], ids=lambda one: one.name)
+def test_inputs_whose_shapes_the_text_excludes_do_not_count(operator: Operator) -> None:
+    """No kernel of onnxruntime rejects the original's, and that of the replacement does not run on these."""
+    model = batch_first(operator, drawn(operator.name, "h", 2, 1), "bidirectional", (True,))
+    for value in model.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            dim.Clear()
+    next(one for one in model.graph.node[0].attribute if one.name == "hidden_size").i = 1
+    report = opshift.convert(model, opset=13).report
+    assert report is not None
+    assert [check.verdict for check in report.nodes] == [opshift.Verdict.EQUAL]
 
 
 def batch_first(operator: Operator, arrays: Sequence[Array | None], direction: str, used: Sequence[bool]) -> Any:

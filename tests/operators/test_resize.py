@@ -107,13 +107,6 @@ class TestResize(Table):
             {"opset": 9},
         ),
         Refused(
-            '<ir_version: 8, opset_import: ["": 15]> g (float[2,1,1,1] x) => (float[2,1,0,1] y)'
-            '<float[4] scales = {1.0, 1.0, 0.5, 1.5}> { y = Resize<mode="linear"> (x, "", scales) }',
-            Code.ABSENT_OPERATOR,
-            "opset 7 has no Resize",
-            {"opset": 7},
-        ),
-        Refused(
             '<ir_version: 8, opset_import: ["": 12]> g (float[1,1,4,4] x, float[n] scales, int64[m] sizes) =>'
             " (float[1,1,a,b] y) <float[0] roi = {}> { y = Resize (x, roi, scales, sizes) }",
             Code.MISSING_FACT,

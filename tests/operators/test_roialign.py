@@ -56,3 +56,13 @@ def test_a_region_of_any_size_is_sampled_at_once(mode: str, far: float) -> None:
 def test_an_infinite_region_is_no_input() -> None:
     with pytest.raises(ValueError, match="infinite"):
         roialign.oracle(RoiAlign(), IMAGE, arr([[0, 0, np.inf, 1]]), np.zeros(1, np.int64))
+
+
+@pytest.mark.parametrize("region", [[0, 4, 1, 0], [4, 0, 0, 1]])
+def test_a_region_that_ends_before_it_begins_has_no_number_of_points(region: list[float]) -> None:
+    """The number that follows from the size is negative, and onnxruntime 1.32.0 fails."""
+    one, batch = arr([region]), np.zeros(1, np.int64)
+    with pytest.raises(ValueError, match="ends before it begins"):
+        roialign.oracle(RoiAlign(), IMAGE, one, batch)
+    assert roialign.oracle(RoiAlign(sampling_ratio=2), IMAGE, one, batch).shape == (1, 3, 1, 1)
+    assert roialign.oracle(RoiAlign(OLD), IMAGE, one, batch).shape == (1, 3, 1, 1)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 from operators.harness import BF16, F32, F64, INF, Array, Case, Table, arr, text
 from opshift.opsets.operators import (
@@ -229,6 +230,27 @@ class TestPad(Table):
         if data is not None and data.dtype is None:
             return bool(back.meaning == whole.meaning)
         return super().lifts_to(back, whole)
+
+
+@pytest.mark.parametrize(
+    ("pads", "axes"),
+    [((1, 1), (3,)), ((1, 1), (-4,)), ((1, 1, 1, 1), (0, -3)), ((1, 1, 1), (0,)), ((1, 1), (0, 1)), ((1, 1), None)],
+)
+def test_the_oracle_of_pad_rejects_axes_that_the_data_does_not_have(
+    pads: tuple[int, ...], axes: tuple[int, ...] | None
+) -> None:
+    with pytest.raises(ValueError, match=r"axes|out of range"):
+        pad.oracle(Pad(), CUBE, ints(*pads), None, None if axes is None else ints(*axes))
+
+
+def test_axes_of_pad_are_drawn_in_range_unless_they_are_constant() -> None:
+    rng = np.random.default_rng(0)
+    feeds = {"data": CUBE, "pads": ints(0, 0, 0, 0), "axes": np.array([9, 9], np.int32)}
+    drawn = [pad.adversarial(rng, feeds)["axes"] for _ in range(50)]
+    assert {int(axis) for axes in drawn for axis in axes} == set(range(-3, 3))
+    assert all(axes.dtype == np.int32 and axes[0] % 3 != axes[1] % 3 for axes in drawn)
+    feeds["axes"].flags.writeable = False
+    assert pad.adversarial(rng, feeds)["axes"] is feeds["axes"]
 
 
 class TestIdentity(Table):

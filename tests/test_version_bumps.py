@@ -14,6 +14,7 @@ from operators.harness import converted
 from running import run
 
 import opshift
+from opshift.opsets.registry.schema import NEWEST, OLDEST
 from opshift.opsets.runtimes.kernels import newest_ir_version, newest_opset
 from opshift.passes.base.errors import UnsupportedError
 from opshift.passes.base.results import Code
@@ -134,22 +135,23 @@ def test_least_ir_version(what: str, least: int) -> None:
 
 
 RELEASED = dict(
-    zip(range(7, 29), (3, 3, 4, 5, 6, 7, 7, 7, 8, 8, 8, 8, 9, 9, 10, 10, 11, 12, 13, 13, 13, 14), strict=True)
+    zip(range(OLDEST, 29), (3, 3, 4, 5, 6, 7, 7, 7, 8, 8, 8, 8, 9, 9, 10, 10, 11, 12, 13, 13, 13, 14), strict=True)
 )
 """The ir_version of the first onnx release with each opset, from onnx's docs/Versioning.md."""
+RELEASED |= {row[2]: row[1] for row in reversed(helper.VERSION_TABLE) if row[2] not in RELEASED and row[2] > OLDEST}
 
 NOTED = """<ir_version: {ir}, opset_import: ["": {opset}]>
 g (float[2,3] x) => (float[2,3] y) <float[3] w = {{1, 2, 3}}>
 {{ [one] s = Add (x, w) [two] y = Hardmax <axis = 1> (s) }}"""
 
 
-@pytest.mark.parametrize("ir_version", range(3, 15))
-@pytest.mark.parametrize("target", range(7, 29))
+@pytest.mark.parametrize("ir_version", range(3, onnx.IR_VERSION + 1))
+@pytest.mark.parametrize("target", range(OLDEST, NEWEST + 1))
 def test_each_opset_from_each_ir_version(target: int, ir_version: int) -> None:
-    """Down from 28 and up from 7: the result is valid, runs, and has the ir_version that its opset goes with."""
+    """Down from the newest opset, up from the oldest: valid, it runs, and its ir_version is that of its opset."""
     x = np.asarray([[3, 1, 2], [0, 9, 1]], np.float32)
     expected = np.asarray([[0, 0, 1], [0, 1, 0]], np.float32)
-    for opset in {7, 28} - {target}:
+    for opset in {OLDEST, NEWEST} - {target}:
         source = parse_model(NOTED.format(ir=ir_version, opset=opset))
         if ir_version < 4:
             source.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [3]))

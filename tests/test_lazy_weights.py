@@ -461,7 +461,7 @@ def test_what_is_not_equal_can_be_looked_into(
         made.graph.node[-1].op_type = "Neg"  # in place of Relu
         return restamp(made, *rest)
 
-    monkeypatch.setattr("opshift.passes.convert.restamp", spoilt)
+    monkeypatch.setattr("opshift.passes.conversion.rewriting.restamp", spoilt)
     with pytest.raises(VerificationError) as caught:
         opshift.convert(written(tmp_path), opset=13)
     assert caught.value.result is not None

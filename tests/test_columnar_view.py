@@ -37,7 +37,7 @@ def found(model: onnx.ModelProto, *, at_once: bool) -> object:
     assert (main is not None) is at_once
     bodies = [
         (one.path, one.holders, dict(one.kinds), list(one.names), list(one.outputs), set(one.dtypes), one.depth)
-        for one in traversal.bodies(model, main)
+        for one in traversal.graph_views(model, main)
     ]
     walked = [(dict(one.kinds), one.noted, one.placed, set(one.dtypes)) for one in walk(model, main)]
     return bodies, walked
@@ -142,7 +142,7 @@ def test_the_main_graph_is_walked_first() -> None:
     walked = [one.graph.name for one in walk(model)]
     assert walked[0] == "g"
     assert walked.index("t") > 0
-    assert next(one.graph.name for one in traversal.bodies(model)) == "g"
+    assert next(one.graph.name for one in traversal.graph_views(model)) == "g"
 
 
 def test_a_main_graph_is_not_read_by_the_places_of_a_function() -> None:

@@ -19,7 +19,7 @@ import opshift
 from opshift.opsets.registry.equivalences import table
 from opshift.opsets.registry.facts import type_name
 from opshift.opsets.registry.operator import known_operators
-from opshift.opsets.registry.wider_types import COMPUTED, KINDS, MOVED, ORDERED, QUOTIENT, SELECTED, Carriers
+from opshift.opsets.registry.wider_types import COMPUTED, KINDS, MOVED, ORDERED, QUOTIENT, SELECTED, Wider
 
 Array = np.ndarray[Any, Any]
 DTYPES = {
@@ -27,7 +27,7 @@ DTYPES = {
     for dtype in {
         *MOVED,
         *(carrier for row in MOVED.values() for carrier in row),
-        *(dtype for operator in known_operators() for dtype in operator.carriers),
+        *(dtype for operator in known_operators() for dtype in operator.wider_types),
     }
 }
 ROWS: Mapping[str, Callable[..., Any]] = {
@@ -58,8 +58,8 @@ def values(dtype: np.dtype[Any]) -> Array:
         return np.array([*ends, *drawn, *small], dtype)
 
 
-def pairs(carriers: Carriers) -> Iterator[tuple[int, int]]:
-    for dtype, wide in carriers.items():
+def pairs(wider_types: Wider) -> Iterator[tuple[int, int]]:
+    for dtype, wide in wider_types.items():
         yield from ((dtype, one) for one in wide)
 
 
@@ -85,25 +85,25 @@ def check(name: str, function: Callable[..., Any], count: int, dtype: int, carri
     assert same(expected, got, 0.0), f"{name} of {type_name(dtype)} through {type_name(carrier)}"
 
 
-@pytest.mark.parametrize("operator", [one for one in known_operators() if one.carriers], ids=lambda one: one.name)
+@pytest.mark.parametrize("operator", [one for one in known_operators() if one.wider_types], ids=lambda one: one.name)
 def test_what_an_oracle_computes_is_the_same_in_the_carrier(operator: Any) -> None:
-    if operator.carriers is COMPUTED:
+    if operator.wider_types is COMPUTED:
         return  # rounded once, and said to round: the tables of cases compare within a bound
     count = 2 if operator.variadic else len(operator.operands)
-    if operator.carriers is COMPUTED:
+    if operator.wider_types is COMPUTED:
         return  # its sums are rounded anyway, and proven within the bound of rounding
     if count > 2 or operator.name in ("GatherND", "ReverseSequence", "Tile"):
-        assert operator.carriers is MOVED
+        assert operator.wider_types is MOVED
         return
     if operator.name in ("MaxPool", "TopK"):
-        assert operator.carriers is ORDERED
+        assert operator.wider_types is ORDERED
         return
     if operator.name in ("ReduceMax", "ReduceMin"):
-        assert operator.carriers is SELECTED
+        assert operator.wider_types is SELECTED
         return
     schema = onnx.defs.get_schema(operator.name)
     meaning = operator.meaning()
-    for dtype, carrier in pairs(operator.carriers):
+    for dtype, carrier in pairs(operator.wider_types):
         if all(f"tensor({type_name(one)})" in schema.inputs[0].types for one in (dtype, carrier)):
             check(operator.name, lambda *arrays: operator.oracle(meaning, *arrays), count, dtype, carrier)
 

@@ -1,0 +1,477 @@
+"""Nodes of onnxruntime's own operators: the cases that tests/test_dialect_operators.py converts and compares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from opshift.opsets.registry import dialect
+
+DECOMPOSE = ("com.microsoft",)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of one node: the node as ONNX text, and the types of its inputs and outputs.
+
+    `opsets` are those that it is converted to. `whole` names inputs of small whole numbers with their ends, for what
+    is packed or an index.
+    """
+
+    node: str
+    inputs: str
+    outputs: str
+    opsets: tuple[int, ...] = (9, 17)
+    initializers: str = ""
+    whole: dict[str, tuple[int, int]] = field(default_factory=dict, hash=False)
+    opset: int = 17
+    types: bool = True
+    """Whether onnxruntime has a kernel for these types, if it has one for any."""
+
+    @property
+    def name(self) -> str:
+        """The operator."""
+        return self.node.split("=", 1)[1].replace("<", "(").split("(")[0].strip().removeprefix("com.microsoft.")
+
+    @property
+    def runs(self) -> bool:
+        """Whether onnxruntime runs the node."""
+        return self.types and dialect.has_kernel(dialect.MICROSOFT, self.name)
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The model."""
+        held = f" <{self.initializers}>" if self.initializers else ""
+        head = f'<ir_version: 8, opset_import: ["": {self.opset}, "com.microsoft": 1]>'
+        text = f"{head} g ({self.inputs}) => ({self.outputs}){held} {{ {self.node} }}"
+        return onnx.parser.parse_model(text)
+
+    def __str__(self) -> str:
+        """The node, as an id of a test."""
+        return self.node.split("=", 1)[1].strip().removeprefix("com.microsoft.").replace(" ", "")
+
+
+X = "float[2,3] x, float[3] b"
+Y = "float[2,3] y"
+NORMAL = "float[2,3,4] x, float[2,3,4] k, float[4] g, float[4] b, float[4] c"
+NORMALIZED = "float[2,3,4] y, float[2,3,1] m, float[2,3,1] v, float[2,3,4] s"
+EMBED = (
+    "int32[2,3] i, int32[2,3] s, float[7,4] w, float[5,4] p, float[2,4] k, float[4] g, float[4] b, "
+    "int32[2,3] m, int32[2,3] q"
+)
+EMBEDDED = "float[2,3,4] y, int32[2] c, float[2,3,4] t"
+CONV = "float[1,2,5,5] x, float[4,2,3,3] w, float[4] b, float[1,4,3,3] z"
+GEMM = "float[2,3] x, float[4,3] w, float[4] b"
+
+QUANTIZED = "uint8[2,8] a, int8[8,3] w, float s, float[3] t, uint8 z, int8 q, float[3] b"
+PACKED = "float[2,40] x, uint8[3,3,8] w, float[9] s, uint8[6] z, float[3] b"
+BITS = "<K = 40, N = 3, bits = 4, block_size = 16>"
+HALF_CONV = "float16[1,2,5] x, float16[4,2,3] w"
+GRID = "float[1,2,3,4] x, float[1,5,6,2] g"
+BYTES = {"w": (0, 256), "z": (0, 256)}
+ROTARY = "float[2,5,24] x, int64[1] o, int64[2,5] p, float[10,4] c, float[10,4] s"
+HEADS = (
+    "float[2,5,8] q, float[2,7,8] k, float[2,7,12] v, float[28] b, int32[2,7] m, int32[2,5,7] mp, int32[2] ml, "
+    "float[2,2,5,7] a, float[1,1,5,7] a1, float[2,2,3,4] pk, float[2,2,3,4] pv, float[2,2,7,4] k4, float[2,2,7,4] v4"
+)
+PROJECTED = (
+    "float[2,5,6] x, float[6,24] w, float[24] b, int32[2,5] m, int32[2] ml, int32[2,5,5] mp, "
+    "int32[1,1] m1, float[2,2,2,3,4] p, int32[2,8] mt, int32[2] lt, float[1,2,5,5] ab"
+)
+
+STEPS = "T[2,60] x, float s, T z, float t, T w"
+
+CASES = [
+    Case("y = com.microsoft.Gelu (x)", X, Y, (9, 17, 20)),
+    Case("y = com.microsoft.Gelu (x)", "float[n,3] x", "float[n,3] y", (17,)),
+    Case("y = com.microsoft.FastGelu (x)", X, Y, (9, 20)),
+    Case("y = com.microsoft.FastGelu (x, b)", X, Y, (9, 20)),
+    Case("y = com.microsoft.BiasGelu (x, b)", X, Y, (9, 20)),
+    Case("y = com.microsoft.QuickGelu (x)", X, Y, (9, 24)),
+    Case("y = com.microsoft.QuickGelu <alpha = 0.5> (x)", X, Y, (9, 24)),
+    Case("y = com.microsoft.FusedMatMul (x, b)", "float[2,3] x, float[3,4] b", "float[2,4] y", (7, 17)),
+    Case(
+        "y = com.microsoft.FusedMatMul <transA = 1, alpha = 0.5> (x, b)",
+        "float[2,5,3] x, float[5,4] b",
+        "float[2,3,4] y",
+    ),
+    Case(
+        "y = com.microsoft.FusedMatMul <transB = 1, transBatchA = 1> (x, b)",
+        "float[2,7,3] x, float[7,5,3] b",
+        "float[7,2,5] y",
+    ),
+    Case(
+        "y = com.microsoft.FusedMatMul <transA = 1, transB = 1, transBatchA = 1, transBatchB = 1, alpha = -2.0> (x, b)",
+        "float[3,7,2] x, float[5,7,3] b",
+        "float[7,2,5] y",
+    ),
+    Case("y = com.microsoft.FusedMatMul <transA = 1> (x, b)", "float[3] x, float[3,4] b", "float[4] y"),
+    Case("y = com.microsoft.FusedMatMul (x, b)", "double[2,3] x, double[3,4] b", "double[2,4] y"),
+    Case("y = com.microsoft.TransposeMatMul <transB = 1> (x, b)", "float[n,3] x, float[4,3] b", "float[n,4] y"),
+    Case('y = com.microsoft.FusedConv <activation = "Relu", pads = [1, 1, 1, 1]> (x, w, b)', CONV, "float[1,4,5,5] y"),
+    Case(
+        'y = com.microsoft.FusedConv <activation = "Clip", activation_params = [-1.0, 1.0], auto_pad = "SAME_LOWER", '
+        "strides = [2, 2]> (x, w, b, z)",
+        CONV,
+        "float[1,4,3,3] y",
+    ),
+    Case(
+        'y = com.microsoft.FusedConv <activation = "LeakyRelu", activation_params = [0.25], group = 2> (x, w)',
+        "float[n,2,5] x, float[4,1,3] w",
+        "float[n,4,3] y",
+    ),
+    Case(
+        'y = com.microsoft.FusedConv <activation = "HardSigmoid", activation_params = [0.25, 0.5], dilations = [2, 2]> '
+        "(x, w, , z)",
+        "float[1,2,5,5] x, float[4,2,2,2] w, float[1,4,3,3] z",
+        "float[1,4,3,3] y",
+        (17,),
+    ),
+    Case('y = com.microsoft.FusedConv <activation = "Tanh"> (x, w, b)', CONV, "float[1,4,3,3] y", (17,)),
+    Case('y = com.microsoft.FusedConv <activation = "Sigmoid"> (x, w)', CONV, "float[1,4,3,3] y", (17,)),
+    *(
+        Case(
+            f'y = com.microsoft.FusedGemm <activation = "{name}", activation_alpha = 0.5, activation_beta = 0.25, '
+            "alpha = 0.5, beta = 2.0, transB = 1> (x, w, b)",
+            GEMM,
+            "float[2,4] y",
+            (17,),
+        )
+        for name in (
+            *("Relu", "Tanh", "LeakyRelu", "Elu", "Softplus", "Softsign", "ThresholdedRelu", "HardSigmoid", "Sigmoid"),
+        )
+    ),
+    Case("y, m, v, s = com.microsoft.SkipLayerNormalization (x, k, g, b, c)", NORMAL, NORMALIZED, (9, 17)),
+    Case("y = com.microsoft.SkipLayerNormalization <epsilon = 0.1> (x, k, g, b)", NORMAL, "float[2,3,4] y"),
+    Case(
+        "y, , , s = com.microsoft.SkipLayerNormalization (x, k, g)",
+        "float[n,3,4] x, float[3,4] k, float[4] g",
+        "float[n,3,4] y, float[n,3,4] s",
+    ),
+    Case(
+        "y = com.microsoft.SkipLayerNormalization (x, k, g)",
+        "float16[n,3,4] x, float16[n,3,4] k, float16[4] g",
+        "float16[n,3,4] y",
+        (17,),
+    ),
+    Case("y, m, v, s = com.microsoft.SkipSimplifiedLayerNormalization (x, k, g, b)", NORMAL, NORMALIZED, (9, 17, 23)),
+    Case(
+        "y, , , s = com.microsoft.SkipSimplifiedLayerNormalization <epsilon = 0.1> (x, k, g)",
+        "float[n,3,4] x, float[n,3,4] k, float[4] g",
+        "float[n,3,4] y, float[n,3,4] s",
+        (17, 23),
+    ),
+    Case("y, c, t = com.microsoft.EmbedLayerNormalization (i, s, w, p, k, g, b, m, q)", EMBED, EMBEDDED),
+    Case("y, c, t = com.microsoft.EmbedLayerNormalization (i, s, w, p, k, g, b)", EMBED, EMBEDDED),
+    Case("y, c = com.microsoft.EmbedLayerNormalization (i, , w, p, , g, b, m)", EMBED, "float[2,3,4] y, int32[2] c"),
+    Case("y, c, t = com.microsoft.EmbedLayerNormalization (i, , w, p, , g, b, m, q)", EMBED, EMBEDDED, (17,)),
+    Case(
+        "y, c = com.microsoft.EmbedLayerNormalization (i, s, w, p, k, g, b, m)",
+        EMBED.replace("[2,3]", "[n,s]"),
+        "float[n,s,4] y, int32[n] c",
+        (17,),
+    ),
+    Case("y, m = com.microsoft.BiasDropout (x, b)", X, "float[2,3] y, bool[2,3] m", (7, 13)),
+    Case("y, m = com.microsoft.BiasDropout <seed = 3> (x, b, x)", X, "float[2,3] y, bool[2,3] m", (7, 13)),
+    Case(
+        "y = com.microsoft.BiasDropout (x, b, , r, t)",
+        X,
+        Y,
+        (13,),
+        initializers="float r = {0.5}, bool t = {0}",
+    ),
+    Case(
+        "y = com.microsoft.BiasSoftmax <axis = 2, is_inner_broadcast = 0> (x, b)",
+        "float[2,3,4,5] x, float[1,1,4,5] b",
+        "float[2,3,4,5] y",
+        (7, 13),
+    ),
+    Case(
+        "y = com.microsoft.BiasSoftmax <axis = 3, is_inner_broadcast = 1> (x, b)",
+        "float[2,3,4,5] x, float[2,1,1,5] b",
+        "float[2,3,4,5] y",
+        (7, 13),
+    ),
+    Case("y = com.microsoft.QuantizeLinear (x, s, z)", "float[2,3] x, float s, uint8 z", "uint8[2,3] y", (10, 21)),
+    Case(
+        "y = com.microsoft.QuantizeLinear <axis = 0> (x, s, z)",
+        "float[2,3] x, float[2] s, int8[2] z",
+        "int8[2,3] y",
+        (13, 21),
+    ),
+    Case("y = com.microsoft.QuantizeLinear (x, s, z)", "float[2,3] x, float s, int16 z", "int16[2,3] y", (13, 21)),
+    Case("y = com.microsoft.QuantizeLinear (x, s, z)", "float[2,3] x, float s, uint16 z", "uint16[2,3] y", (21,)),
+    Case("y = com.microsoft.DequantizeLinear (x, s, z)", "uint16[2,3] x, float s, uint16 z", Y, (13, 21)),
+    Case("y = com.microsoft.DequantizeLinear (x, s, z)", "uint8[2,3] x, float s, uint8 z", Y, (10, 21)),
+    Case("y = com.microsoft.DequantizeLinear (x, s)", "int32[2,3] x, float s", Y, (10, 21)),
+    Case("y = com.microsoft.DequantizeLinear <axis = 1> (x, s, z)", "int8[2,3] x, float[3] s, int8[3] z", Y, (13, 21)),
+    *(
+        Case(f"y = com.microsoft.MatMulIntegerToFloat ({given})", QUANTIZED, "float[2,3] y", opsets)
+        for given, opsets in (("a, w, s, t, z, q, b", (10, 17)), ("a, w, s, s", (17,)), ("a, w, s, t, , q", (17,)))
+    ),
+    Case(
+        "y = com.microsoft.DynamicQuantizeMatMul (x, w, t, q, b)",
+        "float[2,8] x, int8[8,3] w, float[3] t, int8[3] q, float[3] b",
+        "float[2,3] y",
+        (11, 17),
+    ),
+    Case(
+        "y = com.microsoft.DynamicQuantizeMatMul (x, w, t)",
+        "float[n,2,8] x, uint8[8,3] w, float t",
+        "float[n,2,3] y",
+        (17,),
+    ),
+    Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s, z, , b)", PACKED, "float[2,3] y", (11, 17, 21), whole=BYTES),
+    Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s)", PACKED, "float[2,3] y", (17,), whole=BYTES),
+    Case(
+        f"y = com.microsoft.MatMulNBits {BITS} (x, w, s, z)",
+        PACKED.replace("uint8[6] z", "float[9] z"),
+        "float[2,3] y",
+        (17,),
+        whole={"w": (0, 256)},
+    ),
+    Case(
+        f"y = com.microsoft.MatMulNBits {BITS.replace('bits = 4', 'bits = 8')} (x, w, s, z)",
+        PACKED.replace("[3,3,8]", "[3,3,16]").replace("uint8[6]", "uint8[9]"),
+        "float[2,3] y",
+        (17,),
+        whole=BYTES,
+    ),
+    Case(
+        f"y = com.microsoft.MatMulNBits {BITS.replace('bits = 4', 'bits = 4, accuracy_level = 1')} (x, w, s)",
+        PACKED.replace("float[2,40]", "float[n,5,40]"),
+        "float[n,5,3] y",
+        (17,),
+        whole=BYTES,
+    ),
+    Case("y = com.microsoft.RotaryEmbedding (x, p, c, s)", ROTARY, "float[2,5,24] y", (9, 17, 23)),
+    Case("y = com.microsoft.RotaryEmbedding <interleaved = 1> (x, o, c, s)", ROTARY, "float[2,5,24] y", (9, 23)),
+    Case(
+        "y = com.microsoft.RotaryEmbedding <num_heads = 2, rotary_embedding_dim = 8> (x, p, c, s)",
+        ROTARY,
+        "float[2,5,24] y",
+        (17, 23),
+    ),
+    Case(
+        "y = com.microsoft.RotaryEmbedding (x, o, c, s)",
+        ROTARY.replace("[2,5,24]", "[2,3,5,8]"),
+        "float[2,3,5,8] y",
+        (17, 23),
+    ),
+    Case("y = com.microsoft.RotaryEmbedding (x, o, c, s)", ROTARY.replace("[2,5,24]", "[b,t,24]"), "float[b,t,24] y"),
+    *(
+        Case(
+            f"{outputs} = com.microsoft.MultiHeadAttention <num_heads = 2{more}> ({given})",
+            HEADS,
+            made,
+            opsets,
+            whole={"ml": (1, 8)},
+        )
+        for outputs, more, given, made, opsets in (
+            ("y", "", "q, k, v", "float[2,5,12] y", (17, 23)),
+            ("y", "", "q, k, v, b", "float[2,5,12] y", (17, 23)),
+            ("y", "", "q, k, v, , m", "float[2,5,12] y", (17, 23)),
+            ("y", ", mask_filter_value = -100.0, scale = 0.5", "q, k, v, b, m, a", "float[2,5,12] y", (9, 23)),
+            ("y", "", "q, k, v, , mp, a1", "float[2,5,12] y", (17, 23)),
+            ("y", "", "q, k, v, , mp", "float[2,5,12] y", (17,)),
+            ("y", "", "q, k, v, , ml", "float[2,5,12] y", (17,)),
+            ("y", "", "q, k4, v4", "float[2,5,8] y", (17, 23)),
+            ("y, n, w", "", "q, k, k, , , , pk, pv", "float[2,5,8] y, float[2,2,10,4] n, float[2,2,10,4] w", (17, 23)),
+            ("y", ", unidirectional = 1", "q, q, q", "float[2,5,8] y", (17, 23)),
+            (
+                "y, n, w",
+                ", unidirectional = 1",
+                "q, q, q, , , , pk, pv",
+                "float[2,5,8] y, float[2,2,8,4] n, float[2,2,8,4] w",
+                (17, 23),
+            ),
+        )
+    ),
+    Case(
+        "y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, v, , m)",
+        HEADS.replace("[2,", "[n,"),
+        "float[n,5,12] y",
+        (17,),
+    ),
+    *(
+        Case(
+            f"{outputs} = com.microsoft.Attention <num_heads = 2{more}> ({given})",
+            PROJECTED,
+            made,
+            opsets,
+            initializers="int32[4] ms = {4, 5, 1, 2}",
+            whole={"ml": (1, 6), "lt": (1, 9), "mp": (1, 2), "mt": (1, 2)},
+        )
+        for outputs, more, given, made, opsets in (
+            ("y", "", "x, w, b", "float[2,5,8] y", (17, 23)),
+            ("y", "", "x, w", "float[2,5,8] y", (17,)),
+            ("y", ", scale = 0.25", "x, w, b, m", "float[2,5,8] y", (9, 17, 23)),
+            ("y", "", "x, w, b, ml", "float[2,5,8] y", (17,)),
+            ("y", "", "x, w, b, ms", "float[2,5,8] y", (17,)),
+            ("y", ", unidirectional = 1", "x, w, b, mp", "float[2,5,8] y", (17,)),
+            ("y", ", unidirectional = 1", "x, w, b, m1", "float[2,5,8] y", (17,)),
+            ("y", ", qkv_hidden_sizes = [8, 8, 8]", "x, w, b, , , ab", "float[2,5,8] y", (17, 23)),
+            ("y", ", qkv_hidden_sizes = [6, 6, 12]", "x, w, b", "float[2,5,12] y", (17, 23)),
+            ("y, t", ", unidirectional = 1", "x, w, b, mt, p", "float[2,5,8] y, float[2,2,2,8,4] t", (17, 23)),
+            ("y, t", "", "x, w, b, lt, p", "float[2,5,8] y, float[2,2,2,8,4] t", (17,)),
+            ("y, t", "", "x, w, b", "float[2,5,8] y, float[2,2,2,5,4] t", (17, 23)),
+        )
+    ),
+    Case(
+        "y, n, w = com.microsoft.MultiHeadAttention <num_heads = 2> (q, q, q, , m, , pk, pv)",
+        "float[b,s,8] q, int32[b,t] m, float[b,2,p,4] pk, float[b,2,p,4] pv",
+        "float[b,s,8] y, float[b,2,t,4] n, float[b,2,t,4] w",
+        (17,),
+        whole={"m": (1, 2)},
+    ),
+    *(
+        Case(
+            f"y = com.microsoft.Attention <num_heads = 2> (x, w, c, {mask})",
+            "float[b,s,6] x, float[6,24] w, float[24] c, int32[b,s] m, int32[b] l",
+            "float[b,s,8] y",
+            (17,),
+            whole={"m": (1, 2), "l": (1, 4)},
+        )
+        for mask in "ml"
+    ),
+    Case("y = com.microsoft.DequantizeLinear (x, s, z)", "int4[2,3] x, float s, int4 z", Y, (21,)),
+    Case('y = com.microsoft.FusedConv <activation = "Relu"> (x, w)', HALF_CONV, "float16[1,4,3] y", (17,)),
+    Case("y = com.microsoft.Gelu (x)", "double[2,3] x", "double[2,3] y", (17,), types=False),
+    Case("y = com.microsoft.Gelu (x)", "bfloat16[2,3] x", "bfloat16[2,3] y", (17,), types=False),
+    Case("y = com.microsoft.FastGelu (x)", "float16[2,3] x", "float16[2,3] y", (17, 20)),
+    Case("y = com.microsoft.QuickGelu (x)", "float16[2,3] x", "float16[2,3] y", (17,)),
+    Case(
+        "y = com.microsoft.FusedMatMul <transB = 1, alpha = 0.5> (x, w)",
+        "float16[2,5] x, float16[3,5] w",
+        "float16[2,3] y",
+        (17,),
+    ),
+    Case(
+        'y = com.microsoft.FusedGemm <activation = "Relu"> (x, w)',
+        "int32[2,5] x, int32[5,3] w",
+        "int32[2,3] y",
+        (17,),
+        types=False,
+    ),
+    Case(
+        "y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, q, q)",
+        "float16[2,5,8] q",
+        "float16[2,5,8] y",
+        (17, 23),
+    ),
+    Case(
+        "y = com.microsoft.SkipLayerNormalization (x, x, g)",
+        "bfloat16[2,3,4] x, bfloat16[4] g",
+        "bfloat16[2,3,4] y",
+        (17,),
+    ),
+    Case(
+        "y = com.microsoft.RotaryEmbedding (x, p, c, c)",
+        "float16[2,5,24] x, int64[2,5] p, float16[10,4] c",
+        "float16[2,5,24] y",
+        (17, 23),
+    ),
+    Case(
+        f"y = com.microsoft.MatMulNBits {BITS} (x, w, s)",
+        "float16[2,40] x, uint8[3,3,8] w, float16[9] s",
+        "float16[2,3] y",
+        (17,),
+        whole=BYTES,
+    ),
+    Case("y = com.microsoft.MatMulIntegerToFloat (a, w, s, s)", "int8[2,8] a, int8[8,3] w, float s", Y, (17,)),
+    Case("y = com.microsoft.Trilu (x)", "float[2,3,4] x", "float[2,3,4] y", (9, 14)),
+    Case(
+        "y = com.microsoft.Trilu <upper = 0> (x, k)",
+        "int64[3,4] x",
+        "int64[3,4] y",
+        (9, 14),
+        initializers="int64 k = {-1}",
+    ),
+    Case(
+        'y = com.microsoft.GridSample <mode = "bilinear", padding_mode = "border", align_corners = 1> (x, g)',
+        "float[1,2,3,4] x, float[1,5,6,2] g",
+        "float[1,2,5,6] y",
+        (11, 16, 20),
+    ),
+    Case('y = com.microsoft.GridSample <mode = "nearest"> (x, g)', GRID, "float[1,2,5,6] y", (16,)),
+    Case("y = com.microsoft.Range (a, b, d)", "int32 a, int32 b, int32 d", "int32[n] y", (11,), whole={"d": (1, 2)}),
+    Case("y = com.microsoft.Range (a, b)", "int64 a, int64 b", "int64[n] y", (11,), whole={"b": (5, 9)}),
+    Case("y = com.microsoft.ExpandDims (x, a)", "float[2,3] x", "float[2,1,3] y", (9, 13), "int32 a = {1}"),
+    Case("y = com.microsoft.ExpandDims (x, a)", "bool[n,3] x", "bool[n,3,1] y", (13,), "int32 a = {-1}"),
+    Case("y = com.microsoft.Pad (x, p)", "float[2,3] x", "float[4,5] y", (9, 13), "int64[4] p = {1, 0, 1, 2}"),
+    Case(
+        'y = com.microsoft.Pad <mode = "reflect"> (x, p)',
+        "float[2,3] x",
+        "float[2,5] y",
+        (11,),
+        "int64[4] p = {0, 1, 0, 1}",
+    ),
+    Case(
+        "y = com.microsoft.Pad (x, p, v)",
+        "float[2,3] x, float v",
+        "float[3,3] y",
+        (11,),
+        "int64[4] p = {1, 0, 0, 0}",
+    ),
+    *(
+        Case(
+            f"y = com.microsoft.{node}",
+            inputs.replace("T ", f"{dtype} ").replace("T[", f"{dtype}["),
+            f"{dtype}{made} y",
+            opsets,
+        )
+        for dtype in ("uint8", "int8")
+        for node, inputs, made, opsets in (
+            ("QLinearSigmoid (x, s, z, t, w)", STEPS, "[2,60]", (11, 17)),
+            ("QLinearLeakyRelu <alpha = 0.25> (x, s, z, t, w)", STEPS, "[2,60]", (11, 17)),
+            ("QLinearWhere (c, x, s, z, v, t, w, u, w)", f"{STEPS}, bool[2,1] c, T[60] v, float u", "[2,60]", (11, 17)),
+            ("QLinearConcat <axis = 0> (t, w, x, s, z)", STEPS, "[2,60]", (17,)),
+            ("QLinearConcat <axis = 1> (t, w, x, s, z, x, t, w)", STEPS, "[2,120]", (11, 17)),
+            ("QLinearConcat <axis = -1> (t, w, x, s, z, x, t, w, v, s, w)", f"{STEPS}, T[2,3] v", "[2,123]", (17,)),
+            (
+                "QLinearConcat <axis = 0> (t, w, x, s, z, x, t, w, v, s, w, x, s, w)",
+                f"{STEPS}, T[1,60] v",
+                "[7,60]",
+                (17,),
+            ),
+            (
+                "NhwcMaxPool <kernel_shape = [3, 2], pads = [1, 0, 1, 1], strides = [2, 1]> (x)",
+                "T[2,7,6,3] x",
+                "[2,4,6,3]",
+                (13,),
+            ),
+            ('NhwcMaxPool <kernel_shape = [3, 2], auto_pad = "SAME_UPPER"> (x)', "T[n,7,6,3] x", "[n,7,6,3]", (17,)),
+        )
+    ),
+    *(
+        Case(f"y = com.microsoft.UnfoldTensor {node} (x)", f"{dtype}[n,8,2] x", f"{dtype}{made} y", (11, 17))
+        for dtype in ("float", "int64")
+        for node, made in (("<dim = 1, size = 3, step = 2>", "[n,3,2,3]"), ("<size = 2>", "[n,8,1,2]"))
+    ),
+]
+"""The cases of all operators."""
+
+
+def drawn(case: Case, seed: int) -> dict[str, Any]:
+    """Inputs of moderate size, ids among the first two rows of their tables."""
+    rng = np.random.default_rng(seed)
+    feeds: dict[str, Any] = {}
+    held = {tensor.name for tensor in case.model.graph.initializer}
+    for value in case.model.graph.input:
+        tensor = value.type.tensor_type
+        shape = [dim.dim_value or {"t": 4}.get(dim.dim_param, 2) for dim in tensor.shape.dim]  # a past, and as many
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        if value.name in held:
+            continue
+        if value.name in case.whole or dtype.kind in "iu":
+            low, high = case.whole.get(value.name, (0, 2))
+            feeds[value.name] = rng.integers(low, high, shape).astype(dtype)
+        elif dtype.kind == "b":
+            feeds[value.name] = rng.integers(0, 2, shape).astype(bool)
+        else:
+            feeds[value.name] = rng.uniform(0.1, 2, shape).astype(dtype)
+    return feeds

@@ -1,0 +1,220 @@
+"""onnxruntime's own operators in, ONNX out: each case is converted, verified, and compared with the oracle."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from dialect_cases import CASES, DECOMPOSE, Case, drawn
+from onnx import helper
+
+import opshift
+from opshift.opsets.microsoft import fastgelu
+from opshift.opsets.registry import dialect
+from opshift.opsets.registry.dialect import MICROSOFT
+from opshift.opsets.registry.operator import Lifted, dialect_operators, lift, operator_for
+from opshift.opsets.runtimes.profiles import parse_target
+from opshift.passes.analysis.inference import typed
+from opshift.passes.base.results import Code, Verdict
+from opshift.passes.runtime.node_evaluator import seen_node
+from opshift.passes.runtime.ort_session import RejectedError, Runnable, Runner
+
+NAMES = [operator.name for operator in dialect_operators() if operator.domain]
+
+
+def test_every_operator_has_cases() -> None:
+    assert {case.name for case in CASES} >= set(NAMES)
+    assert set(NAMES) <= set(dialect.operators(MICROSOFT))
+
+
+@pytest.mark.fast(24)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_node_is_replaced_and_verified(case: Case) -> None:
+    for opset in case.opsets:
+        result = opshift.convert(case.model, opset=opset, decompose=DECOMPOSE, require_proof=True)
+        model = result.model
+        assert isinstance(model, onnx.ModelProto)
+        assert not [node for node in model.graph.node if node.domain]
+        assert [item.domain for item in model.opset_import] == [""]
+        assert result.report is not None
+        assert {check.verdict for check in (*result.report.nodes, result.report.whole)} == {Verdict.EQUAL}
+        assert len(result.report.nodes) == 1
+        assert result.report.nodes[0].judge.startswith("onnxruntime" if case.runs else "numpy oracle")
+
+
+def node_of(case: Case, feeds: dict[str, Any]) -> tuple[Any, list[Any]]:
+    node = case.model.graph.node[0]
+    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in case.model.graph.initializer}
+    values = {**constants, **feeds}
+    inputs = [values[name] if name else None for name in node.input]
+    return seen_node(node, node.domain, inputs, case.model.opset_import), inputs
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_oracle_and_inference_agree_with_the_kernel(case: Case) -> None:
+    """Within 64 units of the largest result: the oracle rounds once, and no case adds up more than 64 products."""
+    feeds = drawn(case, 0)
+    seen, inputs = node_of(case, feeds)
+    (operator,) = (one for one in dialect_operators() if one.name == case.name and one.domain)
+    lifted = lift(operator, seen, "runtime")
+    assert isinstance(lifted, Lifted)
+    arrays = [inputs[source] if source is not None else None for source in lifted.sources]
+    with np.errstate(all="ignore"):
+        results = lifted.operator.oracle(lifted.meaning, *arrays)
+    results = results if isinstance(results, tuple) else (results,)
+    fed = [name in feeds for name in case.model.graph.node[0].input]
+    known = tuple(
+        dataclasses.replace(one, value=None) if one and is_fed else one
+        for one, is_fed in zip(seen.inputs, fed, strict=True)
+    )
+    facts = typed(dataclasses.replace(seen, inputs=known))
+    assert isinstance(facts, tuple)
+    runner = Runner(Runnable(case.model))
+    if case.runs:
+        runner.open(optimised=False)
+        made = runner.run(feeds, False)
+    else:
+        with pytest.raises(RejectedError):
+            runner.open(optimised=False)
+        made = tuple(result for result, used in zip(results, seen.used, strict=False) if used)
+    wanted = [(result, fact) for result, fact, used in zip(results, facts, seen.used, strict=False) if used]
+    for (result, fact), got in zip(wanted, made, strict=True):
+        assert got.dtype == result.dtype
+        assert fact.dtype == helper.np_dtype_to_tensor_dtype(got.dtype)
+        if fact.shape is None:  # nor does onnx infer what a past becomes where there is none
+            assert operator.name in ("Attention", "MultiHeadAttention")
+            assert got is not made[0]
+            continue
+        assert all(dim in (None, size) for dim, size in zip(fact.shape, got.shape, strict=True))
+        if got.dtype.kind in "iub":
+            assert np.array_equal(got, result)
+        else:
+            wide = got.astype(np.float64)
+            unit = float(ml_dtypes.finfo(got.dtype).eps) * max(np.abs(wide).max(initial=0), 1)  # type: ignore[no-untyped-call]
+            assert np.abs(wide - result.astype(np.float64)).max(initial=0) <= 64 * unit
+
+
+# --- a wrong lowering is found ----------------------------------------------------------------------------------------
+
+
+def test_a_wrong_lowering_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FastGelu without its bias, in the place of the sum."""
+    wrong = dataclasses.replace(fastgelu.by_gelu, applies_if=None)
+    monkeypatch.setattr(fastgelu, "OPERATOR", dataclasses.replace(fastgelu.OPERATOR, lowerings=(wrong,)))
+    operator_for.cache_clear()
+    case = next(case for case in CASES if case.node == "y = com.microsoft.FastGelu (x, b)")
+    try:
+        with pytest.raises(opshift.VerificationError):
+            opshift.convert(case.model, opset=17, decompose=DECOMPOSE)
+    finally:
+        monkeypatch.undo()
+        operator_for.cache_clear()
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("node", "inputs", "reason"),
+    [
+        ('y = com.microsoft.FusedConv <activation = "Mish"> (x, w)', "float[1,2,5] x, float[4,2,3] w", "Mish"),
+        ('y = com.microsoft.FusedConv <activation = "Clip"> (x, w)', "float[1,2,5] x, float[4,2,3] w", "2 parameters"),
+        ("y = com.microsoft.FusedMatMul <transA = 1> (x, w)", "float x, float[3,4] w", "rank"),
+        ("y = com.microsoft.BiasDropout (x, w, , , t)", "float[2] x, float[2] w, bool t", "training_mode"),
+        (
+            "y = com.microsoft.BiasSoftmax <axis = 1, is_inner_broadcast = 1> (x, w)",
+            "float[2,3,4] x, float[2,4] w",
+            "another rank",
+        ),
+    ],
+)
+def test_what_has_no_replacement_is_refused_with_the_reason(node: str, inputs: str, reason: str) -> None:
+    text = f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g ({inputs}) => (float y) {{ {node} }}'
+    model = onnx.parser.parse_model(text)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    if reason == "rank":
+        model.graph.input[0].type.tensor_type.ClearField("shape")
+    (refusal,) = opshift.plan(model, decompose=DECOMPOSE).refusals
+    assert reason in refusal.reason
+    known = Code.MISSING_FACT if reason in ("rank", "training_mode") else Code.FOREIGN_OPERATOR
+    assert refusal.code is known
+    assert refusal.hint
+
+
+@pytest.mark.parametrize(
+    ("node", "what"),
+    [
+        ("y = com.microsoft.Gelu <flavour = 1> (x)", "attribute flavour"),
+        ("y = com.microsoft.Gelu (x, x)", "input 1"),
+        ("y, z = com.microsoft.Gelu (x)", "output 1"),
+    ],
+)
+def test_what_the_known_version_does_not_have_is_refused(node: str, what: str) -> None:
+    model = Case(node, X, "float[2,3] y").model
+    (refusal,) = opshift.plan(model, decompose=DECOMPOSE).refusals
+    assert refusal.code is Code.FOREIGN_OPERATOR
+    assert what in refusal.reason
+    assert dialect.version() in refusal.reason
+
+
+X = "float[2,3] x"
+
+
+def test_a_target_that_lists_an_operator_keeps_it() -> None:
+    case = next(case for case in CASES if case.name == "FusedGemm")
+    for listed, kept in (('["FusedGemm"]', True), ("[]", False)):
+        target = parse_target(f'name = "m"\nopset = [7, 17]\ndomains = {{ "com.microsoft" = {listed} }}', "m.toml")
+        model = opshift.convert(case.model, target=target).model
+        assert isinstance(model, onnx.ModelProto)
+        assert (model.graph.node[0].op_type == "FusedGemm") is kept
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_weights_are_unpacked_without_shifts(bits: int) -> None:
+    """Some runtimes shift bytes in wider integers: OpenVINO 2026.4.1."""
+    bytes_of_a_block = 16 * bits // 8
+    case = Case(
+        f"y = com.microsoft.MatMulNBits <K = 40, N = 3, bits = {bits}, block_size = 16> (x, w, s)",
+        f"float[2,40] x, uint8[3,3,{bytes_of_a_block}] w, float[9] s",
+        "float[2,3] y",
+    )
+    for decompose, shifts in ((DECOMPOSE, True), ((*DECOMPOSE, "BitShift"), False)):
+        result = opshift.convert(case.model, opset=17, decompose=decompose, require_proof=True)
+        assert isinstance(result.model, onnx.ModelProto)
+        assert ("BitShift" in [node.op_type for node in result.model.graph.node]) is shifts
+
+
+def test_packed_weights_stay_packed() -> None:
+    """They would be eight times as large in float; the zero points are as many as the scales."""
+    rows, columns = 64, 512
+    case = Case(
+        f"y = com.microsoft.MatMulNBits <K = {columns}, N = {rows}, bits = 4, block_size = 32> (x, w, s)",
+        f"float[n,{columns}] x",
+        f"float[n,{rows}] y",
+    )
+    rng, model = np.random.default_rng(0), case.model
+    packed = rng.integers(0, 256, (rows, columns // 32, 16), dtype=np.uint8)
+    scales = rng.uniform(0.1, 1, rows * columns // 32).astype(np.float32)
+    held: dict[str, Any] = {"w": packed, "s": scales}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in held.items())
+    for opset in (11, 17, 21):
+        result = opshift.convert(model, opset=opset, decompose=DECOMPOSE, require_proof=True).model
+        assert isinstance(result, onnx.ModelProto)
+        assert result.ByteSize() < model.ByteSize() + scales.nbytes + 4096
+
+
+def test_values_after_a_foreign_node_have_types_and_shapes() -> None:
+    """Hardmax-11 needs the rank, which only the meaning of the node before tells."""
+    text = """<ir_version: 8, opset_import: ["": 11, "com.microsoft": 1]>
+    g (float[2,3,4] x, float[4] b) => (float[2,3,4] y) {
+        h = com.microsoft.BiasGelu (x, b)
+        y = Hardmax <axis = 2> (h)
+    }"""
+    result = opshift.convert(onnx.parser.parse_model(text), opset=13)
+    assert result.report is not None
+    assert result.report.whole.verdict is Verdict.EQUAL
+    assert [node.op_type for node in result.model.graph.node] == ["BiasGelu", "Hardmax"]  # type: ignore[union-attr]
