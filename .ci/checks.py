@@ -2,10 +2,10 @@
 
 With `--slow`, the fast tier of the tests is left out: `.ci/run` has run it.
 
-It needs a plain (not editable) installation of opshift with the extras `browser`, `corpus`, `docs` and `runtimes`, and
-installs two packages more, and Chromium, fish and zsh where there are none (as root, on Debian and its like). A skipped
-test is not a success: neither browser, shells, corpus nor runtimes may be skipped, and fewer tests than `LEAST`, fewer
-of a file than `ALL_OF` says, or more skips than `SKIPS`, are a failure.
+It needs a plain (not editable) installation of opshift with the extras `browser`, `ci`, `corpus`, `docs` and
+`runtimes`, and installs two packages more, and Chromium, fish and zsh where there are none (as root, on Debian and its
+like). A skipped test is not a success: what the extras install may not be skipped, nor browser and shells, and fewer
+tests than `LEAST`, fewer of a file than `ALL_OF` says, or more skips than `SKIPS`, are a failure.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FONTS = ("fonts-dejavu-core",)
 """Comes along with Chromium: without a font nothing is written in a browser."""
 SKIPS = 12
 """Tests that may be skipped: what a platform or a newer onnxruntime does not offer. Each is printed with its reason."""
-ASKED = ("OPSHIFT_BROWSER", "OPSHIFT_CORPUS", "OPSHIFT_DOCS", "OPSHIFT_RUNTIMES", "OPSHIFT_SHELLS")
+ASKED = ("OPSHIFT_BROWSER", "OPSHIFT_CI", "OPSHIFT_CORPUS", "OPSHIFT_DOCS", "OPSHIFT_RUNTIMES", "OPSHIFT_SHELLS")
 """Variables by which what is missing is a failure."""
 TOOLS = ("hypothesis", "jsonschema", "pytest", "pytest-xdist")
 ELSEWHERE = tuple(

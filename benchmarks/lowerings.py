@@ -38,7 +38,8 @@ from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.scopes import describe, view
 from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Replace
-from opshift.passes.rewrite.lowering_search import Deriver, Fragment, operand_sources
+from opshift.passes.rewrite.fragment import Fragment, operand_sources
+from opshift.passes.rewrite.lowering_search import Deriver
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 Array = np.ndarray[Any, Any]
@@ -207,7 +208,7 @@ def by(case: Case, model: onnx.ModelProto, operator: Operator, lowering: Lowerin
     seen = view(model.graph.node[0], describe(model), case.opset)
     whole = lift(operator, seen, "runtime")
     assert isinstance(whole, Lifted)
-    only = dataclasses.replace(operator, versions=(), lowerings=(lowering,), carriers={})
+    only = dataclasses.replace(operator, versions=(), lowerings=(lowering,), wider_types={})
     legality = Legality(case.opset, frozenset({case.operator}), runnable=True)
     fragment = Deriver(legality, assume=frozenset({"finite-inputs"}), optimize=True).derive(
         dataclasses.replace(whole, operator=only)

@@ -1,4 +1,4 @@
-"""Write docs/operators.md, its pictures, opsets/data/bodies.onnxtxt, and the outputs that pages show of real runs.
+"""Write docs/operators.md, docs/dialect.md, docs/ml.md, pictures, opsets/data/bodies.onnxtxt, and what pages show.
 
 `python docs/generate.py` writes them; `--check` changes nothing and fails where one is out of date. A page that needs
 packages which are not installed is left as it is.
@@ -28,6 +28,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import dialect_page
 import onnx.defs
 import pictures
 
@@ -37,17 +38,19 @@ from opshift.opsets.registry import compiled
 from opshift.opsets.registry.equivalences import Row, table
 from opshift.opsets.registry.lowering import Lowering
 from opshift.opsets.registry.no_conversion import NoConversion, no_conversions, why_absent
-from opshift.opsets.registry.operator import Operator, Version, known_operators, steps
+from opshift.opsets.registry.operator import Operator, Version, known_operators, replaced_operators, steps
 from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
 from opshift.opsets.registry.schema_only import has_body
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "operators.md"
+DIALECT = ROOT / "docs" / "dialect.md"
+ML = ROOT / "docs" / "ml.md"
 BODIES = ROOT / "opsets" / "data" / compiled.FILE
 README = ROOT / "README.md"
 GUIDES = tuple(
     ROOT / "docs" / name
-    for name in ("index.md", "tutorial.md", "examples.md", "reference/python.md", "lift-and-lower.md")
+    for name in ("index.md", "tutorial.md", "static.md", "examples.md", "reference/python.md", "lift-and-lower.md")
 ) + tuple(sorted((ROOT / "docs" / "howto").glob("*.md")))
 """Pages to learn from: all that stands in them runs."""
 SHOWN = (README, ROOT / "docs" / "verification.md", *GUIDES)
@@ -166,7 +169,8 @@ def lowering_line(lowering: Lowering) -> str:
         lowering in some for some in FASTER.values()
     )
     name = f"`{lowering.name}`" + (f" (*{', '.join(marks)}*)" if marks else "")
-    return f"| {name} | {lowering.summary} | {cell(list(reasons(lowering.given)) if lowering.given else [])} |"
+    limits = list(reasons(lowering.applies_if)) if lowering.applies_if else []
+    return f"| {name} | {lowering.summary} | {cell(limits)} |"
 
 
 def version_limits(operator: Operator, version: Version) -> Iterator[str]:
@@ -179,7 +183,7 @@ def version_limits(operator: Operator, version: Version) -> Iterator[str]:
         for operand in operator.operands:
             if version.renamed.get(operand, operand) in schema.attributes:
                 yield f"{operand} is not constant"
-    for function in (version.given, version.write):
+    for function in (version.applies_if, version.write):
         if function is not None:
             yield from reasons(function)
 
@@ -375,7 +379,8 @@ def normal(text: str) -> str:
 
 def bodies_file() -> str:
     """Return the bodies of all lowerings, as onnxscript compiles them now."""
-    lowerings = {(one.body, one.opset): one for operator in (*known_operators(), *steps()) for one in every(operator)}
+    known = (*known_operators(), *steps(), *replaced_operators())
+    lowerings = {(one.body, one.opset): one for operator in known for one in every(operator)}
     return compiled.written((body, opset, one.compile()) for (body, opset), one in lowerings.items())
 
 
@@ -395,7 +400,13 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is out of date")
     parser.add_argument("pages", metavar="PAGE", nargs="*", type=Path, help="only these (all)")
     options = parser.parse_args(None if arguments is None else list(arguments))
-    written: dict[Path, Callable[[], str]] = {DOCUMENT: operators_page, BODIES: bodies_file, **pictures.PICTURES}
+    written: dict[Path, Callable[[], str]] = {
+        DOCUMENT: operators_page,
+        DIALECT: dialect_page.page,
+        ML: dialect_page.ml_page,
+        BODIES: bodies_file,
+        **pictures.PICTURES,
+    }
     asked = [page.resolve() for page in options.pages] or [*written, *SHOWN]
     made = {page: write() for page, write in written.items() if page in asked}
     for page in SHOWN:

@@ -34,8 +34,9 @@ from opshift.opsets.registry.schema_only import has_body
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Replace
+from opshift.passes.rewrite.fragment import Fragment, operand_sources
 from opshift.passes.rewrite.groups import subgraph
-from opshift.passes.rewrite.lowering_search import Deriver, Fragment, operand_sources
+from opshift.passes.rewrite.lowering_search import Deriver
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests")]
 
@@ -224,7 +225,7 @@ def lowering_section(operator: Operator, lowering: Lowering) -> Iterator[str]:
         facts.append("Floats are computed in another order, so the result is equal except for rounding.")
     if lowering.assumes:
         facts.append("If it is valid only under an assumption, it needs `--assume`.")
-    if limits := list(reasons(lowering.given)) if lowering.given else []:
+    if limits := list(reasons(lowering.applies_if)) if lowering.applies_if else []:
         facts.append(f"It does not apply if: {cell(limits)}.")
     yield " ".join(facts) + "\n"
     if example := example_of(operator, lowering):
