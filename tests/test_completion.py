@@ -115,6 +115,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="shells and terminals of a
         ("opshift convert --target min", {"mine.toml"}, set(PROFILES)),
         ("opshift plan --semantics ", {"runtime", "spec"}, {"convert"}),
         ("opshift plan --decompose Hard", {"Hardmax", "HardSwish"}, {"ArgMax"}),
+        ("opshift plan --decompose com.microsoft", {"com.microsoft", "com.microsoft::FusedGemm"}, {"ai.onnx.ml"}),
         ("opshift ops OneH", {"OneHot"}, {"ArgMax"}),
         ("opshift inspect mod", {"model.onnx"}, {"mine.toml"}),
         ("opshift completion ", set(SHELLS), {"tcsh"}),

@@ -41,6 +41,8 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
     operators = sorted({operator.name for operator in known_operators() if not operator.domain})
     replaced = [one for one in replaced_operators() if one.domain]
     foreign = sorted({*(one.domain for one in replaced), *(f"{one.domain}::{one.name}" for one in replaced)})
+    if shell == "zsh":  # A colon ends a field of what its `_arguments` reads.
+        foreign = [name.replace(":", r"\:") for name in foreign]
     # shtab reads `complete`, of which argparse, and so its types, know nothing.
     for action in _actions(parser):
         if action.metavar in ("A,B", "OPERATOR"):
