@@ -411,7 +411,7 @@ def _unchanged(
     ):
         return False
     there = deriver.lift(dataclasses.replace(seen, since_version=after.since_version))
-    return isinstance(there, Lifted) and (there.meaning, there.sources) == (lifted.meaning, lifted.sources)
+    return isinstance(there, Lifted) and (there.key, there.sources) == (lifted.key, lifted.sources)
 
 
 def _refusal(failure: Failure) -> tuple[Code, str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from onnx.parser import parse_model
 from running import run, same
 
@@ -118,6 +119,19 @@ def test_axis_that_version_17_leaves_out_is_1() -> None:
     )
     feed = {"x": signal(1, 6, 5, 2)}
     wanted = dft.oracle(DFT(), feed["x"], None, axis(1))
+    for opset in (13, 17, 20):
+        assert same(wanted, run(converted(model, opset=opset), [feed])[0][0], 1e-4)
+
+
+@pytest.mark.parametrize("rank", [3, 4])
+def test_axis_that_version_20_leaves_out_is_the_last_of_the_signal(rank: int) -> None:
+    sizes = (1, 6, 5, 2)[-rank:]
+    model = parse_model(
+        '<ir_version: 9, opset_import: ["": 20]> '
+        f"g (float[{','.join(map(str, sizes))}] x) => (float[{','.join(map(str, sizes))}] y) {{ y = DFT (x) }}"
+    )
+    feed = {"x": signal(*sizes)}
+    wanted = dft.oracle(DFT(), feed["x"], None, axis(rank - 2))
     for opset in (13, 17, 20):
         assert same(wanted, run(converted(model, opset=opset), [feed])[0][0], 1e-4)
 
