@@ -14,6 +14,7 @@ from running import run
 
 import opshift
 from opshift.opsets.registry.operator import operator_for
+from opshift.opsets.runtimes import kernels
 from opshift.passes.base.errors import UnsupportedError
 
 NUMPY: Mapping[int, Any] = {TensorProto.UINT8: np.uint8, TensorProto.INT8: np.int8}
@@ -178,3 +179,49 @@ def test_quantized_products_are_the_same_bytes(types: tuple[int, int, int], scal
                 feed[name] = np.array(rng.integers(info.min, info.max + 1, shape or []), NUMPY[dtype])
         feeds.append(feed)
     check(model, feeds, "by_sums", opset=opset)
+
+
+MIXED: Mapping[str, str] = {
+    "MatMulInteger": "({0}[4,64] x, {1}[64,3] w) => (int32[4,3] y) {{ y = MatMulInteger (x, w) }}",
+    "ConvInteger": "({0}[1,8,12] x, {1}[2,8,3] w) => (int32[1,2,10] y) {{ y = ConvInteger (x, w) }}",
+    "QLinearMatMul": "({0}[4,64] x, {1}[64,3] w, {0} a, {1} b, {0} c) => ({0}[4,3] y) <float s = {{0.002}}, float t = "
+    "{{0.1}}> {{ y = QLinearMatMul (x, s, a, w, s, b, t, c) }}",
+    "com.microsoft::MatMulIntegerToFloat": "({0}[4,64] x, {1}[64,3] w) => (float[4,3] y) <float s = {{0.002}}> "
+    "{{ y = com.microsoft.MatMulIntegerToFloat (x, w, s, s) }}",
+    "com.microsoft::DynamicQuantizeMatMul": "(float[4,64] x, {1}[64,3] w) => (float[4,3] y) <float s = {{0.002}}> "
+    "{{ y = com.microsoft.DynamicQuantizeMatMul (x, w, s) }}",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "types"),
+    [
+        *((name, ("uint8", "int8")) for name in MIXED),
+        *((name, ("int8", "uint8")) for name in MIXED if "::" not in name),  # those have no kernel, or no mixed signs
+    ],
+)
+@pytest.mark.parametrize("cut", [True, None], ids=["where sums are cut", "on this processor"])
+def test_sums_that_a_processor_cuts_to_16_bits_refuse_no_conversion(
+    cut: bool | None, types: tuple[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if cut:
+        monkeypatch.setattr(kernels, "cuts_sums_of_bytes", lambda: True)
+    text = f'<ir_version: 8, opset_import: ["": 13, "com.microsoft": 1]> g {MIXED[name].format(*types)}'
+    report = opshift.convert(onnx.parser.parse_model(text), decompose=[name]).report
+    assert report is not None
+    assert all(check.verdict is opshift.Verdict.EQUAL and check.inputs > 30 for check in (*report.nodes, report.whole))
+    if cut:
+        assert all("oracle" in check.judge for check in (*report.nodes, report.whole))
+
+
+def test_a_replacement_with_wrong_sums_is_found_where_sums_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "cuts_sums_of_bytes", lambda: True)
+    text = '<ir_version: 8, opset_import: ["": 13]> g '
+    body = "(uint8[4,64] x, int8[64,3] w) => (int32[4,3] y) { y = MatMulInteger (x, w) }"
+    other = (
+        "(uint8[4,64] x, int8[64,3] w) => (int32[4,3] y) "
+        "{ a = Cast <to = 6> (x) b = Cast <to = 6> (w) c = MatMul (a, b) h = Constant <value_int = 7> () "
+        "i = Cast <to = 6> (h) y = Max (c, i) }"
+    )
+    report = opshift.verify(onnx.parser.parse_model(text + body), onnx.parser.parse_model(text + other))
+    assert report.whole.verdict is opshift.Verdict.DIFFERENT

@@ -55,5 +55,5 @@ OPERATOR = Operator(
     adversarial=adversarial,
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
-    traits=Traits(floats=(Trait.SUMS,), equal_dims=matrices, factors=2),
+    traits=Traits(floats=(Trait.SUMS,), equal_dims=matrices, factors=2, byte_factors=(0, 1)),
 )

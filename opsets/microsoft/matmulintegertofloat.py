@@ -78,5 +78,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(scaled, scaled_and_shifted),
     refused="more than one scale of A, as in the kernel",
-    traits=Traits(floats=(Trait.MULTIPLIES, Trait.ADDS), equal_dims=matrices),
+    traits=Traits(floats=(Trait.MULTIPLIES, Trait.ADDS), equal_dims=matrices, byte_factors=(0, 1)),
 )

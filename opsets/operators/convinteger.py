@@ -137,5 +137,7 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(in_float, with_zero_of_x, with_zero_of_w),
     adversarial=adversarial,
-    traits=Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False, unwritten=(0, 1), heavy=True),
+    traits=Traits(
+        floats=(Trait.SUMS,), equal_dims=convolved, spreads=False, unwritten=(0, 1), byte_factors=(0, 1), heavy=True
+    ),
 )

@@ -209,5 +209,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(in_int32, in_float, in_double, in_double_with_overflow, with_column, with_zero_of_a, with_zero_of_b),
     adversarial=adversarial,
-    traits=Traits(unwritten=(0, 1)),
+    traits=Traits(unwritten=(0, 1), byte_factors=(0, 1)),
 )

@@ -112,5 +112,5 @@ OPERATOR = Operator(
     wider_types=MOVED,
     adversarial=adversarial,
     nan_defined=lambda what, operands: False,
-    traits=Traits(unwritten=(0, 3), scales=(1, 4, 6)),
+    traits=Traits(unwritten=(0, 3), byte_factors=(0, 3), scales=(1, 4, 6)),
 )

@@ -281,6 +281,9 @@ class Traits:
     with explicit pads, and not in one that chooses them."""
     outputs_for: Mapping[int, int] = field(default_factory=dict)
     """How many outputs a node needs, where it has an input, for onnxruntime 1.32.0 to compute the first one right."""
+    byte_factors: tuple[int, ...] = ()
+    """The two inputs that it multiplies as bytes, or quantizes to bytes first. Where one is signed and the other not,
+    onnxruntime 1.32.0 cuts sums of two products to 16 bits on processors that have AVX2 and no VNNI."""
     scales: tuple[int, ...] = ()
     """Of an operator that quantizes: the scales of its inputs, then the one that they are divided by."""
     marks_quantization: bool = False

@@ -120,6 +120,27 @@ def newest_ir_version() -> int:
     return next((version for version in range(int(onnx.IR_VERSION), 7, -1) if _loads(7, version)), 7)
 
 
+@functools.cache
+def cuts_sums_of_bytes() -> bool:
+    """Return whether the installed onnxruntime, on this processor, cuts sums of products of unsigned and signed bytes.
+
+    Without VNNI its kernels for AVX2 add two products in 16 bits, which hold no more than 32767 (1.32.0).
+    """
+    import onnxruntime
+    from onnx import helper
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    value = helper.make_tensor_value_info
+    node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
+    inputs = [value("a", TensorProto.UINT8, [4, 64]), value("b", TensorProto.INT8, [64, 4])]
+    graph = helper.make_graph([node], "g", inputs, [value("y", TensorProto.INT32, [4, 4])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 10)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    (y,) = session.run(None, {"a": np.full((4, 64), 255, np.uint8), "b": np.full((64, 4), 127, np.int8)})
+    return bool((y != 64 * 255 * 127).any())
+
+
 def _carried(dtype: int) -> frozenset[str]:
     """The kernel types that serve an element type: onnxruntime casts float16 to float where it has no kernel for it."""
     name = f"tensor({type_name(dtype)})"

@@ -29,6 +29,7 @@ from opshift.passes.io.reader import check_unchanged
 from opshift.passes.proof import repro
 from opshift.passes.proof.model_variants import departing_operators, weights, with_own_names
 from opshift.passes.proof.node_pairs import ENOUGH, Pair, failed, prove
+from opshift.passes.proof.saturation import unequal
 from opshift.passes.proof.whole_model import WholeModels
 from opshift.passes.runtime import ort_session
 from opshift.passes.runtime.ort_session import RejectedError, Runnable
@@ -137,7 +138,8 @@ def verify(
                 pairs=pairs,
                 exact=exact,
                 drift=drift,
-                by_oracle=departing_operators(before.proto) if semantics == "spec" else frozenset(),
+                by_oracle=unequal(before.proto, after.proto)
+                | (departing_operators(before.proto) if semantics == "spec" else frozenset()),
                 limits=limits,
                 allowance=allowance.part(LEAST, large=max(map(weights, (before, after))) >= LARGE),
                 shown=shown,
