@@ -321,6 +321,7 @@ class Proof:
         if self.semantics == "spec" and pair.oracle is not None:
             return Reference(_Asked(pair, pair.oracle, self.limits), outputs, bounds=bounds)
         if pair.oracle is not None and saturating(pair.original):
+            bounds = bounds if pair.exact else Bounds(original, self.limits, kernels=False)
             return Reference(_Asked(pair, pair.oracle, self.limits), outputs, CUT, bounds)
         try:
             source, note = ort_session.fit(Runnable(pair.original))

@@ -259,7 +259,9 @@ class _Search:
         drawn = [self.values(shape, turn) for shape, turn in batch]
         results = self.plain(drawn)
         if self.pace and len(results) == 1 and not isinstance(results[0], RejectedError):
-            if self.pace.doubts(size):
+            for _ in range(2):
+                if not self.pace.doubts(size):
+                    break
                 self.pace.start()
                 self.plain(drawn)
             self.pace.ran(size)
