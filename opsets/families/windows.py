@@ -128,9 +128,8 @@ def normal(what: Any, operands: Operands) -> tuple[Any, Operands]:
         return what, operands
     if what.auto_pad.startswith("SAME"):
         # MaxPool-22: "output_spatial_shape[i] = ceil(input_spatial_shape[i] / strides_spatial_shape[i])", whatever
-        # ceil_mode is.
-        what = dataclasses.replace(what, ceil_mode=0)
-    # With dilations onnxruntime 1.31 does not compute the sizes that the formulas for auto_pad give.
+        # ceil_mode is. With dilations onnxruntime 1.32.0 computes other sizes, in which ceil_mode counts.
+        what = dataclasses.replace(what, ceil_mode=int(bool(what.ceil_mode and set(what.dilations) - {1})))
     # Without padding, ceil_mode means to it, and to onnx's inference, what it means without auto_pad.
     if what.auto_pad == "VALID":
         what = dataclasses.replace(what, auto_pad="NOTSET", pads=(0,) * 2 * rank)
@@ -172,6 +171,8 @@ def below_22(make: Any, since: int, write: Callable[[int, Any, Operands], Mappin
 
 def unsaid(what: Any, operands: Operands, ignores_late: bool) -> Reason | None:
     """Say why a version cannot say the ceil_mode; those since 22 ignore windows that start late."""
+    if what.auto_pad.startswith("SAME"):
+        return None
     if not ignores_late and what.ceil_mode == 1 and not _none_late(what, operands):
         return Reason("windows may start in the padding on the right, which it does not ignore")
     if ignores_late and what.ceil_mode == ALL:

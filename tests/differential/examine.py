@@ -223,7 +223,8 @@ class Examiner:
             expected, found = _shapes(expected), _shapes(found)
         used = check.operators(original)
         feeds = case.embedded.feeds
-        message = judge.compare(used, original, feeds, expected, found, runner)
+        chooses = "Where" in check.operators(result) - used
+        message = judge.compare(used, original, feeds, expected, found, runner, chooses=chooses)
         if message and elsewhere and " object" in message and "Gather" in check.operators(result):
             # onnxruntime 1.32.0 copies the first string alone of each slice that it gathers.
             message = _by_reference_itself(used, original, feeds, expected, result) and message
@@ -236,7 +237,7 @@ class Examiner:
                 and (outcome.oracle == "onnxruntime" or used <= TRUSTED)
                 and not (evaluated and elsewhere and not check.operators(result) <= TRUSTED)
                 and not all(
-                    judge.compare(used, original, [feed], [a], [b], runner) is None
+                    judge.compare(used, original, [feed], [a], [b], runner, chooses=chooses) is None
                     or _as_by_reference(case, used, original, feed, b)
                     for feed, a, b in zip(feeds, expected, found, strict=True)
                 )

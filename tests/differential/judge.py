@@ -337,6 +337,8 @@ def compare(
     expected: Outputs,
     found: Outputs,
     runner: Runner,
+    *,
+    chooses: bool = False,
 ) -> str | None:
     """Return the first difference beyond rounding, or None.
 
@@ -347,8 +349,9 @@ def compare(
         expected: the outputs of the original.
         found: the outputs of the result.
         runner: runs the original.
+        chooses: a Where of the result chooses between what the original had in branches, and keeps no sign of a zero.
     """
-    exact_zeros = operators <= MOVES
+    exact_zeros = operators <= MOVES and not chooses
     bounds: list[list[Array | None]] | None = None
     for feed, (wanted, got) in enumerate(zip(expected, found, strict=True)):
         if operators & IGNORES_NAN and any(_has_nan(value) for value in feeds[feed].values()):
