@@ -76,6 +76,8 @@ CASES = [
      None, "Gelu"),
     ("g (double[n] x) => (double[n] y) {y = Gelu <approximate = \"tanh\"> (x)}", 20, 19, None),
     ("g (bool[2,3] x, bool[a,b] z) => (bool[c,3] y) {u = Identity (x) y = Concat <axis = -2> (u, z)}", 24, 20, None),
+    ("g (float[n,m] x) => (float[n,m] y) <int64 c = {1}> {y = CumProd <exclusive = 1, reverse = 1> (x, c)}", 26, 20,
+     None),
 ]  # fmt: skip
 
 
@@ -195,6 +197,18 @@ UNWRITTEN = [
      (3, 2), (2, 4)),
     ("g (uint8[n,c] x, uint8[c,m] v) => (int32[n,m] y) {y = MatMulInteger (x, v)}", (3, 2), (2, 4)),
 ]  # fmt: skip
+
+
+def test_the_state_after_an_empty_sequence_does_not_count() -> None:
+    """onnxruntime 1.32.0 leaves the cells of LSTM as memory is."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 22]> g (float[s,3,2] x, float[1,4,2] w, float[1,4,1] r) => '
+        "(float[1,3,1] y) {v, z, y = LSTM <hidden_size = 1> (x, w, r)}"
+    )
+    excluded = UndefinedFilter(Runnable(model), (), Limits())
+    weights = {"w": np.ones((1, 4, 2), np.float32), "r": np.ones((1, 4, 1), np.float32)}
+    assert not excluded({"x": np.ones((2, 3, 2), np.float32), **weights}, False)
+    assert excluded({"x": np.ones((0, 3, 2), np.float32), **weights}, False) == {"y"}
 
 
 @pytest.mark.parametrize(("text", "first", "second"), UNWRITTEN)

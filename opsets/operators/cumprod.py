@@ -30,4 +30,6 @@ def of_each_place(
     return op.ReduceProd(elements, along, keepdims=0)
 
 
-OPERATOR = cumulative("CumProd", (26,), np.multiply, 1, (of_each_place,), traits=Traits(floats=(Trait.SUMS,)))
+OPERATOR = cumulative(
+    "CumProd", (26,), np.multiply, 1, (of_each_place,), traits=Traits(floats=(Trait.SUMS, Trait.PRODUCTS))
+)

@@ -101,6 +101,10 @@ OPERATOR = Operator(
     nan_defined=runs,
     infinity_defined=runs,
     traits=Traits(
-        floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS), equal_dims=equal_dims(gates=4), spreads=False, aborts=True
+        floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS),
+        equal_dims=equal_dims(gates=4),
+        spreads=False,
+        aborts=True,
+        unwritten=(0,),
     ),
 )

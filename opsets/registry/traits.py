@@ -30,6 +30,8 @@ class Trait(enum.Enum):
     """It adds two numbers."""
     MULTIPLIES = "multiplies"
     """It multiplies or divides two numbers, so that other orders overflow elsewhere."""
+    PRODUCTS = "products"
+    """It multiplies many numbers, in an order that each kernel chooses: on the way they may overflow or underflow."""
     COMPOSED = "composed"
     """It is defined by several operations, which overflow before the result does."""
     ADDS_ONE = "adds one"

@@ -64,7 +64,12 @@ def _marks_of(node: WideNode, plain: Mapping[str, Any], marks: Mapping[str, Boun
         undecided=any(marks[name].undecided for name in read)
         or (sums and Trait.NORMALIZES not in traits and any(has(plain[name], infinity) for name in read)),
         unsigned=loses_signs(node.node) or any(marks[name].unsigned for name in read),
-        lost=any(marks[name].lost or (Trait.SQUARES in traits and has(plain[name], square)) for name in read),
+        lost=any(
+            marks[name].lost
+            or (Trait.SQUARES in traits and has(plain[name], square))
+            or (Trait.PRODUCTS in traits and has(plain[name], _multiplied))
+            for name in read
+        ),
     )
 
 
@@ -77,6 +82,19 @@ def _bare_square(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
     """Return which numbers have a square that overflows, or underflows where nothing is added to it."""
     least = float(np.finfo(np.float32).tiny) ** 0.5
     return np.asarray(_square(wide, largest) | ((wide != 0) & (np.abs(wide) < least)))
+
+
+def _multiplied(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
+    """Return along which axes numbers above one have a product that overflows, or those below one that underflows.
+
+    The order decides then what of it the others bring back: an infinity, a number with fewer digits, or a zero.
+    """
+    finite = np.where((wide != 0) & np.isfinite(wide), np.abs(wide), 1.0)
+    powers, end = np.log2(finite), np.log2(largest)
+    beyond = [
+        (powers.clip(min=0).sum(axis) > end - 1) | (powers.clip(max=0).sum(axis) < 1 - end) for axis in range(wide.ndim)
+    ]
+    return np.array([bool(one.any()) for one in beyond])
 
 
 def _bare(node: WideNode) -> bool:

@@ -131,7 +131,9 @@ class WideNode:
         return not any(float_traits(inner).isdisjoint(_ELEMENTARY) for inner in self.computing)
 
 
-_ELEMENTARY = frozenset({Trait.MOVES, Trait.SELECTS, Trait.SUMS, Trait.ADDS, Trait.MULTIPLIES, Trait.ONCE})
+_ELEMENTARY = frozenset(
+    {Trait.MOVES, Trait.SELECTS, Trait.SUMS, Trait.ADDS, Trait.MULTIPLIES, Trait.PRODUCTS, Trait.ONCE}
+)
 
 
 @dataclass(frozen=True)
