@@ -34,8 +34,8 @@ from opshift.passes.proof.inputs.trials import Budget, Trials, Values, find_tria
 from opshift.passes.proof.inputs.value_classes import counted, summed
 from opshift.passes.proof.integer_overflow import overflows
 from opshift.passes.proof.kernel_drift import Drift
+from opshift.passes.proof.kernel_faults import miscomputed
 from opshift.passes.proof.randomness import random_outputs
-from opshift.passes.proof.saturation import saturating
 from opshift.passes.proof.signature import contradiction, interface_difference
 from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.proof.wider_types import is_float
@@ -283,8 +283,8 @@ class Proof:
         return check(Verdict.DIFFERENT, sentence(mismatch.reason, notes), example, classes)
 
     def _executor(self, rewritten: onnx.ModelProto, *, kernels: bool) -> tuple[Executor, str]:
-        if cut := saturating(rewritten):
-            return Interpreter(Runnable(rewritten), self.limits, frozenset(cut), strict=False), ""
+        if faults := miscomputed(rewritten):
+            return Interpreter(Runnable(rewritten), self.limits, frozenset(faults), strict=False), ""
         return executor_of(Runnable(rewritten), self.limits, kernels=kernels)
 
     def _trials(
@@ -320,9 +320,9 @@ class Proof:
         bounds = Drift(original, Runnable(pair.rewritten), self.limits) if pair.exact else Bounds(original, self.limits)
         if self.semantics == "spec" and pair.oracle is not None:
             return Reference(_Asked(pair, pair.oracle, self.limits), outputs, bounds=bounds)
-        if pair.oracle is not None and saturating(pair.original):
+        if pair.oracle is not None and miscomputed(pair.original):
             bounds = bounds if pair.exact else Bounds(original, self.limits, kernels=False)
-            return Reference(_Asked(pair, pair.oracle, self.limits), outputs, CUT, bounds)
+            return Reference(_Asked(pair, pair.oracle, self.limits), outputs, MISCOMPUTED, bounds)
         try:
             source, note = ort_session.fit(Runnable(pair.original))
             runner = Runner(source, self.limits)
@@ -342,7 +342,7 @@ class Proof:
         )
 
 
-CUT = "on this processor onnxruntime cuts sums of products of bytes to 16 bits, so the numpy oracle computes these"
+MISCOMPUTED = "onnxruntime computes the operator wrongly here, so its numpy oracle did"
 
 _MISSING = "onnxruntime has no kernel for the replacement"
 

@@ -27,9 +27,9 @@ from opshift.passes.base.results import Check, Report, Verdict
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import check_unchanged
 from opshift.passes.proof import repro
+from opshift.passes.proof.kernel_faults import unequal
 from opshift.passes.proof.model_variants import departing_operators, weights, with_own_names
 from opshift.passes.proof.node_pairs import ENOUGH, Pair, failed, prove
-from opshift.passes.proof.saturation import unequal
 from opshift.passes.proof.whole_model import WholeModels
 from opshift.passes.runtime import ort_session
 from opshift.passes.runtime.ort_session import RejectedError, Runnable
