@@ -469,6 +469,11 @@ def equal_dims(node: NodeShapes, query: Shape, key: Shape) -> Pairs:
             yield past_value[3], value[3]
 
 
+def _of_nothing(read: Sequence[Any]) -> bool:
+    """Whether there are no keys, whose softmax is 0 / 0, or no values, which bodies of ONNX do not reshape."""
+    return any(one is not None and not np.size(one) for one in read[1:3])
+
+
 OPERATOR = Operator(
     name="Attention",
     meaning=Attention,
@@ -486,6 +491,11 @@ OPERATOR = Operator(
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
     traits=Traits(
-        floats=(Trait.SUMS, Trait.WEIGHS), undefined=Undefined.PADDED_ROWS, equal_dims=equal_dims, spreads=False
+        floats=(Trait.SUMS, Trait.WEIGHS),
+        undefined=Undefined.PADDED_ROWS,
+        equal_dims=equal_dims,
+        spreads=False,
+        unwritten=(0,),
+        meaningless=_of_nothing,
     ),
 )

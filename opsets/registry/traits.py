@@ -275,7 +275,7 @@ class Traits:
     """Whether kernels of onnxruntime 1.32.0 take inputs that do not fit, and leave results as memory is."""
     unwritten: tuple[int, ...] = ()
     """Inputs that, where one has no elements, onnxruntime 1.32.0 makes sums of no products of, or a state after no
-    elements, and leaves them as memory is."""
+    elements, and leaves them as memory is; or that it refuses then, in some versions."""
     aborts: bool = False
     """Whether onnxruntime 1.32.0 may end the process where an input has no elements."""
     miscounts: bool = False

@@ -307,7 +307,7 @@ class Comparison:
         if excluded == frozenset(self.reference.outputs):
             self.undefined.append(feeds)
         if isinstance(result, RejectedError):
-            return found if excluded != frozenset(self.reference.outputs) else None
+            return None  # what is undefined on the way may be what it does not run on
         return self._difference(feeds, plain, best, result, optimised, excluded)
 
     def _difference(

@@ -51,6 +51,7 @@ class UndefinedFilter:
         self, original: Runnable, pairs: Sequence[Pair], limits: Limits, executor: Executor | None = None
     ) -> None:
         """Keep the model; it is opened when it is first asked, unless its executor is to run node by node anyway."""
+        self._executor = executor
         self._interpreter = executor if isinstance(executor, Interpreter) else None
         model = self._interpreter.model if self._interpreter else inlined(original.proto)
         self._original = replace(original, proto=model)
@@ -94,7 +95,7 @@ class UndefinedFilter:
         try:
             values = self._interpreter.values(feeds) if self._interpreter else self._side.values(feeds)
         except RejectedError:
-            values = dict(feeds)
+            values = {**feeds, **self._results(feeds)}
         if (
             contradiction(self._original.proto, feeds, values)
             or self._miscomputed(feeds, values)
@@ -109,6 +110,16 @@ class UndefinedFilter:
         if found:
             self._unsaid[id(feeds)] = feeds
         return found
+
+    def _results(self, feeds: Feeds) -> Feeds:
+        """Return the outputs alone, where what is on the way cannot be had: numpy has no arrays of 128 axes."""
+        if self._executor is None:
+            return {}
+        try:
+            outputs = self._executor.run(feeds, False)
+        except RejectedError:
+            return {}
+        return dict(zip((value.name for value in self._original.proto.graph.output), outputs, strict=True))
 
     def note(self) -> str:
         """Return on how many inputs something did not count, as a reason."""
