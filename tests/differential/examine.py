@@ -237,6 +237,7 @@ class Examiner:
             moved = "Loop" in used and " object" in message
             alone = (
                 not moved
+                and not (used & {"Shape", "Size"} and _pads_without_dilations(original))
                 and (outcome.oracle == "onnxruntime" or used <= TRUSTED)
                 and not (evaluated and elsewhere and not check.operators(result) <= TRUSTED)
                 and not all(
@@ -271,6 +272,16 @@ def _as_by_reference(case: Case, used: set[str], original: ModelProto, feed: dic
     if case.random:
         expected = _shapes(expected)
     return judge.compare(used, original, [feed], expected, [found], runtimes.reference) is None
+
+
+def _pads_without_dilations(model: ModelProto) -> bool:
+    """Return whether a pool has dilations and automatic padding.
+
+    onnxruntime 1.32.0 makes other sizes of it than the text, whose sizes a constant shape has.
+    """
+    pools = (node for node, _ in check.nodes(model) if node.op_type in ("AveragePool", "LpPool", "MaxPool"))
+    attributes = ({one.name: one for one in node.attribute} for node in pools)
+    return any("auto_pad" in one and set(one["dilations"].ints) - {1} for one in attributes if "dilations" in one)
 
 
 def _beyond_double(feed: dict[str, Any]) -> bool:
