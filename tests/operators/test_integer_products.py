@@ -9,6 +9,7 @@ import numpy as np
 from operators.harness import Array, Case, Table, arr
 from opshift.opsets.operators import convinteger, matmulinteger, qlinearmatmul
 from opshift.opsets.operators.convinteger import ConvInteger
+from opshift.opsets.runtimes.kernels import cuts_sums_of_bytes
 
 U8, I8 = np.uint8, np.int8
 LEFT = np.array([[0, 255, 128, 3], [7, 255, 255, 255], [1, 2, 3, 4]], U8)
@@ -38,7 +39,11 @@ class TestMatMulInteger(Table):
             departs="onnxruntime 1.32.0 runs one zero point of A only",
         ),
         Case("batches", [np.stack([LEFT, LEFT[::-1]]), RIGHT, zero(255, U8), zero(-128, I8)]),
-        Case("long", [np.full((1, 300), 255, U8), np.full((300, 1), -128, I8), zero(0, U8), zero(127, I8)]),
+        Case(
+            "long",
+            [np.full((1, 300), 255, U8), np.full((300, 1), -128, I8), zero(0, U8), zero(127, I8)],
+            departs="sums of two products are cut to 16 bits" if cuts_sums_of_bytes() else "",
+        ),
         Case("empty", [np.zeros((0, 4), U8), RIGHT, zero(9, U8), zero(4, I8)]),
     )
 
