@@ -20,6 +20,7 @@ from opshift.opsets.registry.operator import Lifted, dialect_operators, lift, op
 from opshift.opsets.runtimes.profiles import parse_target
 from opshift.passes.analysis.inference import typed
 from opshift.passes.base.results import Code, Verdict
+from opshift.passes.proof.kernel_faults import miscomputed
 from opshift.passes.runtime.node_evaluator import seen_node
 from opshift.passes.runtime.ort_session import RejectedError, Runnable, Runner
 
@@ -43,7 +44,8 @@ def test_a_node_is_replaced_and_verified(case: Case) -> None:
         assert result.report is not None
         assert {check.verdict for check in (*result.report.nodes, result.report.whole)} == {Verdict.EQUAL}
         assert len(result.report.nodes) == 1
-        assert result.report.nodes[0].judge.startswith("onnxruntime" if case.runs else "numpy oracle")
+        runs = case.runs and not miscomputed(case.model)
+        assert result.report.nodes[0].judge.startswith("onnxruntime" if runs else "numpy oracle")
 
 
 def node_of(case: Case, feeds: dict[str, Any]) -> tuple[Any, list[Any]]:

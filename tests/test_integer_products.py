@@ -16,6 +16,8 @@ import opshift
 from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.runtimes import kernels
 from opshift.passes.base.errors import UnsupportedError
+from opshift.passes.runtime.node_evaluator import Interpreter
+from opshift.passes.runtime.ort_session import Runnable
 
 NUMPY: Mapping[int, Any] = {TensorProto.UINT8: np.uint8, TensorProto.INT8: np.int8}
 TYPES = (TensorProto.UINT8, TensorProto.INT8)
@@ -44,7 +46,10 @@ def check(model: onnx.ModelProto, feeds: Sequence[Mapping[str, Any]], *lowerings
     result = opshift.convert(model, **how)
     assert isinstance(result.model, onnx.ModelProto)
     assert not set(lowerings).isdisjoint(result.plan.lowered[0].lowerings)
-    wanted, found = run(model, feeds), run(result.model, feeds)
+    right = Interpreter(Runnable(model), by_oracle=frozenset({model.graph.node[0].op_type}))
+    found = run(result.model, feeds)
+    # Where a processor cuts sums of products to 16 bits, onnxruntime does not say what is right.
+    wanted = [right.run(one) for one in feeds] if kernels.cuts_sums_of_bytes() else run(model, feeds)
     for one, other in zip(wanted, found, strict=True):
         assert one[0].dtype == other[0].dtype
         np.testing.assert_array_equal(one[0], other[0])

@@ -98,6 +98,10 @@ class Allowance:
         times = TIMES_LARGE if self.large else TIMES
         self.total = max(self.total, self.factor * times * bare)
 
+    def forgive(self, seconds: float) -> None:
+        """Leave CPU seconds out of those used so far."""
+        self._start += seconds
+
     def left(self) -> float:
         """Return the CPU seconds that are left, which may be less than none."""
         return self.total - (self.used() - self._start)
@@ -137,6 +141,12 @@ class Pace:
     def start(self) -> None:
         """Note that a batch of inputs begins."""
         self._began = self.allowance.used()
+
+    def again(self) -> None:
+        """Begin a batch once more. What the first input of all took does not count: the work is not done again."""
+        if not self._costs:
+            self.allowance.forgive(self.allowance.used() - self._began)
+        self.start()
 
     def doubts(self, elements: int) -> bool:
         """Return whether an input of so many elements that ran since the start says little of what others will take."""

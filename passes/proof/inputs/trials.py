@@ -262,7 +262,7 @@ class _Search:
             for _ in range(2):
                 if not self.pace.doubts(size):
                     break
-                self.pace.start()
+                self.pace.again()
                 self.plain(drawn)
             self.pace.ran(size)
         for feeds, result in zip(drawn, results, strict=False):
