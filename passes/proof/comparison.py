@@ -234,7 +234,8 @@ class Comparison:
                 return found
         if not ran and len(self.beyond) >= _HOPELESS:
             raise self.beyond[0][1]
-        lost = {id(feeds) for feeds, _ in self.beyond}
+        # Whatever the effort did not suffice for shows as little as what went beyond a limit.
+        lost = {id(feeds) for feeds in (*(feeds for feeds, _ in self.beyond), *self.untried)}
         if self.beyond and all(id(feeds) in lost for feeds, _ in trials):
             raise self.beyond[0][1]
         return None
