@@ -622,8 +622,8 @@ def test_an_interrupted_run_loses_nothing_and_leaves_nothing(zoo: Path, number: 
         stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 128 + number, stderr
     assert stdout == ""
-    lines = [line for line in stderr.splitlines() if not line.startswith("models ")]  # one every ten seconds
-    assert lines == ["what is done is in the journal: the same command with --resume goes on", "interrupted"]
+    messages = [line for line in stderr.splitlines() if not line.startswith("models ")]  # one every ten seconds
+    assert messages == ["what is done is in the journal: the same command with --resume goes on", "interrupted"]
     assert files(out) == {"a.onnx", many.JOURNAL}
     assert [line["model"] for line in lines(out)] == ["a.onnx"]
     with inline() as pool:
