@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import queue
 import re
 import subprocess
 import sys
@@ -176,7 +177,7 @@ def row(tool: str, path: Path, shapes: Shapes, limit: float) -> tuple[str, ...]:
     process.start()
     try:
         return tuple(answer.get(timeout=limit))
-    except Exception:
+    except queue.Empty:  # beyond the limit, or the process has ended
         return "-", "-", "no answer", "-"
     finally:
         process.kill()

@@ -224,16 +224,15 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_input_shape(group: argparse._ActionsContainer, text: str) -> None:
+    group.add_argument(
+        "--input-shape", metavar="NAME:1,3,224", type=input_shape, action="append", default=[], help=text
+    )
+
+
 def add_shape_options(group: argparse._ActionsContainer) -> None:
     """Add the options that fix shapes and fold."""
-    group.add_argument(
-        "--input-shape",
-        metavar="NAME:1,3,224",
-        type=input_shape,
-        action="append",
-        default=[],
-        help="give an input this shape, and fold what follows; repeatable (default: dynamic dims stay)",
-    )
+    _add_input_shape(group, "give an input this shape, and fold what follows; repeatable (default: dynamic dims stay)")
     group.add_argument(
         "--dim",
         metavar="NAME=N",
@@ -312,13 +311,8 @@ def add_verify_options(parser: argparse.ArgumentParser) -> argparse._ActionsCont
 
 def add_verified_shapes(group: argparse._ActionsContainer) -> None:
     """Add the option for the shapes of a verification of two models."""
-    group.add_argument(
-        "--input-shape",
-        metavar="NAME:1,3,224",
-        type=input_shape,
-        action="append",
-        default=[],
-        help="the shape of an input with dynamic dimensions; repeatable (default: several sizes are tried)",
+    _add_input_shape(
+        group, "the shape of an input with dynamic dimensions; repeatable (default: several sizes are tried)"
     )
 
 

@@ -68,7 +68,7 @@ def send(result: Result, stream: Any, **how: Any) -> None:
     with tempfile.TemporaryDirectory(prefix="opshift-") as folder:
         path = os.path.join(folder, "model.onnx")  # noqa: PTH118 (a string is wanted)
         result.save(path, **{**how, "external_data": "embed" if result.source.files else None})
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open(path, "rb") as file:  # noqa: PTH123 (the same)
             try:
                 shutil.copyfileobj(file, stream, 2**20)
                 stream.flush()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opshift.cli import options as shared
 from opshift.cli import terminal
+from opshift.cli.commands.each import is_folder
 from opshift.cli.reports.document import SCHEMA, document
 from opshift.cli.reports.write import staged
 from opshift.passes.base.errors import UsageError
@@ -40,15 +41,14 @@ def asked_for(options: argparse.Namespace) -> bool:
     if isinstance(options.model, list):
         if "-" in options.model:
             raise UsageError("standard input (-) is one model: give it alone.")
-        if not os.path.isdir(options.output) and Path(options.output).suffix in SUFFIXES:  # noqa: PTH112
+        if not is_folder(options.output) and Path(options.output).suffix in SUFFIXES:
             raise UsageError(
                 f"{options.output} is one model, and {len(options.model)} are given: name a folder with -o."
             )
         return True
     if options.model == "-":
         return False
-    # Path.is_dir raises for some names.
-    if os.path.isdir(options.model) or is_pattern(options.model) or into_folder(options.output):  # noqa: PTH112
+    if is_folder(options.model) or is_pattern(options.model) or into_folder(options.output):
         return True
     if options.jobs is not None or options.resume:
         name = "--resume" if options.resume else "--jobs"
@@ -58,7 +58,7 @@ def asked_for(options: argparse.Namespace) -> bool:
 
 def into_folder(path: str | None) -> bool:
     """Whether -o names a folder: a pattern that a shell has replaced may have matched one model alone."""
-    return path is not None and (os.path.isdir(path) or path.endswith(("/", os.sep)))  # noqa: PTH112
+    return path is not None and (is_folder(path) or path.endswith(("/", os.sep)))
 
 
 def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
         raise UsageError("--in-place is for one model: name a folder with -o for the results of many.")
     if options.output is None:
         raise UsageError("no output is named: give -o FOLDER.")
-    if os.path.lexists(options.output) and not os.path.isdir(options.output):  # noqa: PTH112
+    if os.path.lexists(options.output) and not is_folder(options.output):
         given = (
             f"{len(options.model)} models are given"
             if isinstance(options.model, list)

@@ -11,6 +11,11 @@ from opshift.cli.reports.document import Stopwatch
 from opshift.passes.base.errors import UsageError
 
 
+def is_folder(path: str) -> bool:
+    """Return whether there is a folder of this name."""
+    return os.path.isdir(path)  # noqa: PTH112 (Path.is_dir raises for some names)
+
+
 def models(asked: Sequence[str]) -> list[str]:
     """Return the models of paths, folders and patterns, in their order, each once.
 
@@ -23,7 +28,7 @@ def models(asked: Sequence[str]) -> list[str]:
 
     found: dict[str, None] = {}
     for path in asked:
-        if path != "-" and (is_pattern(path) or os.path.isdir(path)):  # noqa: PTH112 (the same)
+        if path != "-" and (is_pattern(path) or is_folder(path)):
             within = sorted(map(str, listed(path)[1]))
             if not within:
                 raise UsageError(f"there are no models ({', '.join(SUFFIXES)}) in {path}.")

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     """Compare two models, or those of two folders, and print."""
     if options.model == options.other == streams.STREAM:
         raise UsageError("- is standard input, which holds one model: name a file for the other.")
-    folders = [os.path.isdir(path) for path in (options.model, options.other)]  # noqa: PTH112
+    folders = [each.is_folder(path) for path in (options.model, options.other)]
     if not any(folders):
         return one(options)
     if not all(folders):
@@ -62,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
 def pairs(folder: str, other: str) -> list[dict[str, str]]:
     """Return the models of a folder with those of the same path in another, which need not exist."""
     found = [os.path.relpath(path, folder) for path in each.models([folder])]
+    # Strings are wanted, as the user wrote the folders.
     return [{"model": os.path.join(folder, path), "other": os.path.join(other, path)} for path in found]  # noqa: PTH118
 
 

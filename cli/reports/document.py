@@ -88,7 +88,7 @@ def sha256(path: str | None) -> str:
         return ""
     import hashlib
 
-    with open(path, "rb") as file:  # noqa: PTH123
+    with open(path, "rb") as file:  # noqa: PTH123 (the same)
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

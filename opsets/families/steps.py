@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.facts import INTEGERS, Facts
-from opshift.opsets.registry.lowering import Reason
-from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.lowering import Lowering, Reason
+from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.traits import Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -49,3 +51,25 @@ def steady(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, A
         for name, array in feeds.items()
         if name.endswith("_scale") and array.flags.writeable
     }
+
+
+def one_each(what: Any, operands: Operands) -> Reason | None:
+    """Hold where the input and the output of a function of one tensor have one scale and one zero point each."""
+    return whole(operands, (1, 3), (2, 4))
+
+
+def function_of_one(name: str, meaning: type, oracle: Callable[..., Any], by_floats: Lowering) -> Operator:
+    """Return the operator that takes a function of what quantized values stand for, and quantizes it."""
+    return Operator(
+        name=name,
+        domain=MICROSOFT,
+        meaning=meaning,
+        versions=(Version(1),),
+        operands=("X", "X_scale", "X_zero_point", "Y_scale", "Y_zero_point"),
+        oracle=oracle,
+        lowerings=(by_floats,),
+        adversarial=steady,
+        nan_defined=lambda what, operands: False,
+        refused="a zero point that is left out, for which the kernel ends the process; more than one scale",
+        traits=Traits(scales=(1, 3)),
+    )

@@ -63,6 +63,18 @@ class Windows:
         return np.asarray(((low <= places) & (places < high)).sum(axis=1))
 
 
+@dataclass(frozen=True)
+class Pool:
+    """The windows of a pool along each axis behind the first two."""
+
+    kernel_shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    pads: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    auto_pad: str = "NOTSET"
+    ceil_mode: int = 0
+
+
 def windows(what: Any, sizes: Sequence[int]) -> tuple[Windows, ...]:
     """AveragePool-22: "Sliding windows that would start in the right padded region are ignored"."""
     found = []

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families import steps
-from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.lowering import lowering, op
-from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Traits
+from opshift.opsets.registry.operator import Operands
 
 Array = np.ndarray[Any, Any]
 
@@ -36,7 +34,7 @@ def _alpha(what: QLinearLeakyRelu, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(
     13,
-    applies_if=lambda what, operands: steps.whole(operands, (1, 3), (2, 4)),
+    applies_if=steps.one_each,
     bind=_alpha,
     rounds=True,
     makes_floats=True,
@@ -47,16 +45,4 @@ def by_floats(x, x_scale, x_zero, y_scale, y_zero, alpha: float):
     return op.QuantizeLinear(op.LeakyRelu(values, alpha=alpha), op.Squeeze(y_scale), op.Squeeze(y_zero))
 
 
-OPERATOR = Operator(
-    name="QLinearLeakyRelu",
-    domain=MICROSOFT,
-    meaning=QLinearLeakyRelu,
-    versions=(Version(1),),
-    operands=("X", "X_scale", "X_zero_point", "Y_scale", "Y_zero_point"),
-    oracle=oracle,
-    lowerings=(by_floats,),
-    adversarial=steps.steady,
-    nan_defined=lambda what, operands: False,
-    refused="a zero point that is left out, for which the kernel ends the process; more than one scale",
-    traits=Traits(scales=(1, 3)),
-)
+OPERATOR = steps.function_of_one("QLinearLeakyRelu", QLinearLeakyRelu, oracle, by_floats)

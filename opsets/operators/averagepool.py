@@ -13,6 +13,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.families.windows import (
+    Pool,
     as_pads,
     below_22,
     explicit,
@@ -33,15 +34,9 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
-class AveragePool:
+class AveragePool(Pool):
     """The windows along each axis behind the first two, and whether padding counts as elements."""
 
-    kernel_shape: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
-    dilations: tuple[int, ...] = ()
-    auto_pad: str = "NOTSET"
-    ceil_mode: int = 0
     count_include_pad: int = 0
     fits: bool = False
     """Whether the original is a version below 19, which runs only for sizes whose automatic padding is not negative."""

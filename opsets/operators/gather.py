@@ -142,5 +142,5 @@ OPERATOR = Operator(
     normal=normal,
     moves_data=True,
     lowerings=(taken, evenly, guarded, by_number),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}, drops_strings=True),
 )

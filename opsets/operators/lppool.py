@@ -14,6 +14,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.families.windows import (
+    Pool,
     as_pads,
     below_22,
     normal,
@@ -31,15 +32,9 @@ from opshift.opsets.registry.wider_types import COMPUTED
 
 
 @dataclass(frozen=True)
-class LpPool:
+class LpPool(Pool):
     """The windows along each axis behind the first two, and the p of the norm."""
 
-    kernel_shape: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
-    dilations: tuple[int, ...] = ()
-    auto_pad: str = "NOTSET"
-    ceil_mode: int = 0
     p: int = 2
 
 

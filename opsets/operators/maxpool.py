@@ -12,7 +12,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.families.windows import as_pads, below_22, overhangs, same_pads, skips, told, unsaid, windows
+from opshift.opsets.families.windows import Pool, as_pads, below_22, overhangs, same_pads, skips, told, unsaid, windows
 from opshift.opsets.families.windows import normal as spelled_out
 from opshift.opsets.registry.lowering import Reason, lowering, meaning
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -23,18 +23,12 @@ _Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class MaxPool:
+class MaxPool(Pool):
     """The windows along each axis behind the first two, and whether indices count along the first axis first.
 
     `crops`: automatic padding may be negative, and onnxruntime's kernel for the element type takes that.
     """
 
-    kernel_shape: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
-    dilations: tuple[int, ...] = ()
-    auto_pad: str = "NOTSET"
-    ceil_mode: int = 0
     storage_order: int = 0
     crops: bool = False
 

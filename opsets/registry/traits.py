@@ -286,6 +286,8 @@ class Traits:
     byte_factors: tuple[int, ...] = ()
     """The two inputs that it multiplies as bytes, or quantizes to bytes first. Where one is signed and the other not,
     onnxruntime 1.32.0 cuts sums of two products to 16 bits on processors that have AVX2 and no VNNI."""
+    drops_strings: bool = False
+    """Whether onnxruntime 1.32.0, of strings that it moves in slices, fills the first element of each alone."""
     scales: tuple[int, ...] = ()
     """Of an operator that quantizes: the scales of its inputs, then the one that they are divided by."""
     marks_quantization: bool = False

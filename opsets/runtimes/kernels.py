@@ -57,24 +57,28 @@ def _kernels() -> Mapping[str, tuple[Kernel, ...]]:
     return {name: tuple(kernels) for name, kernels in found.items()}
 
 
-def _loads(opset: int, ir_version: int) -> bool:
-    """Whether the installed onnxruntime loads a model of one node."""
+_Typed = tuple[int, Sequence[int]]
+
+
+def _session(name: str, inputs: Mapping[str, _Typed], output: _Typed, opset: int, ir_version: int = 8) -> Any:
+    """Open a model of one node, of types and shapes by name, in the installed onnxruntime (1 ms)."""
     import onnxruntime
     from onnx import helper
 
-    # 1.31.1 has kernels for opset 27 and loads 26: only a session tells. The model is one node, 1 ms.
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [helper.make_node("Not", ["x"], ["y"])],
-        "g",
-        [value("x", TensorProto.BOOL, [1])],
-        [value("y", TensorProto.BOOL, [1])],
-    )
+    values = [helper.make_tensor_value_info(key, *typed) for key, typed in {**inputs, "y": output}.items()]
+    graph = helper.make_graph([helper.make_node(name, list(inputs), ["y"])], "g", values[:-1], values[-1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _loads(opset: int, ir_version: int) -> bool:
+    """Whether the installed onnxruntime loads a model of one node."""
+    # 1.31.1 has kernels for opset 27 and loads 26: only a session tells.
+    bools = TensorProto.BOOL, [1]
     try:
-        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        _session("Not", {"x": bools}, bools, opset, ir_version)
     except Exception:  # onnxruntime raises classes of its own, one for each status
         return False
     return True
@@ -126,17 +130,8 @@ def cuts_sums_of_bytes() -> bool:
 
     Without VNNI its kernels for AVX2 add two products in 16 bits, which hold no more than 32767 (1.32.0).
     """
-    import onnxruntime
-    from onnx import helper
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    value = helper.make_tensor_value_info
-    node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
-    inputs = [value("a", TensorProto.UINT8, [4, 64]), value("b", TensorProto.INT8, [64, 4])]
-    graph = helper.make_graph([node], "g", inputs, [value("y", TensorProto.INT32, [4, 4])])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 10)], ir_version=8)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    inputs = {"a": (TensorProto.UINT8, [4, 64]), "b": (TensorProto.INT8, [64, 4])}
+    session = _session("MatMulInteger", inputs, (TensorProto.INT32, [4, 4]), 10)
     (y,) = session.run(None, {"a": np.full((4, 64), 255, np.uint8), "b": np.full((64, 4), 127, np.int8)})
     return bool((y != 64 * 255 * 127).any())
 

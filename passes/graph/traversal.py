@@ -277,6 +277,15 @@ def node_name(node: onnx.NodeProto, index: int) -> str:
     return node.name or f"{node.op_type}_{index}"
 
 
+def declared_types(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the element types that the inputs and values of all graphs and functions declare, by name."""
+    found: dict[str, int] = {}
+    for graph in (view.graph for view in graph_views(model)):
+        inputs = graph.input if isinstance(graph, onnx.GraphProto) else ()
+        found |= {value.name: value.type.tensor_type.elem_type for value in (*graph.value_info, *inputs)}
+    return found
+
+
 def tensors(found: Iterable[GraphView]) -> Iterator[TensorProto]:
     """Yield every tensor: initializers, sparse ones (values and indices), and those in attributes."""
     for body in found:

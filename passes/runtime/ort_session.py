@@ -260,10 +260,7 @@ def _refuse_misread(model: onnx.ModelProto, opset: int) -> None:
     if not misread:
         return
     found = [node for node in nodes(model) if node.domain in ("", "ai.onnx") and node.op_type in misread]
-    types: dict[str, int] = dict.fromkeys((node.input[0] for node in found if node.input), 0)
-    for graph in (body.graph for body in traversal.graph_views(model)) if types else ():
-        declared = (*graph.value_info, *(graph.input if isinstance(graph, onnx.GraphProto) else ()))
-        types |= {value.name: value.type.tensor_type.elem_type for value in declared}
+    types = traversal.declared_types(model)
     for node in found:
         inlined = misread[node.op_type]
         if inlined.of(types.get(node.input[0] if node.input else "") or None):

@@ -225,12 +225,13 @@ class Examiner:
         feeds = case.embedded.feeds
         chooses = "Where" in check.operators(result) - used
         message = judge.compare(used, original, feeds, expected, found, runner, chooses=chooses)
-        if message and elsewhere and " object" in message and "Gather" in check.operators(result):
-            # onnxruntime 1.32.0 copies the first string alone of each slice that it gathers.
-            message = _by_reference_itself(used, original, feeds, expected, result) and message
-        if message and "ReduceSum" in check.operators(result) - used and any(map(_beyond_double, feeds)):
-            # onnxruntime 1.32.0 adds up integers of 64 bits as doubles.
-            message = _by_reference_itself(used, original, feeds, expected, result) and message
+        if message:
+            # onnxruntime 1.32.0 copies the first string alone of each slice that it gathers, and adds up integers of 64
+            # bits as doubles.
+            strings = elsewhere and " object" in message and "Gather" in check.operators(result)
+            sums = "ReduceSum" in check.operators(result) - used and any(map(_beyond_double, feeds))
+            if strings or sums:
+                message = _by_reference_itself(used, original, feeds, expected, result) and message
         if message:
             outcome.message = message
             # onnxruntime 1.32.0 moves strings out of a value that an Identity in a Loop reads from outside.
