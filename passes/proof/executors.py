@@ -13,7 +13,7 @@ from opshift.passes.proof.node_pairs import Pair, executor_of
 from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.proof.undefined_behavior import UndefinedFilter
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import Runnable, Runner
+from opshift.passes.runtime.ort_session import RejectedError, Runnable, Runner
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,18 @@ class Executors:
         if isinstance(way, Interpreter):
             return way, note
         return Interpreter(source, self.limits, strict=False), note
+
+    def load(self, original: Runnable, rewritten: Runnable) -> None:
+        """Open both models in onnxruntime: where they run node by node, types that do not fit are not noticed.
+
+        Raises:
+            RejectedError: onnxruntime loads the original alone.
+        """
+        try:
+            executor_of(original, self.limits, lean=self.lean)[0].close()
+        except RejectedError:
+            return
+        executor_of(rewritten, self.limits, lean=self.lean)[0].close()
 
     def compare(self, original: Runnable, rewritten: Runnable) -> Comparison:
         """Return the comparison of a part or a variant of both models."""

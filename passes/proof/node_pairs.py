@@ -283,9 +283,11 @@ class Proof:
         return check(Verdict.DIFFERENT, sentence(mismatch.reason, notes), example, classes)
 
     def _executor(self, rewritten: onnx.ModelProto, *, kernels: bool) -> tuple[Executor, str]:
+        way, note = executor_of(Runnable(rewritten), self.limits, kernels=kernels)
         if faults := miscomputed(rewritten):
+            way.close()  # it was opened to see that it loads: node by node, types that do not fit are not noticed
             return Interpreter(Runnable(rewritten), self.limits, frozenset(faults), strict=False), ""
-        return executor_of(Runnable(rewritten), self.limits, kernels=kernels)
+        return way, note
 
     def _trials(
         self,

@@ -169,6 +169,8 @@ class WholeModels:
         done = iter(range(1, 2 * count + 1))
         excluded = UndefinedFilter(self.before, self.pairs, self.limits, reference.executor)
         try:
+            if self.by_oracle:
+                self._executors.load(self.before, self.after)
             rewritten, note = self._executors.rewritten(self.after, reference)
             comparison = Comparison(reference, rewritten, excluded, covered=covered, allowance=self.allowance)
             mismatch = comparison.run(trials.accepted, lambda: self.progress("whole", next(done), 2 * count))
