@@ -70,7 +70,7 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
         _declare_sliced_dims(rewritten)
         walked = tuple(walk(rewritten, columns(rewritten) if is_small(source) else None))
         if planned.initializers and request.ir_version is None:
-            wanted = max(wanted, 4)  # before, an initializer is an input that has a default
+            wanted = max(wanted, DEFAULTS)  # before, an initializer is an input that has a default
         fit = fitted(rewritten, wanted, highest, walked, load, functions=request.loads_functions)
         rewritten, walked, left_out = fit.model, tuple(fit.walked), fit.left_out
         _fits(request, planned.plan, fit, highest)
