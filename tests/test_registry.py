@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import itertools
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -309,7 +311,7 @@ INTS = Facts(TensorProto.INT64, (2,))
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
 def test_planning_ends(operator: Operator) -> None:
-    """Whatever is missing at whatever opset; a failure says why."""
+    """Whatever is missing at whatever opset, a third of them for each operator; a failure says why."""
     fields = {field.name: field.default for field in dataclasses.fields(operator.meaning)}
     fields |= {name: 1 for name, value in fields.items() if value is dataclasses.MISSING}
     count = 2 if operator.variadic else len(operator.operands)
@@ -321,7 +323,8 @@ def test_planning_ends(operator: Operator) -> None:
         whole = lift(dataclasses.replace(operator, domain=""), node, "runtime")
         assert isinstance(whole, Lifted)
         whole = dataclasses.replace(whole, operator=operator.means or operator)
-        for opset in OPSETS:
+        # Opsets that are the same for an operator each time,.
+        for opset in itertools.islice(OPSETS, zlib.crc32(operator.name.encode()) % 3, None, 3):
             for missing in MISSING:
                 started = time.process_time()
                 found = Deriver(Legality(opset, frozenset(missing))).derive(whole)
