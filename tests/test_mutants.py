@@ -766,6 +766,19 @@ SUBJECTS = (
     Subject("TopK", "of_negatives", {"axis": 1, "largest": 0}, ("float[2,5]", "int64[1]"), used=TWO),
     Subject("TopK", "counted", {"axis": 1}, ("float[2,5,3]", "int64[1]"), used=TWO),
     Subject("TopK", "counted", {"axis": 0}, ("int32[5]", ints(3)), used=TWO),
+    Subject("Abs", "of_unsigned", {}, ("uint8[n]",)),
+    Subject("Abs", "parted", {}, ("float[n]",)),
+    Subject("Abs", "chosen", {}, ("int32[n]",)),
+    Subject("And", "by_or", {}, ("bool[n]", "bool[n]")),
+    Subject("And", "by_product", {}, ("bool[n]", "bool[n]")),
+    Subject("Or", "by_and", {}, ("bool[n]", "bool[n]")),
+    Subject("Or", "by_sum", {}, ("bool[n]", "bool[n]")),
+    Subject("Xor", "unequal", {}, ("bool[n]", "bool[n]")),
+    Subject("Xor", "either_alone", {}, ("bool[n]", "bool[n]")),
+    Subject("Xor", "by_difference", {}, ("bool[n]", "bool[n]")),
+    Subject("Not", "equal_to_false", {}, ("bool[n]",)),
+    Subject("Not", "exchanged", {}, ("bool[n]",)),
+    Subject("Not", "by_difference", {}, ("bool[n]",)),
 )
 
 NOT_MUTATED = {
@@ -777,6 +790,7 @@ NOT_MUTATED = {
 """Operators whose lowerings have no subject, and why."""
 
 SURVIVORS = (
+    ("(Xor|Not).by_difference", "node/Sub: inputs turned", "1 and -1 are both true"),
     ("Sign.keeping_nan", r"constant of node/(Less_1|Greater_1): .*", "any two numbers will do, one below the other"),
     ("IsInf", r"constant of node\S*: element 0 is (\S+), not \1", "the largest number and 1 is the largest number"),
     ("(Gather|GatherND).by_number", r"node/Gather(_1)?: axis=-1", "the elements are a vector, whose axis -1 is axis 0"),

@@ -2,15 +2,30 @@
 
 import numpy as np
 
+from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import decided, plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
+
+
+@lowering(13)
+def by_or(a, b):
+    """Ask whether neither is false."""
+    return op.Not(op.Or(op.Not(a), op.Not(b)))
+
+
+@lowering(13, cost=2)
+def by_product(a, b):
+    """Multiply ones and zeros."""
+    return op.Cast(op.Mul(op.Cast(a, to=1), op.Cast(b, to=1)), to=9)
+
 
 OPERATOR = plain(
     "And",
     (7,),
     ("A", "B"),
     np.logical_and,
+    (by_or, by_product),
     neutral=decided(0, 1),
     traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, equal_dims=broadcast),
 )

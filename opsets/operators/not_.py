@@ -2,7 +2,34 @@
 
 import numpy as np
 
+from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 
-OPERATOR = plain("Not", (1,), ("X",), np.logical_not, traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED))
+
+@lowering(13)
+def equal_to_false(x):
+    """Ask whether the element equals false."""
+    return op.Equal(x, op.Cast(0, to=9))
+
+
+@lowering(13)
+def exchanged(x):
+    """Ask which of the element and true holds alone."""
+    return op.Xor(x, op.Cast(1, to=9))
+
+
+@lowering(13, cost=2)
+def by_difference(x):
+    """Subtract ones and zeros from one."""
+    return op.Cast(op.Sub(1.0, op.Cast(x, to=1)), to=9)
+
+
+OPERATOR = plain(
+    "Not",
+    (1,),
+    ("X",),
+    np.logical_not,
+    (equal_to_false, exchanged, by_difference),
+    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
+)

@@ -2,15 +2,30 @@
 
 import numpy as np
 
+from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import decided, plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
+
+
+@lowering(13)
+def by_and(a, b):
+    """Ask whether not both are false."""
+    return op.Not(op.And(op.Not(a), op.Not(b)))
+
+
+@lowering(13, cost=2)
+def by_sum(a, b):
+    """Add ones and zeros."""
+    return op.Cast(op.Add(op.Cast(a, to=1), op.Cast(b, to=1)), to=9)
+
 
 OPERATOR = plain(
     "Or",
     (7,),
     ("A", "B"),
     np.logical_or,
+    (by_and, by_sum),
     neutral=decided(1, 0),
     traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, equal_dims=broadcast),
 )

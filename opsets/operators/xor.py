@@ -2,15 +2,36 @@
 
 import numpy as np
 
+from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import beside, plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
+
+
+@lowering(13)
+def unequal(a, b):
+    """Ask whether the two are not equal."""
+    return op.Not(op.Equal(a, b))
+
+
+@lowering(13)
+def either_alone(a, b):
+    """Ask whether one holds, and not both do."""
+    return op.And(op.Or(a, b), op.Not(op.And(a, b)))
+
+
+@lowering(13, cost=2)
+def by_difference(a, b):
+    """Subtract ones and zeros."""
+    return op.Cast(op.Sub(op.Cast(a, to=1), op.Cast(b, to=1)), to=9)
+
 
 OPERATOR = plain(
     "Xor",
     (7,),
     ("A", "B"),
     np.logical_xor,
+    (unequal, either_alone, by_difference),
     neutral=beside(0),
     traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, equal_dims=broadcast),
 )

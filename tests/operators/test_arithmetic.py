@@ -1,4 +1,4 @@
-"""Abs, Add, Sub, Mul, Div, Neg, Sum, Min, Max, And, Or, Xor, Not: no lowerings; the others are made of them."""
+"""Abs, Add, Sub, Mul, Div, Neg, Sum, Min, Max, And, Or, Xor, Not: what the others are made of."""
 
 from __future__ import annotations
 
@@ -75,7 +75,16 @@ SIGNED = (F16, F32, F64, np.int8, np.int16, np.int32, np.int64)
 
 class TestAbs(Table):
     operator = abs_.OPERATOR
-    cases = (*unary([-3, 0, 3], *SIGNED), *unary([0, 3], np.uint8, np.uint64)[:2], Case("-0.0", [arr([-0.0, -INF])]))
+    cases = (
+        *unary([-3, 0, 3], *SIGNED),
+        *unary([0, 3], np.uint8, np.uint64)[:2],
+        *(Case(f"{np.dtype(one).name}, ends", [np.array([-0.0, 0.0, -INF, INF, NAN], one)]) for one in (F16, F32, F64)),
+        *(
+            Case(f"{np.dtype(one).name}, lowest", [np.array([np.iinfo(one).min, -1], one)])
+            for one in (np.int8, np.int64)
+        ),
+        Case("bfloat16", [arr([-3, -0.0, INF, NAN], BF16)], least=13),
+    )
 
 
 class TestNeg(Table):
