@@ -779,6 +779,32 @@ SUBJECTS = (
     Subject("Not", "equal_to_false", {}, ("bool[n]",)),
     Subject("Not", "exchanged", {}, ("bool[n]",)),
     Subject("Not", "by_difference", {}, ("bool[n]",)),
+    Subject("Floor", "by_ceil", {}, ("float[n]",)),
+    Subject("Floor", "by_round", {}, ("float[n]",)),
+    Subject("Ceil", "by_floor", {}, ("float[n]",)),
+    Subject("Sigmoid", "by_exp", {}, ("float[n]",)),
+    Subject("Tan", "by_quotient", {}, ("float[n]",)),
+    Subject("Sin", "by_half_tangent", {}, ("float[n]",)),
+    Subject("Cos", "by_half_sine", {}, ("float[n]",)),
+    Subject("Exp", "by_power", {}, ("float[n]",)),
+    Subject("Log", "of_sum", {}, ("float[n]",)),
+    Subject("Cosh", "by_exp", {}, ("float[n]",)),
+    Subject("Sinh", "by_exp", {}, ("float[n]",)),
+    Subject("Tanh", "by_exp", {}, ("float[n]",)),
+    Subject("Asin", "by_atan", {}, ("float[n]",)),
+    Subject("Acos", "by_atan", {}, ("float[n]",)),
+    Subject("Atan", "by_asin", {}, ("float[n]",)),
+    Subject("Asinh", "by_log", {}, ("float[n]",)),
+    Subject("Acosh", "by_log", {}, ("float[n]",)),
+    Subject("Atanh", "by_log", {}, ("float[n]",)),
+    Subject("Sqrt", "by_power", {}, ("float[n]",)),
+    Subject("Compress", "gathered", {"axis": 1}, ("float[n,3]", "bool[2]")),
+    Subject("Compress", "gathered_in_a_row", {}, ("float[n,3]", "bool[2]")),
+    Subject("NonZero", "compressed", {}, ("float[n,3]",)),
+    Subject("Tile", "expanded", {}, ("float[n,3]", ints(2, 3))),
+    Subject("Equal", "both_or_neither", {}, ("bool[n]", "bool[n]")),
+    Subject("Equal", "neither_less", {}, ("int32[n]", "int32[n]")),
+    Subject("Pow", "by_logarithm", {}, ("float[n]", "float[n]")),
 )
 
 NOT_MUTATED = {
@@ -790,6 +816,24 @@ NOT_MUTATED = {
 """Operators whose lowerings have no subject, and why."""
 
 SURVIVORS = (
+    (
+        "Pow.by_logarithm",
+        r"constant of node/(Max|Min): .*|constant of node/Mul_1: element 0 is 1.5, not 0.5",
+        "so large a float is the same with one more; one and a half times an odd number is no whole one either",
+    ),
+    ("NonZero.compressed", "node/Compress: axis=-1", "of elements in a row, axis -1 is axis 0"),
+    ("Compress.gathered_in_a_row", "node/Gather: axis=-1", "of elements in a row, axis -1 is axis 0"),
+    ("Exp.by_power", r"constant of node/Less: .*", "from 1000 on a power is infinite or zero"),
+    (
+        "Acosh.by_log",
+        r"constant of node/Greater: element 0 is (\S+), not \1",
+        "so large a float is the same with one more",
+    ),
+    (
+        "Sqrt.by_power",
+        "constant of node/Mul: .*|node/(Div|Sub): inputs turned",
+        "any factor below zero makes -0.0 of 0.0, and zeros divide and subtract either way",
+    ),
     ("(Xor|Not).by_difference", "node/Sub: inputs turned", "1 and -1 are both true"),
     ("Sign.keeping_nan", r"constant of node/(Less_1|Greater_1): .*", "any two numbers will do, one below the other"),
     ("IsInf", r"constant of node\S*: element 0 is (\S+), not \1", "the largest number and 1 is the largest number"),

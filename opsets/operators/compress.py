@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import axis_not_negative, one_axis
-from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
@@ -40,6 +40,26 @@ def _from_front(meaning: Compress, operands: Operands) -> Reason | None:
     return None if meaning.axis is None else axis_not_negative(meaning, operands)
 
 
+def _along(meaning: Compress, operands: Operands) -> Reason | None:
+    return Reason("there is no axis") if meaning.axis is None else None
+
+
+def _in_a_row(meaning: Compress, operands: Operands) -> Reason | None:
+    return None if meaning.axis is None else Reason("it is along an axis")
+
+
+@lowering(13, applies_if=_along, bind=lambda meaning, operands: {"axis": meaning.axis})
+def gathered(x, condition, axis: int):
+    """Gather where the condition is not zero."""
+    return op.Gather(x, op.Squeeze(op.NonZero(condition), [0]), axis=axis)
+
+
+@lowering(13, applies_if=_in_a_row)
+def gathered_in_a_row(x, condition):
+    """Gather all elements in a row where the condition is not zero."""
+    return op.Gather(op.Reshape(x, [-1]), op.Squeeze(op.NonZero(condition), [0]), axis=0)
+
+
 OPERATOR = Operator(
     name="Compress",
     meaning=Compress,
@@ -48,6 +68,7 @@ OPERATOR = Operator(
     operands=("input", "condition"),
     oracle=oracle,
     normal=normal,
+    lowerings=(gathered, gathered_in_a_row),
     wider_types=MOVED,
     traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
 )

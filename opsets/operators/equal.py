@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.registry.facts import FLOATS, Dim
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, Dim
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -27,6 +27,28 @@ def by_order(a, b):
     same = op.Not(op.Or(op.Less(a, b), op.Greater(a, b)))
     numbers = op.And(op.Or(op.Less(a, 1.0), op.Greater(a, -1.0)), op.Or(op.Less(b, 1.0), op.Greater(b, -1.0)))
     return op.And(same, numbers)
+
+
+def _booleans(meaning: Plain, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    return None if dtype == TensorProto.BOOL else Reason("the inputs are not bool", missing=dtype is None)
+
+
+@lowering(13, applies_if=_booleans)
+def both_or_neither(a, b):
+    """Ask whether not one of two booleans holds alone."""
+    return op.Not(op.Xor(a, b))
+
+
+def _integers(meaning: Plain, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    return None if dtype in INTEGERS else Reason("the inputs are not of integers", missing=dtype is None)
+
+
+@lowering(13, applies_if=_integers)
+def neither_less(a, b):
+    """Ask whether neither of two integers is less."""
+    return op.Not(op.Or(op.Less(a, b), op.Greater(a, b)))
 
 
 def _strings(meaning: Plain, operands: Operands) -> Reason | None:
@@ -62,7 +84,7 @@ OPERATOR = plain(
     (7, 11, 13, 19),
     ("A", "B"),
     _equal,
-    (by_order, by_number),
+    (by_order, both_or_neither, neither_less, by_number),
     wider_types=MOVED,
     traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
     of_dims=_of_dims,

@@ -52,6 +52,31 @@ def _mixed(meaning: Plain, operands: Operands) -> Reason | None:
     return None
 
 
+def _of_narrow_floats(meaning: Plain, operands: Operands) -> Reason | None:
+    base, power = _types(operands)
+    if base is None or power is None:
+        return Reason("the element types are unknown", missing=True)
+    narrow = (TensorProto.FLOAT, TensorProto.FLOAT16)
+    return None if base in narrow else Reason("it is for float and float16, whose powers double holds with digits left")
+
+
+# 1e30 is large enough for a power of any float but 1 to be infinite or zero, and 0 times it is no NaN.
+@lowering(13, applies_if=_of_narrow_floats, bind=lambda meaning, operands: {"to": first(operands).dtype}, rounds=True)
+def by_logarithm(x, y, to: int):
+    """Compute exp(y log(|x|)) in double; odd powers keep the sign, and of numbers below zero others are not real."""
+    base, power = op.Cast(x, to=11), op.Cast(y, to=11)
+    near = op.Max(op.Min(power, op.Cast(1e30, to=11)), op.Cast(-1e30, to=11))
+    size = op.Exp(near * op.Log(op.Abs(base)))
+    size = op.Where(op.Or(op.Equal(power, 0.0), op.Equal(base, 1.0)), op.Cast(1, to=11), size)
+    # The reciprocal tells the sign of zero, and not that of infinity.
+    below, under = op.Less(base, 0.0), op.Less(op.Reciprocal(base), 0.0)
+    unreal = op.And(op.And(below, under), op.Not(op.Equal(op.Floor(power), power)))
+    half = power * 0.5
+    odd = op.And(op.Equal(op.Floor(power), power), op.Less(op.Floor(half), half))
+    sign = 1.0 - op.Cast(op.And(op.Or(below, under), odd), to=11) * 2.0
+    return op.Cast(op.Where(unreal, op.Log(base), size) * sign, to=to)
+
+
 @lowering(13, applies_if=_mixed, bind=lambda meaning, operands: {"to": first(operands).dtype})
 def in_double(x, y, to: int):
     """Compute in double, as C's pow does with numbers of two types."""
@@ -80,7 +105,7 @@ OPERATOR = plain(
     (7, 12, 13, 15),
     ("X", "Y"),
     _pow,
-    (in_double,),
+    (in_double, by_logarithm),
     applies_if={7: _one_type},
     adversarial=adversarial,
     traits=Traits(

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import TensorProto
 
-from opshift.opsets.registry.facts import FLOATS, INTEGERS, Dim, Facts
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, Dim, Facts, Tensor
 from opshift.opsets.registry.lowering import Lowering, Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Traits
@@ -45,6 +46,22 @@ def of_two_shapes(meaning: Plain, operands: Operands) -> Reason | None:
 def own_type(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
     """Bind `to` to the element type of the first operand."""
     return {"to": operands[0].dtype if operands[0] is not None else None}
+
+
+def known_type(meaning: Any, operands: Operands) -> Reason | None:
+    """Hold for a known element type, which constants are to have."""
+    known = operands[0] is not None and operands[0].dtype is not None
+    return None if known else Reason("the element type is unknown", missing=True)
+
+
+def in_own_type(**numbers: float) -> Callable[[Any, Operands], Mapping[str, Any]]:
+    """Return what binds numbers in the element type of the first operand: a constant in a body is a float."""
+
+    def bind(meaning: Any, operands: Operands) -> Mapping[str, Any]:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(operands[0].dtype or 0) if operands[0] else np.dtype(np.float32)
+        return {name: Tensor(np.array(number, dtype)) for name, number in numbers.items()}
+
+    return bind
 
 
 def all_are(operand: Facts | None, number: float) -> bool:

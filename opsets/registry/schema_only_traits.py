@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,29 +28,18 @@ def _joins_none(inputs: Sequence[Any]) -> bool:
 
 
 SCHEMA_ONLY: Mapping[str, Traits] = {
-    "Acos": Traits(domains={0: Interval(-1, 1)}),
-    "Acosh": Traits(domains={0: Interval(1)}),
     "ArrayFeatureExtractor": Traits(indices={1: AlongAxis(axis=-1, negative=False)}),
-    "Asin": Traits(domains={0: Interval(-1, 1)}),
-    "Asinh": Traits(),
-    "Atan": Traits(inverse=lambda value: (math.tan(value),)),
-    "Atanh": Traits(domains={0: Interval(-1, 1)}),
     "Bernoulli": Traits(floats=(Trait.RANDOM,)),
     "BlackmanWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,), grows=True),
     "CausalConvWithState": Traits(floats=(Trait.SUMS,), unwritten=(0, 1)),
-    "Ceil": Traits(floats=(Trait.STEPS,), flow=Flow.POINTWISE),
     "ConcatFromSequence": Traits(floats=(Trait.MOVES,), moved=EVERY, meaningless=_joins_none),
     "Conv": Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False, factors=2),
-    "Cos": Traits(inverse=lambda value: (math.acos(value),)),
-    "Cosh": Traits(domains={0: Interval(-16, 16)}),
     "DepthToSpace": Traits(floats=(Trait.MOVES,), moved=(0,), likely_sizes=blocks(dimensions=2), exact_body=True),
     "Det": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "DynamicSlice": Traits(moved=(0,)),
     "EmbedLayerNormalization": Traits(
         indices={0: AlongAxis(data=2, axis=0, negative=False), 1: AlongAxis(data=4, axis=0, negative=False)}
     ),
-    "Exp": Traits(domains={0: Interval(-16, 16)}, inverse=lambda value: (math.log(value),)),
-    "Floor": Traits(floats=(Trait.STEPS,), flow=Flow.POINTWISE),
     "GlobalAveragePool": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "GlobalMaxPool": Traits(),
     "HammingWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,), grows=True),
@@ -60,7 +48,6 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "ImageDecoder": Traits(),
     "LRN": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "LeakyRelu": Traits(floats=(Trait.PIECEWISE,)),
-    "Log": Traits(domains={0: Interval(0, zero=False)}, inverse=lambda value: (math.exp(value),)),
     "Loop": Traits(counts=(0, 1), iteration=Iteration(inputs=2, outputs=1), grows=True, makes_types=()),
     "LpNormalization": Traits(
         floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS), inner_sum=InnerSum(Use.SCALED)
@@ -102,9 +89,6 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "SequenceInsert": Traits(floats=(Trait.MOVES,), moved=(0, 1)),
     "SequenceLength": Traits(floats=(Trait.MOVES,)),
     "SequenceMap": Traits(),
-    "Sigmoid": Traits(inverse=lambda value: (math.log(value / (1 - value)),)),
-    "Sin": Traits(inverse=lambda value: (math.asin(value),)),
-    "Sinh": Traits(domains={0: Interval(-16, 16)}),
     "Softsign": Traits(inverse=lambda value: (value / (1 - abs(value)),)),
     "SpaceToDepth": Traits(floats=(Trait.MOVES,), moved=(0,), likely_sizes=blocks(dimensions=1), exact_body=True),
     "SplitToSequence": Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), likely_sizes=parts),
@@ -112,8 +96,6 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "StringNormalizer": Traits(strings=Strings.CASES),
     "StringSplit": Traits(strings=Strings.DELIMITER),
     "SwiGLU": Traits(floats=(Trait.WEIGHS,)),
-    "Tan": Traits(),
-    "Tanh": Traits(inverse=lambda value: (math.atanh(value),)),
     "TfIdfVectorizer": Traits(strings=Strings.LISTED),
     "ThresholdedRelu": Traits(
         floats=(Trait.PIECEWISE, Trait.STEPS), bounds=("alpha",), flow=Flow.POINTWISE, exact_body=True

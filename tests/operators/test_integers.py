@@ -70,6 +70,14 @@ class TestPow(Table):
         ),
         Case("int32 to int32", [np.array([1, 2, -3], np.int32), np.array([4, 5, 3], np.int32)]),
         Case("int32 to float", [np.array([1, 2, 9], np.int32), arr([4, 5, 0.5])]),
+        *(
+            Case(f"{np.dtype(one)}, signs", grid(arr([-2, -1, -0.0, 0, 1, 3], one), arr([-3, -2, -1, 0, 1, 2, 3], one)))
+            for one in (F32, F16)
+        ),
+        Case("roots", [arr([-2, 0, 4]), arr([[0.5], [-0.5], [1 / 3]])]),
+        Case("ends", grid(arr([-INF, -2, -1, -0.5, -0.0, 0, 0.5, 1, 2, INF, NAN]), arr([-INF, INF, NAN, 3, 2, -0.5]))),
+        Case("large", [arr([1e30, 1.0000001, 2]), arr([-1.2, 1e9, 127])]),
+        Case("empty", [np.zeros((0, 3), F32), arr([1, 2, 3])]),
         Case("int64 to int64", [np.array([1, 2, -3]), np.array([4, 5, 3])], least=12),
     )
 

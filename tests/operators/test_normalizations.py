@@ -247,6 +247,7 @@ class TestSqrt(Table):
     operator = sqrt.OPERATOR
     cases = (
         Case("float", [np.array([0, 1, 4, np.inf, -1, np.nan], F32)]),
+        Case("below zero", [np.array([-np.inf, -4, -1e-30], F32)]),
         Case("double", [np.array([[0.25, 2**40]], F64)]),
         Case("empty", [np.zeros((0, 2), F32)]),
     )

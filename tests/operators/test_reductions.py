@@ -11,7 +11,7 @@ import pytest
 from onnx.parser import parse_model
 from running import run
 
-from operators.harness import F16, F32, F64, INF, Array, Case, Code, Refused, Table, arr, converted
+from operators.harness import F16, F32, F64, INF, NAN, Array, Case, Code, Refused, Table, arr, converted
 from opshift.opsets.families.cumulative import Cumulative
 from opshift.opsets.families.reduction import Reduction
 from opshift.opsets.operators import (
@@ -275,4 +275,8 @@ class TestNonZero(Table):
         Case("int64", [np.array([0, 5, 0], np.int64)], least=9),
         Case("nothing", [np.zeros((2, 2), np.int64)], least=9),
         Case("empty", [np.zeros((0, 2), np.int64)], least=9),
+        Case("empty at the end", [np.zeros((2, 0), bool)], symbolic=9),
+        Case("cube", [np.arange(24).reshape(2, 3, 4) % 5 % 2], least=9),
+        Case("no numbers", [arr([[[NAN, INF, -0.0, 1e-40]]])], least=9),
+        Case("int32", [np.array([[0], [5]], np.int32)], least=9),
     )

@@ -119,6 +119,9 @@ class TestTile(Table):
         Case("known", [CUBE, ints(2, 1, 3)], known=(1,)),
         Case("none", [CUBE, ints(1, 0, 1)]),
         Case("int64", [CUBE.astype(np.int64), ints(2, 1, 1)]),
+        Case("vector", [np.array([1, 2, 3], F32), ints(2)]),
+        Case("empty", [CUBE[:, :0], ints(2, 3, 1)]),
+        Case("scalar", [np.array(1, F32), ints()]),
     )
 
 
