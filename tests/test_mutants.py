@@ -788,7 +788,6 @@ SUBJECTS = (
     Subject("Cos", "by_half_sine", {}, ("float[n]",)),
     Subject("Exp", "by_power", {}, ("float[n]",)),
     Subject("Log", "of_sum", {}, ("float[n]",)),
-    Subject("Cosh", "by_exp", {}, ("float[n]",)),
     Subject("Sinh", "by_exp", {}, ("float[n]",)),
     Subject("Tanh", "by_exp", {}, ("float[n]",)),
     Subject("Asin", "by_atan", {}, ("float[n]",)),

@@ -182,11 +182,11 @@ def test_a_package_gives_traits_in_place_of_those_of_the_name(plugins: list[Entr
     plugins += [
         Entry("HardSigmoid", SIGMOID),
         Entry("ThresholdedRelu", dataclasses.replace(SIGMOID, name="ThresholdedRelu", traits=own)),
-        Entry("com.example:Tan", dataclasses.replace(SIGMOID, name="Tan", domain="com.example", traits=own)),
+        Entry("com.example:Softsign", dataclasses.replace(SIGMOID, name="Softsign", domain="com.example", traits=own)),
     ]
     assert given_traits("HardSigmoid") is SCHEMA_ONLY["HardSigmoid"]
     assert given_traits("ThresholdedRelu") is own
-    assert traits("Tan", "com.example") is own
+    assert traits("Softsign", "com.example") is own
     assert traits("Sqrt", "org.example") is traits("Sqrt")
 
 

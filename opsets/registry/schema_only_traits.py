@@ -34,6 +34,7 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "CausalConvWithState": Traits(floats=(Trait.SUMS,), unwritten=(0, 1)),
     "ConcatFromSequence": Traits(floats=(Trait.MOVES,), moved=EVERY, meaningless=_joins_none),
     "Conv": Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False, factors=2),
+    "Cosh": Traits(domains={0: Interval(-16, 16)}),
     "DepthToSpace": Traits(floats=(Trait.MOVES,), moved=(0,), likely_sizes=blocks(dimensions=2), exact_body=True),
     "Det": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "DynamicSlice": Traits(moved=(0,)),

@@ -17,7 +17,6 @@ from opshift.opsets.operators import (
     atanh,
     ceil,
     cos,
-    cosh,
     exp,
     floor,
     log,
@@ -107,12 +106,6 @@ class TestLog(Table):
     cases = over(POSITIVE, 1e-30, 1 + 1e-6, 1e30, -1)
 
 
-class TestCosh(Table):
-    operator = cosh.OPERATOR
-    tolerance = 4e-6
-    cases = over(np.linspace(-9, 9, 37), *TINY, 60, -89.1, 90, 800)
-
-
 class TestSinh(Table):
     operator = sinh.OPERATOR
     tolerance = 4e-6
@@ -172,7 +165,6 @@ class TestAtanh(Table):
             "Cos",
             "Exp",
             "Log",
-            "Cosh",
             "Sinh",
             "Tanh",
             "Asin",
