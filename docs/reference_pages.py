@@ -213,6 +213,8 @@ class Example:
 FEW = 12
 """Nodes: drawings of more are folded up until somebody wants to see them."""
 
+ENOUGH = 12
+"""Of so many cases of a table, the first ones to which a lowering applies, the one of the fewest nodes is drawn."""
 ASSUMED = frozenset({"no-nan", "finite-inputs", "whole-indices"})
 
 
@@ -256,7 +258,8 @@ def example_of(operator: Operator, lowering: Lowering) -> Example | None:
         if (subject.operator, subject.lowering) == (operator.name, lowering.name)
         and (example := _example(operator, lowering, _spelled(operator, subject), subject.opset, subject.keep))
     ]
-    return min(found or _of_cases(operator, lowering), key=lambda example: len(example.after.graph.node), default=None)
+    cases = itertools.islice(_of_cases(operator, lowering), ENOUGH)
+    return min(found or cases, key=lambda example: len(example.after.graph.node), default=None)
 
 
 def _spelled(operator: Operator, subject: test_mutants.Subject) -> Node:
@@ -264,18 +267,16 @@ def _spelled(operator: Operator, subject: test_mutants.Subject) -> Node:
     return Node(SPELLING, operator.name, 1, fields, tuple(map(test_mutants.facts, subject.operands)), subject.used)
 
 
-def _of_cases(operator: Operator, lowering: Lowering) -> list[Example]:
+def _of_cases(operator: Operator, lowering: Lowering) -> Iterator[Example]:
     if operator.name not in _tables():
-        return []
-    found = []
+        return
     cases = _tables()[operator.name].cases
     for case, kind, opset, keep in itertools.product(cases, harness.KINDS[:3], (18, 13, 9), (False, True)):
         used = (True,) * len(harness.outputs_of(operator, case))
         fields = _fields(harness.meaning_of(operator, case))
         spelled = Node(SPELLING, operator.name, 1, fields, harness.operands(case, kind), used)
         if example := _example(operator, lowering, spelled, opset, keep):
-            found.append(example)
-    return found
+            yield example
 
 
 def _fields(meaning: Any) -> dict[str, Any]:
