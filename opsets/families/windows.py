@@ -123,6 +123,19 @@ def skips(what: Any) -> bool:
     return bool(what.auto_pad.startswith("SAME") and any(stride > kernel for kernel, stride in spans))
 
 
+def global_axes(what: Any, operands: Operands) -> Mapping[str, Any]:
+    """Bind the axes that a global pool reduces: those behind the first two."""
+    return {"axes": tuple(range(2, first(operands).rank or 0))}
+
+
+def is_global(what: Any, operands: Operands) -> Reason | None:
+    """Hold where the axes of a global pool are known, and there are some."""
+    rank = first(operands).rank
+    if rank is None:
+        return Reason("the rank is unknown", missing=True)
+    return None if rank > 2 else Reason("there is no axis behind the first two")
+
+
 def sizes_of(operands: Operands) -> tuple[int, ...] | None:
     """Return the dimensions behind the first two, where all are known and none is zero."""
     sizes = (first(operands).shape or ())[2:]

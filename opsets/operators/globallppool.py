@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.windows import global_axes, is_global
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -35,32 +36,21 @@ def oracle(what: GlobalLpPool, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray((powers.sum(axes, keepdims=True) ** (1 / what.p)).astype(x.dtype))
 
 
-def _spatial(operands: Operands) -> Reason | None:
-    data = first(operands)
-    if data.shape is None:
-        return Reason("the rank is unknown", missing=True)
-    return None if len(data.shape) > 2 else Reason("there is no axis behind the first two")
-
-
-def _axes(what: GlobalLpPool, operands: Operands) -> Mapping[str, Any]:
-    return {"axes": tuple(range(2, len(first(operands).shape or ())))}
-
-
 def _distances(what: GlobalLpPool, operands: Operands) -> Reason | None:
-    return _spatial(operands) or (None if what.p == 1 else Reason("p is not 1"))
+    return is_global(what, operands) or (None if what.p == 1 else Reason("p is not 1"))
 
 
-@lowering(18, applies_if=_distances, bind=_axes, rounds=True)
+@lowering(18, applies_if=_distances, bind=global_axes, rounds=True)
 def by_l1(x, axes: Sequence[int]):
     """Add up absolute values."""
     return op.ReduceL1(x, axes, keepdims=1)
 
 
 def _lengths(what: GlobalLpPool, operands: Operands) -> Reason | None:
-    return _spatial(operands) or (None if what.p == 2 else Reason("p is not 2"))
+    return is_global(what, operands) or (None if what.p == 2 else Reason("p is not 2"))
 
 
-@lowering(18, applies_if=_lengths, bind=_axes, rounds=True)
+@lowering(18, applies_if=_lengths, bind=global_axes, rounds=True)
 def by_l2(x, axes: Sequence[int]):
     """Take the root of the sum of squares."""
     return op.ReduceL2(x, axes, keepdims=1)
@@ -71,7 +61,7 @@ def _powers(what: GlobalLpPool, operands: Operands) -> Reason | None:
         return Reason("p is less than 1")
     if first(operands).dtype is None:
         return Reason("the element type is unknown", missing=True)
-    return _spatial(operands)
+    return is_global(what, operands)
 
 
 def _exponents(what: GlobalLpPool, operands: Operands) -> Mapping[str, Any]:
@@ -79,7 +69,7 @@ def _exponents(what: GlobalLpPool, operands: Operands) -> Mapping[str, Any]:
     within = TensorProto.DOUBLE if dtype == TensorProto.DOUBLE else TensorProto.FLOAT
     wide = np.float64 if within == TensorProto.DOUBLE else np.float32
     exponents = {"p": Tensor(np.array(what.p, wide)), "root": Tensor(np.array(1 / what.p, wide))}
-    return {**_axes(what, operands), **exponents, "within": within, "to": dtype}
+    return {**global_axes(what, operands), **exponents, "within": within, "to": dtype}
 
 
 @lowering(18, applies_if=_powers, bind=_exponents, rounds=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opshift.opsets.registry.inner_sums import InnerSum, Use
 from opshift.opsets.registry.shape_hints import (
     blocks,
     boxes_and_scores,
@@ -41,18 +40,12 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "EmbedLayerNormalization": Traits(
         indices={0: AlongAxis(data=2, axis=0, negative=False), 1: AlongAxis(data=4, axis=0, negative=False)}
     ),
-    "GlobalAveragePool": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
-    "GlobalMaxPool": Traits(),
     "HammingWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,), grows=True),
     "HannWindow": Traits(floats=(Trait.IN_FLOAT,), counts=(0,), grows=True),
     "HardSigmoid": Traits(floats=(Trait.PIECEWISE,)),
     "ImageDecoder": Traits(),
-    "LRN": Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
     "LeakyRelu": Traits(floats=(Trait.PIECEWISE,)),
     "Loop": Traits(counts=(0, 1), iteration=Iteration(inputs=2, outputs=1), grows=True, makes_types=()),
-    "LpNormalization": Traits(
-        floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS), inner_sum=InnerSum(Use.SCALED)
-    ),
     "MatMul": Traits(floats=(Trait.SUMS,), equal_dims=matrices, factors=2),
     "MaxRoiPool": Traits(floats=(Trait.SELECTS,), corners=(1,), reads_places=True),
     "MaxUnpool": Traits(counts=(2,), equal_dims=one_shape),

@@ -288,6 +288,9 @@ class Traits:
     onnxruntime 1.32.0 cuts sums of two products to 16 bits on processors that have AVX2 and no VNNI."""
     drops_strings: bool = False
     """Whether onnxruntime 1.32.0, of strings that it moves in slices, fills the first element of each alone."""
+    slides: bool = False
+    """Whether onnxruntime 1.32.0 moves its window by adding a square and subtracting another, so that beside a large
+    element what is left of small ones is wrong, infinite or NaN."""
     scales: tuple[int, ...] = ()
     """Of an operator that quantizes: the scales of its inputs, then the one that they are divided by."""
     marks_quantization: bool = False

@@ -138,7 +138,7 @@ def verify(
                 pairs=pairs,
                 exact=exact,
                 drift=drift,
-                by_oracle=unequal(before.proto, after.proto)
+                by_oracle=unequal(before.proto, after.proto, exact=exact)
                 | (departing_operators(before.proto) if semantics == "spec" else frozenset()),
                 limits=limits,
                 allowance=allowance.part(LEAST, large=max(map(weights, (before, after))) >= LARGE),

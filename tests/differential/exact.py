@@ -305,12 +305,25 @@ def _evaluated(name: str, function: Callable[..., Any]) -> type[OpRun]:
     return type(name, (OpRun,), {"op_domain": "", "_run": _run})
 
 
+def lrn(x: Array, size: int, alpha: float = float(np.float32(1e-4)), beta: float = 0.75, bias: float = 1.0) -> Array:
+    """LRN-13: "max(0, c - floor((size - 1) / 2)) <= i <= min(C - 1, c + ceil((size - 1) / 2))"; squares overflow."""
+    wide = x if x.dtype == np.float64 else x.astype(np.float32)
+    with np.errstate(all="ignore"):
+        squares = _wide(wide * wide)
+        total = np.zeros_like(squares)
+        for c in range(x.shape[1]):
+            low, high = max(0, c - (size - 1) // 2), min(x.shape[1] - 1, c + size // 2)
+            total[:, c] = squares[:, low : high + 1].sum(axis=1)
+        return np.asarray(_wide(x) / (float(bias) + float(alpha) / size * total) ** float(beta)).astype(x.dtype)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "AffineGrid": affine_grid,
     "ConvInteger": conv_integer,
     "GRU": recurrent.gru,
     "Gelu": gelu,
     "GlobalLpPool": global_lp_pool,
+    "LRN": lrn,
     "LSTM": recurrent.lstm,
     "LayerNormalization": layer_normalization,
     "OneHot": one_hot,

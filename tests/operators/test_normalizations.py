@@ -17,6 +17,8 @@ from opshift.opsets.operators import (
     groupnormalization,
     instancenormalization,
     layernormalization,
+    lpnormalization,
+    lrn,
     meanvariancenormalization,
     reciprocal,
     rmsnormalization,
@@ -25,6 +27,8 @@ from opshift.opsets.operators import (
 from opshift.opsets.operators.groupnormalization import GroupNormalization
 from opshift.opsets.operators.instancenormalization import InstanceNormalization
 from opshift.opsets.operators.layernormalization import LayerNormalization
+from opshift.opsets.operators.lpnormalization import LpNormalization
+from opshift.opsets.operators.lrn import LRN
 from opshift.opsets.operators.meanvariancenormalization import MeanVarianceNormalization
 from opshift.opsets.operators.rmsnormalization import RMSNormalization
 
@@ -363,3 +367,48 @@ def test_groups_of_no_elements_run(dims: str, opset: int) -> None:
         found = run(converted, [feeds])[0][0]
         expected = groupnormalization.oracle(GroupNormalization(3), *feeds.values())
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+class TestLpNormalization(Table):
+    operator = lpnormalization.OPERATOR
+    tolerance = 1e-6
+    cases = tuple(
+        Case(f"{name}, axis {axis}, p {p}", [x], LpNormalization(axis, p))
+        for p in (1, 2)
+        for name, x, axis in (
+            ("matrix", IMAGE[0, 0], 0),
+            ("matrix", IMAGE[0, 0], -1),
+            ("image", IMAGE, 1),
+            ("double", IMAGE.astype(F64), 2),
+            ("halves", IMAGE.astype(F16) * F16(90), -1),
+            ("zeros", np.array([[0, 0], [-0.0, 0], [3, -4]], F32), 1),
+            ("squares that underflow", np.array([[1e-30, 0], [1e-30, -2e-30]], F32), 1),
+            ("empty rows", IMAGE[:0, 0], 1),
+        )
+    )
+
+
+class TestLRN(Table):
+    operator = lrn.OPERATOR
+    tolerance = 2e-6
+    cases = (
+        *(Case(f"size {size}", [IMAGE], LRN(size=size)) for size in (1, 3, 5, 9)),
+        *(Case(f"numbers, size {size}", [IMAGE], LRN(0.5, 0.5, 2, size)) for size in (1, 3)),
+        Case("halves", [IMAGE.astype(F16) * F16(90)], LRN(0.001, 1, 1, 3)),
+        *(
+            Case(f"{name} of double", [x.astype(F64)], LRN(0.5, 1.5, 0.5, size))
+            for name, x, size in (("matrix", IMAGE[..., 0, 0], 3), ("sequence", IMAGE[:, :, 0], 2), ("image", IMAGE, 4))
+        ),
+        Case("empty batch", [IMAGE[:0]], LRN(size=3)),
+        Case("no channels", [IMAGE[:, :0]], LRN(size=3)),
+        Case("no rows", [IMAGE[:, :, :0]], LRN(size=3)),
+    )
+    refusals = (
+        Refused(
+            '<ir_version: 9, opset_import: ["": 18]> g (float[2,c,3,3] x) => (float[2,c,3,3] y) '
+            "{ y = LRN <size = 3> (x) }",
+            Code.MISSING_FACT,
+            "the number of channels is unknown",
+            {"decompose": ["LRN"]},
+        ),
+    )

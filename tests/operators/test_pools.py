@@ -1,4 +1,4 @@
-"""AveragePool and MaxPool: pads, ceil_mode and dilations, alone and together; GlobalLpPool: each p."""
+"""AveragePool and MaxPool: pads, ceil_mode and dilations, alone and together; global pools."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onnx.parser import parse_model
 from running import run, same
 
 import opshift
-from operators.harness import Array, Case, Code, Refused, Table, arr, converted
-from opshift.opsets.operators import averagepool, globallppool, lppool, maxpool
+from operators.harness import F16, INF, Array, Case, Code, Refused, Table, arr, converted
+from opshift.opsets.operators import averagepool, globalaveragepool, globallppool, globalmaxpool, lppool, maxpool
 from opshift.opsets.operators.averagepool import AveragePool
 from opshift.opsets.operators.globallppool import GlobalLpPool
 from opshift.opsets.operators.lppool import LpPool
@@ -196,6 +196,38 @@ class TestGlobalLpPool(Table):
             {"decompose": ["GlobalLpPool"]},
         ),
     )
+
+
+GLOBAL = (
+    *(Case(f"rank {len(shape)}", pixels(*shape)) for shape in ((2, 3, 7), (2, 3, 4, 5), (1, 2, 3, 2, 4))),
+    Case("halves", pixels(2, 3, 4, 5, dtype=F16)),
+    Case("large halves", [np.full((1, 2, 9), 60000, F16)]),
+    Case("double", pixels(2, 3, 7, dtype=np.float64)),
+    Case("infinities", [arr([[[INF, 1], [-INF, 2]]])]),
+    Case("empty batch", pixels(0, 2, 4)),
+)
+
+
+def without_axes(operator: str) -> Refused:
+    return Refused(
+        f'<ir_version: 9, opset_import: ["": 18]> g (float[2,3] x) => (float[i,j] y) {{ y = {operator}(x) }}',
+        Code.NO_LOWERING,
+        "there is no axis behind the first two",
+        {"decompose": [operator]},
+    )
+
+
+class TestGlobalAveragePool(Table):
+    operator = globalaveragepool.OPERATOR
+    tolerance = 1e-5
+    cases = GLOBAL
+    refusals = (without_axes("GlobalAveragePool"),)
+
+
+class TestGlobalMaxPool(Table):
+    operator = globalmaxpool.OPERATOR
+    cases = GLOBAL
+    refusals = (without_axes("GlobalMaxPool"),)
 
 
 @pytest.mark.parametrize("operator", ["AveragePool", "LpPool", "MaxPool"])

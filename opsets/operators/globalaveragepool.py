@@ -1,0 +1,39 @@
+"""GlobalAveragePool: the mean of each channel. Version 22 adds bfloat16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.families.windows import global_axes, is_global
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.wider_types import COMPUTED
+
+Array = np.ndarray[Any, Any]
+
+
+def oracle(x: Array) -> Array:
+    """GlobalAveragePool-22: "applies average pooling across the values in the same channel"."""
+    wide = x.astype(np.float64)
+    return np.asarray(wide.mean(tuple(range(2, x.ndim)), keepdims=True).astype(x.dtype))
+
+
+@lowering(18, applies_if=is_global, bind=global_axes, rounds=True)
+def by_mean(x, axes: Sequence[int]):
+    """Take the mean over all axes behind the first two."""
+    return op.ReduceMean(x, axes, keepdims=1)
+
+
+OPERATOR = plain(
+    "GlobalAveragePool",
+    (1, 22),
+    ("X",),
+    oracle,
+    (by_mean,),
+    wider_types=COMPUTED,
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+)

@@ -1,0 +1,45 @@
+"""GlobalMaxPool: the largest element of each channel. Version 22 adds bfloat16."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.families.windows import global_axes, is_global
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.wider_types import ORDERED
+
+Array = np.ndarray[Any, Any]
+
+
+def oracle(x: Array) -> Array:
+    """GlobalMaxPool-22: "applies max pooling across the values in the same channel"."""
+    return np.asarray(x.max(tuple(range(2, x.ndim)), keepdims=True))
+
+
+@lowering(18, applies_if=is_global, bind=global_axes)
+def by_maximum(x, axes: Sequence[int]):
+    """Take the maximum over all axes behind the first two."""
+    return op.ReduceMax(x, axes, keepdims=1)
+
+
+OPERATOR = dataclasses.replace(
+    plain(
+        "GlobalMaxPool",
+        (1, 22),
+        ("X",),
+        oracle,
+        (by_maximum,),
+        wider_types=ORDERED,
+        traits=Traits(floats=(Trait.SELECTS,)),
+    ),
+    # Of the maximum of a NaN and a number the text says nothing, as for ReduceMax.
+    nan_defined=lambda what, operands: False,
+    # onnxruntime 1.32.0: the maximum of minus infinities alone is the least float.
+    infinity_defined=lambda what, operands: False,
+)
