@@ -84,7 +84,7 @@ def text(error: Exception, status: int) -> str:
     if isinstance(error, MemoryError):
         return (
             f"There is not enough memory for this model{': ' if said else ''}{said}. No output was written. "
-            "Convert it where there is more, or give it more with --memory."
+            "Use a machine with more memory, or raise --memory."
         )
     if status != FAULT:
         return said

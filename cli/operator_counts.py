@@ -83,7 +83,7 @@ def show_operators(before: OperatorCounts, after: OperatorCounts) -> None:
 def remarks(ir_version: int, left_out: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
     """Yield what the ir_version has no place for, as one note, and all other notes."""
     if left_out:
-        yield f"Dropped, since ir_version {ir_version} has no place for it: {'; '.join(left_out)}."
+        yield f"Dropped, because ir_version {ir_version} does not support it: {'; '.join(left_out)}."
     yield from notes
 
 

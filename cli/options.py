@@ -232,7 +232,7 @@ def _add_input_shape(group: argparse._ActionsContainer, text: str) -> None:
 
 def add_shape_options(group: argparse._ActionsContainer) -> None:
     """Add the options that fix shapes and fold."""
-    _add_input_shape(group, "give an input this shape, and fold what follows; repeatable (default: dynamic dims stay)")
+    _add_input_shape(group, "give an input this shape, and fold constants; repeatable (default: dynamic dims stay)")
     group.add_argument(
         "--dim",
         metavar="NAME=N",

@@ -234,14 +234,14 @@ USAGE = [
     (["convert"], "required: IN"),
     ([*CONVERT[:4]], "nothing was requested"),
     (["plan", "in.onnx"], "`opshift inspect in.onnx`"),
-    (["convert", "in.onnx", "--opset", "11"], "name OUT behind IN, or say --in-place"),
+    (["convert", "in.onnx", "--opset", "11"], "name OUT behind IN, or use --in-place"),
     (["convert", "in.onnx", "-o", "in.onnx", "--opset", "11"], "is the model itself"),
     (["convert", "in.onnx", "-o", "./in.onnx", "--opset", "11"], "is the model itself"),
     (["convert", "none.onnx", "-o", "./none.onnx", "--opset", "11"], "is the model itself"),
     (["convert", "in.onnx", "-o", "link.onnx", "--opset", "11"], "is the model itself"),
     ([*CONVERT, "--in-place"], "give one of the two"),
     (["convert", "in.onnx", "-o", "no/out.onnx", "--opset", "11"], "there is no folder 'no'"),
-    (["convert", "-", "--opset", "11"], "name OUT behind IN, or say --in-place"),
+    (["convert", "-", "--opset", "11"], "name OUT behind IN, or use --in-place"),
     (["convert", "in.onnx", "-o", os.devnull, "--opset", "11"], "not a regular file"),
     (["convert", "in.onnx", "-o", "x" * 5000, "--opset", "11"], "cannot be written"),
     ([*CONVERT, "--opset", "eleven"], "a whole number is needed, not 'eleven'"),
@@ -275,23 +275,23 @@ USAGE = [
     ([*CONVERT, "--input-shape", "x:1,-3"], "such as x:1,3,224,224"),
     ([*CONVERT, "--input-shape", "x:1,,3"], "such as x:1,3,224,224"),
     ([*CONVERT, "--input-shape", "x:1", "--input-shape", "x:2"], "gives 'x' twice"),
-    ([*CONVERT, "--no-verify", "--require-proof"], "--require-proof directs the verification"),
-    ([*CONVERT, "--no-verify", "--seed", "0"], "--seed directs the verification"),
+    ([*CONVERT, "--no-verify", "--require-proof"], "--require-proof has no effect with --no-verify"),
+    ([*CONVERT, "--no-verify", "--seed", "0"], "--seed has no effect with --no-verify"),
     ([*CONVERT, "--dim", "n"], "such as seq=128"),
     ([*CONVERT, "--dim", "=1"], "such as seq=128"),
     ([*CONVERT, "--dim", "n=-1"], "such as seq=128"),
     ([*CONVERT, "--dim", "n=1", "--dim", "n=2"], "gives 'n' two sizes"),
     ([*CONVERT, "--batch", "-1"], "a whole number is needed"),
     *(
-        ([*CONVERT, "--no-verify", option, value], f"{option} directs the verification")
+        ([*CONVERT, "--no-verify", option, value], f"{option} has no effect with --no-verify")
         for option, value in (
             *(("--inputs", "a"), ("--timeout", "1"), ("--memory", "1G"), ("--save-repro", "a")),
             *(("--effort", "normal"), ("--max-time", "1")),
         )
     ),
     ([*CONVERT, "--no-verify", "--verify", "nodes"], "not allowed with"),
-    ([*CONVERT, "--verify", "nodes", "--require-proof"], "which --verify nodes leaves out"),
-    ([*CONVERT, "--verify", "nodes", "--inputs", "a.npz"], "which --verify nodes leaves out"),
+    ([*CONVERT, "--verify", "nodes", "--require-proof"], "which --verify nodes skips"),
+    ([*CONVERT, "--verify", "nodes", "--inputs", "a.npz"], "which --verify nodes skips"),
     ([*CONVERT, "--external-data", "move"], "invalid choice: 'move' (choose from"),
     ([*CONVERT, "--external-data", "copy", "--save-as-external-data"], "not allowed with"),
     ([*CONVERT, "--size-threshold", "9"], "--size-threshold is for --save-as-external-data"),
@@ -882,7 +882,7 @@ def test_a_plan_that_is_refused_ends_with_1(engine: Engine, capsys: pytest.Captu
 def test_a_plan_of_nothing(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     engine.plan, engine.target = plan_of(source=13, target=13), MODEL_13
     assert main(PLAN) == 0
-    assert capsys.readouterr().out == "Nothing to do: the model meets the request already (opset 13).\n"
+    assert capsys.readouterr().out == "Nothing to do: the model already meets the request (opset 13).\n"
 
 
 @pytest.mark.parametrize(
@@ -1023,7 +1023,7 @@ def test_a_target_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_targets_where_none_is_built_in(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("opshift.opsets.runtimes.profiles.builtin_targets", lambda: ())
     assert main(["targets"]) == 0
-    assert capsys.readouterr().out == "No profile is built in; --target takes a TOML file.\n"
+    assert capsys.readouterr().out == "No profile is built in; --target accepts a TOML file.\n"
     assert main(["targets", "--json"]) == 0
     assert strict(capsys.readouterr().out)["targets"] == []
 
@@ -1466,7 +1466,7 @@ def test_real_obstacles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (document["down"]["opset"], document["up"]) == (10, None)
     (obstacle,) = document["down"]["obstacles"]
     assert (obstacle["operator"], obstacle["nodes"], obstacle["node"]) == ("Det-11", 2, "main/Det_0")
-    assert obstacle["hint"] == "Take opset 11 or newer, if the runtime allows."
+    assert obstacle["hint"] == "Use opset 11 or newer, if the runtime allows."
     assert main(["inspect", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-3].startswith("Blockers of opset 10:")
@@ -1474,9 +1474,9 @@ def test_real_obstacles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert lines[-1] == "Blockers of opset 7 to 9: 2 x Det-11, 1 x StringNormalizer-10."
     assert main(["plan", str(path), "--opset", "9"]) == 1
     out = capsys.readouterr().out
-    assert out.count("Take opset 11 or newer, if the runtime allows.") == 1
+    assert out.count("Use opset 11 or newer, if the runtime allows.") == 1
     assert "  2 x Det-11 (main/Det_0, main/Det_1): opset 9 has no Det" in out
-    assert out.count("Take opset 10 or newer, if the runtime allows.") == 1
+    assert out.count("Use opset 10 or newer, if the runtime allows.") == 1
 
 
 def test_real_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

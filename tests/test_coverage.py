@@ -188,7 +188,7 @@ def test_models_of_which_no_element_is_defined_are_not_equal() -> None:
     check = opshift.verify(one, other).whole
     assert check is not None
     assert check.verdict is Verdict.UNCHECKED, check
-    assert check.reason.startswith("the original makes nothing defined of any input")
+    assert check.reason.startswith("the original's result is undefined for every input")
 
 
 def test_nothing_that_counts_is_void_and_nothing_at_all_is_not() -> None:

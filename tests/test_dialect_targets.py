@@ -138,7 +138,7 @@ WRONG = {
     "no operator of the domain": ('domains = { "com.microsoft" = ["FastGelo"] }', 3, "did you mean 'FastGelu'?"),
     "of ai.onnx.ml": ('domains = { "ai.onnx.ml" = ["Scalar"] }', 3, "did you mean 'Scaler'?"),
     "no name": ('domains = { "com.microsoft" = [1] }', 3, "holds names of operators, not 1"),
-    "twice": ('[domains]\n"com.microsoft" = ["FastGelu", "FastGelu"]', 4, "FastGelu is there twice"),
+    "twice": ('[domains]\n"com.microsoft" = ["FastGelu", "FastGelu"]', 4, "FastGelu is listed twice"),
     "no opset": ('domains = { "ai.onnx.ml" = 0 }', 3, "the newest opset that it loads, not 0"),
     "the default domain": ('domains = { "ai.onnx" = 3 }', 3, "the default domain has its own keys"),
 }

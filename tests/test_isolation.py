@@ -306,7 +306,7 @@ def test_an_npz_of_countless_empty_elements_is_refused(dtype: str, tmp_path: Pat
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("x.npy", header.getvalue())
     found = specs(source("g (string[n] x) => (string[n] y) { y = Identity(x) }").proto.graph)
-    with pytest.raises(UsageError, match="is said to have 1000000000000 bytes"):
+    with pytest.raises(UsageError, match="claims to have 1000000000000 bytes"):
         user_inputs.read(tmp_path / "x.npz", found)
 
 

@@ -362,7 +362,9 @@ def converted(folder: Path, memory: str) -> subprocess.CompletedProcess[str]:
 
 def test_planning_ends_in_the_time_allowed() -> None:
     model = parse_model('<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }')
-    with pytest.raises(opshift.UnsupportedError, match=r"not found out within 1e-06 s\. Give it longer") as caught:
+    with pytest.raises(
+        opshift.UnsupportedError, match=r"planning did not finish within 1e-06 s\. Allow more time"
+    ) as caught:
         opshift.convert(model, decompose=["Hardmax"], verify=False, timeout=1e-6)
     assert [refusal.code for refusal in caught.value.refusals] == ["limit"]
     assert caught.value.plan is not None
@@ -380,4 +382,4 @@ def test_hints_are_looked_for_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(opshift.UnsupportedError) as caught:
             opshift.convert(model, opset=13, verify=False)
         hints += [refusal.hint for refusal in caught.value.refusals]
-    assert hints == ["Take opset 20 or newer, if the runtime allows.", ""]
+    assert hints == ["Use opset 20 or newer, if the runtime allows.", ""]

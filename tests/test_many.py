@@ -623,7 +623,10 @@ def test_an_interrupted_run_loses_nothing_and_leaves_nothing(zoo: Path, number: 
     assert process.returncode == 128 + number, stderr
     assert stdout == ""
     messages = [line for line in stderr.splitlines() if not line.startswith("models ")]  # one every ten seconds
-    assert messages == ["what is done is in the journal: the same command with --resume goes on", "interrupted"]
+    assert messages == [
+        "finished models are in the journal: repeat the command with --resume to continue",
+        "interrupted",
+    ]
     assert files(out) == {"a.onnx", many.JOURNAL}
     assert [line["model"] for line in lines(out)] == ["a.onnx"]
     with inline() as pool:

@@ -258,7 +258,7 @@ def test_every_node_in_the_way_is_named() -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        ({}, "Nothing is asked for"),
+        ({}, "Nothing was requested"),
         ({"opset": 99}, "no opset 99"),
         ({"opset": 0}, "no opset 0"),
         ({"decompose": "Hardmax"}, "list of operators"),

@@ -129,4 +129,4 @@ def test_a_mode_that_is_an_input_is_to_be_a_constant() -> None:
         opshift.convert(model, opset=11)
     (refusal,) = caught.value.refusals
     assert refusal.code == "missing-fact"
-    assert refusal.hint.startswith("Make it a constant, or take opset 12")
+    assert refusal.hint.startswith("Make it a constant, or use opset 12")

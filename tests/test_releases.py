@@ -133,7 +133,7 @@ def test_the_first_release_that_takes_a_node_is_named() -> None:
     legality = Legality(13, target=load_target("onnxruntime-1.8"))
     reason = legality.why_not(Node("", "ArgMax", 13, {}, (Facts(elem_type("uint8")),), (True,)))
     assert reason is not None
-    assert reason.endswith("onnxruntime-1.11 is the first that takes it")
+    assert reason.endswith("onnxruntime-1.11 is the first that supports it")
     never = legality.why_not(Node("", "Asin", 7, {}, (Facts(elem_type("double")),), (True,)))
     assert never is not None
     assert "is the first" not in never

@@ -439,7 +439,7 @@ def test_hostile_names_are_text(name: str, suffix: str, read: Any) -> None:
 VERDICTS = {
     "equal": ("good", "Verified", "Outputs equal on "),
     "lowered": ("good", "Verified", "Outputs equal on "),
-    "nothing": ("good", "Nothing to do", "The model meets the request already. The two models are the same"),
+    "nothing": ("good", "Nothing to do", "The model already meets the request. The two models are the same"),
     "unchecked": (
         "doubtful",
         "Not verified",
@@ -459,7 +459,7 @@ VERDICTS = {
     ),
     "plan": ("good", "Possible", "From opset 13 to 8: 1 node rewritten, 2 version bumps, 0 unchanged."),
     "plan-refused": ("bad", "Cannot be converted", "The model cannot be converted to opset 11: 1 refusal."),
-    "plan-nothing": ("good", "Nothing to do", "The model meets the request already (opset 13)."),
+    "plan-nothing": ("good", "Nothing to do", "The model already meets the request (opset 13)."),
     "verify-equal": ("good", "Verified", "Outputs equal on "),
     "verify-different": ("bad", "Different", "The whole model computes different outputs"),
     "many": ("good", f"{MODELS} of {MODELS} models written", ""),

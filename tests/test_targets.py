@@ -94,9 +94,9 @@ WRONG: Mapping[str, tuple[str, int, str]] = {
     "a missing operator that is not": ('name = "m"\nwithout = ["onehot"]', 2, "did you mean 'OneHot'?"),
     "another domain": ('name = "m"\noperators = ["com.microsoft:Gelu"]', 2, "the default domain only"),
     "no name of an operator": ('name = "m"\noperators = ["Add", 3]', 2, "operators holds names of operators, not 3"),
-    "an operator twice": ('name = "m"\noperators = [\n"Add",\n"Mul",\n"Add"]', 5, "Add is there twice"),
-    "a missing operator twice": ('name = "m"\nwithout = ["Add", "Add"]', 2, "Add is there twice"),
-    "no operator": ('name = "m"\noperators = []', 2, "operators names none; leave it out"),
+    "an operator twice": ('name = "m"\noperators = [\n"Add",\n"Mul",\n"Add"]', 5, "Add is listed twice"),
+    "a missing operator twice": ('name = "m"\nwithout = ["Add", "Add"]', 2, "Add is listed twice"),
+    "no operator": ('name = "m"\noperators = []', 2, "operators is empty; omit it"),
     "in both lists": (
         'name = "m"\noperators = ["Add"]\nwithout = ["Add"]',
         3,
@@ -119,11 +119,11 @@ WRONG: Mapping[str, tuple[str, int, str]] = {
     "a key below the limits": (
         limit("max_rank = 4", 'without = ["Sub"]'),
         9,
-        "keys of the profile stand above all limits",
+        "keys of the profile must be above all limits",
     ),
     "a limit that is none": (limit('reason = "slow"'), 7, "this limit on ArgMax limits nothing; add one of dtypes"),
-    "the same limit twice": (limit("max_rank = 4", operator="Add"), 7, "this limit on Add is there twice"),
-    "never, and not why": (limit("never = true"), 8, "say in a reason why ArgMax is never to be used"),
+    "the same limit twice": (limit("max_rank = 4", operator="Add"), 7, "this limit on Add is listed twice"),
+    "never, and not why": (limit("never = true"), 8, "add a reason why ArgMax must never be used"),
     "truth for a number": (limit("max_rank = true"), 8, "max_rank is a whole number, not true or false"),
     "a negative rank": (limit("max_rank = -1"), 8, "max_rank is not negative"),
     "a text for truth": (limit('static = "yes"'), 8, "static is true or false, not a text"),
@@ -135,7 +135,7 @@ WRONG: Mapping[str, tuple[str, int, str]] = {
     "another input": (limit('dtypes = { x = ["float"] }'), 8, "ArgMax has no input 'x'; it has data"),
     "an element type that is not": (limit('dtypes = { data = ["float", "flot16"] }'), 8, "did you mean 'float16'?"),
     "numpy's name of a type": (limit('dtypes = { data = ["float32"] }'), 8, "did you mean 'float'?"),
-    "a type twice": (limit('dtypes = { data = ["float", "float"] }'), 8, "float is there twice"),
+    "a type twice": (limit('dtypes = { data = ["float", "float"] }'), 8, "float is listed twice"),
     "a type that is no list": (limit('dtypes = { data = "float" }'), 8, "data has a list of element types"),
     "no types": (limit("dtypes = { data = [] }"), 8, "data has a list of element types"),
     "a combination's type": (limit('combinations = [{ data = "flt" }]'), 8, "no element type is called 'flt'"),
@@ -154,7 +154,7 @@ WRONG: Mapping[str, tuple[str, int, str]] = {
     "a value of another type": (limit('attributes = { axis = ["1"] }'), 8, "axis of ArgMax is never '1'"),
     "one value": (limit("attributes = { axis = 1 }"), 8, "axis has a list of the values"),
     "a constant that is not": (limit('constant_inputs = ["axis"]'), 8, "ArgMax has no input 'axis'"),
-    "a constant twice": (limit('constant_inputs = ["data", "data"]'), 8, "data is there twice"),
+    "a constant twice": (limit('constant_inputs = ["data", "data"]'), 8, "data is listed twice"),
     "an attribute of a later version": (
         limit("attributes = { select_last_index = [0] }", "opset = [7, 11]"),
         8,
@@ -168,7 +168,7 @@ WRONG: Mapping[str, tuple[str, int, str]] = {
     "a limit on what is missing": (
         'name = "m"\nwithout = ["Add"]\n[[limits]]\noperator = "Add"\nmax_rank = 3',
         4,
-        "Add stands in without",
+        "Add is listed in without",
     ),
     "a limit on what is not listed": (
         'name = "m"\noperators = ["Add"]\n[[limits]]\noperator = "Mul"\nmax_rank = 3',
@@ -368,7 +368,7 @@ Twice (a) => (b) { k = Constant <value_float = 2.0> () b = Mul (a, k) }"""
 @pytest.mark.parametrize(
     ("text", "listed", "code", "words"),
     [
-        (RELU.replace("Relu", "Identity"), ["Relu"], Code.NO_LOWERING, "does not have Identity"),
+        (RELU.replace("Relu", "Identity"), ["Relu"], Code.NO_LOWERING, "does not support Identity"),
         (
             RELU.replace("y = Relu (x)", "y = Constant <value = float[2,3] {1,2,3,4,5,6}> ()"),
             ["Relu"],
@@ -415,7 +415,7 @@ def test_an_index_and_its_cast_are_said_at_once(last: int) -> None:
 def test_an_index_that_others_read_stays_an_integer(outputs: str, more: str) -> None:
     model = parse_model(INDEX.format(outputs=outputs, last=0, more=more))
     plan = opshift.plan(model, target=Target("floats", operators=frozenset(FLOATS)), assume=["finite-inputs"])
-    assert any("floats does not have Cast" in refusal.reason for refusal in plan.refusals)
+    assert any("floats does not support Cast" in refusal.reason for refusal in plan.refusals)
 
 
 def test_small_integers_are_avoided_where_nothing_is_said_of_them() -> None:

@@ -207,7 +207,7 @@ def test_what_cannot_be_dropped_keeps_the_lowest_ir_version_that_holds_it(
         opshift.convert(source, opset=8, ir_version=wanted, verify=False)
     (refusal,) = caught.value.refusals
     assert refusal.code is Code.IR_VERSION
-    assert refusal.hint == f"Take --ir-version {ir_version} or higher."
+    assert refusal.hint == f"Use --ir-version {ir_version} or higher."
 
 
 def test_what_is_dropped_is_said_once_with_opshifts_own_marks_first() -> None:
@@ -263,7 +263,7 @@ def test_initializers_leave_the_inputs(ir_version: int, opset: int, kept: bool, 
     result = opshift.convert(source, opset=opset, keep_initializers_as_inputs=kept)
     assert [value.name for value in result.rewritten.graph.input] == inputs
     assert result.notes == (
-        ("No inputs any more, but constants: s, which have initializers. --keep-initializers-as-inputs keeps them.",)
+        ("No longer inputs, but constants: s, which have initializers. --keep-initializers-as-inputs keeps them.",)
         if noted
         else ()
     )

@@ -71,9 +71,9 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
         given = (
             f"{len(options.model)} models are given"
             if isinstance(options.model, list)
-            else f"{options.model} stands for many"
+            else f"{options.model} stands for several models"
         )
-        raise UsageError(f"{options.output} is no folder, and {given}.")
+        raise UsageError(f"{options.output} is not a folder, and {given}.")
     if options.jobs == 0:
         raise UsageError("--jobs 0: at least one model has to be converted at a time.")
     shared.check_report(options.report, ())
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
                     terminal.message(line(outcome))
         except KeyboardInterrupt:
             found.close()
-            terminal.message("what is done is in the journal: the same command with --resume goes on")
+            terminal.message("finished models are in the journal: repeat the command with --resume to continue")
             raise
     status = max(EXIT[outcome.status] for outcome in outcomes)
     outcomes.sort(key=lambda outcome: outcome.source)

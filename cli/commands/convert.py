@@ -143,7 +143,7 @@ def where(options: argparse.Namespace) -> str:
     source, destination = str(options.model), options.output
     if destination is None:
         if not options.in_place or source == streams.STREAM:
-            raise UsageError("no output is named: name OUT behind IN, or say --in-place to write over IN.")
+            raise UsageError("no output is named: name OUT behind IN, or use --in-place to write over IN.")
         return source
     if destination == streams.STREAM:
         if options.in_place or options.save_as_external_data or options.external_data in ("keep", "copy"):
@@ -154,7 +154,7 @@ def where(options: argparse.Namespace) -> str:
         raise UsageError("--in-place is for a file, and - is standard input: name OUT, or - for standard output.")
     onto_itself = shared.same_file(source, destination)
     if onto_itself and not options.in_place:
-        raise UsageError(f"{destination} is the model itself: name another file, or say --in-place to replace it.")
+        raise UsageError(f"{destination} is the model itself: name another file, or use --in-place to replace it.")
     if options.in_place and not onto_itself:
         raise UsageError(f"--in-place writes over {source}, and {destination} is named as well: give one of the two.")
     shared.check_writable(destination)
@@ -184,11 +184,11 @@ def check_proof_options(options: argparse.Namespace) -> None:
     }
     for name, present in given.items():
         if options.no_verify and present:
-            raise UsageError(f"{name} directs the verification that --no-verify switches off: give one of the two.")
+            raise UsageError(f"{name} has no effect with --no-verify: give one of the two.")
     if options.verify == "nodes" and options.inputs is not None:
-        raise UsageError("--inputs are for whole models, which --verify nodes leaves out.")
+        raise UsageError("--inputs is for whole models, which --verify nodes skips: give one of the two.")
     if options.verify == "nodes" and options.require_proof:
-        raise UsageError("--require-proof asks for the proof of the whole model, which --verify nodes leaves out.")
+        raise UsageError("--require-proof needs the whole model, which --verify nodes skips: give one of the two.")
 
 
 def describe(
@@ -224,7 +224,7 @@ def show(
         nothing = nothing_to_do(result.plan, before, after) and not result.repairs
         show_plan(options, result, before, after, nothing=nothing)
         if nothing:
-            terminal.say(f"Nothing to do: the model meets the request already. {destination} is a copy.")
+            terminal.say(f"Nothing to do: the model already meets the request. {destination} is a copy.")
         else:
             terminal.say(f"{destination}: written")
     show_verdict(result, quiet=options.quiet, verbose=options.verbose)

@@ -118,7 +118,7 @@ def possible(made: Plan, *, nothing: bool) -> str:
     from opshift.cli.wording import count
 
     if nothing:
-        return f"Nothing to do: the model meets the request already (opset {made.source_opset})."
+        return f"Nothing to do: the model already meets the request (opset {made.source_opset})."
     lowered = len(made.lowered)
     bumped = count(len(made.steps) - lowered, "version bump")
     return (

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     if options.target is not None:
         shared.check_target(options.target)
     if options.probe and options.target != ASKED:
-        raise UsageError(f"--probe asks the installed onnxruntime: `opshift targets {ASKED} --probe`.")
+        raise UsageError(f"--probe needs the installed onnxruntime: `opshift targets {ASKED} --probe`.")
     try:
         chosen = [load_target(name) for name in ([options.target] if options.target is not None else builtin_targets())]
     except ProfileError as error:
@@ -62,7 +62,7 @@ def probed(options: argparse.Namespace, target: Target) -> int:
     for line in found.denied:
         terminal.say(line)
     terminal.say(
-        f"opset {target.opset[1]}: {found.confirmed} nodes open, or lack a kernel, as the profile says; "
+        f"opset {target.opset[1]}: {found.confirmed} nodes open, or lack a kernel, as in the profile; "
         f"{len(found.denied)} do not; {found.untold} were rejected for other reasons."
     )
     return 0
@@ -78,7 +78,7 @@ def describe(target: Target) -> dict[str, Any]:
 def show(targets: list[Target]) -> None:
     """Print a row for each profile."""
     if not targets:
-        terminal.say("No profile is built in; --target takes a TOML file.")
+        terminal.say("No profile is built in; --target accepts a TOML file.")
         return
     terminal.table(
         ("Target", "Version", "Opset", "ir_version", "Operators", "Without", "Limits"),

@@ -198,7 +198,7 @@ def _headline(document: Mapping[str, Any], plan: Plan | None, report: Report | N
     if document["command"] == "plan" and plan:
         return _planned(plan, nothing=document["nothing_to_do"])
     if document.get("nothing_to_do"):
-        return Headline(GOOD, "Nothing to do", "The model meets the request already, and the result is a copy of it.")
+        return Headline(GOOD, "Nothing to do", "The model already meets the request, and the result is a copy of it.")
     return Headline(DOUBTFUL, "Not verified", "Verification was switched off with --no-verify. The result was written.")
 
 
@@ -226,7 +226,7 @@ def _proven(document: Mapping[str, Any], report: Report, *, written: bool) -> He
         sentence += " Nothing was written."
     match report.verdict:
         case Verdict.EQUAL if document.get("nothing_to_do"):
-            return Headline(GOOD, "Nothing to do", f"The model meets the request already. {sentence}")
+            return Headline(GOOD, "Nothing to do", f"The model already meets the request. {sentence}")
         case Verdict.EQUAL:
             return Headline(GOOD, "Verified", sentence)
         case Verdict.DIFFERENT:
@@ -245,7 +245,7 @@ def _differing(report: Report) -> str:
 
 def _planned(plan: Plan, *, nothing: bool) -> Headline:
     if nothing:
-        return Headline(GOOD, "Nothing to do", f"The model meets the request already (opset {plan.source_opset}).")
+        return Headline(GOOD, "Nothing to do", f"The model already meets the request (opset {plan.source_opset}).")
     lowered = sum(step.action is Action.LOWER for step in plan.steps)
     bumped = wording.count(len(plan.steps) - lowered, "version bump")
     told = f"{wording.count(lowered, 'node')} rewritten, {bumped}, {plan.kept} unchanged"

@@ -29,7 +29,7 @@ def oracle(meaning: Shape, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _part(meaning: Shape, operands: Operands) -> Reason | None:
-    return Reason("the whole shape is wanted") if meaning == Shape() else None
+    return Reason("the whole shape is needed") if meaning == Shape() else None
 
 
 def _ends(meaning: Shape, operands: Operands) -> Mapping[str, Any]:

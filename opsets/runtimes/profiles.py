@@ -128,7 +128,7 @@ def load_target(name: str) -> Target:
     if name == ASKED:
         if kernels.newest_opset() is None:
             raise ProfileError(
-                'the profile onnxruntime is asked of onnxruntime, which is not installed: pip install "opshift[verify]"'
+                'the profile onnxruntime needs onnxruntime, which is not installed: pip install "opshift[verify]"'
             )
         return _asked()
     if release := releases.release_of(name):
@@ -192,13 +192,13 @@ class _Reader:
 
     def target(self) -> Target:
         if _depth(self.text) > _DEEPEST:
-            raise ProfileError(f"{self.where}: brackets stand more than {_DEEPEST} deep in each other.")
+            raise ProfileError(f"{self.where}: brackets are nested more than {_DEEPEST} deep.")
         if _has_long_key(self.text):
             raise ProfileError(f"{self.where}: a key has more than {_DEEPEST} parts.")
         try:
             table = tomllib.loads(self.text)
         except RecursionError as error:
-            raise ProfileError(f"{self.where}: tables stand too deep in each other.") from error
+            raise ProfileError(f"{self.where}: tables are nested too deep.") from error
         except tomllib.TOMLDecodeError as error:
             place = re.search(r" \(at line (\d+), column \d+\)$", str(error))
             line = int(place[1]) if place else len(self.text.splitlines()) or 1
@@ -243,16 +243,16 @@ class _Reader:
                 self._wrong("a limit needs an operator")
             name = self._operator(item["operator"], "operator")
             if not target.has(name):
-                gone = "stands in without" if name in target.without else "is not among operators"
-                self._wrong(f"{name} {gone}, so that a limit on it says nothing", "operator")
+                gone = "is listed in without" if name in target.without else "is not among operators"
+                self._wrong(f"{name} {gone}, so a limit on it has no effect", "operator")
             if item in seen:
-                self._wrong(f"this limit on {name} is there twice", "operator")
+                self._wrong(f"this limit on {name} is listed twice", "operator")
             seen.append(item)
             if item.keys() <= {"operator", "reason", "opset"}:
                 keys = ", ".join(key for key in _LIMIT_KEYS if key not in ("operator", "opset", "reason"))
                 self._wrong(f"this limit on {name} limits nothing; add one of {keys}", "operator")
             if item.get("never") and not item.get("reason"):
-                self._wrong(f"say in a reason why {name} is never to be used", "never")
+                self._wrong(f"add a reason why {name} must never be used", "never")
             yield self._limit(name, item, target)
         self.limit = 0
 
@@ -306,7 +306,7 @@ class _Reader:
     def _keys(self, table: Mapping[str, Any], keys: Mapping[str, type]) -> None:
         for key, value in table.items():
             if key not in keys:
-                above = "; keys of the profile stand above all limits" if self.limit and key in _KEYS else ""
+                above = "; keys of the profile must be above all limits" if self.limit and key in _KEYS else ""
                 self._wrong(f"unknown key {key!r}{above or _near(key, keys)}", key)
             if type(value) is not keys[key]:
                 kind = _KINDS.get(type(value), type(value).__name__)
@@ -352,7 +352,7 @@ class _Reader:
             return None
         names = [self._operator(name, key) for name in table[key]]
         if not names and key == "operators":
-            self._wrong("operators names none; leave it out where the runtime has all that its opsets have", key)
+            self._wrong("operators is empty; omit it if the runtime supports all operators of its opsets", key)
         self._once(names, key)
         return names
 
@@ -361,14 +361,14 @@ class _Reader:
             self._wrong(f"{key} holds names of operators, not {name!r}", key)
         if not any(schema_at("", name, opset) for opset in range(NEWEST, OLDEST - 1, -1)):
             known = {item.name for item in onnx.defs.get_all_schemas() if not item.domain}
-            other = " (a profile tells of the default domain only)" if ":" in name else ""
+            other = " (this key lists operators of the default domain only)" if ":" in name else ""
             self._wrong(f"no operator is called {name!r}{other}{_near(name, known)}", key, name)
         return name
 
     def _once(self, names: Sequence[str], *path: str) -> None:
         name, count = Counter(names).most_common(1)[0] if names else ("", 0)
         if count > 1:
-            self._wrong(f"{name} is there twice", *path, *[name] * count)
+            self._wrong(f"{name} is listed twice", *path, *[name] * count)
 
     def _input(self, name: Any, schemas: Sequence[Schema], key: str) -> None:
         known = {parameter.name for schema in schemas for parameter in schema.inputs}
@@ -395,7 +395,7 @@ class _Reader:
             has = f"; it has {', '.join(sorted(known))}" if not near and known else ""
             self._wrong(f"{schemas[-1].name} has no attribute {name!r}{near}{has}", "attributes", name)
         if not isinstance(values, list):
-            self._wrong(f"{name} has a list of the values that the runtime takes", "attributes", name)
+            self._wrong(f"{name} has a list of the values that the runtime supports", "attributes", name)
         for value in values:
             if not any(_fits(value, kind) for kind in kinds):
                 self._wrong(f"{name} of {schemas[-1].name} is never {value!r}", "attributes", name)

@@ -55,7 +55,7 @@ class Limit:
         `possible` are the element types that a value of unknown type can have.
         """
         if self.never:
-            return Reason(self.reason or "not so that it can be used")
+            return Reason(self.reason or "not in a usable way")
         inputs = [
             (parameter.name, facts)
             for index, facts in enumerate(node.inputs)
@@ -334,7 +334,7 @@ def _returned(node: Node, schema: Schema) -> Reason | None:
 
 def _outside(target: Target, node: Node, schema: Schema, opset: int, possible: Set[int] | None) -> Reason | None:
     if not target.has(node.name):
-        return Reason(f"{target.name} does not have {node.name}{_since(target, node, schema, opset)}")
+        return Reason(f"{target.name} does not support {node.name}{_since(target, node, schema, opset)}")
     for limit in target.limits:
         if limit.operator != node.name or not limit.holds(opset):
             continue
@@ -350,4 +350,4 @@ def _since(target: Target, node: Node, schema: Schema, opset: int) -> str:
     if release is None or None in types.values():
         return ""
     newer = first_that_runs(node.name, types, node.attributes, opset, release)
-    return f"; {newer.name} is the first that takes it" if newer else ""
+    return f"; {newer.name} is the first that supports it" if newer else ""

@@ -31,7 +31,7 @@ def check_types(asked: Mapping[str, Any]) -> None:
         raise UsageError(f"save_repro is the path of a folder, not {_shown(asked['save_repro'])}.")
     semantics = asked.get("semantics", "runtime")
     if not _is_one_of(semantics, ("runtime", "spec")):
-        raise UsageError(f"There are the semantics runtime and spec, not {_shown(semantics)}.")
+        raise UsageError(f"semantics is 'runtime' or 'spec', not {_shown(semantics)}.")
     check_progress(asked.get("progress"))
     check_inputs(asked.get("input_shapes"), asked.get("inputs"))
     _check_sizes(asked.get("dims"), asked.get("batch"))

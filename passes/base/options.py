@@ -63,7 +63,7 @@ class Options:
         asked = self.decompose or self.optimize or self.input_shapes or self.dims or self.fold
         if all(one is None for one in wanted) and not asked:
             raise UsageError(
-                "Nothing is asked for: give an opset, operators to decompose, a target, an ir_version, shapes of "
+                "Nothing was requested: give an opset, operators to decompose, a target, an ir_version, shapes of "
                 "inputs, or fold."
             )
         if unknown := sorted(set(self.assume) - {*ACCEPTED}):

@@ -61,7 +61,7 @@ def _first_possible(request: Request, progress: Progress | None, timeout: float 
 def _planned(request: Request, progress: Progress | None, timeout: float | None, *, hinting: bool = True) -> Planned:
     own = default_opset(request.source.model.opset_import) or 1
     old = [] if (refusal := written_too_old(request.source.model, own)) is None else [refusal]
-    old += [too_old(request.legality.opset, "it is to go to")] * (request.legality.opset < OLDEST)
+    old += [too_old(request.legality.opset, "the target is")] * (request.legality.opset < OLDEST)
     decompose = tuple(sorted(request.legality.decompose))
     nothing = Planned(Plan(own, request.legality.opset, "", decompose, 0, (), tuple(old)), (), ())
     if old:
@@ -81,8 +81,8 @@ def _planned(request: Request, progress: Progress | None, timeout: float | None,
     try:
         planned = planner.run()
     except limits.DeadlineError:
-        reason = f"how to convert it was not found out within {deadline.seconds:g} s."
-        refusal = Refusal(Code.LIMIT, "model", "", reason, "Give it longer with --timeout.")
+        reason = f"planning did not finish within {deadline.seconds:g} s."
+        refusal = Refusal(Code.LIMIT, "model", "", reason, "Allow more time with --timeout.")
         return dataclasses.replace(nothing, plan=dataclasses.replace(nothing.plan, refusals=(refusal,)))
     planner.forget()
     plan = dataclasses.replace(planned.plan, rewrites=functools.partial(kinds, planned))

@@ -91,10 +91,10 @@ def read_request(model: Model, options: Options) -> Request:
             opset = nearest = min(max(own, low), high)
             others = tuple(sorted(range(low, high + 1), key=lambda one: (abs(one - nearest), one))[1:])
         elif not low <= opset <= high:
-            raise UsageError(f"Opset {opset} is outside of what {profile.name} takes, {low} to {high}.")
+            raise UsageError(f"{profile.name} does not load opset {opset}, only {low} to {high}.")
         known = profile.ir_version
         if ir_version is not None and known and not known[0] <= ir_version <= known[1]:
-            raise UsageError(f"ir_version {ir_version} is outside of what {profile.name} takes, {known}.")
+            raise UsageError(f"{profile.name} does not load ir_version {ir_version}, only {known[0]} to {known[1]}.")
     goal = Goal(
         Legality(own if opset is None else opset, options.decomposed, profile),
         options.semantics,

@@ -127,7 +127,7 @@ def _settled(request: Request, plan: Plan, rewritten: onnx.ModelProto, walked: S
     casts = [step for step in again.steps if step.operator == CAST and step.lowerings == ("folded",)]
     if casts and request.legality.opset < 9:
         # A Constant holds floats only there, and a Cast makes what else it is.
-        hint = "Take opset 9 or newer, if the runtime allows."
+        hint = "Use opset 9 or newer, if the runtime allows."
         needed = "a constant of this type is a Constant and a Cast below opset 9"
         said = tuple(Refusal(Code.NO_LOWERING, one.node, "Cast-6", f"{needed}; {one.why}.", hint) for one in casts)
         raise refused(request, plan, said)
@@ -170,10 +170,10 @@ def _fits(request: Request, plan: Plan, fit: Fitted, highest: int | None) -> Non
     least = max(need.ir_version for need in beyond)
     what = ", ".join(dict.fromkeys(need.what for need in beyond))
     reason = f"the model needs ir_version {least} for {what}, not {highest}."
-    hint = f"Take --ir-version {least} or higher."
+    hint = f"Use --ir-version {least} or higher."
     if (target := request.legality.target) and request.ir_version is None:
         reason = f"the model needs ir_version {least} for {what}; {target.name} loads those up to {highest}."
-        hint = "Take a lower opset, or a newer target." if beyond == needed[:1] else "Take a newer target."
+        hint = "Use a lower opset, or a newer target." if beyond == needed[:1] else "Use a newer target."
     raise refused(request, plan, (Refusal(Code.IR_VERSION, "model", "", reason, hint),))
 
 
@@ -184,7 +184,7 @@ def _kept(request: Request, fit: Fitted, wanted: int) -> Iterator[str]:
     what = ", ".join(dict.fromkeys(need.what for need in fit.needs))
     inlining = all(need.what in FUNCTIONS for need in fit.needs)
     hint = f" --ir-version {wanted} inlines the functions." if inlining else ""
-    yield f"ir_version {fit.model.ir_version} is written, not {wanted}, which has no place for {what}.{hint}"
+    yield f"ir_version {fit.model.ir_version} is written, not {wanted}, which does not support {what}.{hint}"
 
 
 def remove_defaults(request: Request, rewritten: onnx.ModelProto) -> Iterator[str]:
@@ -198,7 +198,7 @@ def remove_defaults(request: Request, rewritten: onnx.ModelProto) -> Iterator[st
         keeps = "--keep-initializers-as-inputs keeps them."
         if request.keep_initializers_as_inputs:
             keeps = f"Only from ir_version {DEFAULTS} on can they be overridden."
-        yield f"No inputs any more, but constants: {', '.join(lost[:_SHOWN])}{more}, which have initializers. {keeps}"
+        yield f"No longer inputs, but constants: {', '.join(lost[:_SHOWN])}{more}, which have initializers. {keeps}"
 
 
 _SHOWN = 5

@@ -160,4 +160,4 @@ def _unproven(check: Check) -> str:
 
 def _different(check: Check) -> str:
     what = f"{check.operator} at {check.node}" if check.node else "The whole model"
-    return f"{what} computes something else after the conversion, so nothing is written: {check.reason}"
+    return f"{what} computes different outputs after the conversion, so nothing is written: {check.reason}"

@@ -135,7 +135,7 @@ def fault(location: str) -> str | None:
     if not location:
         return "names no file"
     if location.startswith(_MEMORY):
-        return "stands for an address in memory"
+        return "is an address in memory"
     if "\0" in location:
         return "has a zero byte in it"
     if location.startswith("/") or windows.drive or windows.root:

@@ -64,6 +64,6 @@ def _contents(file: Any) -> bytes:
         raise UsageError(f"The file of the model cannot be read: {error}.") from error
     if not isinstance(data, bytes | bytearray | memoryview):
         raise UsageError(
-            f"The file of the model gives {type(data).__name__}, not bytes. Open it in binary mode ('rb')."
+            f"The file of the model returns {type(data).__name__}, not bytes. Open it in binary mode ('rb')."
         )
     return bytes(data)

@@ -442,8 +442,7 @@ def _check_head(model: onnx.ModelProto) -> None:
         return  # opset 1, without saying so
     if "" not in versions:
         raise InvalidModelError(
-            "it does not say which opset it was written in (opset_import has no entry for ai.onnx): it was cut off, or "
-            "never whole."
+            "it declares no opset (opset_import has no entry for ai.onnx): it was cut off, or never whole."
         )
     newest = onnx.defs.onnx_opset_version()
     if versions[""] > newest:
@@ -690,7 +689,9 @@ def _check_tensor(tensor: TensorProto) -> None:
 def _check_entries(tensor: TensorProto) -> None:
     """Check the elements that a tensor lists: onnx's checker is content with any number of them."""
     if tensor.HasField("segment"):
-        raise InvalidModelError(f"tensor {printable(tensor.name)} is a segment of a larger one, which nobody reads.")
+        raise InvalidModelError(
+            f"tensor {printable(tensor.name)} is a segment of a larger one, which opshift does not support."
+        )
     per_element, packed = _PACKED.get(tensor.data_type, (1, 1))
     needed = -(-math.prod(tensor.dims) * per_element // packed)
     wanted = onnx.helper.tensor_dtype_to_field(tensor.data_type)
@@ -863,7 +864,7 @@ def _condensed(text: str) -> str:
         value, name, operator = match.groups()
         return (
             f"input {printable(value)} of {_node(name, operator)} is not computed before it: nothing has that name, or "
-            "the nodes form a cycle or stand in the wrong order."
+            "the nodes form a cycle or are in the wrong order."
         )
     if "Unable to parse proto" in text:
         return "it is too large, or nested too deep, for onnx to check."

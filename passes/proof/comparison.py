@@ -177,7 +177,7 @@ class Comparison:
         if self.unoptimised:
             return f"with graph optimisations on, neither model runs: {self.unoptimised[0]}"
         if self.without:
-            return f"{len(self.without)} inputs were compared with graph optimisations off only: the effort was spent"
+            return f"{len(self.without)} inputs were compared only with graph optimisations off: the budget was used up"
         return ""
 
     def decided(self, trials: Sequence[tuple[Feeds, Outputs]]) -> list[Feeds]:

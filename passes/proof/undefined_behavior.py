@@ -123,9 +123,7 @@ class UndefinedFilter:
 
     def note(self) -> str:
         """Return on how many inputs something did not count, as a reason."""
-        return (
-            f"on {len(self._unsaid)} inputs the original makes nothing defined of some outputs" if self._unsaid else ""
-        )
+        return f"on {len(self._unsaid)} inputs some of the original's outputs are undefined" if self._unsaid else ""
 
     def _miscomputed(self, feeds: Feeds, values: Mapping[str, Any]) -> bool:
         if not self._by_oracle or self._interpreter:

@@ -125,7 +125,7 @@ def verify(
             pairs, seed=seed, semantics=semantics, limits=limits, allowance=allowance, progress=report, shown=shown
         )
         if not whole:
-            check = _unchecked("only the rewritten nodes were compared, as was asked for")
+            check = _unchecked("only the rewritten nodes were compared, as requested")
         elif sum(check.verdict is Verdict.DIFFERENT for check in checks) >= (1 if semantics == "spec" else ENOUGH):
             check = _unchecked("it was not compared, since nodes differ")
         else:

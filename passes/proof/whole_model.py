@@ -95,7 +95,7 @@ class WholeModels:
         except ValueError as error:
             raise UsageError(f"The input shapes do not fit the model: {error}.") from error
         if not all(spec.element_type for spec in specs):
-            return _check(Verdict.UNCHECKED, "the model does not say which type each input has")
+            return _check(Verdict.UNCHECKED, "the model does not declare the type of each input")
         try:
             specs, fixed = as_fixed(specs, generator.specs(self.after.proto.graph))
         except ValueError as error:
@@ -121,7 +121,7 @@ class WholeModels:
         shapes = {value.name: value.type.tensor_type.shape.dim for value in self.before.proto.graph.input}
         off = {name: np.zeros([max(1, dim.dim_value) for dim in shapes[name]], np.bool_) for name in modes}
         check = dataclasses.replace(self, off=modes, inputs={**given, **off}).check()
-        note = f"compared where {', '.join(modes)} is false, since training is random"
+        note = f"compared where {', '.join(modes)} is false, because training mode is random"
         return dataclasses.replace(check, reason=sentence(check.reason, note))
 
     def _but_for_random(self) -> Check:
@@ -165,7 +165,7 @@ class WholeModels:
             return Check("", "", verdict, reason, reference.executor.name, len(tried), shown, classes, covered.total())
 
         if not _repeats(reference, trials.accepted[0]):
-            return check(Verdict.UNCHECKED, "the original gives other outputs each time it runs")
+            return check(Verdict.UNCHECKED, "the original returns different outputs in each run")
         done = iter(range(1, 2 * count + 1))
         excluded = UndefinedFilter(self.before, self.pairs, self.limits, reference.executor)
         try:
@@ -184,17 +184,17 @@ class WholeModels:
             reason, shown = self._differences.explained(comparison, mismatch, specs)
             return check(Verdict.DIFFERENT, sentence(reason, *notes), shown)
         if not comparison.compared(trials.accepted) or covered.total().is_void:
-            return check(Verdict.UNCHECKED, sentence("the original makes nothing defined of any input", *notes))
+            return check(Verdict.UNCHECKED, sentence("the original's result is undefined for every input", *notes))
         return check(*self._looked_further(comparison, trials, notes))
 
     def _notes(self, comparison: Comparison, note: str, excluded: UndefinedFilter) -> tuple[str, ...]:
         """Return what is to be added to the verdict."""
         bounds = comparison.reference.bounds
-        departs = f"on {len(comparison.near)} inputs or more floats depart by rounding" if comparison.near else ""
+        departs = f"on {len(comparison.near)} inputs or more floats differ by rounding" if comparison.near else ""
         coarse = bounds.coarse if isinstance(bounds, Bounds | Drift) else 0
         estimated = f"on {coarse} of them rounding was estimated by 8 units of the largest value" if coarse else ""
         lost = sorted(optional_inputs(self.before.proto) - optional_inputs(self.after.proto))
-        kept = f"{', '.join(lost)} had a default, and cannot be given any more" if lost else ""
+        kept = f"{', '.join(lost)} had a default, and is no longer an input" if lost else ""
         rewritten = note and f"the rewritten model's {note}"
         return comparison.reference.note, rewritten, excluded.note(), comparison.note, departs, estimated, kept
 
@@ -203,7 +203,7 @@ class WholeModels:
     ) -> tuple[Verdict, str, Counterexample | None]:
         """Return the verdict on two models whose outputs do not differ, after a look at what those do not show."""
         fatal = [*trials.fatal, *(f"the rewritten model: {error}" for _, error in comparison.beyond)]
-        left_out = f"left out was an input: {fatal[-1]}" if fatal else ""
+        left_out = f"an input was skipped: {fatal[-1]}" if fatal else ""
         decided = len(comparison.decided(trials.accepted))
         inputs = [feeds for feeds, _ in trials.accepted[: max(1, decided)]]
         further: tuple[Callable[[], Look], ...] = (

@@ -120,7 +120,7 @@ class _Expansion:
             return None
         found = unrolled(node, scope, self._propagation, self._names, self._opset)
         if found is not None:
-            self._note(Action.UNROLL, node, where, "its iterations can be counted")
+            self._note(Action.UNROLL, node, where, "the number of its iterations is known")
         return found
 
     def _one_branch(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | None:

@@ -27,7 +27,7 @@ from opshift.passes.rewrite.apply import Names
 from opshift.passes.rewrite.splicing import named_node
 
 FOLLOWS = "its elements follow from shapes and constants"
-UNREAD = "nobody reads its outputs"
+UNREAD = "its outputs are unused"
 
 
 def may_fold(model: onnx.ModelProto, missing: Collection[str] = ()) -> bool:

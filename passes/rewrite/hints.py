@@ -45,8 +45,8 @@ class Hints:
             return f"Remove {name} from --decompose." if not hint and name in self._legality.decompose else hint
         release = first_that_loads(found, 3) if self._legality.target and self._legality.target.release else None
         where = f": {release.name} loads it first." if release and down else ", if the runtime allows."
-        take = f"ake opset {found} or {'newer' if down else 'older'}{where}"
-        return f"{hint.removesuffix('.')}, or t{take}" if hint else f"T{take}"
+        use = f"se opset {found} or {'newer' if down else 'older'}{where}"
+        return f"{hint.removesuffix('.')}, or u{use}" if hint else f"U{use}"
 
 
 def loading(opset: int, target: Target | None) -> Target | None:

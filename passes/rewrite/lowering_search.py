@@ -115,7 +115,7 @@ class Deriver:
                 return failure
         found = native = self._native.of(lifted, nested=bool(stack))
         if not all(facts is None or facts.holdable for facts in lifted.operands):
-            return Failure("an input has more elements than memory holds")
+            return Failure("an input has more elements than fit in memory")
         rivalled = self.optimize and traits(lifted.operator.name).rivals
         if isinstance(found, Failure):
             found = self._cheapest(lifted, (*stack, key), found)
@@ -132,7 +132,7 @@ class Deriver:
                 found = dataclasses.replace(other, ways=(*other.ways, Candidate("native", found.cost)))
         if isinstance(found, Failure) and isinstance(native, Failure) and found.assumption and not stack:
             if enough := self._enough(lifted):
-                reason = f"{native.reason}, and what can replace it is valid only under an assumption"
+                reason = f"{native.reason}, and its replacement is valid only under an assumption"
                 found = dataclasses.replace(found, reason=reason, missing=False, assumption=enough)
             else:
                 found = dataclasses.replace(found, assumption="")
@@ -321,7 +321,7 @@ class Deriver:
             lowerings += fragment.lowerings
             spent, assumes, rounds = spent + fragment.cost, assumes | fragment.assumes, rounds or fragment.rounds
             if spent >= limit:
-                return Failure("it costs more than another way", too_costly=True)
+                return Failure("it costs more than another candidate", too_costly=True)
         unique = tuple(dict.fromkeys(lowerings))
         outputs = tuple(at[name] for name in specialised.outputs)
         return pruned(Fragment(tuple(written), outputs, unique, spent, assumes, rounds))

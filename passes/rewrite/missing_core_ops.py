@@ -185,7 +185,7 @@ def unheld(
     if not dtypes:
         return None
     if TensorProto.BFLOAT16 in dtypes and opset < 13:
-        return f"opset {opset} has no operator that takes bfloat16.", "Take opset 13 or newer."
+        return f"opset {opset} has no operator that accepts bfloat16.", "Use opset 13 or newer."
     # Functions have no initializers; below 9 they make constants by Cast of floats, of 64-bit integers in halves.
     wide = dtypes & {TensorProto.INT64, TensorProto.UINT64}
     needed = (CONSTANT, CAST, "Mul", "Add") if wide and opset < 9 else (CONSTANT, CAST)[: 2 - (opset >= 9)]
@@ -203,10 +203,10 @@ def unheld(
         since = next((one for one in range(opset, NEWEST + 1) if gives(CONSTANT, one, without[0])), None)
         holder = "a function" if ir_version is None else "a model of ir_version 3"
         reason = f"opset {opset} has no {maker} of {kind}, by which {holder} holds a constant."
-        return reason, f"Take opset {since} or newer." if since else ""
+        return reason, f"Use opset {since} or newer." if since else ""
     uncastable = dtypes & {TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128}
     if uncastable and opset < 9:
         kind = type_name(min(uncastable))
         reason = f"a function, or a model of ir_version 3, at opset {opset} cannot hold a constant of type {kind}."
-        return reason, "Inline the function, or take opset 9 or newer."
+        return reason, "Inline the function, or use opset 9 or newer."
     return None

@@ -79,8 +79,8 @@ class NodePlanner:
     def _decided(self, context: NodeContext) -> Change | None:
         seen, domain = context.seen, default_domain(context.node.domain)
         if self.legality.opset < 13 and any(facts and facts.dtype == TensorProto.BFLOAT16 for facts in seen.inputs):
-            reason = "its input is bfloat16, which no operator takes below opset 13, not even Cast."
-            hint = "Take opset 13 or newer, or convert the model to float first."
+            reason = "its input is bfloat16, which no operator accepts below opset 13, not even Cast."
+            hint = "Use opset 13 or newer, or convert the model to float first."
             raise _refused(context, Code.TYPE, reason, hint)
         if not domain and seen.name == SCAN and seen.since_version == 8:
             return self._nested(context)

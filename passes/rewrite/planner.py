@@ -406,7 +406,7 @@ def written_too_old(model: onnx.ModelProto, own: int) -> Refusal | None:
     named = {node.op_type for graph in graphs(model) for node in graph.node if not default_domain(node.domain)}
     pairs = [(schema_at("", name, own), schema_at("", name, OLDEST)) for name in named]
     alike = all(now and then and now.since_version == then.since_version for now, then in pairs)
-    return None if alike else too_old(own, "it is written in")
+    return None if alike else too_old(own, "the model has")
 
 
 def too_old(opset: int, what: str) -> Refusal:
@@ -415,6 +415,6 @@ def too_old(opset: int, what: str) -> Refusal:
         Code.OPSET_TOO_OLD,
         "model",
         "",
-        f"{what} opset {opset}, and below {OLDEST} operators broadcast and infer in other ways.",
-        f"Take opset {OLDEST} or newer.",
+        f"{what} opset {opset}, and below {OLDEST} operators broadcast and infer shapes differently.",
+        f"Use opset {OLDEST} or newer.",
     )

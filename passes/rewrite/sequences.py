@@ -88,7 +88,7 @@ class _Sequences:
                 continue
             changed = True
             schema = schema_read_at("", node.op_type, self._opset)
-            why = "it is known which tensors it reads"
+            why = "its tensors are known"
             self.steps.append(Step(Action.INLINE, where, node.op_type, schema.since_version if schema else 1, why))
             source = renamed.get(sources[0], sources[0])
             if source == node.output[0]:

@@ -394,7 +394,7 @@ def _with_attributes(model: onnx.ModelProto, directory: Path | None) -> onnx.Mod
     if not any(map(is_external, tensors(graph_views(model)))):
         return model
     if directory is None:
-        raise RejectedError("the model has external data, and nobody says in which folder")
+        raise RejectedError("the model has external data, and its folder is unknown")
     if not any(map(is_external, _held(model))):
         return model
     whole = onnx.ModelProto()

@@ -488,7 +488,7 @@ class Worker:
                 if number is not None and status in (1, -_SIGKILL):  # Python had no memory left, or the system
                     why = Why.LIMIT
             except subprocess.TimeoutExpired:
-                died = "the process in which onnxruntime runs answered what cannot be read"
+                died = "the process that runs onnxruntime returned an unreadable answer"
             self.stop()
             raise RejectedError(died, why)
         if isinstance(reply, Exception):
@@ -632,7 +632,7 @@ class Session:
                 folder = str(source.directory.resolve())
             elif any(map(external_data.is_external, traversal.tensors(traversal.graph_views(source.proto)))):
                 # onnxruntime would look for them in the working directory.
-                raise RejectedError("the model has external data, and nobody says in which folder")
+                raise RejectedError("the model has external data, and its folder is unknown")
         try:
             self._key, outputs, self.opening = self._worker.open(model, folder, self._optimised, self._limits)
         except RejectedError as error:

@@ -73,7 +73,7 @@ def _spec(value: onnx.ValueInfoProto) -> Spec:
     kind = _KINDS.get((*path, which or "tensor_type"))
     if kind is None:
         told = " of ".join(f"a {str(step).removesuffix('_type')}" for step in (*path, which))
-        raise UntestableError(f"input {value.name} is {told}, for which no values are made")
+        raise UntestableError(f"input {value.name} is {told}, for which opshift generates no values")
     tensor = proto.tensor_type
     declared = map(declared_dim, tensor.shape.dim)
     dims = tuple(unnamed(value.name, index) if dim is None else dim for index, dim in enumerate(declared))

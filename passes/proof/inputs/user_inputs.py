@@ -76,7 +76,7 @@ def of(source: str | os.PathLike[str] | Mapping[str, Any], specs: Sequence[Spec]
             )
         spec = known[name]
         if value is None and not spec.kind.startswith("optional"):
-            raise UsageError(f"The value given for {name} is None, and the input is no optional.")
+            raise UsageError(f"The value given for {name} is None, and the input is not an optional.")
         try:
             if value is None or spec.kind.endswith("sequence"):
                 given[name] = (
@@ -105,7 +105,7 @@ def _fitted(place: Path, specs: Sequence[Spec], given: dict[str, Value]) -> Give
     try:
         with_shapes(specs, shapes(given))
     except ValueError as error:
-        raise UsageError(f"What {place} gives does not fit the model: {error}.") from error
+        raise UsageError(f"The values in {place} do not fit the model: {error}.") from error
     return given
 
 
@@ -130,7 +130,7 @@ def _npz(place: Path, specs: Sequence[Spec]) -> Given:
                     raise UsageError(f"The array for {name} in {place} {wrong}.") from wrong
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise UsageError(
-            f"{place} is no .npz file that can be read ({_line(error)}): write it with numpy.savez(path, name=array)."
+            f"{place} is not a readable .npz file ({_line(error)}): write it with numpy.savez(path, name=array)."
         ) from error
     return _fitted(place, specs, given)
 
@@ -152,7 +152,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
         raise _WrongError("holds Python objects, which are never loaded: give strings as an array of dtype str")
     size = math.prod(shape) * max(dtype.itemsize, 1)  # an element of no bytes, such as of <U0, becomes an object here
     if size > min(info.file_size, _LARGEST) or any(length < 0 for length in shape):
-        what = f"is said to have {size} bytes, of which the file holds {info.file_size}"
+        what = f"claims to have {size} bytes, but the file holds {info.file_size}"
         raise _WrongError(f"{what}: at most {_LARGEST} can be given")
     with archive.open(info) as file:
         try:
@@ -260,7 +260,7 @@ def _tensor(tensor: onnx.TensorProto, spec: Spec) -> Array:
     if tensor.data_location == TensorProto.EXTERNAL:
         raise _WrongError("refers to another file, which is not opened: save it with its data inside")
     if any(length < 0 for length in tensor.dims) or math.prod(tensor.dims) > 8 * tensor.ByteSize():
-        raise _WrongError(f"holds fewer elements than its shape {list(tensor.dims)} says")
+        raise _WrongError(f"holds fewer elements than its shape {list(tensor.dims)} needs")
     return array_of(tensor)
 
 
