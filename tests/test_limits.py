@@ -321,7 +321,7 @@ def test_a_number_that_python_does_not_read_is_no_profile(tmp_path: Path) -> Non
 @pytest.mark.parametrize("nested", ["[" * 65 + "]" * 65, "{a = " * 65 + "1" + "}" * 65, "[" * 100_000])
 def test_a_profile_is_no_deeper_than_profiles_are(tmp_path: Path, nested: str) -> None:
     (tmp_path / "p.toml").write_text(f"name = {nested}")
-    with pytest.raises(ProfileError, match="deep in each other"):
+    with pytest.raises(ProfileError, match="deep"):
         load_target(str(tmp_path / "p.toml"))
 
 
