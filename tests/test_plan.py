@@ -263,10 +263,10 @@ def test_every_node_in_the_way_is_named() -> None:
         ({"opset": 0}, "no opset 0"),
         ({"decompose": "Hardmax"}, "list of operators"),
         ({"decompose": ["Hardmx"]}, "did you mean Hardmax"),
-        ({"opset": 13, "semantics": "text"}, "semantics runtime and spec"),
+        ({"opset": 13, "semantics": "text"}, "semantics is 'runtime' or 'spec'"),
         ({"opset": 13, "assume": ["NaN"]}, "no assumption 'NaN'"),
         ({"target": "no-such-runtime"}, "neither a built-in profile"),
-        ({"opset": 20, "target": Target("mine", (9, 13))}, "outside of what mine takes"),
+        ({"opset": 20, "target": Target("mine", (9, 13))}, "mine does not load opset 20"),
     ],
     ids=str,
 )
