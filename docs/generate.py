@@ -149,7 +149,7 @@ def section(operator: Operator) -> str:
     lines = [f"## {name}", ""]
     if operator.means is not None:
         lines += [f"Means {operator.means.name}, and has its lowerings.", ""]
-    lines += [f"{meaning} Meaning: {fields}." if fields else "The name is all of the meaning.", ""]
+    lines += [f"{meaning} Meaning: {fields}." if fields else "No attributes.", ""]
     lines += [f"Versions: {', '.join(str(version.since) for version in operator.versions)}.", ""]
     limits = [(version.since, list(version_limits(operator, version))) for version in operator.versions]
     if any(reasons for _, reasons in limits):

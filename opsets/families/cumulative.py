@@ -17,7 +17,7 @@ from opshift.opsets.registry.traits import Traits
 
 @dataclass(frozen=True)
 class Cumulative:
-    """Whether an element is left out of what comes together at its own place, and whether that starts at the end."""
+    """Whether a result excludes the element at its own position, and whether accumulation starts at the end."""
 
     exclusive: int = 0
     reverse: int = 0

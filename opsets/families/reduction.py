@@ -20,7 +20,7 @@ from opshift.opsets.registry.wider_types import COMPUTED, SELECTED
 
 @dataclass(frozen=True)
 class Reduction:
-    """Whether reduced axes stay with length 1, and whether empty axes mean none instead of all."""
+    """Whether reduced axes are kept with length 1, and whether empty `axes` reduce no axis instead of all."""
 
     keepdims: int = 1
     noop_with_empty_axes: int = 0
@@ -45,7 +45,7 @@ def _noop(what: Reduction, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_noop)
 def left_alone(data, axes):
-    """Take the input as it is, also -0.0: it "performs the Identity op" (ReduceSum-13)."""
+    """Return the input unchanged, including -0.0: it "performs the Identity op" (ReduceSum-13)."""
     return op.Identity(data)
 
 
@@ -96,7 +96,7 @@ def apart(
     everything: Sequence[int],
     allowzero: int,
 ):
-    """Make of each axis two, of which the second is reduced: the one that does not apply has length 1."""
+    """Split each axis into two and reduce the second; for each axis, one of the two has length 1."""
     resolved = axes + op.Cast(op.Less(axes, 0), to=7) * rank
     met = op.Cast(op.Equal(op.Unsqueeze(places, [1]), op.Unsqueeze(resolved, [0])), to=7)
     none = op.Cast(op.Equal(op.Size(axes), 0), to=7) * everything
@@ -170,14 +170,14 @@ def _halves(what: Reduction, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_bytes, bind=_halves)
 def larger_half(data, axes, axis: Sequence[int], half: Sequence[int], rest: Sequence[int], keepdims: int):
-    """Take the larger of both halves, which overlap in the middle where there is one, until one element is left."""
+    """Compute the larger of both halves (which overlap at a middle element) until one element is left."""
     larger = op.Max(op.Slice(data, [0], half, axis), op.Slice(data, rest, [2147483647], axis))
     return meaning.Itself(larger, axis, keepdims=keepdims)
 
 
 @lowering(18, applies_if=_bytes, bind=_halves)
 def smaller_half(data, axes, axis: Sequence[int], half: Sequence[int], rest: Sequence[int], keepdims: int):
-    """Take the smaller of both halves, which overlap in the middle where there is one, until one element is left."""
+    """Compute the smaller of both halves (which overlap at a middle element) until one element is left."""
     smaller = op.Min(op.Slice(data, [0], half, axis), op.Slice(data, rest, [2147483647], axis))
     return meaning.Itself(smaller, axis, keepdims=keepdims)
 

@@ -174,7 +174,7 @@ def _merged(rows: Rows, operands: Operands) -> Reason | None:
     bind=lambda rows, operands: {"matrix": _matrix(rows, operands), "shape": fixed(first(operands).shape)},
 )
 def merged(x, matrix: Sequence[int], shape: Sequence[int]):
-    """Merge the axes of a row into one, and restore the shape, of which all but one dimension are known."""
+    """Merge the axes of a row into one, and restore the shape; all but one of its dimensions are known."""
     return op.Reshape(meaning.Itself(op.Reshape(x, matrix), axes=[1]), shape)
 
 

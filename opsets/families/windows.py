@@ -24,7 +24,7 @@ RUN = 3
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows along one axis: where each starts, how far apart its elements are, and what is there."""
+    """The windows along one axis: the start of each, the distance of its elements, and their contents."""
 
     size: int
     kernel: int

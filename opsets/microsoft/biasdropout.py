@@ -15,7 +15,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class BiasDropout:
-    """The seed of what is drawn, which inference does not do."""
+    """The seed, which has no effect in inference."""
 
     seed: int | None = None
 

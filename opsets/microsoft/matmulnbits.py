@@ -130,7 +130,7 @@ def with_bias(a, b, scales, zeros, index, bias):
 
 @lowering(18, applies_if=_form(False, "none"), bind=_some("each", "middle"))
 def with_middle(a, b, scales, zeros, index, bias, each: Sequence[int], middle: float):
-    """Have the middle of the range for a zero point."""
+    """Add the middle of the range as the zero point."""
     points = op.Expand(op.CastLike(middle, scales), each)
     return meaning.Same(a, b, scales, points)
 
@@ -143,7 +143,7 @@ def with_packed(
     a, b, scales, zeros, index, bias,
     bits: int, rows: Sequence[int], points: Sequence[int], count: Sequence[int], to: int,
 ):  # fmt: skip
-    """Take the zero points out of their bytes."""
+    """Unpack the zero points."""
     every = op.Reshape(meaning.Unpacked(op.Reshape(zeros, rows), bits=bits, dtype=to), points)
     return meaning.Same(a, b, scales, op.Slice(every, [0], count, [1]))
 
@@ -159,7 +159,7 @@ def unpacked(
     bits: int, packed: Sequence[int], apart: Sequence[int], each: Sequence[int], whole: Sequence[int],
     most: Sequence[int], to: int,
 ):  # fmt: skip
-    """Take the weights out of their bytes, subtract the zero points, scale, and multiply."""
+    """Unpack the weights, subtract the zero points, scale, and multiply."""
     numbers = meaning.Unpacked(op.Reshape(b, packed), bits=bits, dtype=to)
     centered = op.Reshape(numbers, apart) - op.Reshape(zeros, each)
     weights = op.Slice(op.Reshape(centered * op.Reshape(scales, each), whole), [0], most, [1])

@@ -201,7 +201,7 @@ def _batch(what: MultiHeadAttention, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_masked("keys", False), bind=_filter)
 def keys_alone(query, key, value, bias, mask, added, past_key, past_value, buffered, beams, masked: float):
-    """Add a number to the products of keys that are masked; onnxruntime's Attention wants it for each query."""
+    """Add a number to the products of masked keys; onnxruntime's Attention requires it for each query."""
     kept = op.Unsqueeze(op.Greater(mask, 0), [1, 2])
     row = op.Where(kept, op.CastLike(0.0, query), op.CastLike(masked, query))
     numbers = op.Expand(row, op.Concat([1, 1], op.Shape(query, start=1, end=2), [1], axis=0))

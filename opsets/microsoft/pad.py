@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Pad:
-    """What the borders are filled with: `constant`, `reflect` or `edge`."""
+    """The padding mode: `constant`, `reflect` or `edge`."""
 
     mode: str = "constant"
 

@@ -57,14 +57,14 @@ def _axis(what: QLinearConcat, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(13, applies_if=_of(1))
 def of_one(y_scale, y_zero, a, a_scale, a_zero):
-    """Quantize what the values stand for with the other scale."""
+    """Dequantize the values, and quantize them with the other scale."""
     values = op.DequantizeLinear(a, op.Squeeze(a_scale), op.Squeeze(a_zero))
     return op.QuantizeLinear(values, op.Squeeze(y_scale), op.Squeeze(y_zero))
 
 
 @lowering(13, applies_if=_of(2), bind=_axis)
 def of_two(y_scale, y_zero, a, a_scale, a_zero, b, b_scale, b_zero, axis: int):
-    """Join what the values of two tensors stand for, and quantize it."""
+    """Dequantize and concatenate two tensors, and quantize the result."""
     joined = op.Concat(
         op.DequantizeLinear(a, op.Squeeze(a_scale), op.Squeeze(a_zero)),
         op.DequantizeLinear(b, op.Squeeze(b_scale), op.Squeeze(b_zero)),
@@ -75,7 +75,7 @@ def of_two(y_scale, y_zero, a, a_scale, a_zero, b, b_scale, b_zero, axis: int):
 
 @lowering(13, applies_if=_of(3), bind=_axis)
 def of_three(y_scale, y_zero, a, a_scale, a_zero, b, b_scale, b_zero, c, c_scale, c_zero, axis: int):
-    """Join what the values of three tensors stand for, and quantize it."""
+    """Dequantize and concatenate three tensors, and quantize the result."""
     joined = op.Concat(
         op.DequantizeLinear(a, op.Squeeze(a_scale), op.Squeeze(a_zero)),
         op.DequantizeLinear(b, op.Squeeze(b_scale), op.Squeeze(b_zero)),
@@ -89,7 +89,7 @@ def of_three(y_scale, y_zero, a, a_scale, a_zero, b, b_scale, b_zero, c, c_scale
 def of_four(
     y_scale, y_zero, a, a_scale, a_zero, b, b_scale, b_zero, c, c_scale, c_zero, d, d_scale, d_zero, axis: int
 ):  # fmt: skip
-    """Join what the values of four tensors stand for, and quantize it."""
+    """Dequantize and concatenate four tensors, and quantize the result."""
     joined = op.Concat(
         op.DequantizeLinear(a, op.Squeeze(a_scale), op.Squeeze(a_zero)),
         op.DequantizeLinear(b, op.Squeeze(b_scale), op.Squeeze(b_zero)),

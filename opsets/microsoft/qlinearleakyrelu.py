@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class QLinearLeakyRelu:
-    """What negative values are multiplied by."""
+    """Alpha, the factor of negative values."""
 
     alpha: float = 0.01
 
@@ -40,7 +40,7 @@ def _alpha(what: QLinearLeakyRelu, operands: Operands) -> Mapping[str, Any]:
     makes_floats=True,
 )
 def by_floats(x, x_scale, x_zero, y_scale, y_zero, alpha: float):
-    """Take LeakyRelu of what the values stand for, and quantize it."""
+    """Dequantize, apply LeakyRelu, and quantize the result."""
     values = op.DequantizeLinear(x, op.Squeeze(x_scale), op.Squeeze(x_zero))
     return op.QuantizeLinear(op.LeakyRelu(values, alpha=alpha), op.Squeeze(y_scale), op.Squeeze(y_zero))
 

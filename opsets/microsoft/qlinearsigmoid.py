@@ -21,7 +21,7 @@ def oracle(what: Plain, x: Array, x_scale: Array, x_zero: Array, y_scale: Array,
 
 @lowering(13, applies_if=steps.one_each, rounds=True, makes_floats=True)
 def by_floats(x, x_scale, x_zero, y_scale, y_zero):
-    """Take Sigmoid of what the values stand for, and quantize it."""
+    """Dequantize, apply Sigmoid, and quantize the result."""
     y = op.Sigmoid(op.DequantizeLinear(x, op.Squeeze(x_scale), op.Squeeze(x_zero)))
     return op.QuantizeLinear(y, op.Squeeze(y_scale), op.Squeeze(y_zero))
 

@@ -40,7 +40,7 @@ def oracle(
     makes_floats=True,
 )
 def by_floats(condition, x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero):
-    """Choose among what the values stand for, and quantize it."""
+    """Dequantize, select, and quantize the result."""
     one = op.DequantizeLinear(x, op.Squeeze(x_scale), op.Squeeze(x_zero))
     other = op.DequantizeLinear(y, op.Squeeze(y_scale), op.Squeeze(y_zero))
     return op.QuantizeLinear(op.Where(condition, one, other), op.Squeeze(z_scale), op.Squeeze(z_zero))

@@ -28,7 +28,7 @@ _NONE = Tensor(np.zeros(0, np.int64))
 
 @dataclass(frozen=True)
 class LabelEncoder:
-    """Keys, a value for each, and the value of what is no key; of a key that is listed twice, the first one counts.
+    """Keys, their values, and the default value; if a key is listed twice, the first entry counts.
 
     Of LabelEncoder-1, `keys` and `values` are strings and their places, in the order that the input's type decides.
     """
@@ -147,14 +147,14 @@ def _nan_bound(what: LabelEncoder, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(19, applies_if=_form(False), bind=_bound)
 def by_first_hit(x, keys: Sequence[int], last: Sequence[int], values: Sequence[int]):
-    """Compare with all keys, and take the value of the first that is equal."""
+    """Compare with all keys, and return the value of the first equal key."""
     hits = op.Or(op.Equal(op.Unsqueeze(x, [-1]), keys), last)
     return op.Gather(values, op.ArgMax(op.Cast(hits, to=6), axis=-1, keepdims=0))
 
 
 @lowering(19, applies_if=_form(True), bind=_nan_bound)
 def by_first_hit_or_nan(x, keys: Sequence[int], last: Sequence[int], nans: Sequence[int], values: Sequence[int]):
-    """Compare with all keys, of which NaN is one, and take the value of the first that is equal."""
+    """Compare with all keys, including NaN, and return the value of the first equal key."""
     each = op.Unsqueeze(x, [-1])
     hits = op.Or(op.Or(op.Equal(each, keys), op.And(op.IsNaN(each), nans)), last)
     return op.Gather(values, op.ArgMax(op.Cast(hits, to=6), axis=-1, keepdims=0))

@@ -107,7 +107,7 @@ def _bound(what: LinearClassifier, operands: Operands) -> Mapping[str, Any]:
 def by_largest(
     x, weights: Sequence[int], intercepts: Sequence[int], labels: Sequence[int], function: str, opposite: str
 ):  # fmt: skip
-    """Multiply, add the intercepts, and take the label of the largest score."""
+    """Multiply, add the intercepts, and return the label of the largest score."""
     y = op.Gemm(op.Flatten(op.Cast(x, to=1), axis=-1), weights, intercepts)
     return op.Gather(labels, op.ArgMax(y, axis=1, keepdims=0)), meaning.Scores(y, function=function, first=opposite)
 
@@ -116,7 +116,7 @@ def by_largest(
 def by_sign(
     x, weights: Sequence[int], intercepts: Sequence[int], labels: Sequence[int], function: str, opposite: str
 ):  # fmt: skip
-    """Multiply, add the intercept, and take the second label for a score above 0."""
+    """Multiply, add the intercept, and return the second label for a score above 0."""
     y = op.Gemm(op.Flatten(op.Cast(x, to=1), axis=-1), weights, intercepts)
     above = op.Cast(op.Greater(op.Reshape(y, [-1]), 0.0), to=7)
     return op.Gather(labels, above), meaning.Scores(y, function=function, first=opposite)

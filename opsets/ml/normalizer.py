@@ -70,7 +70,7 @@ def by_sum(x):
 
 @lowering(18, applies_if=_is("L2"), rounds=True, makes_floats=True)
 def by_squares(x):
-    """Take roots of the shares of squares, or the row as it is; the sign stays."""
+    """Compute the roots of the shares of squares, or return the row unchanged; signs are kept."""
     squares = op.Cast(x * x, to=1)
     size = op.ReduceSum(squares, [-1], keepdims=1)
     none = op.Equal(size, 0.0)

@@ -207,7 +207,7 @@ def by_votes(
 def by_largest(
     x, vectors: Sequence[int], offsets: Sequence[int], labels: Sequence[int], function: str, opposite: str
 ):  # fmt: skip
-    """Multiply by the coefficients of each class, and take the label of the largest score."""
+    """Multiply by the coefficients of each class, and return the label of the largest score."""
     y = op.MatMul(op.Flatten(op.Cast(x, to=1), axis=-1), vectors) + offsets
     label = op.Gather(labels, op.ArgMax(y, axis=1, keepdims=0))
     return label, meaning.Scores(y, function=function, first=opposite)

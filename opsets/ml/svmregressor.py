@@ -112,7 +112,7 @@ def signed(
     x, vectors: Sequence[int], weights: Sequence[int], rho: Sequence[int], kind: str, gamma: float, coef0: float,
     degree: float,
 ):  # fmt: skip
-    """Compute the kernel function, multiply by the coefficients, add rho, and tell what is above zero."""
+    """Compute the kernel function, multiply by the coefficients, add rho, and return whether the sum is above zero."""
     rows = op.Flatten(op.Cast(x, to=1), axis=-1)
     values = meaning.SupportKernel(rows, vectors, kind=kind, gamma=gamma, coef0=coef0, degree=degree)
     return op.Where(op.Greater(op.Gemm(values, weights, rho), 0.0), 1.0, -1.0)

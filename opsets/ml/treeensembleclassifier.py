@@ -213,7 +213,7 @@ def by_largest(
     missing: Sequence[int], roots: Sequence[int], weights: Sequence[int], depth: int, aggregate: str,
     base: Sequence[int], hidden: Sequence[int], labels: Sequence[int], function: str, opposite: str, to: int,
 ):  # fmt: skip
-    """Go down all trees at once, add what the leaves have, and take the label of the largest score."""
+    """Evaluate all trees at once, add the weights of the leaves, and return the label of the largest score."""
     y = meaning.Forest(
         op.Flatten(op.Cast(x, to=to), axis=-1), features=features, thresholds=thresholds, yes=yes, no=no,
         missing=missing, roots=roots, weights=weights, depth=depth, aggregate=aggregate,
@@ -229,7 +229,7 @@ def by_one_score(
     base: Sequence[int], labels: Sequence[int], function: str, opposite: str, to: int, place: int,
     threshold: Sequence[int],
 ):  # fmt: skip
-    """Go down all trees at once, add what the leaves have, and take the second label where a score is large."""
+    """Evaluate all trees at once, add the weights of the leaves, and return the second label for a large score."""
     y = meaning.Forest(
         op.Flatten(op.Cast(x, to=to), axis=-1), features=features, thresholds=thresholds, yes=yes, no=no,
         missing=missing, roots=roots, weights=weights, depth=depth, aggregate=aggregate,

@@ -195,7 +195,7 @@ def by_forest(
     missing: Sequence[int], roots: Sequence[int], weights: Sequence[int], depth: int, aggregate: str,
     count: Sequence[int], base: Sequence[int], function: str, to: int, middle: int, out: int,
 ):  # fmt: skip
-    """Go down all trees at once, and add what the leaves have."""
+    """Evaluate all trees at once, and add the weights of the leaves."""
     y = meaning.Forest(
         op.Flatten(op.Cast(x, to=to), axis=-1), features=features, thresholds=thresholds, yes=yes, no=no,
         missing=missing, roots=roots, weights=weights, depth=depth, aggregate=aggregate,
@@ -209,7 +209,7 @@ def by_forest_where_given(
     missing: Sequence[int], roots: Sequence[int], weights: Sequence[int], depth: int, aggregate: str,
     count: Sequence[int], base: Sequence[int], function: str, to: int, middle: int, out: int, given: Sequence[int],
 ):  # fmt: skip
-    """Go down all trees at once, and set those targets to zero that no leaf on the way has."""
+    """Evaluate all trees at once, and set targets without a reached leaf to zero."""
     rows = op.Flatten(op.Cast(x, to=to), axis=-1)
     y = meaning.Forest(
         rows, features=features, thresholds=thresholds, yes=yes, no=no,

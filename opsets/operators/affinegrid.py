@@ -18,7 +18,7 @@ from opshift.opsets.registry.traits import Trait, Traits, Undefined
 
 @dataclass(frozen=True)
 class AffineGrid:
-    """Whether -1 and 1 are "the centers of the corner pixels", or the outer edge of them."""
+    """Whether -1 and 1 are "the centers of the corner pixels", or their outer edges."""
 
     align_corners: int = 0
 

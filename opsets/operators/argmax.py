@@ -19,7 +19,7 @@ from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 @dataclass(frozen=True)
 class ArgMax:
-    """Which axis, whether it stays with length 1, and which of equal maxima counts.
+    """The axis, whether it is kept with length 1, and whether the first or the last of equal maxima is selected.
 
     `dtype` is the element type of the index; a lowering that asks for another than int64 knows that it holds the index.
     """
@@ -113,7 +113,7 @@ def signed(data):
 
 @lowering(18, applies_if=_unsigned)
 def shifted(data):
-    """Reinterpret uint64 as int64, and move what is negative above what is not; no sum overflows."""
+    """Reinterpret uint64 as int64, and shift negative values above the others; no sum overflows."""
     x = op.Cast(data, to=7)
     above = op.Add(op.Add(x, 9223372036854775807), 1)
     return meaning.Same(op.Where(op.Less(x, 0), above, op.Add(x, -9223372036854775808)))
@@ -206,7 +206,7 @@ def _top(meaning: ArgMax, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_top, bind=lambda meaning, operands: {"axis": meaning.axis})
 def topk(data, axis: int):
-    """Take the first of the top one; TopK-11: "the element with the lower index will appear first"."""
+    """Use the index of TopK with k = 1; TopK-11: "the element with the lower index will appear first"."""
     _, index = op.TopK(data, [1], axis=axis)
     return index
 
@@ -223,7 +223,7 @@ def _ends(axis: int) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_top_if_any, bind=lambda meaning, operands: {**_ends(meaning.axis), "keep": meaning.keepdims})
 def topk_if_any(data, axis: int, end: int, axes: Sequence[int], keep: int):
-    """Take the top one, or none of an empty axis, and sum up what is at most one index."""
+    """Use TopK with k = 1, or 0 for an empty axis, and sum up the one index or none."""
     _, index = op.TopK(data, op.Min(op.Shape(data, start=axis, end=end), 1), axis=axis)
     return op.ReduceSum(index, axes, keepdims=keep)
 
@@ -234,7 +234,7 @@ def _last_wanted(meaning: ArgMax, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_last_wanted, bind=lambda meaning, operands: {**_ends(meaning.axis), "to": meaning.dtype})
 def mirrored(data, axis: int, end: int, axes: Sequence[int], to: int):
-    """Turn the axis around, and count the first maximum from the end."""
+    """Reverse the axis, and convert the index of its first maximum."""
     last = op.Sub(op.Squeeze(op.Shape(data, start=axis, end=end), [0]), 1)
     back = op.Slice(data, [-1], [-9223372036854775807], axes, [-1])
     return op.Sub(op.Cast(last, to=to), meaning.Same(back, select_last_index=0))
@@ -276,7 +276,7 @@ def _along(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_first_counted, bind=_along)
 def first_place(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
-    """Put the last position where no maximum is, and take the smallest of the positions."""
+    """Replace the positions of other elements by the last position, and return the smallest."""
     hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
@@ -286,7 +286,7 @@ def first_place(data, axis: int, end: int, along: Sequence[int], axes: Sequence[
 
 @lowering(18, applies_if=_last_counted, bind=_along)
 def last_place(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
-    """Put 0 where no maximum is, and take the largest of the positions."""
+    """Replace the positions of other elements by 0, and return the largest."""
     hit = op.Equal(data, op.ReduceMax(data, axes, keepdims=1))
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
@@ -295,7 +295,7 @@ def last_place(data, axis: int, end: int, along: Sequence[int], axes: Sequence[i
 
 @lowering(18, applies_if=_first_counted, bind=_along)
 def first_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
-    """Count the positions from the end, keep the counts of the maxima, take the largest."""
+    """Count the positions from the end, and find the largest count of a maximum."""
     hit = op.Cast(op.Equal(data, op.ReduceMax(data, axes, keepdims=1)), to=like)
     last = op.Sub(op.Squeeze(op.Shape(data, start=axis, end=end), [0]), 1)
     countdown = op.Reshape(op.Cast(op.Sub(last, op.Range(0, op.Add(last, 1), 1)), to=like), along)
@@ -305,7 +305,7 @@ def first_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[
 
 @lowering(18, applies_if=_last_counted, bind=_along)
 def last_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int):
-    """Keep the positions of the maxima, and take the largest."""
+    """Find the largest position of a maximum."""
     hit = op.Cast(op.Equal(data, op.ReduceMax(data, axes, keepdims=1)), to=like)
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
@@ -317,7 +317,7 @@ def last_score(data, axis: int, end: int, along: Sequence[int], axes: Sequence[i
 def first_place_below(
     data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
 ):
-    """Put the last position where something is below the maximum, and take the smallest of the positions."""
+    """Replace the positions of elements below the maximum by the last position, and return the smallest."""
     below = op.Less(data, op.ReduceMax(data, axes, keepdims=1))
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
@@ -329,7 +329,7 @@ def first_place_below(
 def last_place_below(
     data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
 ):
-    """Put 0 where something is below the maximum, and take the largest of the positions."""
+    """Replace the positions of elements below the maximum by 0, and return the largest."""
     below = op.Less(data, op.ReduceMax(data, axes, keepdims=1))
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
@@ -340,7 +340,7 @@ def last_place_below(
 def first_score_below(
     data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
 ):
-    """Add the length of the axis to the positions of what is below the maximum, and take the smallest."""
+    """Add the axis length to the positions of elements below the maximum, and return the smallest."""
     below = op.Cast(op.Less(data, op.ReduceMax(data, axes, keepdims=1)), to=like)
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
     countdown = op.Reshape(op.Cast(op.Sub(length, op.Range(0, length, 1)), to=like), along)
@@ -352,7 +352,7 @@ def first_score_below(
 def last_score_below(
     data, axis: int, end: int, along: Sequence[int], axes: Sequence[int], keep: int, like: int, to: int
 ):
-    """Take the length of the axis off the positions of what is below the maximum, and take the largest."""
+    """Subtract the axis length from the positions of elements below the maximum, and return the largest."""
     below = op.Cast(op.Less(data, op.ReduceMax(data, axes, keepdims=1)), to=like)
     length = op.Squeeze(op.Shape(data, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
@@ -404,7 +404,7 @@ def _first_of_known_type(meaning: ArgMax, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_first_of_known_type, bind=_sums)
 def first_sum(data, axis: int, axes: Sequence[int], keep: int, to: int):
-    """Count the positions before which there is no maximum, whatever rank and length."""
+    """Count the positions without a maximum up to them, for any rank and length."""
     hit = op.Not(op.Less(data, op.ReduceMax(data, axes, keepdims=1)))
     before = op.Equal(op.CumSum(op.Cast(hit, to=11), axis), op.Cast(0.0, to=11))
     return op.Cast(op.ReduceSum(op.Cast(before, to=7), axes, keepdims=keep), to=to)
@@ -416,7 +416,7 @@ def _last_of_known_type(meaning: ArgMax, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_last_of_known_type, bind=_sums)
 def last_sum(data, axis: int, axes: Sequence[int], keep: int, to: int):
-    """Count the positions from which on there is a maximum, whatever rank and length."""
+    """Count the positions with a maximum from there on, for any rank and length."""
     hit = op.Not(op.Less(data, op.ReduceMax(data, axes, keepdims=1)))
     before = op.Sign(op.CumSum(op.Cast(hit, to=11), axis, reverse=1))
     return op.Cast(op.Sub(op.ReduceSum(before, axes, keepdims=keep), op.Cast(1.0, to=11)), to=to)
@@ -466,7 +466,7 @@ def _numbered(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_first_signed, bind=_numbered, assumes=_finite)
 def first_sign(data, axes: Sequence[int], keep: int, like: int, to: int, countdown: Sequence[int], length: float):
-    """Make of the sign of what is missing to the maximum a number that is 1 or 0, and score the positions by it."""
+    """Map the sign of the distance to the maximum to 1 or 0, and weight the positions by it."""
     hit = op.Sign(op.Sub(data, op.ReduceMax(data, axes, keepdims=1))) + op.Cast(1.0, to=like)
     score = op.ReduceMax(hit * countdown, axes, keepdims=keep)
     return op.Cast(op.Sub(op.Cast(length, to=like), score), to=to)

@@ -18,7 +18,7 @@ from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 @dataclass(frozen=True)
 class ArgMin:
-    """Which axis, whether it stays with length 1, and which of equal minima counts."""
+    """The axis, whether it is kept with length 1, and whether the first or the last of equal minima is selected."""
 
     axis: int = 0
     keepdims: int = 1

@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Attention:
-    """The attributes of Attention-25, and what becomes of a mask that is shorter than there are keys.
+    """The attributes of Attention-25, and the treatment of a mask that is shorter than the keys.
 
     It is `padded` with what masks, or `spread`: one element stands for all keys.
     """
@@ -285,7 +285,7 @@ def _triangle(what: Attention, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_causal, bind=_triangle)
 def with_triangle(q, k, v, mask, past_key, past_value, lengths, bias: Sequence[int]):
-    """Make a constant mask of the positions that each query attends to."""
+    """Compute a constant mask of the positions that each query attends to."""
     y, keys, values, scores = meaning.Same(
         q, k, v, bias, past_key, past_value, lengths, is_causal=0, left_window_size=-1, right_window_size=-1
     )

@@ -19,7 +19,7 @@ from opshift.opsets.registry.traits import Interval, Trait, Traits, Undefined
 
 @dataclass(frozen=True)
 class BatchNormalization:
-    """The attributes of 15, and of 7 `spatial`; whether running statistics are asked for, and saved ones.
+    """The attributes of version 15, `spatial` of version 7, and whether running and saved statistics are outputs.
 
     Without `spatial`, each element of a sample has a mean and a variance of its own. `training_mode` is None where that
     is what the outputs tell.

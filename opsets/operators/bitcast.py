@@ -92,7 +92,7 @@ def _number(value: float | int) -> Tensor:
 
 @lowering(18, applies_if=_between(INTEGERS | {TensorProto.BOOL}, INTEGERS), bind=lambda what, operands: {"to": what.to})
 def recast(x, to: int):
-    """Cast; Cast-13: "discard higher bits and reinterpret", of which there are none."""
+    """Cast; Cast-13: "discard higher bits and reinterpret", and there are no higher bits."""
     return op.Cast(x, to=to)
 
 
@@ -174,7 +174,7 @@ def composed(
     last: Sequence[int],
     to: int,
 ):
-    """Multiply the fraction by the power of two that its exponent says."""
+    """Multiply the fraction by the power of two of its exponent."""
     bits = op.Cast(op.Cast(x, to=like), to=7)
     negative = op.Cast(op.Less(bits, 0), to=7)
     positive = bits + negative * quarter + negative * quarter

@@ -44,7 +44,7 @@ def _weights(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(13, applies_if=typed, bind=_weights)
 def by_bits(a, b, weights: Sequence[int], low: Sequence[int], high: Sequence[int], to: int):
-    """Take both apart into bits and a sign, and put the products together."""
+    """Split both into bits and a sign, and combine the products."""
     number_a = op.Cast(a, to=7)
     number_b = op.Cast(b, to=7)
     sign_a = op.Cast(op.Less(number_a, 0), to=7)

@@ -10,7 +10,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @lowering(13, applies_if=typed, bind=own_type)
 def complement(x, to: int):
-    """Take the number from -1, which has all bits."""
+    """Subtract the number from -1, in which all bits are set."""
     return op.Cast(-1 - op.Cast(x, to=7), to=to)
 
 

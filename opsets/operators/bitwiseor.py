@@ -11,7 +11,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @lowering(18)
 def by_sum(a, b):
-    """Take from the sum what both have, which counts twice in it."""
+    """Subtract the common bits from the sum, which counts them twice."""
     return op.Sub(op.Add(a, b), op.BitwiseAnd(a, b))
 
 

@@ -11,7 +11,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @lowering(18)
 def by_sum(a, b):
-    """Take from the sum what both have, twice."""
+    """Subtract the common bits twice from the sum."""
     both = op.BitwiseAnd(a, b)
     return op.Sub(op.Sub(op.Add(a, b), both), both)
 

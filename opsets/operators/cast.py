@@ -26,7 +26,7 @@ FNUZ = (TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ)
 
 @dataclass(frozen=True)
 class Cast:
-    """The element type wanted, a TensorProto.DataType, and how values that it cannot hold are treated.
+    """The target element type, a TensorProto.DataType, and the treatment of values out of its range.
 
     `infinity` is what infinity becomes in saturating casts to float8 types that have none: `largest`, or `nan`.
     """

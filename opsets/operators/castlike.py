@@ -19,7 +19,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class CastLike:
-    """How values that the type cannot hold are treated."""
+    """The treatment of values that the type cannot hold."""
 
     saturate: int = 1
     round_mode: str = "up"

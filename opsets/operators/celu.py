@@ -18,7 +18,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 
 @dataclass(frozen=True)
 class Celu:
-    """What negative elements tend to, with its sign changed."""
+    """Alpha: large negative elements approach -alpha."""
 
     alpha: float = 1.0
 
@@ -41,7 +41,7 @@ def _types(what: Celu, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(13, applies_if=_typed, bind=_types, rounds=True)
 def by_exp(x, alpha: float, within: int, to: int):
-    """Take the exponential of elements below zero only: of others x / alpha may overflow.
+    """Compute the exponential only of negative elements: x / alpha of others may overflow.
 
     Halves are computed in float, since they do not hold every alpha.
     """

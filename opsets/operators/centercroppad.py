@@ -15,7 +15,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class CenterCropPad:
-    """The axes that the shape is of; None: all, in order."""
+    """The axes to which the shape applies; None: all axes, in order."""
 
     axes: tuple[int, ...] | None = None
 

@@ -19,7 +19,7 @@ from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 @dataclass(frozen=True)
 class Clip:
-    """The numbers that stand for bounds left out are the limits of the element type, or of `float`."""
+    """The defaults of omitted bounds: the limits of the element type, or of `float`."""
 
     limits: str = "type"
 
@@ -143,13 +143,13 @@ def _limit(side: int) -> Callable[[Clip, Operands], Mapping[str, Any]]:
 
 @lowering(13, applies_if=_no_bound(1), bind=_limit(0))
 def from_lowest(x, low, high, limit: Sequence[int]):
-    """Take the lowest number for the lower bound, which is not given."""
+    """Add the lowest number as the lower bound."""
     return meaning.Itself(x, limit, high)
 
 
 @lowering(13, applies_if=_no_bound(2), bind=_limit(1))
 def to_highest(x, low, high, limit: Sequence[int]):
-    """Take the highest number for the upper bound, which is not given."""
+    """Add the highest number as the upper bound."""
     return meaning.Itself(x, low, limit)
 
 
@@ -169,7 +169,7 @@ def _integers(what: Clip, operands: Operands) -> Reason | None:
 
 @lowering(13, applies_if=_integers)
 def chosen(x, low, high):
-    """Compare integers with the bounds, and choose."""
+    """Compare integers with the bounds, and select."""
     y = op.Where(op.Less(x, low), low, x)
     return op.Where(op.Greater(y, high), high, y)
 
@@ -178,7 +178,7 @@ def chosen(x, low, high):
 # under 0.0. So floats are moved, not computed.
 @lowering(18, applies_if=_both, cost=5)
 def looked_up(x, low, high):
-    """Number all elements, put 0 where the lower bound is to stand and 1 where the upper one is, and look up."""
+    """Gather by number: 0 for the lower bound, 1 for the upper bound, and a number for each element."""
     flat = op.Reshape(x, [-1])
     bounds = op.Concat(op.Reshape(low, [1]), op.Reshape(high, [1]), axis=0)
     below = op.Cast(op.Less(flat, op.Reshape(low, [1])), to=7)

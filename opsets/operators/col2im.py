@@ -19,7 +19,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class Col2Im:
-    """How far the elements of a block are apart, what is cut off on each side, how far blocks are apart."""
+    """Dilations, pads and strides of the blocks."""
 
     dilations: tuple[int, ...] | None = None
     pads: tuple[int, ...] | None = None
@@ -105,7 +105,7 @@ def _table(what: Col2Im, operands: Operands) -> Mapping[str, Any]:
 def looked_up(
     data, image, block, rows: Sequence[int], nothing: Sequence[int], table: Sequence[int], shape: Sequence[int]
 ):
-    """Look up what each pixel is the sum of."""
+    """Gather the summands of each pixel, and add them."""
     batch = op.Slice(op.Shape(data), [0], [1])
     values = meaning.Reshape(data, op.Concat(batch, rows, axis=0), allowzero=1)
     zeros = op.Expand(op.CastLike(0, data), op.Concat(batch, nothing, axis=0))

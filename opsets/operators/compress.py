@@ -16,7 +16,7 @@ from opshift.opsets.registry.wider_types import MOVED
 
 @dataclass(frozen=True)
 class Compress:
-    """The axis along which entries are taken; None: of the elements in a row."""
+    """The axis of the selected entries; None: the flattened input."""
 
     axis: int | None = None
 

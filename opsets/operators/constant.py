@@ -33,7 +33,7 @@ def gives(name: str, opset: int, dtype: int) -> bool:
 
 @dataclass(frozen=True)
 class Constant:
-    """The value; None for a sparse one, which is not looked into."""
+    """The value; None for a sparse tensor."""
 
     value: Tensor | None
 

@@ -19,7 +19,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class ConvInteger:
-    """Where the kernel lies, and the groups of channels."""
+    """The position of the kernel, and the groups of channels."""
 
     auto_pad: str = "NOTSET"
     dilations: tuple[int, ...] | None = None
@@ -119,13 +119,13 @@ def in_float(
 
 @lowering(18, applies_if=lacks(2), bind=zero_like(0))
 def with_zero_of_x(x, w, x_zero, w_zero, zero: Sequence[int]):
-    """Give the input the zero point zero."""
+    """Add a zero point of zero for the input."""
     return meaning.Same(x, w, zero, w_zero)
 
 
 @lowering(18, applies_if=lacks(3), bind=zero_like(1))
 def with_zero_of_w(x, w, x_zero, w_zero, zero: Sequence[int]):
-    """Give the kernels the zero point zero."""
+    """Add a zero point of zero for the kernels."""
     return meaning.Same(x, w, x_zero, zero)
 
 

@@ -22,7 +22,7 @@ def of_each_place(
     before: Sequence[int],
     dtype: int,
 ):
-    """Sum, for each place along the axis, all elements, of which those that have not come count as zero."""
+    """Sum, for each position along the axis, all elements; later ones count as zero."""
     count = op.Gather(op.Shape(x), at, axis=0)
     place = op.Range(0, op.Squeeze(count, [0]), 1) * sign
     come = op.Less(op.Unsqueeze(place, [0]) + before, op.Unsqueeze(place, [1]))

@@ -159,7 +159,7 @@ def _ones(what: DeformConv, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_unmasked, bind=_ones)
 def with_mask(x, weights, offset, bias, mask, rest: Sequence[int]):
-    """Have a mask of ones."""
+    """Add a mask of ones."""
     ones = op.Expand(op.CastLike(1.0, x), op.Concat(op.Shape(x, start=0, end=1), rest, axis=0))
     return meaning.Same(x, weights, offset, None, ones)
 

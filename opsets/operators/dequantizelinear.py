@@ -31,7 +31,7 @@ from opshift.opsets.registry.traits import Traits
 
 @dataclass(frozen=True)
 class DequantizeLinear:
-    """Where scales apply, and the type of the result (0: that of the scale)."""
+    """The axis and blocks of the scales, and the type of the result (0: the scale's type)."""
 
     axis: int = 1
     block_size: int = 0
@@ -79,7 +79,7 @@ def _zero(what: DequantizeLinear, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_from_zero, bind=_zero)
 def with_zero_point(x, factors, zero_point, zero: Sequence[int], axis: int, block_size: int):
-    """Give it the zero point zero."""
+    """Add a zero point of zero."""
     return meaning.DequantizeLinear(x, factors, op.Expand(zero, op.Shape(factors)), axis=axis, block_size=block_size)
 
 
@@ -103,7 +103,7 @@ def _multiplies(what: DequantizeLinear, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_multiplies, bind=lambda what, operands: {"shape": shape(what, operands)})
 def by_product(x, factors, zero_point, shape: Sequence[int]):
-    """Take away the zero point as int32, and multiply."""
+    """Subtract the zero point as int32, and multiply."""
     number = op.Sub(op.Cast(x, to=6), op.Cast(op.Reshape(zero_point, shape), to=6))
     return op.Mul(op.Cast(number, to=1), op.Reshape(factors, shape))
 

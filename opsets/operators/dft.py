@@ -19,7 +19,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class DFT:
-    """Whether it is the inverse transform, and whether only the half that tells the rest is given or taken."""
+    """Whether the transform is inverse, and whether it uses only the non-redundant half (`onesided`)."""
 
     inverse: int = 0
     onesided: int = 0
@@ -138,7 +138,7 @@ def _ends(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_is_cut, bind=_ends)
 def cut(x, length, axis, count: Sequence[int], along: Sequence[int]):
-    """Leave out the numbers beyond the length."""
+    """Drop the numbers beyond the length."""
     return meaning.Same(op.Slice(x, [0], count, along), length, axis)
 
 
@@ -153,7 +153,7 @@ def by_matrix(
     pairs: Sequence[int],
     matrix: Sequence[int],
 ):
-    """Multiply by the matrix of roots of unity; what the signal lacks in length is zero."""
+    """Multiply by the matrix of roots of unity; a short signal is padded with zeros."""
     y = op.MatMul(op.Reshape(op.Transpose(x, perm=order), rows), matrix)
     return op.Transpose(op.Reshape(y, pairs), perm=back)
 
@@ -260,7 +260,7 @@ def _uncounted(meaning: DFT, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_uncounted)
 def counted(x, length, axis):
-    """Tell the length, which is all of the signal's."""
+    """Add the length, which is the signal's full length."""
     return meaning.Same(x, op.Gather(op.Shape(x), axis, axis=0), axis)
 
 
@@ -301,7 +301,7 @@ def by_computed_matrix(
     inverse: int,
     to: int,
 ):
-    """Multiply by the matrix of roots of unity, computed in double; what comes behind the length is left out."""
+    """Multiply by the matrix of roots of unity, computed in double; elements beyond the length are dropped."""
     count = op.Reshape(op.Cast(length, to=7), [1])
     zeros = op.Cast(op.ConstantOfShape(op.Shape(x)), to=to)
     pairs = op.Slice(op.Concat(x, zeros, axis=-1), [0], [2], last)

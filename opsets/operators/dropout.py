@@ -19,7 +19,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class Dropout:
-    """The seed of training; what the mask holds where nothing is dropped.
+    """The seed of training, and the mask's value for elements that are not dropped.
 
     `ones`, `zeros`, or `zeros of data`, which are of the type that the data have; `unused` where nobody asks for it.
     """

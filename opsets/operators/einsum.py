@@ -135,7 +135,7 @@ def _last_two(what: Einsum, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_diagonal, bind=_last_two)
 def diagonal(x, perm: Sequence[int], outer: Sequence[int], equation: str):
-    """Merge two dimensions of one name into a row, of which every (n + 1)th element is on the diagonal."""
+    """Merge two dimensions of one name into a row, and select every (n + 1)th element: the diagonal."""
     moved = op.Transpose(x, perm=perm)
     shape = op.Shape(moved)
     count = op.Slice(shape, [-1], [2147483647])
@@ -169,7 +169,7 @@ def _axes(what: Einsum, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_summed, bind=_axes, rounds=True)
 def summed(x, axes: Sequence[int], perm: Sequence[int]):
-    """Sum up what the output does not have, and put the rest in order."""
+    """Sum over the dimensions that the output lacks, and transpose the others."""
     return op.Transpose(op.ReduceSum(x, axes, keepdims=0, noop_with_empty_axes=1), perm=perm)
 
 
@@ -205,7 +205,7 @@ def _each(what: Einsum, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_unprepared, bind=_each, rounds=True)
 def apart(x, y, first: str, second: str, both: str):
-    """Sum up each operand by itself first, where that can be done."""
+    """Sum each operand alone first, where possible."""
     return meaning.Itself(meaning.Itself(x, equation=first), meaning.Itself(y, equation=second), equation=both)
 
 
@@ -237,7 +237,7 @@ def _aligned(what: Einsum, operands: Operands) -> Mapping[str, Any]:
 # It rounds no product, but the sums of onnxruntime 1.31.1 begin with 0.0, and so have no -0.0.
 @lowering(18, applies_if=_outer, bind=_aligned, rounds=True)
 def multiplied(x, y, perm_x: Sequence[int], new_x: Sequence[int], perm_y: Sequence[int], new_y: Sequence[int]):
-    """Put both in the order of the output, and multiply them."""
+    """Transpose both to the order of the output, and multiply them."""
     one = op.Unsqueeze(op.Transpose(x, perm=perm_x), new_x)
     return one * op.Unsqueeze(op.Transpose(y, perm=perm_y), new_y)
 
@@ -279,7 +279,7 @@ def by_matrices(
     to_inner: Sequence[int],
     perm: Sequence[int],
 ):
-    """Multiply matrices: what both have and the output has is a batch, what only one has makes rows or columns."""
+    """Multiply matrices: dimensions in both and the output are the batch; those of one operand are rows or columns."""
     one = op.Transpose(x, perm=perm_x)
     shape = op.Shape(one)
     batch = op.Slice(shape, [0], outer)
@@ -311,7 +311,7 @@ def _first_two(what: Einsum, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_three, bind=_first_two, rounds=True)
 def two_by_two(x, y, z, first: str, second: str):
-    """Bring two together, then the third."""
+    """Combine two operands, then the third."""
     return meaning.Itself(meaning.Itself(x, y, equation=first), z, equation=second)
 
 

@@ -15,7 +15,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 
 @dataclass(frozen=True)
 class Elu:
-    """What negative elements tend to, with its sign changed."""
+    """Alpha: large negative elements approach -alpha."""
 
     alpha: float = 1.0
 

@@ -23,7 +23,7 @@ def _floats(meaning: Plain, operands: Operands) -> Reason | None:
 
 @lowering(13, applies_if=_floats)
 def by_order(a, b):
-    """Ask whether neither is less, and neither is NaN (a NaN is neither below 1 nor above -1)."""
+    """Check that neither is less, and neither is NaN (a NaN is neither below 1 nor above -1)."""
     same = op.Not(op.Or(op.Less(a, b), op.Greater(a, b)))
     numbers = op.And(op.Or(op.Less(a, 1.0), op.Greater(a, -1.0)), op.Or(op.Less(b, 1.0), op.Greater(b, -1.0)))
     return op.And(same, numbers)

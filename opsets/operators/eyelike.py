@@ -57,7 +57,7 @@ def _other_types(what: EyeLike, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_other_types, bind=lambda what, operands: {"k": what.k, "to": what.dtype})
 def from_float(x, k: int, to: int):
-    """Make it in float, and cast it."""
+    """Compute the matrix in float, and cast it."""
     return op.Cast(meaning.EyeLike(op.Cast(x, to=1), dtype=1, k=k), to=to)
 
 

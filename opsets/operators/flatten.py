@@ -17,7 +17,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class Flatten:
-    """The first axis of the columns; the rank for none."""
+    """The first axis of the columns, or the rank if there are none."""
 
     axis: int = 1
 

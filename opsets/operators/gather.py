@@ -19,7 +19,7 @@ from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 
 @dataclass(frozen=True)
 class Gather:
-    """The axis along which entries are taken."""
+    """The axis of the gathered entries."""
 
     axis: int = 0
 
@@ -111,13 +111,13 @@ def _only(meaning: Gather, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(13, applies_if=_one_place, bind=_only)
 def taken(data, indices, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int]):
-    """Slice the one place, and drop the axis."""
+    """Slice the one position, and drop the axis."""
     return op.Squeeze(op.Slice(data, starts, ends, axes), axes)
 
 
 @lowering(13, applies_if=_row, bind=_span)
 def evenly(data, indices, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]):
-    """Slice evenly spaced places."""
+    """Slice evenly spaced positions."""
     return op.Slice(data, starts, ends, axes, steps)
 
 

@@ -17,7 +17,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 
 @dataclass(frozen=True)
 class Gelu:
-    """How the share is computed: `none` is by the error function, `tanh` nearly so."""
+    """The formula: `none` uses the error function, `tanh` an approximation."""
 
     approximate: str = "none"
 

@@ -20,7 +20,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 
 @dataclass(frozen=True)
 class Gemm:
-    """Two factors, and which of the matrices are transposed."""
+    """Two factors, and whether each matrix is transposed."""
 
     alpha: float = 1.0
     beta: float = 1.0
@@ -60,7 +60,7 @@ def _zero(what: Gemm, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_two, bind=_zero)
 def with_zero(a, b, c, zero: Sequence[int], alpha: float, turn_a: int, turn_b: int):
-    """Add nothing, 0 times."""
+    """Add a zero C with the factor 0."""
     return meaning.Itself(a, b, zero, alpha=alpha, beta=0.0, transA=turn_a, transB=turn_b)
 
 

@@ -52,7 +52,7 @@ def _lengths(what: GlobalLpPool, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_lengths, bind=global_axes, rounds=True)
 def by_l2(x, axes: Sequence[int]):
-    """Take the root of the sum of squares."""
+    """Compute the root of the sum of squares."""
     return op.ReduceL2(x, axes, keepdims=1)
 
 
@@ -74,7 +74,7 @@ def _exponents(what: GlobalLpPool, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_powers, bind=_exponents, rounds=True)
 def by_powers(x, axes: Sequence[int], p: Sequence[int], root: Sequence[int], within: int, to: int):
-    """Take the root of the sum of powers, in float where the input is of halves, whose powers overflow."""
+    """Compute the root of the sum of powers, in float for 16-bit floats, whose powers overflow."""
     powers = op.Pow(op.Abs(op.Cast(x, to=within)), p)
     return op.Cast(op.Pow(op.ReduceSum(powers, axes, keepdims=1), root), to=to)
 

@@ -11,7 +11,7 @@ from opshift.opsets.registry.wider_types import ORDERED
 
 @lowering(13)
 def exchanged(a, b):
-    """Ask whether the second is less than the first."""
+    """Check whether the second is less than the first."""
     return op.Less(b, a)
 
 

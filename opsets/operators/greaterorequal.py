@@ -10,7 +10,7 @@ from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 @lowering(13)
 def either(a, b):
-    """Ask for greater, and for equal."""
+    """Combine Greater and Equal."""
     return op.Or(op.Greater(a, b), op.Equal(a, b))
 
 

@@ -21,7 +21,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class GridSample:
-    """How values between pixels are made, what lies outside, and whether -1 and 1 are the corners' centers."""
+    """The interpolation mode, the padding mode, and whether -1 and 1 are the centers of the corner pixels."""
 
     mode: str = "linear"
     padding_mode: str = "zeros"
@@ -230,7 +230,7 @@ def nearest(
     back: Sequence[int],
     last: Sequence[int],
 ):
-    """Look the nearest pixel up in a list of all, which a pixel of zeros begins: that is what lies outside."""
+    """Look up the nearest pixel in a list of all; the list begins with a zero for positions outside."""
     place = op.Mul(op.Sub(op.Mul(op.Add(grid, 1.0), scale), shift), 0.5)
     limited = op.Where(op.Less(place, highest), place, highest)
     pixel = op.Round(op.Where(op.Greater(limited, lowest), limited, lowest))
@@ -267,7 +267,7 @@ def weighed(
     near: Sequence[int],
     far: Sequence[int],
 ):
-    """Add up the pixels about a place, each times the product of its weights along the axes.
+    """Sum the pixels around a position, each times the product of its weights along the axes.
 
     They are looked up in a list of all, which a pixel of zeros begins: that is what lies outside.
     """

@@ -25,7 +25,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class GroupNormalization:
-    """How many groups there are, what is added to the variance, and what a scale and a bias are for.
+    """The number of groups, the epsilon, and whether scale and bias apply to groups or channels.
 
     Statistics are computed in `stash_type`, and what they give is rounded to the input's type before it is scaled; None
     stands for that type. `scaled` is by `channel` or by `group`.
@@ -162,7 +162,7 @@ def by_means(
     x, scale, bias, apart: Sequence[int], group: Sequence[int], spatial: Sequence[int], column: Sequence[int],
     epsilon: float, within: int, to: int,
 ):  # fmt: skip
-    """Take the mean of each channel, then that of a group's channels: no dimension that may be zero is reshaped."""
+    """Compute the mean of each channel, then of a group's channels; no dimension that may be zero is reshaped."""
     wide = op.Cast(x, to=within)
     mean = op.ReduceMean(op.Reshape(op.ReduceMean(wide, spatial, keepdims=1), apart), [2], keepdims=0)
     away = wide - op.Unsqueeze(op.Gather(mean, group, axis=1), spatial)

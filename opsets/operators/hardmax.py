@@ -38,7 +38,7 @@ def _half(rows: Rows, operands: Operands) -> Reason | None:
     bind=lambda rows, operands: {"axes": rows.axes, "onward": rows.onward, "to": first(operands).dtype},
 )
 def through_float(x, axes: Sequence[int], onward: int, to: int):
-    """Compare float16 and bfloat16 as float, which holds each of their values."""
+    """Compare float16 and bfloat16 as float, which represents all of their values."""
     return op.Cast(meaning.Itself(op.Cast(x, to=1), axes=axes, onward=onward), to=to)
 
 
@@ -101,7 +101,7 @@ index_equal_float = replace(
 
 @lowering(18, applies_if=at_most(2**24), bind=positions(TensorProto.FLOAT))
 def index_relu(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
-    """Take the distance of each position from the index of the first maximum away from one, and what is below zero."""
+    """Compute 1 minus the distance of each position from the index of the first maximum, clipped at zero."""
     index = meaning.ArgMax(x, axis=axis, dtype=like)
     length = op.Squeeze(op.Shape(x, start=axis, end=end), [0])
     away = op.Sub(op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along), index)
@@ -129,7 +129,7 @@ def _countdown(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_signed, bind=_countdown, assumes=lambda rows, operands: frozenset({"finite-inputs"}))
 def sign_relu(x, axes: Sequence[int], like: int, countdown: Sequence[int]):
-    """Score the positions by the sign of what is missing to the maximum: one is what reaches the best score."""
+    """Score the positions by the sign of the distance to the maximum; the best score becomes 1."""
     one = op.Cast(1.0, to=like)
     # The difference of two infinities is NaN.
     score = (op.Sign(op.Sub(x, op.ReduceMax(x, axes, keepdims=1))) + one) * countdown
@@ -138,7 +138,7 @@ def sign_relu(x, axes: Sequence[int], like: int, countdown: Sequence[int]):
 
 @lowering(18, applies_if=one_axis, bind=positions(TensorProto.INT32))
 def topk_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int):
-    """Compare the positions of a row with the index of its top one; of none, where the row is empty."""
+    """Compare the positions of a row with the index from TopK, with k = 1, or 0 for an empty row."""
     length = op.Shape(x, start=axis, end=end)
     # As a boolean a length is zero or one.
     _, top = op.TopK(x, op.Cast(op.Cast(length, to=9), to=7), axis=axis)
@@ -159,7 +159,7 @@ def _one_more(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_known_rank, bind=_one_more)
 def padded_index_equal(x, axis: int, end: int, along: Sequence[int], like: int, to: int, pads: Sequence[int]):
-    """Put -inf behind each row, so that none is empty, before searching its first maximum."""
+    """Append -inf to each row, so that no row is empty, and find its first maximum."""
     index = meaning.ArgMax(op.Pad(x, pads, op.CastLike(-1e999, x)), axis=axis, dtype=like)
     length = op.Squeeze(op.Shape(x, start=axis, end=end), [0])
     positions = op.Reshape(op.Cast(op.Range(0, length, 1), to=like), along)
@@ -175,7 +175,7 @@ def _zeros(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 # Where a row may be empty, there is nowhere to put a one. The zeros may be a constant as large as the result.
 @lowering(18, applies_if=filled, bind=_zeros, cost=2)
 def index_scatter(x, axis: int, zero: Sequence[int], one: Sequence[int]):
-    """Put a one where the first maximum is, into zeros."""
+    """Scatter a one into zeros at the first maximum."""
     index = meaning.ArgMax(x, axis=axis)
     ones = op.Expand(one, op.Shape(index))
     return op.ScatterElements(op.Expand(zero, op.Shape(x)), index, ones, axis=axis)
@@ -194,7 +194,7 @@ def _hits(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_typed_axis, bind=_hits)
 def first_hit(x, axis: int, axes: Sequence[int], to: int):
-    """Put a one where there is a maximum and none before it, whatever rank and length."""
+    """Set a one at each maximum without an earlier maximum, for any rank and length."""
     # Of a row with NaN, some element is not below the maximum: it has a one too.
     hit = op.Cast(op.Not(op.Less(x, op.ReduceMax(x, axes, keepdims=1))), to=11)
     return op.Cast(op.Less(op.CumSum(hit, axis, exclusive=1), hit), to=to)

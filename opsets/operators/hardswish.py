@@ -23,7 +23,7 @@ def _oracle(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 @lowering(18, applies_if=of_double, rounds=True)
 def clipped(x):
-    """Multiply by a line that is cut off."""
+    """Multiply by a clipped linear function."""
     zero = op.CastLike(0.0, x)
     one = op.CastLike(1.0, x)
     return x * op.Clip(x * op.CastLike(0.16666667163372040, x) + op.CastLike(0.5, x), zero, one)

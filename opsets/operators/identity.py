@@ -39,7 +39,7 @@ def _number(meaning: Plain, operands: Operands) -> Reason | None:
 
 @lowering(13, applies_if=_number, bind=lambda meaning, operands: {"to": first(operands).dtype})
 def times_one(x, to: int):
-    """Multiply by one, which keeps every number as it is, -0.0 too."""
+    """Multiply by one, which changes no number, not even -0.0."""
     return op.Mul(x, op.Cast(1.0, to=to))
 
 

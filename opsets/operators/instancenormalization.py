@@ -20,7 +20,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 
 @dataclass(frozen=True)
 class InstanceNormalization:
-    """What is added to the variance."""
+    """The epsilon that is added to the variance."""
 
     epsilon: float = float(np.float32(1e-5))
 

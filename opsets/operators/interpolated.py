@@ -81,7 +81,7 @@ def of_two(
     x, axis: int, place_0: Sequence[int], place_1: Sequence[int], weight_0: Sequence[int], weight_1: Sequence[int],
     axes: Sequence[int], sizes: Sequence[int], places: Sequence[int], weights: Sequence[float],
 ):  # fmt: skip
-    """Look up the two elements of each sum along one axis, then go on with the others."""
+    """Look up the two elements of each sum along one axis, then along the others."""
     low = op.Mul(op.Gather(x, place_0, axis=axis), weight_0)
     high = op.Mul(op.Gather(x, place_1, axis=axis), weight_1)
     return meaning.Same(op.Add(low, high), axes=axes, sizes=sizes, places=places, weights=weights)
@@ -93,7 +93,7 @@ def of_four(
     weight_0: Sequence[int], weight_1: Sequence[int], weight_2: Sequence[int], weight_3: Sequence[int],
     axes: Sequence[int], sizes: Sequence[int], places: Sequence[int], weights: Sequence[float],
 ):  # fmt: skip
-    """Look up the four elements of each sum along one axis, then go on with the others."""
+    """Look up the four elements of each sum along one axis, then along the others."""
     one = op.Mul(op.Gather(x, place_0, axis=axis), weight_0)
     two = op.Mul(op.Gather(x, place_1, axis=axis), weight_1)
     three = op.Mul(op.Gather(x, place_2, axis=axis), weight_2)

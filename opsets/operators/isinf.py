@@ -27,7 +27,7 @@ _FLOAT8 = (
 
 @dataclass(frozen=True)
 class IsInf:
-    """Which infinities count."""
+    """Whether positive and negative infinities count."""
 
     detect_negative: int = 1
     detect_positive: int = 1

@@ -10,13 +10,13 @@ from opshift.opsets.registry.wider_types import ORDERED
 
 @lowering(13)
 def by_comparison(x):
-    """Ask whether the element is neither below 1 nor above -1."""
+    """Check whether the element is neither below 1 nor above -1."""
     return op.Not(op.Or(op.Less(x, 1.0), op.Greater(x, -1.0)))
 
 
 @lowering(13)
 def unequal(x):
-    """Ask whether the element is not equal to itself."""
+    """Check whether the element is not equal to itself."""
     return op.Not(op.Equal(x, x))
 
 

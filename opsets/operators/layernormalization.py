@@ -21,7 +21,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class LayerNormalization:
-    """The first of the axes, what is added to the variance, and the type of statistics.
+    """The first of the axes, the epsilon, and the type of the statistics.
 
     With `wider` all is computed in double where the input is double, else in float, whatever their type.
     """

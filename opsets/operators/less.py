@@ -32,7 +32,7 @@ def by_halves(a, b):
 
 @lowering(13)
 def exchanged(a, b):
-    """Ask whether the second is greater than the first."""
+    """Check whether the second is greater than the first."""
     return op.Greater(b, a)
 
 

@@ -10,7 +10,7 @@ from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 @lowering(13)
 def either(a, b):
-    """Ask for less, and for equal."""
+    """Combine Less and Equal."""
     return op.Or(op.Less(a, b), op.Equal(a, b))
 
 

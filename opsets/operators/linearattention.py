@@ -20,7 +20,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class LinearAttention:
-    """The heads, the rule by which the state changes, what outputs are scaled by (0: as the size of a key asks for)."""
+    """The heads, the update rule of the state, and the scale of outputs (0: derived from the size of a key)."""
 
     q_num_heads: int = 0
     kv_num_heads: int = 0
@@ -171,7 +171,7 @@ def _many(what: LinearAttention, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_many, bind=lambda what, operands: {"half": (_tokens(operands) // 2,)}, rounds=True)
 def by_halves(query, key, value, past_state, decay, beta, half: Sequence[int]):
-    """Take the first half of the tokens, then the second with the state that the first leaves."""
+    """Process the first half of the tokens, then the second half with the resulting state."""
     before, state = meaning.Same(
         op.Slice(query, [0], half, [1]),
         op.Slice(key, [0], half, [1]),
@@ -214,7 +214,7 @@ def in_a_loop(
     scale: float,
     chunk_size: int,
 ):
-    """Take token by token in a Loop."""
+    """Process the tokens one by one in a Loop."""
     count = op.Squeeze(op.Shape(query, start=1, end=2), [0])
     present_state, rows = meaning.LinearAttentionTokens(
         count,
@@ -255,7 +255,7 @@ def _gates(what: LinearAttention, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_one("gated", "gated_delta"), bind=_gates, rounds=True)
 def decayed(query, key, value, past_state, decay, beta, column: Sequence[int], rest: str):
-    """Let the state decay, then go on without decay."""
+    """Let the state decay, then continue without decay."""
     state = op.Mul(past_state, op.Exp(op.Reshape(decay, column)))
     return meaning.Same(query, key, value, state, None, beta, update_rule=rest)
 
@@ -289,7 +289,7 @@ def corrected(
     rates: Sequence[int],
     written: Sequence[int],
 ):
-    """Write only what the state lacks of the value, at its rate."""
+    """Write only the difference between the value and the state, at its rate."""
     lacking = op.Reshape(value, values) - op.MatMul(op.Reshape(key, row), past_state)
     new = op.Reshape(op.Reshape(beta, rates) * lacking, written)
     return meaning.Same(query, key, new, past_state, update_rule="linear")

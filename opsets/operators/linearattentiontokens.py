@@ -54,7 +54,7 @@ def token(
     scale: float,
     chunk_size: int,
 ):
-    """Take one token with the state that the one before leaves."""
+    """Process one token with the state after the previous token."""
     at = op.Reshape(number, [1])
     output, present_state = meaning.LinearAttention(
         op.Gather(query, at, axis=1),

@@ -143,7 +143,7 @@ def by_squares(
     within: int,
     to: int,
 ):
-    """Average squares, padding included; take the root of their sum."""
+    """Average squares, padding included; compute the root of their sum."""
     wide = op.Cast(x, to=within)
     average = meaning.AveragePool(
         wide * wide,
@@ -169,7 +169,7 @@ def by_powers(
     p: Sequence[int],
     root: Sequence[int],
 ):
-    """Average powers, padding included; take the root of their sum."""
+    """Average powers, padding included; compute the root of their sum."""
     average = meaning.AveragePool(
         op.Pow(op.Abs(op.Cast(x, to=within)), p),
         kernel_shape=kernel_shape,

@@ -74,7 +74,7 @@ def oracle(
 
 @lowering(18, applies_if=batch_first)
 def transposed(x, w, r, b, sequence_lens, initial_h, initial_c, p):
-    """Put the batch second, and back."""
+    """Transpose the batch to the second axis, and back."""
     y, y_h, y_c = meaning.Same(
         op.Transpose(x, perm=[1, 0, 2]),
         w,

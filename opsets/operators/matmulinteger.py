@@ -90,7 +90,7 @@ def _rows(what: Plain, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_rows)
 def with_column(a, b, a_zero, b_zero):
-    """Give the zero points of the rows as a column, which broadcasts."""
+    """Reshape the zero points of the rows to a column, which broadcasts."""
     return op.MatMulInteger(a, b, op.Unsqueeze(a_zero, [1]), b_zero)
 
 
@@ -119,13 +119,13 @@ def zero_like(index: int) -> Callable[[Any, Operands], Mapping[str, Any]]:
 
 @lowering(18, applies_if=lacks(2), bind=zero_like(0))
 def with_zero_of_a(a, b, a_zero, b_zero, zero: Sequence[int]):
-    """Give A the zero point zero."""
+    """Add a zero point of zero for A."""
     return op.MatMulInteger(a, b, zero, b_zero)
 
 
 @lowering(18, applies_if=lacks(3), bind=zero_like(1))
 def with_zero_of_b(a, b, a_zero, b_zero, zero: Sequence[int]):
-    """Give B the zero point zero."""
+    """Add a zero point of zero for B."""
     return op.MatMulInteger(a, b, a_zero, zero)
 
 

@@ -24,13 +24,13 @@ from opshift.opsets.registry.wider_types import ORDERED
 
 @lowering(13, applies_if=two_integers)
 def chosen(a, b):
-    """Choose the larger of two."""
+    """Select the larger of two."""
     return op.Where(op.Less(a, b), b, a)
 
 
 @lowering(13, applies_if=more_than_two, variadic=True)
 def in_pairs(a, between, b):
-    """Take the largest of all but the last, and of that and the last."""
+    """Compute the largest of all but the last, then the larger of that and the last."""
     return meaning.Max(meaning.Max(a, between), b)
 
 

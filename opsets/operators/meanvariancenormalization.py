@@ -46,7 +46,7 @@ def _types(what: MeanVarianceNormalization, operands: Operands) -> Mapping[str, 
 
 @lowering(18, applies_if=_typed, bind=_types, rounds=True)
 def by_distance(x, axes: Sequence[int], within: int, to: int):
-    """Square the distances from the mean, in float where the input is of halves, whose squares overflow."""
+    """Square the distances from the mean, in float for 16-bit floats, whose squares overflow."""
     wide = op.Cast(x, to=within)
     away = wide - op.ReduceMean(wide, axes, keepdims=1)
     spread = op.Sqrt(op.ReduceMean(away * away, axes, keepdims=1))

@@ -24,13 +24,13 @@ from opshift.opsets.registry.wider_types import ORDERED
 
 @lowering(13, applies_if=two_integers)
 def chosen(a, b):
-    """Choose the smaller of two."""
+    """Select the smaller of two."""
     return op.Where(op.Less(a, b), a, b)
 
 
 @lowering(13, applies_if=more_than_two, variadic=True)
 def in_pairs(a, between, b):
-    """Take the smallest of all but the last, and of that and the last."""
+    """Compute the smallest of all but the last, then the smaller of that and the last."""
     return meaning.Min(meaning.Min(a, between), b)
 
 

@@ -57,13 +57,13 @@ def _of(*dtypes: frozenset[int], fmod: int | None = None) -> Any:
 
 @lowering(14, applies_if=_of(UNSIGNED))
 def of_quotient(a, b):
-    """Take from a number what the quotient accounts for."""
+    """Subtract the product of divisor and quotient."""
     return op.Sub(a, op.Mul(op.Div(a, b), b))
 
 
 @lowering(14, applies_if=_of(SIGNED, fmod=1))
 def truncated(a, b):
-    """Take from a number what the quotient accounts for; by 1 instead of -1, which could overflow."""
+    """Subtract the product of divisor and quotient; divide by 1 instead of -1, which could overflow."""
     unit = op.CastLike(op.Equal(b, -1), b)
     divisor = op.Add(b, op.Add(unit, unit))
     return op.Sub(a, op.Mul(op.Div(a, divisor), divisor))

@@ -14,7 +14,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 
 @dataclass(frozen=True)
 class Loss:
-    """The class that does not count, None if all do; losses are given as their `sum`, their `mean`, or as they are."""
+    """The ignored class (None: no class), and the reduction of the losses: `sum`, `mean` or none."""
 
     ignore_index: int | None = None
     reduction: str = "mean"

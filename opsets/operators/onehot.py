@@ -18,7 +18,7 @@ from opshift.opsets.registry.traits import Below, Trait, Traits
 
 @dataclass(frozen=True)
 class OneHot:
-    """Where the new axis goes, and what is known of indices that are negative or not whole.
+    """The new axis, and the treatment of indices that are negative or not integers.
 
     `negative` is `wrap` (from -depth on they count from the back), `off` (they point nowhere), `only` (they count from
     the back, and the others point nowhere) or `absent` (there are none). `fraction` is `truncate` (indices are cast to
@@ -154,7 +154,7 @@ def _may_be_below(what: OneHot, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_may_be_below, bind=_fields)
 def raised(indices, depth, values, like: int, scalar: Sequence[int]):
-    """Replace negative indices, which point nowhere, by depth, which does so at every version."""
+    """Replace negative indices, which are out of range, by depth, which is out of range at every version."""
     count = op.Cast(op.Reshape(depth, scalar), to=7)
     below = op.Less(indices, op.Cast(0, to=like))
     return meaning.Same(op.Where(below, op.Cast(count, to=like), indices), count, values, negative="absent")
@@ -216,14 +216,14 @@ def cut(indices, depth, values):
 
 @lowering(18, applies_if=_may_have_fractions, assumes=lambda what, operands: frozenset({"whole-indices"}))
 def taken_as_whole(indices, depth, values):
-    """Take floats for whole numbers, as they are in a runtime that has no others."""
+    """Use floats as integers, for a runtime whose indices are always integers."""
     return meaning.Same(indices, depth, values, fraction="absent")
 
 
 # What float rounds is beyond 2^24, and stays there.
 @lowering(18, applies_if=_countable)
 def counted_in_float(indices, depth, values):
-    """Cast indices to float, which tells apart all that are in range."""
+    """Cast indices to float, which represents all indices in range exactly."""
     return meaning.Same(op.Cast(indices, to=1), depth, values, fraction="absent")
 
 
@@ -248,7 +248,7 @@ def _half_values(what: OneHot, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_half_values)
 def values_as_float(indices, depth, values):
-    """Choose between off and on as float, which holds each bfloat16."""
+    """Select off or on as float, which represents each bfloat16."""
     return op.Cast(meaning.Same(indices, depth, op.Cast(values, to=1)), to=16)
 
 
@@ -327,7 +327,7 @@ def _two_products(what: OneHot, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_two_products, bind=_numbers)
 def blended(indices, depth, values, to: int):
-    """Multiply zeros and ones by on, and what is missing to one by off, and add both."""
+    """Compute m * on + (1 - m) * off for a mask m of zeros and ones."""
     hot = meaning.Same(indices, depth, op.Cast([0, 1], to=to))
     return hot * op.Gather(values, [1]) + op.Sub(op.Cast(1, to=to), hot) * op.Gather(values, [0])
 
@@ -350,7 +350,7 @@ def _no_negative_zero(what: OneHot, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_no_negative_zero)
 def where_mask(indices, depth, values):
-    """Choose between off and on by a mask."""
+    """Select off or on by a mask."""
     hit = meaning.Same(indices, depth, op.Cast([0, 1], to=9))
     return op.Where(hit, op.Gather(values, [1]), op.Gather(values, [0]))
 
@@ -358,7 +358,7 @@ def where_mask(indices, depth, values):
 # Written at 10 for its Gather, whose indices need no guard here: none is negative.
 @lowering(10, applies_if=_two_values)
 def gather_mask(indices, depth, values):
-    """Look off and on up by a mask, which any element type can."""
+    """Gather off or on by a mask; Gather supports every element type."""
     hit = meaning.Same(indices, depth, op.Cast([0, 1], to=9))
     return op.Gather(values, op.Cast(hit, to=6), axis=0)
 
@@ -427,7 +427,7 @@ def _unranked(what: OneHot, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_unranked, bind=lambda what, operands: {"axis": what.axis, "axes": (what.axis,)})
 def equal_sums(indices, depth, values, axis: int, axes: Sequence[int]):
-    """Repeat each index along the new axis, and compare it with the number of those before it, whatever the rank."""
+    """Repeat each index along the new axis, and compare it with the number of elements before it, for any rank."""
     none = op.Expand([0], op.Reshape(op.Cast(depth, to=7), [1]))
     repeated = op.Gather(op.Unsqueeze(indices, axes), none, axis=axis)
     ones = op.Cast(op.Equal(repeated, repeated), to=7)
@@ -490,7 +490,7 @@ def _shiftable(what: OneHot, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_shiftable, bind=_fields)
 def shifted(indices, depth, values, like: int, scalar: Sequence[int]):
-    """Add depth to all indices, so that those alone point that were negative."""
+    """Add depth to all indices, so that only the negative ones are in range."""
     count = op.Cast(op.Reshape(depth, scalar), to=7)
     return meaning.Same(indices + op.Cast(count, to=like), count, values, negative="off")
 
@@ -510,7 +510,7 @@ def _whole(what: OneHot, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_whole, bind=_held)
 def relu_iota(indices, depth, values, axes: Sequence[int], positions: Sequence[int], like: int, to: int):
-    """Take the distance of each position from the index away from one, and what is below zero."""
+    """Compute 1 minus the distance of each position from the index, clipped at zero."""
     away = op.Sub(op.Unsqueeze(indices, axes), positions)
     near = op.Sub(op.Sub(op.Cast(1, to=like), op.Relu(away)), op.Relu(op.Sub(op.Cast(0, to=like), away)))
     return op.Cast(op.Relu(near), to=to)
@@ -522,7 +522,7 @@ def _unless_whole(what: OneHot, operands: Operands) -> frozenset[str]:
 
 @lowering(18, applies_if=_arithmetic, bind=_held, assumes=_unless_whole)
 def sign_iota(indices, depth, values, axes: Sequence[int], positions: Sequence[int], like: int, to: int):
-    """Take the square of the sign of the distance of each position from the index away from one."""
+    """Compute 1 minus the squared sign of the distance of each position from the index."""
     sign = op.Sign(op.Sub(op.Unsqueeze(indices, axes), positions))
     return op.Cast(op.Sub(op.Cast(1, to=like), sign * sign), to=to)
 
@@ -551,7 +551,7 @@ def _places(what: OneHot, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_put, bind=_places)
 def scattered(indices, depth, values, axis: int, axes: Sequence[int], sign: int, end: Sequence[int]):
-    """Put on where the index points; where it points nowhere, put off in front, where it is already."""
+    """Scatter on to the index; for an index out of range, scatter off to position 0, which is off already."""
     count = op.Reshape(op.Cast(depth, to=7), [1])
     inside = op.And(op.Less(indices, count), op.Not(op.Less(indices, op.Mul(count, sign))))
     places = op.Unsqueeze(op.Mul(indices, op.Cast(inside, to=7)), axes)

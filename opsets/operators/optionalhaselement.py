@@ -35,13 +35,13 @@ def _absent(what: Plain, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=a_tensor)
 def there(value):
-    """A tensor is always there."""
+    """Return true: the input is a tensor."""
     return op.Cast(1, to=9)
 
 
 @lowering(18, applies_if=_absent)
 def nothing(value):
-    """What is left out is not there."""
+    """Return false: the input is omitted."""
     return op.Cast(0, to=9)
 
 

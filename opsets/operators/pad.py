@@ -21,7 +21,7 @@ MODES = ("constant", "reflect", "edge", "wrap")
 
 @dataclass(frozen=True)
 class Pad:
-    """What the border is filled with: `constant`, `reflect`, `edge` or `wrap`."""
+    """The padding mode: `constant`, `reflect`, `edge` or `wrap`."""
 
     mode: str = "constant"
 
@@ -116,7 +116,7 @@ def _places(what: Pad, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_some_axes, bind=_places)
 def placed(data, pads, value, axes, index: Sequence[int], mode: str):
-    """Give pads for all axes, zero for those that are not named."""
+    """Add pads of zero for the axes that are not named."""
     return meaning.Itself(data, op.Gather(op.Concat(pads, [0], axis=0), index, axis=0), value, mode=mode)
 
 
@@ -134,7 +134,7 @@ def _rank(what: Pad, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_named, bind=_rank)
 def placed_at_run_time(data, pads, value, axes, rank: Sequence[int], places: Sequence[int], mode: str):
-    """Give pads for all axes: the sums of those whose axis each is, of which there is one or none."""
+    """Compute pads for all axes: for each axis, the sum over its one entry in `axes`, or none."""
     forward = op.Cast(axes, to=7)
     forward = forward + op.Cast(op.Less(forward, 0), to=7) * rank
     met = op.Cast(op.Equal(places, forward), to=1)
@@ -212,7 +212,7 @@ def joined(
     high: Sequence[int],
     left: Sequence[int],
 ):
-    """Put the value before and behind what is there, along the last axis that grows, then along the others."""
+    """Concatenate the value before and after the data along the last padded axis, then along the others."""
     shape = op.Shape(data)
     front = op.Slice(shape, [0], axes_before)
     back = op.Slice(shape, after, [2147483647])
@@ -298,7 +298,7 @@ def bordered(
     others: Sequence[int],
     axes_left: Sequence[int],
 ):
-    """Put one value at both ends of the last axis, and repeat it as the edge that it is; then pad the other axes."""
+    """Add one value at both ends of the last axis, and repeat it as an edge; then pad the other axes."""
     shape = op.Shape(data)
     border = op.Expand(value, op.Concat(op.Slice(shape, [0], at), [1], op.Slice(shape, after, [2147483647]), axis=0))
     ends = op.Concat(op.Gather(pads, low, axis=0), op.Gather(pads, high, axis=0), axis=0)
@@ -388,7 +388,7 @@ def _nothing(what: Pad, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_nothing)
 def unpadded(data, pads, value, axes):
-    """Copy the data, to which nothing is added."""
+    """Copy the data: all pads are zero."""
     return op.Identity(data)
 
 

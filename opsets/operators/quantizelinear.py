@@ -117,7 +117,7 @@ def _zero(what: QuantizeLinear, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_from_zero, bind=_zero)
 def with_zero_point(x, factors, zero_point, zero: Sequence[int], axis: int, block_size: int):
-    """Give it the zero point zero, whose type says that of the result."""
+    """Add a zero point of zero, whose type is the type of the result."""
     return meaning.QuantizeLinear(x, factors, op.Expand(zero, op.Shape(factors)), axis=axis, block_size=block_size)
 
 

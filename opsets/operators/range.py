@@ -18,7 +18,7 @@ from opshift.opsets.registry.traits import Traits
 
 @dataclass(frozen=True)
 class Range:
-    """The type that float16 and bfloat16 are counted in, a TensorProto.DataType."""
+    """The type in which float16 and bfloat16 are computed, a TensorProto.DataType."""
 
     stash_type: int = 1
 
@@ -121,7 +121,7 @@ def counted(start, limit, delta, wide: int, like: int):
 
 @lowering(13, applies_if=_count)
 def nonzero(start, limit, delta):
-    """Take the positions of as many ones."""
+    """Return the positions from NonZero of that many ones."""
     count = op.ReduceMax(op.Concat([0], op.Reshape(limit, [1]), axis=0), keepdims=1)
     return op.Reshape(op.NonZero(op.Expand([1], count)), [-1])
 

@@ -29,7 +29,7 @@ def _floats(what: Reduction, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_floats, bind=in_float, rounds=True)
 def root_of_squares(data, axes, keepdims: int, noop: int, within: int, to: int):
-    """Take the root of the sum of squares, in float where the input is of halves."""
+    """Compute the root of the sum of squares, in float for 16-bit floats."""
     wide = op.Cast(data, to=within)
     squares = op.ReduceSum(wide * wide, axes, keepdims=keepdims, noop_with_empty_axes=noop)
     return op.Cast(op.Sqrt(squares), to=to)
@@ -46,7 +46,7 @@ def _integers(what: Reduction, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_integers, bind=in_float)
 def whole_root_of_squares(data, axes, keepdims: int, noop: int, within: int, to: int):
-    """Take the root in double, and one less where its square is above the sum.
+    """Compute the root in double, and subtract one if its square is above the sum.
 
     The root of the rounded sum is never below a whole root: of k * k, rounded by at most 2^-53 of itself, it departs
     from k by less than k's own half unit. Above it may be by rounding up, as of k * k - 1 for a k of 2^30.

@@ -35,7 +35,7 @@ def _limits(what: Reduction, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=typed, bind=_limits, rounds=True)
 def shifted(data, axes, keepdims: int, noop: int, within: int, to: int, least: float, most: float):
-    """Take the greatest element out of the sum, so that no exponential is above 1, and not all are 0.
+    """Subtract the greatest element first, so that no exponential is above 1, and not all are 0.
 
     Where it is infinite the greatest finite number stands for it: an infinity less itself would be no number.
     """

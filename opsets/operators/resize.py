@@ -266,13 +266,13 @@ def _left_out(index: int) -> Callable[[Resize, Operands], Reason | None]:
 
 @lowering(18, applies_if=_left_out(1), bind=lambda what, operands: _NONE)
 def with_roi(x, roi, scales, sizes, none: Sequence[int]):
-    """Give an empty roi."""
+    """Add an empty roi."""
     return meaning.Same(x, none, scales, sizes)
 
 
 @lowering(18, applies_if=_left_out(2), bind=lambda what, operands: _NONE)
 def with_scales(x, roi, scales, sizes, none: Sequence[int]):
-    """Give empty scales."""
+    """Add empty scales."""
     return meaning.Same(x, roi, none, sizes)
 
 
@@ -282,7 +282,7 @@ def _superseded(what: Resize, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_superseded)
 def by_sizes(x, roi, scales, sizes):
-    """Leave out the scales, of which there are none."""
+    """Drop the empty scales."""
     return meaning.Same(x, roi, None, sizes)
 
 
@@ -296,7 +296,7 @@ def _surplus(what: Resize, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_surplus)
 def by_scales(x, roi, scales, sizes):
-    """Leave out the roi, which does not count."""
+    """Drop the roi, which has no effect."""
     return meaning.Same(x, None, scales)
 
 
@@ -439,7 +439,7 @@ def nearest_by_scales(x, roi, scales, sizes, axis: int, index: Sequence[int], le
 
 @lowering(18, applies_if=_looked_up(sizes=True), bind=_along, cost=20)
 def nearest_by_sizes(x, roi, scales, sizes, axis: int, index: Sequence[int]):
-    """Look up the nearest elements along one axis, then along those that have not got their size yet."""
+    """Look up the nearest elements along one axis, then along the axes that still need resizing."""
     return meaning.Same(op.Gather(x, index, axis=axis), None, None, sizes)
 
 
@@ -586,7 +586,7 @@ def _grown(what: Resize, operands: Operands) -> Reason | None:
 
 @lowering(9, applies_if=_grown, bind=lambda what, operands: {"mode": what.mode})
 def upsampled(x, roi, scales, sizes, mode: str):
-    """Upsample, which is what Resize was called."""
+    """Emit Upsample, the earlier name of Resize."""
     return op.Upsample(x, scales, mode=mode)
 
 

@@ -17,7 +17,7 @@ from opshift.opsets.registry.wider_types import MOVED
 
 @dataclass(frozen=True)
 class ReverseSequence:
-    """Which of the first two axes is the batch's, and which is that of time."""
+    """Which of the first two axes is the batch, and which is time."""
 
     batch_axis: int = 1
     time_axis: int = 0

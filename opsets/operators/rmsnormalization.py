@@ -22,7 +22,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 
 @dataclass(frozen=True)
 class RMSNormalization:
-    """The first of the axes, what is added to the mean square, and the type that it is computed in.
+    """The first of the axes, the epsilon that is added to the mean square, and the type of the computation.
 
     None for the type stands for float, and for double where the input is double.
     """

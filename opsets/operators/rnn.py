@@ -61,7 +61,7 @@ def oracle(
 
 @lowering(18, applies_if=batch_first)
 def transposed(x, w, r, b, sequence_lens, initial_h):
-    """Put the batch second, and back."""
+    """Transpose the batch to the second axis, and back."""
     y, y_h = meaning.Same(
         op.Transpose(x, perm=[1, 0, 2]), w, r, b, sequence_lens, op.Transpose(initial_h, perm=[1, 0, 2]), layout=0
     )

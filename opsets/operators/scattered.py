@@ -19,7 +19,7 @@ from opshift.opsets.registry.operator import Operands, Operator
 
 @dataclass(frozen=True)
 class Scattered:
-    """The axis along which updates are written, and the reduction that is to join them: add, mul, max or min."""
+    """The axis of the updates, and the reduction that combines them: add, mul, max or min."""
 
     axis: int = 0
     reduction: str = "add"

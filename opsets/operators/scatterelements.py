@@ -17,7 +17,7 @@ from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 
 @dataclass(frozen=True)
 class ScatterElements:
-    """The axis, and how an update joins what is there."""
+    """The axis, and the reduction that combines an update with the present value."""
 
     axis: int = 0
     reduction: str = "none"
@@ -56,7 +56,7 @@ def _along(what: ScatterElements, operands: Operands) -> Reason | None:
 
 @lowering(9, applies_if=_along, bind=lambda what, operands: {"axis": what.axis, "along": (what.axis,)})
 def as_scatter(data, indices, updates, axis: int, along: Sequence[int]):
-    """Say it with the operator of version 9, which defines no negative indices."""
+    """Emit Scatter-9, which does not define negative indices."""
     places = op.Cast(indices, to=7)
     length = op.Gather(op.Shape(data), along, axis=0)
     return op.Scatter(data, places + op.Cast(op.Less(places, 0), to=7) * length, updates, axis=axis)
@@ -77,27 +77,27 @@ def _along_axis(what: ScatterElements, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_joins("add"), bind=_along_axis, rounds=True)
 def by_sums(data, indices, updates, axis: int, along: Sequence[int]):
-    """Add up the updates of each place."""
+    """Add the updates at each position."""
     return data + op.ReduceSum(meaning.Scattered(data, indices, updates, axis=axis), along, keepdims=0)
 
 
 @lowering(18, applies_if=_joins("mul"), bind=_along_axis, rounds=True)
 def by_products(data, indices, updates, axis: int, along: Sequence[int]):
-    """Multiply the updates of each place."""
+    """Multiply the updates at each position."""
     spread = meaning.Scattered(data, indices, updates, axis=axis, reduction="mul")
     return data * op.ReduceProd(spread, along, keepdims=0)
 
 
 @lowering(18, applies_if=_joins("max"), bind=_along_axis)
 def by_maxima(data, indices, updates, axis: int, along: Sequence[int]):
-    """Take the largest of the updates of each place."""
+    """Compute the largest of the updates at each position."""
     spread = meaning.Scattered(data, indices, updates, axis=axis, reduction="max")
     return op.Max(data, op.ReduceMax(spread, along, keepdims=0))
 
 
 @lowering(18, applies_if=_joins("min"), bind=_along_axis)
 def by_minima(data, indices, updates, axis: int, along: Sequence[int]):
-    """Take the least of the updates of each place."""
+    """Compute the smallest of the updates at each position."""
     spread = meaning.Scattered(data, indices, updates, axis=axis, reduction="min")
     return op.Min(data, op.ReduceMin(spread, along, keepdims=0))
 

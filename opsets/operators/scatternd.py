@@ -20,7 +20,7 @@ from opshift.opsets.registry.traits import Coordinates, Trait, Traits
 
 @dataclass(frozen=True)
 class ScatterND:
-    """How an update joins what is there."""
+    """The reduction that combines an update with the present value."""
 
     reduction: str = "none"
 

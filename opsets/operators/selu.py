@@ -17,7 +17,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 
 @dataclass(frozen=True)
 class Selu:
-    """What negative elements tend to, with its sign changed, before all are multiplied by `gamma`."""
+    """Alpha and gamma: large negative elements approach -alpha, and all results are multiplied by `gamma`."""
 
     alpha: float = float(np.float32(1.67326319217681884765625))
     gamma: float = float(np.float32(1.05070102214813232421875))

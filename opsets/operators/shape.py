@@ -17,7 +17,7 @@ from opshift.opsets.registry.traits import Flow, Trait, Traits
 
 @dataclass(frozen=True)
 class Shape:
-    """The slice of the dimensions that is wanted."""
+    """The slice of the dimensions: start and end."""
 
     start: int = 0
     end: int | None = None
@@ -38,7 +38,7 @@ def _ends(meaning: Shape, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(13, applies_if=_part, bind=_ends)
 def sliced(data, starts: Sequence[int], ends: Sequence[int]):
-    """Take the whole shape, then a slice of it."""
+    """Compute the whole shape, then slice it."""
     return op.Slice(op.Shape(data), starts, ends)
 
 

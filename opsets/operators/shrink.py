@@ -17,7 +17,7 @@ from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits
 
 @dataclass(frozen=True)
 class Shrink:
-    """How far elements move, and beyond which absolute value.
+    """The bias that moves elements, and the absolute value (lambd) above which it applies.
 
     With `double`, doubles are compared and added as such.
     """

@@ -133,7 +133,7 @@ def mirrored(
     axes_left: Sequence[int],
     steps_left: Sequence[int],
 ):
-    """Turn the axis around and go forward; what was at i is at -1 - i, whichever end i counts from."""
+    """Reverse the axis and slice forward; index i becomes -1 - i, whichever end i counts from."""
     length = op.Slice(op.Shape(data), at, after)
     backward = op.Sub(length, op.Range(0, op.Squeeze(length, [0]), 1) + 1)
     turned = op.Gather(data, backward, axis=axis)

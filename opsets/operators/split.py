@@ -118,7 +118,7 @@ def _bound_sizes(what: Split, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_length_known, bind=_bound_sizes)
 def sized(data, split, axis: int, sizes: Sequence[int]):
-    """Give the sizes of the parts, which are known."""
+    """Add the sizes of the parts, which are known."""
     return meaning.Itself(data, sizes, axis=axis)
 
 
@@ -161,7 +161,7 @@ def _one(what: Split, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_one)
 def whole(data, split):
-    """Take the tensor as it is: it is the one part."""
+    """Return the tensor unchanged: it is the only part."""
     return op.Identity(data)
 
 
@@ -173,7 +173,7 @@ def _several(what: Split, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_several, bind=lambda what, operands: {"axis": what.axis, "axes": (what.axis,)})
 def cut(data, split, axis: int, axes: Sequence[int]):
-    """Cut off the first part and split what is left."""
+    """Slice off the first part, and split the rest."""
     size = op.Slice(split, [0], [1])
     first = op.Slice(data, [0], size, axes)
     left = op.Slice(data, size, [2147483647], axes)

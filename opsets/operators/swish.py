@@ -14,7 +14,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 
 @dataclass(frozen=True)
 class Swish:
-    """What an element is multiplied by before its sigmoid is taken."""
+    """Alpha, the factor of an element inside the sigmoid."""
 
     alpha: float = 1.0
 

@@ -17,7 +17,7 @@ from opshift.opsets.registry.traits import Traits
 
 @dataclass(frozen=True)
 class TensorScatter:
-    """The axis of the sequence, and whether what does not fit behind goes to the front (`circular`)."""
+    """The axis of the sequence, and whether writes beyond the end wrap to the front (`circular`)."""
 
     axis: int = -2
     mode: str = "linear"
@@ -51,7 +51,7 @@ def _from_start(what: TensorScatter, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_from_start)
 def from_start(past, update, write_indices):
-    """Give the places: "assumed to be all zeros if not provided"."""
+    """Add the indices: "assumed to be all zeros if not provided"."""
     return meaning.Same(past, update, op.Expand([0], op.Shape(past, start=0, end=1)))
 
 
@@ -72,7 +72,7 @@ def _around(what: TensorScatter, operands: Operands) -> Mapping[str, Any]:
 # A linear write ends within the cache, so that it is a circular one too.
 @lowering(18, applies_if=_given, bind=_around)
 def looked_up(past, update, write_indices, axis: int, at: Sequence[int], behind: Sequence[int], along: Sequence[int]):
-    """Put the update behind the cache, and look each element up in one of the two."""
+    """Concatenate cache and update, and gather each element from one of the two."""
     length = op.Gather(op.Shape(past), at, axis=0)
     count = op.Gather(op.Shape(update), at, axis=0)
     place = op.Unsqueeze(op.Range(0, op.Squeeze(length, [0]), 1), along)

@@ -18,7 +18,7 @@ from opshift.opsets.registry.wider_types import ORDERED
 
 @dataclass(frozen=True)
 class TopK:
-    """The axis, which end of the order, whether the result is sorted, and which of equal elements comes first."""
+    """The axis, largest or smallest, whether the result is sorted, and which of equal elements comes first."""
 
     axis: int = -1
     largest: int = 1

@@ -36,7 +36,7 @@ def _no_diagonal(what: Trilu, operands: Operands) -> Reason | None:
 
 @lowering(14, applies_if=_no_diagonal, bind=lambda what, operands: {"main": Tensor(np.array(0))})
 def from_main(x, k, main: Sequence[int]):
-    """Give the main diagonal, which is meant where none is given."""
+    """Add the default diagonal, 0."""
     return meaning.Same(x, main)
 
 

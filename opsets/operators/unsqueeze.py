@@ -50,7 +50,7 @@ def _known(meaning: Plain, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_known, bind=lambda meaning, operands: {"shape": _left(meaning, operands)})
 def reshaped_to_known(data, axes, shape: Sequence[int]):
-    """Reshape to a shape of which all but one dimension are known."""
+    """Reshape to a shape with all but one dimension known."""
     return op.Reshape(data, shape)
 
 

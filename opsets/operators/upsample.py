@@ -16,7 +16,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class Upsample:
-    """How elements between those given are found: `nearest` or `linear`."""
+    """The interpolation mode: `nearest` or `linear`."""
 
     mode: str = "nearest"
 
@@ -31,7 +31,7 @@ def oracle(what: Upsample, x: np.ndarray[Any, Any], scales: np.ndarray[Any, Any]
 
 @lowering(13, bind=lambda what, operands: {"mode": what.mode})
 def resized(x, scales, mode: str):
-    """Resize from the corner, taking the nearest below."""
+    """Emit Resize with asymmetric coordinates and floor rounding."""
     return meaning.Resize(x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
 
 

@@ -28,7 +28,7 @@ def _booleans(what: Plain, operands: Operands) -> Reason | None:
 
 @lowering(9, applies_if=_booleans)
 def by_logic(condition, x, y):
-    """Choose between booleans by And and Or."""
+    """Select booleans by And and Or."""
     return op.Or(op.And(condition, x), op.And(op.Not(condition), y))
 
 
@@ -40,7 +40,7 @@ def _exact_product(what: Plain, operands: Operands) -> Reason | None:
 
 @lowering(13, applies_if=_exact_product, bind=lambda what, operands: {"to": _type(operands)})
 def by_product(condition, x, y, to: int):
-    """Choose between integers by products with 0 and 1."""
+    """Select integers by products with 0 and 1."""
     chosen = op.Cast(condition, to=to)
     other = op.Cast(op.Not(condition), to=to)
     return op.Add(op.Mul(chosen, x), op.Mul(other, y))
@@ -55,7 +55,7 @@ def _known(what: Plain, operands: Operands) -> Reason | None:
 # Written at 10 for its Gather, whose indices need no guard here: none is negative.
 @lowering(10, applies_if=_known, cost=10)
 def by_gather(condition, x, y):
-    """Number all elements of both and look the chosen ones up; any element type, at any opset."""
+    """Number the elements of both, and gather the selected ones; any element type, at any opset."""
     first = op.Size(x)
     second = op.Size(y)
     at_x = meaning.Reshape(meaning.Range(0, first, 1), op.Shape(x), allowzero=1)

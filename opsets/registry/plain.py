@@ -19,7 +19,7 @@ from opshift.opsets.registry.wider_types import Wider
 
 @dataclass(frozen=True)
 class Plain:
-    """The operator's name is all of its meaning."""
+    """An operator without attributes."""
 
 
 def one_shape(meaning: Plain, operands: Operands) -> Reason | None:
