@@ -176,12 +176,20 @@ def convert(
 
 def _rewritten(model: Model, options: Options) -> tuple[Request, Planned, Result]:
     """Do all but the verification: read, plan, rewrite. Nothing is held here, so that each step may free memory."""
-    with _without_collection(), onnx_process.limited(options.timeout, options.memory):
-        return rewrite(*plan_nearest(read_request(model, options), options), options)
+    with without_collection(), onnx_process.limited(options.timeout, options.memory):
+        return rewrite(*_planned(read_request(model, options), options), options)
+
+
+def _planned(request: Request, options: Options) -> tuple[Request, Planned]:
+    """Plan, and let go of what only planning needs."""
+    try:
+        return plan_nearest(request, options)
+    finally:
+        request.known.forget()
 
 
 @contextlib.contextmanager
-def _without_collection() -> Iterator[None]:
+def without_collection() -> Iterator[None]:
     """Keep Python from looking for cycles meanwhile: there are none, and it would look at many objects often."""
     was_on = gc.isenabled()
     gc.disable()

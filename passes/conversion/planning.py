@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Collection
 from itertools import starmap
 
 import onnx
@@ -17,11 +18,12 @@ from opshift.passes.base.options import Options
 from opshift.passes.base.results import Code, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
 from opshift.passes.conversion.request import Request, prepare_model, refused, tell, wanted_ir_version, without_checks
+from opshift.passes.graph import traversal
 from opshift.passes.io import external_data as external
 from opshift.passes.rewrite.edits import Planned
 from opshift.passes.rewrite.fixed_shapes import dynamic, guessed, input_shapes, shape_option
 from opshift.passes.rewrite.groups import kinds
-from opshift.passes.rewrite.planner import Analysis, Planner, too_old, written_too_old
+from opshift.passes.rewrite.planner import Analysis, Planner, RefusedError, too_old, written_too_old
 from opshift.passes.rewrite.prepare import Prepared
 
 _ELSEWHERE = 10.0
@@ -51,14 +53,47 @@ def _first_possible(request: Request, progress: Progress | None, timeout: float 
     if planned.plan.possible or not request.others:
         return request, planned
     left = limits.Deadline(_ELSEWHERE)
+    doubtful = refused_places(request.model, planned.plan)
     for opset in request.others:
         again = request.at(opset)
-        if left.left() and (other := _planned(again, None, left.left(), hinting=False)).plan.possible:
+        if not left.left() or not is_possible(again, left.left(), doubtful):
+            continue
+        if (other := _planned(again, None, left.left(), hinting=False)).plan.possible:
             return again, other
     return request, planned
 
 
-def _planned(request: Request, progress: Progress | None, timeout: float | None, *, hinting: bool = True) -> Planned:
+def refused_places(model: onnx.ModelProto, plan: Plan) -> frozenset[int]:
+    """Return where the first refused nodes of a plan are in the main graph, or the nodes that hold them."""
+    paths = tuple(dict.fromkeys(one.node for one in plan.refusals))[:_DOUBTFUL]
+    found = set()
+    for place, node in enumerate(model.graph.node):
+        where = f"main/{traversal.node_name(node, place)}"
+        if any(path.startswith(where) and path[len(where) :][:1] in ("", ".") for path in paths):
+            found.add(place)
+    return frozenset(found)
+
+
+_DOUBTFUL = 20
+"""Refusals that are looked at again first at other opsets: one of them is mostly refused there too."""
+
+
+def is_possible(request: Request, timeout: float, doubtful: frozenset[int]) -> bool:
+    """Return whether there is a plan, looking at doubtful nodes first, and no further than the first refusal."""
+    try:
+        return _planned(request, None, timeout, hinting=False, doubtful=doubtful).plan.possible
+    except RefusedError:
+        return False
+
+
+def _planned(
+    request: Request,
+    progress: Progress | None,
+    timeout: float | None,
+    *,
+    hinting: bool = True,
+    doubtful: frozenset[int] | None = None,
+) -> Planned:
     own = default_opset(request.source.model.opset_import) or 1
     old = [] if (refusal := written_too_old(request.source.model, own)) is None else [refusal]
     old += [too_old(request.legality.opset, "the target is")] * (request.legality.opset < OLDEST)
@@ -68,16 +103,20 @@ def _planned(request: Request, progress: Progress | None, timeout: float | None,
         return nothing
     deadline = limits.Deadline(limits.LEAST_TIME if timeout is None else timeout)
     source = request.source
-    model = external.with_small(request.model, source.files)
-    wanted, _ = wanted_ir_version(request, model)
-    lost = () if request.keep_initializers_as_inputs and wanted >= DEFAULTS else overridable(model)
-    if lost:
-        # They are constants of the result, as `remove_defaults` makes them: nobody can override them there.
-        read, model = model, onnx.ModelProto()
-        model.CopyFrom(read)
-        without_inputs(model, lost)
+    lost = _constants(request)
+    view = request.known.view(request.model, bool(lost), lambda: _shown(request, lost))
+    model = view.shown
     analysis = Analysis(source.bodies, source.static, source.inferred) if model is source.model else None
-    planner = Planner(model, request.goal, analysis, hinting=hinting, progress=progress, deadline=deadline)
+    planner = Planner(
+        model,
+        request.goal,
+        analysis,
+        alike=view.planner(analysis),
+        hinting=hinting,
+        progress=progress,
+        deadline=deadline,
+        doubtful=doubtful,
+    )
     try:
         planned = planner.run()
     except limits.DeadlineError:
@@ -87,6 +126,23 @@ def _planned(request: Request, progress: Progress | None, timeout: float | None,
     planner.forget()
     plan = dataclasses.replace(planned.plan, rewrites=functools.partial(kinds, planned))
     return dataclasses.replace(planned, plan=plan)
+
+
+def _constants(request: Request) -> list[str]:
+    """Return the inputs that become constants of the result, as `remove_defaults` makes them."""
+    wanted, _ = wanted_ir_version(request, request.model)
+    return [] if request.keep_initializers_as_inputs and wanted >= DEFAULTS else overridable(request.model)
+
+
+def _shown(request: Request, lost: Collection[str]) -> onnx.ModelProto:
+    """Return the model as planners see it: with small external weights, and without the inputs that nobody can feed."""
+    model = external.with_small(request.model, request.source.files)
+    if not lost:
+        return model
+    read, model = model, onnx.ModelProto()
+    model.CopyFrom(read)
+    without_inputs(model, lost)
+    return model
 
 
 def _with_preparation(plan: Plan, prepared: Prepared) -> Plan:
@@ -106,7 +162,8 @@ def _cured(request: Request, plan: Plan, options: Options) -> tuple[Refusal, ...
     for guess in _GUESSES:
         sizes = {name: guessed(shape or (), guess) for name, shape in shapes.items() if name in set(dynamic(shapes))}
         try:
-            prepared = prepare_model(request.source, request.legality, dataclasses.replace(options, input_shapes=sizes))
+            sized = dataclasses.replace(options, input_shapes=sizes)
+            prepared = prepare_model(request.source, request.legality, sized, request.known)
             again = dataclasses.replace(request, prepared=prepared)
             planned = _planned(again, None, max(left.left(), 1.0), hinting=False)
         except (UsageError, InvalidModelError):  # the model does not accept them, or a node of it

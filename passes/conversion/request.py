@@ -6,19 +6,20 @@ import dataclasses
 import functools
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import onnx
 
 from opshift.opsets.registry.structural import IF, LOOP, SCAN, SEQUENCES
 from opshift.opsets.runtimes import kernels
-from opshift.opsets.runtimes.target import Legality
+from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base.arguments import Progress, check_types
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError
 from opshift.passes.base.options import Options
 from opshift.passes.base.results import TENSOR_OUTPUT, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
+from opshift.passes.conversion.known import Known
 from opshift.passes.io import external_data as external
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import Source, load
@@ -43,6 +44,8 @@ class Request:
     keep_initializers_as_inputs: bool
     others: tuple[int, ...] = ()
     """Other opsets of the target, the nearest first, where no opset is asked for."""
+    known: Known = field(default_factory=Known, compare=False)
+    """What several plans share."""
 
     @property
     def model(self) -> onnx.ModelProto:
@@ -79,7 +82,16 @@ def read_request(model: Model, options: Options) -> Request:
     """
     profile = options.check()
     tell(options.progress, "load")
-    source = _with_tensors(load(model, options.allow_paths), options)
+    return request_of(_with_tensors(load(model, options.allow_paths), options), profile, options, Known())
+
+
+def request_of(source: Source, profile: Target | None, options: Options, known: Known) -> Request:
+    """Return the request for a model that was read; `known` has what other requests for it have found out.
+
+    Raises:
+        UsageError: the request makes no sense.
+        InvalidModelError: the model is none.
+    """
     own = default_opset(source.model.opset_import)
     if own is None:
         raise InvalidModelError("The model imports no opset of the default domain.")
@@ -92,9 +104,9 @@ def read_request(model: Model, options: Options) -> Request:
             others = tuple(sorted(range(low, high + 1), key=lambda one: (abs(one - nearest), one))[1:])
         elif not low <= opset <= high:
             raise UsageError(f"{profile.name} does not load opset {opset}, only {low} to {high}.")
-        known = profile.ir_version
-        if ir_version is not None and known and not known[0] <= ir_version <= known[1]:
-            raise UsageError(f"{profile.name} does not load ir_version {ir_version}, only {known[0]} to {known[1]}.")
+        loaded = profile.ir_version
+        if ir_version is not None and loaded and not loaded[0] <= ir_version <= loaded[1]:
+            raise UsageError(f"{profile.name} does not load ir_version {ir_version}, only {loaded[0]} to {loaded[1]}.")
     goal = Goal(
         Legality(own if opset is None else opset, options.decomposed, profile),
         options.semantics,
@@ -102,8 +114,8 @@ def read_request(model: Model, options: Options) -> Request:
         runnable=profile is None and kernels.installed(),
         optimize=options.optimize,
     )
-    prepared = prepare_model(source, goal.legality, options)
-    return Request(source, prepared, goal, ir_version, options.keep_initializers_as_inputs, others)
+    prepared = prepare_model(source, goal.legality, options, known)
+    return Request(source, prepared, goal, ir_version, options.keep_initializers_as_inputs, others, known)
 
 
 def _with_tensors(source: Source, options: Options) -> Source:
@@ -117,7 +129,7 @@ def _with_tensors(source: Source, options: Options) -> Source:
     return dataclasses.replace(source, model=model, repairs=repairs, bodies=(), static=None, inferred=None)
 
 
-def prepare_model(source: Source, legality: Legality, options: Options) -> Prepared:
+def prepare_model(source: Source, legality: Legality, options: Options, known: Known) -> Prepared:
     """Fix shapes and fold, where that is asked for or the target needs it."""
     target = legality.target
     sizes = Sizes(options.input_shapes or {}, options.dims or {}, options.batch)
@@ -129,6 +141,10 @@ def prepare_model(source: Source, legality: Legality, options: Options) -> Prepa
         static=target.name if target is not None and target.static else "",
         missing=frozenset(() if source.model.training_info else _missing(legality)),
     )
+    return known.prepared(asked, lambda: _prepared(source, asked, options))
+
+
+def _prepared(source: Source, asked: Preparation, options: Options) -> Prepared:
     model = source.model
     if not options.keep_initializers_as_inputs and (lost := overridable(model)):
         model = onnx.ModelProto()

@@ -57,9 +57,10 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
         tell(options.progress, "lower")
         if rewritten is not source.model:
             bodies = ()
-        elif source.path is None or is_small(source):
-            rewritten = onnx.ModelProto()
-            rewritten.CopyFrom(source.model)
+            if request.known.lasting:
+                rewritten = _copy(rewritten)
+        elif source.path is None or is_small(source) or request.known.lasting:
+            rewritten = _copy(source.model)
         else:  # nobody else has it, and with a copy its weights would be in memory twice
             size = length(pieces(rewritten))
             source = dataclasses.replace(source, model=without_weights(rewritten), size=size)
@@ -82,6 +83,12 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
         planned = dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, warnings=warnings))
     result = Result(planned.plan, None, source, rewritten, left_out, (*missing, *notes))
     return request, planned, result
+
+
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
 
 
 def missed(request: Request) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -79,6 +79,10 @@ class Analysis:
     summary: onnx.ModelProto | None = None
 
 
+class RefusedError(Exception):
+    """A node cannot be converted, and no more was asked."""
+
+
 class Planner:
     """Plans one model for one target."""
 
@@ -92,17 +96,21 @@ class Planner:
         hinting: bool = True,
         progress: Callable[[str, int, int], None] | None = None,
         deadline: Deadline | None = None,
+        doubtful: Collection[int] | None = None,
     ) -> None:
         """Plan for a goal.
 
         `alike` has planned the same model for another target: what it knows of the values is not inferred again.
         `hinting` looks for the opsets to which refused nodes could be converted. At the deadline planning ends with
-        DeadlineError.
+        DeadlineError. With `doubtful`, places of nodes of the main graph, these nodes are planned first, and planning
+        ends with RefusedError at the first refusal: for a quick answer to whether the goal is possible at all.
         """
         self.progress = progress
+        self._doubtful = doubtful
         self.model = model
         self.source = default_opset(model.opset_import) or 1
         self._analysis = analysis = analysis or Analysis()
+        self._alike = alike
         legality = goal.legality
         if legality.target is not None and legality.types is None:
             types = self._occurring
@@ -130,7 +138,6 @@ class Planner:
         )
         self._renewed: Renewed = (), ()
         self._firsts: dict[int, int] = {}
-        self._alike = alike
         self._walked_by_graph = {id(one.graph): one for one in analysis.walked}
         self._scope: Values | None = None
         self._hints = Hints(legality, self._fits) if hinting else None
@@ -156,6 +163,8 @@ class Planner:
     @functools.cached_property
     def _occurring(self) -> Set[int] | None:
         """The element types that values of the model can have."""
+        if self._alike:
+            return self._alike._occurring
         return occurring(self.model, self._analysis.walked or tuple(walk(self.model)), self.source)
 
     def run(self) -> Planned:
@@ -219,8 +228,10 @@ class Planner:
             # Most nodes of a large model: all that is to be said of them is their names.
             self._renewed = [(step, places) for step, places in asked if isinstance(step, Step)], walked.names
             asked = [(settled, places) for settled, places in asked if not isinstance(settled, Step)]
-        places = ((place, settled) for settled, found_at in asked for place in found_at)
-        for count, (index, settled) in enumerate(sorted(places, key=itemgetter(0))):
+        places = sorted(((place, settled) for settled, found_at in asked for place in found_at), key=itemgetter(0))
+        if main and self._doubtful:
+            places.sort(key=lambda one: one[0] not in (self._doubtful or ()))
+        for count, (index, settled) in enumerate(places):
             if self.progress and main and count % 256 == 0:
                 self.progress("plan", index, len(nodes))
             if main:
@@ -267,6 +278,8 @@ class Planner:
     def _hint(self, context: NodeContext, mark: Mark) -> None:
         """Add to the refusals of a node the opset that helps; those of a function stand inside of it."""
         node, refusals = context.node, self.ledger.refusals
+        if refusals and self._doubtful is not None:
+            raise RefusedError
         if self._hints is None or not self.ledger.refused_since(mark):
             return
         if (node.domain, node.op_type, node.overload) in self.functions.known:

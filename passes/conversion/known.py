@@ -1,0 +1,95 @@
+"""What several plans of one model share: prepared models, and what is known of their values."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import onnx
+
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.base.errors import InvalidModelError, UsageError
+from opshift.passes.rewrite.planner import Analysis, Goal, Planner
+from opshift.passes.rewrite.prepare import Preparation, Prepared
+
+ROOM = 2**28
+"""Bytes of prepared models that are kept; at least the latest one stays."""
+
+
+class Known:
+    """The findings of earlier plans of one model.
+
+    With `lasting`, they serve other targets too: then nobody may change the models that are kept here.
+    """
+
+    def __init__(self, *, lasting: bool = False) -> None:
+        """Begin with nothing."""
+        self.lasting = lasting
+        self._prepared: OrderedDict[str, Prepared | UsageError | InvalidModelError] = OrderedDict()
+        self._views: OrderedDict[tuple[int, bool], _View] = OrderedDict()
+
+    def prepared(self, asked: Preparation, prepare: Callable[[], Prepared]) -> Prepared:
+        """Return a prepared model, from `prepare` the first time.
+
+        Raises:
+            UsageError, InvalidModelError: those of `prepare`, also later.
+        """
+        if not self.lasting:
+            return prepare()
+        key = repr((asked.sizes, asked.fold, asked.tidy, asked.static, sorted(asked.missing)))
+        if key not in self._prepared:
+            try:
+                self._prepared[key] = prepare()
+            except (UsageError, InvalidModelError) as error:
+                self._prepared[key] = error
+            self._make_room()
+        self._prepared.move_to_end(key)
+        found = self._prepared[key]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def view(self, model: onnx.ModelProto, reduced: bool, show: Callable[[], onnx.ModelProto]) -> _View:
+        """Return how a model is shown to planners, from `show` the first time; `reduced` tells two ways apart."""
+        key = id(model), reduced
+        if key not in self._views:
+            self._views[key] = _View(model, show())
+        self._views.move_to_end(key)
+        return self._views[key]
+
+    def forget(self) -> None:
+        """Let go of everything."""
+        while self._views:
+            self._views.popitem()[1].forget()
+        self._prepared.clear()
+
+    def _make_room(self) -> None:
+        """Drop what was used least of late."""
+        latest = next(reversed(self._prepared.values()))
+        size = latest.model.ByteSize() if isinstance(latest, Prepared) else 0
+        while len(self._prepared) > 1 and size * len(self._prepared) > ROOM:
+            self._prepared.popitem(last=False)
+        while len(self._views) > 1 and size * len(self._views) > ROOM:
+            self._views.popitem(last=False)[1].forget()
+
+
+class _View:
+    """A model as planners see it; `model` is kept so that its id is nobody else's."""
+
+    def __init__(self, model: onnx.ModelProto, shown: onnx.ModelProto) -> None:
+        self.model, self.shown = model, shown
+        self._planner: Planner | None = None
+
+    def planner(self, analysis: Analysis | None) -> Planner:
+        """Return a planner that has what is known of the values, and plans nothing itself."""
+        if self._planner is None:
+            goal = Goal(Legality(default_opset(self.shown.opset_import) or 1))
+            self._planner = Planner(self.shown, goal, analysis, hinting=False)
+        return self._planner
+
+    def forget(self) -> None:
+        """Let go of what is known of the values: planners hold each other, and so outlive that."""
+        if self._planner is not None:
+            self._planner.forget()
+        self._planner = None
