@@ -18,9 +18,7 @@ NOT_POSSIBLE, USAGE, FAULT = 1, 2, 3
 def fail(error: Exception, options: argparse.Namespace) -> int:
     """Say what went wrong, in words or as JSON, and return the exit status."""
     if options.debug:
-        import traceback
-
-        message(*"".join(traceback.format_exception(error)).splitlines())
+        traced(error)
     status, kind = classify(error)
     made = error_document(error, status, kind, options)
     answered = isinstance(error, UnprintableError) or getattr(options, "answered", False)
@@ -38,6 +36,13 @@ def fail(error: Exception, options: argparse.Namespace) -> int:
         message(f"error: {one_line(str(unwritable))}")
         return USAGE if isinstance(unwritable, UnprintableError) else status
     return status
+
+
+def traced(error: Exception) -> None:
+    """Print the traceback of an error."""
+    import traceback
+
+    message(*"".join(traceback.format_exception(error)).splitlines())
 
 
 def classify(error: Exception) -> tuple[int, str]:

@@ -23,13 +23,14 @@ COMMANDS = {
     "plan": "Print what convert would do, and what blocks it.",
     "verify": "Run two models on the same adversarial inputs and compare their outputs.",
     "inspect": "Print a model's opset, operators and versions, and the opsets it can be converted to.",
+    "where": "Print which runtimes run a model: as it is, after conversion, or not.",
     "ops": "Print the operators that opshift knows, with their versions and decompositions.",
     "targets": "Print the runtime profiles that --target accepts.",
     "completion": "Print a completion script for bash, zsh or fish.",
 }
 """The commands, each with the first line of its module: a module is imported where its command is named."""
 
-READING = ("convert", "plan", "verify", "inspect")
+READING = ("convert", "plan", "verify", "inspect", "where")
 """Commands that read models."""
 
 DONE, INTERRUPTED = 0, 130
@@ -37,7 +38,8 @@ DONE, INTERRUPTED = 0, 130
 EPILOG = """\
 exit status:
   0  done, or nothing to do
-  1  the model is valid but cannot be converted, or the models are not shown to be equal
+  1  the model is valid but cannot be converted (where: for a named target), or the models are not shown to be
+     equal
   2  invalid request, or a file is missing, unreadable, invalid or unsafe
   3  internal error (please report it)
 Unless the status is 0, no output is written, and existing files stay as they are.

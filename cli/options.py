@@ -146,9 +146,9 @@ def add_output_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--debug", action="store_true", help="print a traceback on errors")
 
 
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add the output options of commands that work on models."""
-    group = parser.add_argument_group("output")
+def add_run_options(parser: argparse.ArgumentParser, group: argparse._ActionsContainer | None = None) -> None:
+    """Add the output options of commands that work on models, to a group of their own if none is given."""
+    group = group or parser.add_argument_group("output")
     group.add_argument(
         "--report",
         metavar="FILE",
@@ -202,16 +202,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     )
     add_shape_options(group)
     add_allow_path(group)
-    group.add_argument(
-        "--assume",
-        metavar="A,B",
-        type=assumptions,
-        action="extend",
-        default=[],
-        help="accept a result that is valid only under an assumption: no-nan (no input contains NaN), finite-inputs "
-        "(no infinities either), whole-indices (floating-point indices of OneHot are finite integers), tensor-output "
-        "(outputs that are maps, by ZipMap of ai.onnx.ml, become tensors of scores)",
-    )
+    add_assume(group)
     group.add_argument(
         "--allow", dest="assume", metavar="A,B", type=formerly_allowed, action="extend", help=argparse.SUPPRESS
     )
@@ -221,6 +212,20 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         default="runtime",
         help="if onnxruntime and the ONNX specification differ, preserve onnxruntime's results (runtime) or the "
         "specified results (spec) (default: runtime)",
+    )
+
+
+def add_assume(group: argparse._ActionsContainer) -> None:
+    """Add the option that accepts assumptions."""
+    group.add_argument(
+        "--assume",
+        metavar="A,B",
+        type=assumptions,
+        action="extend",
+        default=[],
+        help="accept a result that is valid only under an assumption: no-nan (no input contains NaN), finite-inputs "
+        "(no infinities either), whole-indices (floating-point indices of OneHot are finite integers), tensor-output "
+        "(outputs that are maps, by ZipMap of ai.onnx.ml, become tensors of scores)",
     )
 
 

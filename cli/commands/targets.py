@@ -70,7 +70,7 @@ def probed(options: argparse.Namespace, target: Target) -> int:
 
 def describe(target: Target) -> dict[str, Any]:
     """Return a profile as JSON."""
-    fields: tuple[str, ...] = ("name", "version", "opset", "ir_version", "functions", "static", "domains")
+    fields: tuple[str, ...] = ("name", "version", "opset", "ir_version", "functions", "static", "measured", "domains")
     fields += ("operators", "without", "limits")
     return {field: getattr(target, field) for field in fields}
 

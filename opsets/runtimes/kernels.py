@@ -548,6 +548,7 @@ def profile() -> str:
         f'version = "{version()}"',
         f"opset = [{OLDEST}, {newest}]",
         f"ir_version = [3, {newest_ir_version()}]",
+        "measured = true",
         f"without = [{_quoted(without)}]",
         "",
         "[domains]",

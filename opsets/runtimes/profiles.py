@@ -34,6 +34,7 @@ _KEYS: Mapping[str, type] = {
     "ir_version": list,
     "functions": bool,
     "static": bool,
+    "measured": bool,
     "domains": dict,
     "operators": list,
     "without": list,
@@ -227,6 +228,7 @@ class _Reader:
             version=table.get("version", ""),
             functions=table.get("functions", True),
             static=table.get("static", False),
+            measured=table.get("measured", False),
             domains=self._domains(table.get("domains", {})),
         )
         return Target(**{**vars(target), "limits": tuple(self._limits(table.get("limits", []), target))})

@@ -195,6 +195,7 @@ def profile(release: Release) -> str:
         f"opset = [{OLDEST}, {release.opset}]",
         f"ir_version = [3, {release.ir_version}]",
         f"functions = {str(release.functions).lower()}",
+        "measured = true",
         f"without = [{_quoted(without)}]",
         "",
         "[domains]",

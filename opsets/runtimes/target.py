@@ -165,6 +165,8 @@ class Target:
 
     domains: Mapping[str, int | frozenset[str]] = field(default_factory=dict)
     """Other domains that it supports, such as ai.onnx.ml: all operators up to an opset, or those listed."""
+    measured: bool = False
+    """Whether models were run in the runtime to make the profile, not only a list read."""
 
     @property
     def release(self) -> Release | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import starmap
 
 import onnx
@@ -53,7 +53,7 @@ def _first_possible(request: Request, progress: Progress | None, timeout: float 
     if planned.plan.possible or not request.others:
         return request, planned
     left = limits.Deadline(_ELSEWHERE)
-    doubtful = refused_places(request.model, planned.plan)
+    doubtful = refused_places(request.model, planned.plan.refusals)
     for opset in request.others:
         again = request.at(opset)
         if not left.left() or not is_possible(again, left.left(), doubtful):
@@ -63,9 +63,9 @@ def _first_possible(request: Request, progress: Progress | None, timeout: float 
     return request, planned
 
 
-def refused_places(model: onnx.ModelProto, plan: Plan) -> frozenset[int]:
-    """Return where the first refused nodes of a plan are in the main graph, or the nodes that hold them."""
-    paths = tuple(dict.fromkeys(one.node for one in plan.refusals))[:_DOUBTFUL]
+def refused_places(model: onnx.ModelProto, refusals: Sequence[Refusal]) -> frozenset[int]:
+    """Return where the first refused nodes are in the main graph, or the nodes that hold them."""
+    paths = tuple(dict.fromkeys(one.node for one in refusals))[:_DOUBTFUL]
     found = set()
     for place, node in enumerate(model.graph.node):
         where = f"main/{traversal.node_name(node, place)}"
@@ -78,12 +78,28 @@ _DOUBTFUL = 20
 """Refusals that are looked at again first at other opsets: one of them is mostly refused there too."""
 
 
-def is_possible(request: Request, timeout: float, doubtful: frozenset[int]) -> bool:
+def is_possible(request: Request, timeout: float | None, doubtful: frozenset[int]) -> bool:
     """Return whether there is a plan, looking at doubtful nodes first, and no further than the first refusal."""
+    planned = plan_at_once(request, timeout, doubtful)
+    return planned is not None and planned.plan.possible
+
+
+def plan_at_once(
+    request: Request, timeout: float | None = None, doubtful: frozenset[int] = frozenset()
+) -> Planned | None:
+    """Return a plan for the opset of a request, or None as soon as a node is refused."""
     try:
-        return _planned(request, None, timeout, hinting=False, doubtful=doubtful).plan.possible
+        return _planned(request, None, timeout, hinting=False, doubtful=doubtful)
     except RefusedError:
+        return None
+
+
+def possible_somewhere(request: Request, doubtful: frozenset[int]) -> bool:
+    """Return whether there is a plan at any opset of the target."""
+    if request.prepared.refusals:
         return False
+    requests = (request, *map(request.at, request.others))
+    return any(is_possible(one, None, doubtful) for one in requests)
 
 
 def _planned(

@@ -82,7 +82,16 @@ def read_request(model: Model, options: Options) -> Request:
     """
     profile = options.check()
     tell(options.progress, "load")
-    return request_of(_with_tensors(load(model, options.allow_paths), options), profile, options, Known())
+    return request_of(read_source(model, options), profile, options, Known())
+
+
+def read_source(model: Model, options: Options) -> Source:
+    """Read and check the model.
+
+    Raises:
+        InvalidModelError: the model is none.
+    """
+    return _with_tensors(load(model, options.allow_paths), options)
 
 
 def request_of(source: Source, profile: Target | None, options: Options, known: Known) -> Request:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from opshift.passes.convert import convert, plan
     from opshift.passes.inspection import Inspection, inspect
     from opshift.passes.proof.verify import verify
+    from opshift.passes.where import Fit, Support, Where, where
 
 __version__ = "0.1.0"
 
@@ -31,10 +32,12 @@ _HOME = {
     "batch": ("Outcome", "Status", "Summary", "convert_many"),
     "base.results": ("Check", "Plan", "Refusal", "Report", "Step", "Verdict"),
     "proof.verify": ("verify",),
+    "where": ("Fit", "Support", "Where", "where"),
 }
 
 __all__ = [
     "Check",
+    "Fit",
     "Inspection",
     "InvalidModelError",
     "OpshiftError",
@@ -46,15 +49,18 @@ __all__ = [
     "Status",
     "Step",
     "Summary",
+    "Support",
     "UnsupportedError",
     "UsageError",
     "Verdict",
     "VerificationError",
+    "Where",
     "convert",
     "convert_many",
     "inspect",
     "plan",
     "verify",
+    "where",
 ]
 
 

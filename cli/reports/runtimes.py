@@ -1,0 +1,120 @@
+"""`where` in words: a row for each model and runtime."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from opshift.cli import wording
+from opshift.cli.terminal import one_line
+from opshift.passes.base.results import Action
+
+if TYPE_CHECKING:
+    from opshift.passes.where import Fit, Where
+
+KINDS = 3
+"""How many kinds of replaced nodes a row names."""
+
+COLUMNS = ("Target", "Outcome", "Opset", "Changes, or the first blocker")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the table has for one model and one runtime; `level` is 0 for good, 1 for converted, 2 for bad."""
+
+    model: str
+    target: str
+    outcome: str
+    opset: str
+    told: str
+    level: int
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The texts under `COLUMNS`."""
+        return self.target, self.outcome, self.opset, self.told
+
+
+LEVELS = {"runs": 0, "converts": 1, "refused": 2}
+
+
+def rows(entries: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+    """Yield the rows of all models; one that cannot be read has a single row."""
+    for entry in entries:
+        if error := entry.get("error"):
+            outcome = "unreadable" if error["kind"] == "invalid-model" else "error"
+            yield Row(entry["model"], "-", outcome, "-", error["message"], 2)
+            continue
+        found: Where = entry["found"]
+        for fit in found.fits:
+            opset = "-" if fit.refusals else wording.moved("", found.opset, fit.opset).strip()
+            yield Row(entry["model"], named(fit), str(fit.outcome), opset, told(fit, found), LEVELS[fit.outcome])
+
+
+def named(fit: Fit) -> str:
+    """Return a target with what its profile is worth: `opencv-4 (4.14)`, `webnn (listed)`."""
+    about = [] if fit.version in fit.target or fit.oldest else [fit.version]
+    about += ["oldest"] if fit.oldest else []
+    about += [] if fit.measured else ["listed"]
+    return one_line(fit.target + (f" ({', '.join(about)})" if about else ""))
+
+
+def told(fit: Fit, found: Where) -> str:
+    """Return what is done to a model, or what blocks it first, on one line."""
+    if fit.refusals:
+        groups = wording.grouped(fit.refusals)
+        shown = _blocker(groups[0])
+        rest = len(fit.refusals) - len(groups[0].nodes)
+        return f"{shown} And {wording.count(rest, 'more refusal')}." if rest else shown
+    return one_line("; ".join(_changes(fit, found)))
+
+
+def _blocker(group: wording.Group) -> str:
+    """Return a cause with the first of its nodes."""
+    where = f"{group.nodes[0]}, ..." if len(group.nodes) > 1 else group.nodes[0]
+    what = f"{len(group.nodes)} x {group.operator} ({where})" if group.operator else where
+    return one_line(f"{what}: {wording.without_names(group.reason)} {group.hint}".rstrip()) + f" [{group.code}]"
+
+
+def _changes(fit: Fit, found: Where) -> Iterator[str]:
+    if fit.ir_version != found.ir_version:
+        yield wording.moved("ir_version", found.ir_version, fit.ir_version)
+    for action, nodes in fit.prepared.items():
+        yield f"{wording.count(nodes, 'node')} {PREPARED[Action(action)]}"
+    for one in fit.replaced[:KINDS]:
+        yield f"{one.nodes} x {one.operator} -> {', '.join(one.becomes) or wording.HELD}"
+    if rest := sum(one.nodes for one in fit.replaced[KINDS:]):
+        yield f"{wording.count(rest, 'node')} of {wording.count(len(fit.replaced) - KINDS, 'more kind')} replaced"
+    if fit.bumped:
+        yield wording.count(fit.bumped, "version bump")
+    yield from (note.rstrip(".") for note in fit.notes)
+
+
+PREPARED = {
+    Action.FOLD: "folded",
+    Action.INLINE: "inlined",
+    Action.UNROLL: "unrolled",
+    Action.DROP: "dropped",
+}
+
+
+def summary(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many rows have which outcome: `3 runs, 5 converts, 5 refused`."""
+    counts = Counter(row.outcome for row in rows(entries))
+    return ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
+
+
+def possible_opsets(found: Where) -> str:
+    """Return `convertible to opset 7 to 28`."""
+    if found.lowest is None:
+        return "not convertible to any opset"
+    ends = str(found.lowest) if found.lowest == found.highest else f"{found.lowest} to {found.highest}"
+    return f"convertible to opset {ends}"
+
+
+def heading(entry: Mapping[str, Any]) -> str:
+    """Return what a model is: `m.onnx: opset 16, ir_version 8, convertible to opset 13 to 28`."""
+    found: Where = entry["found"]
+    return f"{entry['model']}: opset {found.opset}, ir_version {found.ir_version}, {possible_opsets(found)}"

@@ -1,0 +1,299 @@
+"""Find out which runtimes run a model: as it is, after conversion, or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.schema import NEWEST, OLDEST
+from opshift.opsets.runtimes.profiles import builtin_targets, load_target
+from opshift.opsets.runtimes.releases import release_of, releases
+from opshift.opsets.runtimes.target import Legality, Target
+from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.base import notebook
+from opshift.passes.base.arguments import Progress
+from opshift.passes.base.errors import UnsupportedError, UsageError, printable
+from opshift.passes.base.options import Options
+from opshift.passes.base.results import Refusal
+from opshift.passes.conversion.known import Known
+from opshift.passes.conversion.planning import plan_at_once, plan_nearest, possible_somewhere, refused_places
+from opshift.passes.conversion.request import Request, read_source, request_of
+from opshift.passes.conversion.result import Result
+from opshift.passes.conversion.rewriting import rewrite
+from opshift.passes.convert import without_collection
+from opshift.passes.io import external_data
+from opshift.passes.io.model_forms import Model
+from opshift.passes.io.reader import Source
+from opshift.passes.rewrite.planner import Goal, Planner, RefusedError, written_too_old
+from opshift.passes.rewrite.prepare import Prepared
+
+
+class Support(enum.StrEnum):
+    """How a runtime is served with a model."""
+
+    RUNS = "runs"
+    """The model meets the runtime's profile as it is."""
+    CONVERTS = "converts"
+    """A converted model meets the profile."""
+    REFUSED = "refused"
+    """The model cannot be converted for the runtime."""
+
+
+class Replaced(NamedTuple):
+    """Nodes of one operator version that become the same operators; `becomes` is empty for a constant."""
+
+    operator: str
+    becomes: tuple[str, ...]
+    nodes: int
+
+
+@dataclass(frozen=True, repr=False)
+class Fit:
+    """The outcome of one model for one runtime.
+
+    `opset` and `ir_version` are those of the model that the runtime gets, or the model's own if it is refused.
+    `prepared` counts the nodes that are folded, inlined, unrolled or dropped first, `bumped` those whose version alone
+    changes. `measured` is false for a profile that was taken from a list, and not tested in the runtime. `oldest` marks
+    the oldest release of onnxruntime with this outcome.
+    """
+
+    target: str
+    version: str
+    measured: bool
+    outcome: Support
+    opset: int
+    ir_version: int
+    replaced: tuple[Replaced, ...] = ()
+    prepared: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    bumped: int = 0
+    notes: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    oldest: bool = False
+
+    def __repr__(self) -> str:
+        """Show target and outcome."""
+        return f"<opshift.Fit {notebook.short(self.target)}: {self.outcome}>"
+
+
+@dataclass(frozen=True, repr=False)
+class Where:
+    """The outcomes of one model for several runtimes, and the opsets that it can be converted to."""
+
+    opset: int
+    ir_version: int
+    reachable: tuple[int, ...]
+    fits: tuple[Fit, ...]
+
+    def __repr__(self) -> str:
+        """Count the outcomes."""
+        counts = Counter(fit.outcome for fit in self.fits)
+        told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Support if counts[outcome])
+        return f"<opshift.Where opset {self.opset}: {told or 'no target'}>"
+
+    def __getitem__(self, target: str) -> Fit:
+        """Return the outcome for a target, by its name."""
+        for fit in self.fits:
+            if fit.target == target:
+                return fit
+        raise KeyError(target)
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest opset that the model can be converted to."""
+        return min(self.reachable, default=None)
+
+    @property
+    def highest(self) -> int | None:
+        """The highest opset that the model can be converted to."""
+        return max(self.reachable, default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts, lists, strings and numbers."""
+        ends = {"lowest": self.lowest, "highest": self.highest}
+        fits = [
+            {**vars(fit), "replaced": [one._asdict() for one in fit.replaced], "refusals": list(fit.refusals)}
+            for fit in self.fits
+        ]
+        return {**vars(self), **ends, "fits": fits}
+
+
+def where(
+    model: Model,
+    targets: Collection[str | os.PathLike[str] | Target] | None = None,
+    *,
+    assume: Collection[str] = (),
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    batch: int | None = None,
+    fold: bool = False,
+    allow_paths: Collection[str | os.PathLike[str]] = (),
+    progress: Progress | None = None,
+) -> Where:
+    """Plan a model for several runtimes, without verification; nothing is written or modified.
+
+    Args:
+        model: as for `convert`.
+        targets: runtimes' profiles: built-in names, TOML files or Targets. None is all built-in ones, with the oldest
+            releases of onnxruntime that run the model as it is and after conversion, in the place of all releases.
+        assume: as for `convert`, as are all arguments below.
+        input_shapes: the shapes to give inputs, by name.
+        dims: the sizes to give symbolic dims of inputs.
+        batch: the size to give the first dim of each input that has two or more.
+        fold: compute what follows from shapes and constants.
+        allow_paths: directories to which links of external data may lead.
+        progress: called with a target's name, the targets done and all targets.
+
+    Raises:
+        InvalidModelError: the model is missing, unreadable or invalid.
+        UsageError: the request is invalid.
+    """
+    if isinstance(targets, str | bytes | os.PathLike | Target):
+        raise UsageError(f"targets is a list of profiles, not {targets!r} alone.")
+    asked = Options(
+        target=None,
+        verify=False,
+        assume=assume,
+        input_shapes=input_shapes,
+        dims=dims,
+        batch=batch,
+        fold=fold,
+        allow_paths=allow_paths,
+    )
+    names = plain_targets() if targets is None else list(targets)
+    if not names:
+        raise UsageError("targets names no profile: name one, or leave targets out for all.")
+    chosen: list[Target] = []
+    for name in names:
+        profile = dataclasses.replace(asked, target=name).check()
+        if profile is not None and profile not in chosen:
+            chosen.append(profile)
+    with without_collection(), onnx_process.limited(None, None):
+        return _Look(read_source(model, asked), asked).at(chosen, progress, releases_too=targets is None)
+
+
+def plain_targets() -> tuple[str, ...]:
+    """Return the built-in profiles but for the releases of onnxruntime, the installed one first."""
+    names = (name for name in builtin_targets() if release_of(name) is None)
+    return tuple(sorted(names, key=lambda name: (name != "onnxruntime", name)))
+
+
+class _Look:
+    """One model that was read, and what all its plans share."""
+
+    def __init__(self, source: Source, asked: Options) -> None:
+        self._source = source
+        self._asked = asked
+        self._known = Known(lasting=True)
+        self._own = default_opset(source.model.opset_import) or 1
+
+    def at(self, targets: Collection[Target], progress: Progress | None, *, releases_too: bool) -> Where:
+        """Plan for all targets."""
+        fits: list[Fit] = []
+        for count, target in enumerate(targets):
+            if progress:
+                progress(target.name, count, len(targets) + releases_too)
+            fits.append(self._fit(target))
+        if releases_too:
+            if progress:
+                progress("releases of onnxruntime", len(targets), len(targets) + 1)
+            fits[1:1] = self._oldest_releases()
+        found = Where(self._own, self._source.model.ir_version, tuple(self._reachable()), tuple(fits))
+        self._known.forget()
+        return found
+
+    def _fit(self, target: Target) -> Fit:
+        """Plan for one target, and follow the plan: some refusals appear only then."""
+        options = dataclasses.replace(self._asked, target=target)
+        model = self._source.model
+        about = target.name, target.version, target.measured
+        try:
+            request = request_of(self._source, target, options, self._known)
+            as_it_is = self._unprepared(request)
+            planned = plan_at_once(as_it_is) if as_it_is else None
+            if as_it_is is None or planned is None or not planned.plan.nothing_to_do:
+                as_it_is, planned = plan_nearest(request, options)
+            result = rewrite(as_it_is, planned, options)[2]
+        except UnsupportedError as error:
+            return Fit(*about, Support.REFUSED, self._own, model.ir_version, refusals=error.refusals)
+        if result.rewritten is model:
+            return Fit(*about, Support.RUNS, self._own, model.ir_version, notes=_notes(result))
+        plan = result.plan
+        kinds = Counter((f"{one.operator}-{one.since_version}", tuple(one.becomes)) for one in plan.lowered)
+        return Fit(
+            *about,
+            Support.CONVERTS,
+            plan.target_opset,
+            result.rewritten.ir_version,
+            replaced=tuple(Replaced(*kind, nodes) for kind, nodes in kinds.most_common()),
+            prepared=dict(Counter(str(one.action) for one in plan.prepared)),
+            bumped=len(plan.steps) - len(plan.lowered),
+            notes=_notes(result),
+        )
+
+    def _unprepared(self, request: Request) -> Request | None:
+        """Return a request to leave the model as it is, where the target may not need what is folded for it."""
+        asked = self._asked
+        fixed = asked.fold or asked.input_shapes or asked.dims or asked.batch is not None
+        if fixed or request.prepared.refusals or not request.prepared.steps:
+            return None
+        return dataclasses.replace(request, prepared=Prepared(self._source.model))
+
+    def _oldest_releases(self) -> Iterator[Fit]:
+        """Yield the oldest release that a conversion serves, and the oldest that runs the model as it is.
+
+        They may be one. If no release is served, the newest one is yielded, with what it refuses.
+        """
+        model = self._source.model
+        newest = self._fit(load_target(releases()[-1].name))
+        doubtful = refused_places(model, newest.refusals)
+        converted = None
+        for release in releases():
+            loads = release.opset >= self._own and release.ir_version >= model.ir_version
+            if converted is not None and not loads:
+                continue
+            target = load_target(release.name)
+            options = dataclasses.replace(self._asked, target=target)
+            request = request_of(self._source, target, options, self._known)
+            found = self._fit(target) if possible_somewhere(request, doubtful) else None
+            if found is None or found.outcome is Support.REFUSED:
+                continue
+            if found.outcome is Support.RUNS:
+                yield dataclasses.replace(found, oldest=True)
+                return
+            if converted is None:
+                converted = found
+                yield dataclasses.replace(found, oldest=True)
+        if converted is None:
+            yield newest
+
+    def _reachable(self) -> Iterator[int]:
+        """Yield the opsets that the model can be converted to."""
+        model = external_data.with_small(self._source.model, self._source.files)
+        if written_too_old(model, self._own):
+            return
+        first = self._known.view(self._source.model, False, lambda: model).planner(None)
+        doubtful: frozenset[int] = frozenset()
+        for opset in range(OLDEST, NEWEST + 1):
+            planner = Planner(first.model, Goal(Legality(opset)), alike=first, hinting=False, doubtful=doubtful)
+            try:
+                if planner.run().plan.possible:
+                    yield opset
+            except RefusedError:
+                doubtful = refused_places(model, planner.ledger.refusals)
+
+
+def _notes(result: Result) -> tuple[str, ...]:
+    """Return what is to be known of a result besides its nodes."""
+    lost = tuple(f"ir_version {result.rewritten.ir_version} has no place for {what}." for what in result.left_out)
+    kept = {item.domain for item in result.rewritten.opset_import}
+    domains = sorted(printable(one.domain) for one in result.source_model.opset_import if one.domain not in kept)
+    imports = (f"Unused imports dropped: {', '.join(domains)}.",) if domains else ()
+    inlined = len(result.source_model.functions) - len(result.rewritten.functions)
+    functions = (f"Functions inlined: {inlined}.",) if inlined > 0 else ()
+    return (*result.repairs, *lost, *imports, *functions, *result.notes)
