@@ -16,15 +16,13 @@ from opshift.cli import streams, terminal
 from opshift.cli.commands import each
 from opshift.cli.failure import classify, text, traced
 from opshift.cli.reports.document import document
+from opshift.cli.reports.runtimes import Entry
 from opshift.cli.reports.write import staged
 from opshift.passes.base.errors import UsageError
 
 if TYPE_CHECKING:
     from opshift.passes.io.atomic_files import Batch
     from opshift.passes.where import Where
-
-Entry = dict[str, Any]
-"""What is known of one model: its path, its status, and `found` or an `error`."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -86,10 +84,10 @@ def run(options: argparse.Namespace) -> int:
     }
     with terminal.progress(options.quiet, options.verbose) as progress:
         entries = list(looked_at(models, request, options, progress))
-    status: int = max(entry["status"] for entry in entries)
-    told = document(options, status, where=[described(entry) for entry in entries])
+    status = max(entry.status for entry in entries)
+    told = document(options, status, where=entries)
     written = status < 2
-    with staged(options.report if written else None, {**told, "entries": entries}) as batch:
+    with staged(options.report if written else None, told) as batch:
         if options.badge is not None and written:
             stage_badge(batch, options.badge, entries, targets)
         show(options, entries, told)
@@ -115,7 +113,7 @@ def stage_badge(batch: Batch, path: str, entries: Sequence[Entry], targets: Sequ
 
     shown = f"--badge {terminal.plain(path)}"
     try:
-        named = [fit.target for entry in entries if "found" in entry for fit in entry["found"].fits if targets]
+        named = [fit.target for entry in entries if entry.found for fit in entry.found.fits if targets]
         batch.draft(target(path).real, shown).write(badge(entries, named).encode())
     except OSError as error:
         raise UsageError(f"{shown} cannot be written: {reason(error)}.") from error
@@ -169,44 +167,45 @@ def attempt(model: str, request: dict[str, Any], *, debug: bool, progress: Any =
 def entry_of(model: str, found: Where, named: bool) -> Entry:
     """Return the entry of a model; a refusal counts only if the targets were named."""
     refused = any(fit.refusals for fit in found.fits)
-    return {"model": model, "status": int(named and refused), "found": found}
+    return Entry(model, int(named and refused), found)
 
 
 def failed(model: str, error: Exception) -> Entry:
     """Return the entry of a model that was not looked at."""
     status, kind = classify(error)
-    return {"model": model, "status": status, "error": {"kind": kind, "message": text(error, status)}}
-
-
-def described(entry: Entry) -> dict[str, Any]:
-    """Return an entry as JSON has it."""
-    rest = {key: value for key, value in entry.items() if key != "found"}
-    return {**rest, **entry["found"].to_json()} if "found" in entry else rest
+    return Entry(model, status, error={"kind": kind, "message": text(error, status)})
 
 
 def show(options: argparse.Namespace, entries: Sequence[Entry], told: dict[str, Any]) -> None:
     """Print JSON, or the table; with --quiet the last line alone. Errors of a single model are messages."""
     from opshift.cli.reports import runtimes
-    from opshift.cli.wording import refusals
 
     many = len(entries) > 1
     if options.json:
         terminal.print_json(told)
         return
-    if not many and "error" in entries[0]:
-        terminal.message(f"error: {entries[0]['error']['message']}")
+    if not many and entries[0].error:
+        terminal.message(f"error: {entries[0].error['message']}")
         return
     if not options.quiet:
-        for entry in entries:
-            if "found" in entry:
-                terminal.say(runtimes.heading(entry))
+        for line in runtimes.headings(entries):
+            terminal.say(line)
         heads = ("Model", *runtimes.COLUMNS) if many else runtimes.COLUMNS
         rows = [(row.model, *row.cells) if many else row.cells for row in runtimes.rows(entries)]
         terminal.table(heads, rows)
         if options.verbose:
-            for entry in entries:
-                for fit in entry["found"].fits if "found" in entry else ():
-                    terminal.say(f"{entry['model']}, {fit.target}:" * bool(fit.refusals))
-                    for line in refusals(fit.refusals, verbose=True):
-                        terminal.say(line)
-    terminal.say(f"{runtimes.summary(entries)}.", "bold red" if max(entry["status"] for entry in entries) else "green")
+            show_refusals(entries)
+    bad = any(entry.status for entry in entries)
+    terminal.say(f"{runtimes.summary(entries)}.", "bold red" if bad else "green")
+
+
+def show_refusals(entries: Sequence[Entry]) -> None:
+    """Print all blockers, by model and target."""
+    from opshift.cli.wording import refusals
+
+    for entry in entries:
+        for fit in entry.found.fits if entry.found else ():
+            if fit.refusals:
+                terminal.say(f"Blockers of {entry.model} for {fit.target}:")
+            for line in refusals(fit.refusals, verbose=True):
+                terminal.say(line)

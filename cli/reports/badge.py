@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
+from opshift.cli.reports.runtimes import Entry
 from opshift.cli.terminal import COMMAND_MARK, one_line
 
 CHARACTER, PADDING, HEIGHT = 7, 8, 20
@@ -15,14 +15,14 @@ LABEL, RUNS, CONVERTS, NOTHING = "#555555", "#2e7d32", "#1f6fb2", "#9e2a2b"
 """The colours of the parts; white text has a contrast of more than 4.5 on each."""
 
 
-def parts(entries: Sequence[Mapping[str, Any]], named: Collection[str]) -> list[tuple[str, str]]:
+def parts(entries: Sequence[Entry], named: Collection[str]) -> list[tuple[str, str]]:
     """Return the texts of a badge, and their colours.
 
     A target counts if it serves all models. One whose profile was not measured counts only if it is `named`.
     """
     levels: dict[str, list[str]] = {}
     for entry in entries:
-        for fit in entry["found"].fits if "found" in entry else ():
+        for fit in entry.found.fits if entry.found else ():
             # The releases of onnxruntime: each model has its own oldest one.
             if (fit.measured or fit.target in named) and not (fit.oldest or fit.refusals):
                 levels.setdefault(fit.target, []).append(str(fit.outcome))
@@ -35,7 +35,7 @@ def parts(entries: Sequence[Mapping[str, Any]], named: Collection[str]) -> list[
     return shown if len(shown) > 1 else [*shown, ("no tested target", NOTHING)]
 
 
-def badge(entries: Sequence[Mapping[str, Any]], named: Collection[str] = ()) -> str:
+def badge(entries: Sequence[Entry], named: Collection[str] = ()) -> str:
     """Return a badge as SVG. It needs no network, and names of targets come out escaped."""
     shown = [(one_line(text), colour) for text, colour in parts(entries, named)]
     title = html.escape(": ".join((shown[0][0], "; ".join(text for text, _ in shown[1:]))))
@@ -44,12 +44,13 @@ def badge(entries: Sequence[Mapping[str, Any]], named: Collection[str] = ()) -> 
         inner = CHARACTER * len(text)
         width = inner + 2 * PADDING
         drawn.append(f'<rect x="{left}" width="{width}" height="{HEIGHT}" fill="{colour}"/>')
-        drawn.append(f'<text x="{left + PADDING}" y="14" textLength="{inner}">{html.escape(text)}</text>')
+        place = f'x="{left + PADDING}" y="14" textLength="{inner}" lengthAdjust="spacingAndGlyphs"'
+        drawn.append(f"<text {place}>{html.escape(text)}</text>")
         left += width
     made = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left}" height="{HEIGHT}" role="img" aria-label="{title}">\n'
         f'<title>{title}</title>\n<clipPath id="r"><rect width="{left}" height="{HEIGHT}" rx="3"/></clipPath>\n'
-        '<g clip-path="url(#r)" fill="#ffffff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" '
-        f'lengthAdjust="spacingAndGlyphs">\n{chr(10).join(drawn)}\n</g>\n</svg>\n'
+        '<g clip-path="url(#r)" fill="#ffffff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">\n'
+        f"{chr(10).join(drawn)}\n</g>\n</svg>\n"
     )
     return COMMAND_MARK.sub("&#35;", made)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from opshift.cli import wording
+from opshift.cli.reports import runtimes
 from opshift.cli.reports.report_model import Account, Rewrite, Row, account
 from opshift.cli.terminal import jsonable, plain
 from opshift.passes.base.results import Check
@@ -32,6 +33,7 @@ def markdown(document: Mapping[str, Any]) -> str:
         *_listed("Blockers", it.grouped, _refusal),
         *_listed("What differs", it.differences, _difference),
         *_listed("Models", [model for model in it.models if model["status"]], _model),
+        *_table(("Model", *runtimes.COLUMNS), map(_runtime, it.runtimes)),
         *_table(("", *it.sides), (_row(row) for row in (*it.facts, *it.changed))),
         *_table(("Nodes", "From", "To", "Lowering", "Why this one", "Verdict"), _rewrites(it)),
         " \u00b7 ".join(text(f"{name} {version}") for name, version in it.versions.items()),
@@ -83,6 +85,10 @@ def _row(row: Row) -> tuple[str, ...]:
     after = () if row.after is None else (row.after,)
     name = row.name if row.name in ("opset", "ir_version", "size") else code(row.name)
     return tuple(f"**{cell}**" if row.changed and cell == row.after else cell for cell in (name, row.before, *after))
+
+
+def _runtime(row: runtimes.Row) -> tuple[str, ...]:
+    return code(row.model), *map(text, row.cells)
 
 
 def _rewrites(it: Account) -> Iterator[tuple[str, ...]]:

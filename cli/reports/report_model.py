@@ -9,6 +9,7 @@ from typing import Any
 
 from opshift.cli import wording
 from opshift.cli.operator_counts import OperatorCounts, cell, remarks, since
+from opshift.cli.reports import runtimes
 from opshift.cli.terminal import one_line
 from opshift.opsets.registry.operator import operator_for
 from opshift.passes.base.results import Action, Candidate, Check, Plan, Refusal, Report, RewriteGroup, Verdict
@@ -107,6 +108,8 @@ class Account:
     coverage: tuple[str, ...]
     """What was compared, in sentences."""
     models: tuple[Mapping[str, Any], ...]
+    runtimes: tuple[runtimes.Row, ...]
+    """The rows of `where`."""
     timings: tuple[Mapping[str, Any], ...]
     versions: Mapping[str, str]
 
@@ -131,7 +134,7 @@ def account(document: Mapping[str, Any]) -> Account:
     rewrites = tuple(_rewrite(kind, number, plan) for number, kind in enumerate(plan.kinds, 1)) if plan else ()
     return Account(
         command=document.get("command", ""),
-        model=document.get("model", ""),
+        model=document.get("model") or ", ".join(entry.model for entry in document.get("where", ())),
         other=document.get("other", ""),
         output=document.get("output", ""),
         written=not error,
@@ -143,6 +146,7 @@ def account(document: Mapping[str, Any]) -> Account:
             *document.get("repairs", ()),
             *(remarks(after.ir_version, document.get("left_out", ()), document.get("notes", ())) if after else ()),
             *_notes(plan, report),
+            *(f"{line}." for line in runtimes.headings(document.get("where", ()))),
         ),
         request=_request(document, plan, before, after),
         about=tuple(_about(document)),
@@ -154,6 +158,7 @@ def account(document: Mapping[str, Any]) -> Account:
         classes=wording.classes_of(report) if report else {},
         coverage=tuple(wording.coverage(report)) if report else (),
         models=tuple(document.get("models", ())),
+        runtimes=tuple(runtimes.rows(document.get("where", ()))),
         timings=tuple(
             {**timing, "does": STAGES.get(timing["stage"], timing["stage"])} for timing in document["timings"]
         ),
@@ -189,6 +194,8 @@ def _about(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _headline(document: Mapping[str, Any], plan: Plan | None, report: Report | None) -> Headline:
     error: Mapping[str, Any] = document.get("error", {})
+    if "where" in document:
+        return _served(document["where"], document["status"])
     if "models" in document:
         return _many(document["models"])
     if error.get("kind") == "unsupported":
@@ -208,6 +215,14 @@ def _many(models: Sequence[Mapping[str, Any]]) -> Headline:
     told = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
     title = f"{well} of {wording.count(len(models), 'model')} written"
     return Headline(GOOD if well == len(models) else BAD, title, f"{told}.")
+
+
+def _served(entries: Sequence[runtimes.Entry], status: int) -> Headline:
+    fits = [fit for entry in entries if entry.found for fit in entry.found.fits]
+    well = sum(not fit.refusals for fit in fits)
+    title = f"Served: {well} of {len(fits)}"
+    level = BAD if status else GOOD if well == len(fits) else DOUBTFUL
+    return Headline(level, title, f"Models and targets: {runtimes.summary(entries)}.")
 
 
 def _refused(refusals: Sequence[Refusal], plan: Plan | None, command: str) -> Headline:

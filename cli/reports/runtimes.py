@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from opshift.cli import wording
@@ -14,8 +14,27 @@ from opshift.passes.base.results import Action
 if TYPE_CHECKING:
     from opshift.passes.where import Fit, Where
 
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of one model: `found`, or an `error` (kind and message) with its exit status."""
+
+    model: str
+    status: int
+    found: Where | None = None
+    error: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as JSON has it."""
+        about = {"model": self.model, "status": self.status}
+        return {**about, **self.found.to_json()} if self.found else {**about, "error": self.error}
+
+
 KINDS = 3
 """How many kinds of replaced nodes a row names."""
+
+NAMES = 8
+"""How many operators a row names in the place of one."""
 
 COLUMNS = ("Target", "Outcome", "Opset", "Changes, or the first blocker")
 
@@ -40,17 +59,17 @@ class Row:
 LEVELS = {"runs": 0, "converts": 1, "refused": 2}
 
 
-def rows(entries: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+def rows(entries: Iterable[Entry]) -> Iterator[Row]:
     """Yield the rows of all models; one that cannot be read has a single row."""
     for entry in entries:
-        if error := entry.get("error"):
-            outcome = "unreadable" if error["kind"] == "invalid-model" else "error"
-            yield Row(entry["model"], "-", outcome, "-", error["message"], 2)
+        found = entry.found
+        if found is None:
+            outcome = "unreadable" if entry.error["kind"] == "invalid-model" else "error"
+            yield Row(entry.model, "-", outcome, "-", entry.error["message"], 2)
             continue
-        found: Where = entry["found"]
         for fit in found.fits:
             opset = "-" if fit.refusals else wording.moved("", found.opset, fit.opset).strip()
-            yield Row(entry["model"], named(fit), str(fit.outcome), opset, told(fit, found), LEVELS[fit.outcome])
+            yield Row(entry.model, named(fit), str(fit.outcome), opset, told(fit, found), LEVELS[fit.outcome])
 
 
 def named(fit: Fit) -> str:
@@ -84,7 +103,8 @@ def _changes(fit: Fit, found: Where) -> Iterator[str]:
     for action, nodes in fit.prepared.items():
         yield f"{wording.count(nodes, 'node')} {PREPARED[Action(action)]}"
     for one in fit.replaced[:KINDS]:
-        yield f"{one.nodes} x {one.operator} -> {', '.join(one.becomes) or wording.HELD}"
+        names = [*one.becomes[:NAMES], *[f"{len(one.becomes) - NAMES} more"] * (len(one.becomes) > NAMES)]
+        yield f"{one.nodes} x {one.operator} -> {', '.join(names) or wording.HELD}"
     if rest := sum(one.nodes for one in fit.replaced[KINDS:]):
         yield f"{wording.count(rest, 'node')} of {wording.count(len(fit.replaced) - KINDS, 'more kind')} replaced"
     if fit.bumped:
@@ -100,7 +120,7 @@ PREPARED = {
 }
 
 
-def summary(entries: Sequence[Mapping[str, Any]]) -> str:
+def summary(entries: Iterable[Entry]) -> str:
     """Return how many rows have which outcome: `3 runs, 5 converts, 5 refused`."""
     counts = Counter(row.outcome for row in rows(entries))
     return ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
@@ -114,7 +134,8 @@ def possible_opsets(found: Where) -> str:
     return f"convertible to opset {ends}"
 
 
-def heading(entry: Mapping[str, Any]) -> str:
-    """Return what a model is: `m.onnx: opset 16, ir_version 8, convertible to opset 13 to 28`."""
-    found: Where = entry["found"]
-    return f"{entry['model']}: opset {found.opset}, ir_version {found.ir_version}, {possible_opsets(found)}"
+def headings(entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield what each model is: `m.onnx: opset 16, ir_version 8, convertible to opset 13 to 28`."""
+    for entry in entries:
+        if found := entry.found:
+            yield f"{entry.model}: opset {found.opset}, ir_version {found.ir_version}, {possible_opsets(found)}"
