@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import onnx
+
 from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.schema import NEWEST, OLDEST
+from opshift.opsets.runtimes.profiles import ASKED as ONNXRUNTIME
 from opshift.opsets.runtimes.profiles import builtin_targets, load_target
 from opshift.opsets.runtimes.releases import release_of, releases
 from opshift.opsets.runtimes.target import Legality, Target
@@ -20,18 +25,18 @@ from opshift.passes.base import notebook
 from opshift.passes.base.arguments import Progress
 from opshift.passes.base.errors import UnsupportedError, UsageError, printable
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Refusal
+from opshift.passes.base.results import Code, Refusal
 from opshift.passes.conversion.known import Known
-from opshift.passes.conversion.planning import plan_at_once, plan_nearest, possible_somewhere, refused_places
-from opshift.passes.conversion.request import Request, read_source, request_of
+from opshift.passes.conversion.planning import plan_nearest, possible_somewhere, refused_places
+from opshift.passes.conversion.request import read_source, request_of
 from opshift.passes.conversion.result import Result
 from opshift.passes.conversion.rewriting import rewrite
 from opshift.passes.convert import without_collection
+from opshift.passes.graph.traversal import node_name
 from opshift.passes.io import external_data
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import Source
 from opshift.passes.rewrite.planner import Goal, Planner, RefusedError, written_too_old
-from opshift.passes.rewrite.prepare import Prepared
 
 
 class Support(enum.StrEnum):
@@ -180,7 +185,7 @@ def where(
 def plain_targets() -> tuple[str, ...]:
     """Return the built-in profiles but for the releases of onnxruntime, the installed one first."""
     names = (name for name in builtin_targets() if release_of(name) is None)
-    return tuple(sorted(names, key=lambda name: (name != "onnxruntime", name)))
+    return tuple(sorted(names, key=lambda name: (name != ONNXRUNTIME, name)))
 
 
 class _Look:
@@ -207,6 +212,11 @@ class _Look:
         self._known.forget()
         return found
 
+    @functools.cached_property
+    def _shown(self) -> onnx.ModelProto:
+        """The model with its small external weights."""
+        return external_data.with_small(self._source.model, self._source.files)
+
     def _fit(self, target: Target) -> Fit:
         """Plan for one target, and follow the plan: some refusals appear only then."""
         options = dataclasses.replace(self._asked, target=target)
@@ -214,14 +224,12 @@ class _Look:
         about = target.name, target.version, target.measured
         try:
             request = request_of(self._source, target, options, self._known)
-            as_it_is = self._unprepared(request)
-            planned = plan_at_once(as_it_is) if as_it_is else None
-            if as_it_is is None or planned is None or not planned.plan.nothing_to_do:
-                as_it_is, planned = plan_nearest(request, options)
-            result = rewrite(as_it_is, planned, options)[2]
+            result = rewrite(*plan_nearest(request, options), options)[2]
         except UnsupportedError as error:
             return Fit(*about, Support.REFUSED, self._own, model.ir_version, refusals=error.refusals)
         if result.rewritten is model:
+            if unknown := tuple(self._unknown(target)):
+                return Fit(*about, Support.REFUSED, self._own, model.ir_version, refusals=unknown)
             return Fit(*about, Support.RUNS, self._own, model.ir_version, notes=_notes(result))
         plan = result.plan
         kinds = Counter((f"{one.operator}-{one.since_version}", tuple(one.becomes)) for one in plan.lowered)
@@ -236,13 +244,25 @@ class _Look:
             notes=_notes(result),
         )
 
-    def _unprepared(self, request: Request) -> Request | None:
-        """Return a request to leave the model as it is, where the target may not need what is folded for it."""
-        asked = self._asked
-        fixed = asked.fold or asked.input_shapes or asked.dims or asked.batch is not None
-        if fixed or request.prepared.refusals or not request.prepared.steps:
-            return None
-        return dataclasses.replace(request, prepared=Prepared(self._source.model))
+    def _unknown(self, target: Target) -> Iterator[Refusal]:
+        """Yield a refusal for the first node of which a runtime other than onnxruntime may infer too little.
+
+        Profiles are measured with nodes of known ranks and types. OpenVINO 2026.4.1 loads no Conv of unknown rank, and
+        no ReduceMean of unknown type.
+        """
+        if target.name == ONNXRUNTIME or target.release is not None:
+            return
+        model = self._source.model
+        values = self._known.view(model, False, lambda: self._shown).planner(None).scope
+        for place, node in enumerate(model.graph.node):
+            for name in filter(None, node.input):
+                if not _is_known(values[name]):
+                    where = f"main/{node_name(node, place)}"
+                    reason = f"the element type or the rank of its input {printable(name)} is unknown, and "
+                    reason += f"{target.name} was not tried with such nodes."
+                    hint = "Give the model's inputs element types and shapes."
+                    yield Refusal(Code.MISSING_FACT, where, node.op_type, reason, hint)
+                    return
 
     def _oldest_releases(self) -> Iterator[Fit]:
         """Yield the oldest release that a conversion serves, and the oldest that runs the model as it is.
@@ -274,7 +294,7 @@ class _Look:
 
     def _reachable(self) -> Iterator[int]:
         """Yield the opsets that the model can be converted to."""
-        model = external_data.with_small(self._source.model, self._source.files)
+        model = self._shown
         if written_too_old(model, self._own):
             return
         first = self._known.view(self._source.model, False, lambda: model).planner(None)
@@ -286,6 +306,13 @@ class _Look:
                     yield opset
             except RefusedError:
                 doubtful = refused_places(model, planner.ledger.refusals)
+
+
+def _is_known(facts: Facts | None) -> bool:
+    """Whether a value has a known element type and rank, or is no tensor."""
+    if facts is None:
+        return False
+    return (facts.dtype is not None and facts.rank is not None) or facts.type.partition("(")[0] in ("seq", "optional")
 
 
 def _notes(result: Result) -> tuple[str, ...]:

@@ -1002,6 +1002,7 @@ def test_a_target_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             "ir_version": [3, 8],
             "functions": True,
             "static": False,
+            "measured": False,
             "domains": {},
             "operators": ["Add", "Mul"],
             "without": ["Sub"],

@@ -209,6 +209,7 @@ LONGEST_CLASS, LONGEST_FUNCTION, MOST_PARAMETERS = 300, 60, 8
 LONG = {
     "passes/convert.py plan": "public: one parameter for each option",
     "passes/convert.py convert": "public: one parameter for each option, each explained",
+    "passes/where.py where": "public: one parameter for each option",
     "passes/proof/verify.py verify": "public: one parameter for each option, each explained",
     "opsets/registry/lowering.py lowering": "public: one parameter for each field of Lowering",
     "opsets/registry/plain.py plain": "one parameter for each field of Operator that such operators have",

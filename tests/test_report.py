@@ -142,7 +142,12 @@ def test_every_key_of_the_schema_is_written_by_some_case(read: Any, capsys: pyte
     for name in CASES:
         walk(json.loads(read(name, ".json")))
     capsys.readouterr()
-    for arguments in (["inspect", fixture("onehot-bfloat16-opset28")], ["ops"], ["targets"]):
+    for arguments in (
+        ["inspect", fixture("onehot-bfloat16-opset28")],
+        ["where", fixture("onehot-bfloat16-opset28")],
+        ["ops"],
+        ["targets"],
+    ):
         main([*arguments, "--json"])
         walk(json.loads(capsys.readouterr().out))
     main(["targets", "onnxruntime", "--probe", "--json"])
@@ -673,6 +678,7 @@ def test_the_first_rewrite_by_other_nodes_is_open(read: Any) -> None:
         ["inspect", fixture("onehot-bfloat16-opset28")],
         ["inspect", fixture("classifier-opset18"), fixture("hardmax-opset12")],
         ["plan", fixture("classifier-opset18"), fixture("onehot-bfloat16-opset28"), "--opset", "11"],
+        ["where", fixture("classifier-opset18"), "none.onnx"],
         ["ops"],
         ["ops", "Hardmax"],
         ["ops", "Hardmx"],
