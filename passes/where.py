@@ -227,9 +227,10 @@ class _Look:
             result = rewrite(*plan_nearest(request, options), options)[2]
         except UnsupportedError as error:
             return Fit(*about, Support.REFUSED, self._own, model.ir_version, refusals=error.refusals)
+        unknown = tuple(self._unknown(target, result.rewritten))
+        if result.rewritten is model and unknown:
+            return Fit(*about, Support.REFUSED, self._own, model.ir_version, refusals=unknown)
         if result.rewritten is model:
-            if unknown := tuple(self._unknown(target)):
-                return Fit(*about, Support.REFUSED, self._own, model.ir_version, refusals=unknown)
             return Fit(*about, Support.RUNS, self._own, model.ir_version, notes=_notes(result))
         plan = result.plan
         kinds = Counter((f"{one.operator}-{one.since_version}", tuple(one.becomes)) for one in plan.lowered)
@@ -241,26 +242,28 @@ class _Look:
             replaced=tuple(Replaced(*kind, nodes) for kind, nodes in kinds.most_common()),
             prepared=dict(Counter(str(one.action) for one in plan.prepared)),
             bumped=len(plan.steps) - len(plan.lowered),
-            notes=_notes(result),
+            notes=(*_notes(result), *(f"not sure: {one.node}: {one.reason}" for one in unknown)),
         )
 
-    def _unknown(self, target: Target) -> Iterator[Refusal]:
-        """Yield a refusal for the first node of which a runtime other than onnxruntime may infer too little.
+    def _unknown(self, target: Target, result: onnx.ModelProto) -> Iterator[Refusal]:
+        """Yield a refusal for the first node of a result of which a runtime may infer too little.
 
         Profiles are measured with nodes of known ranks and types. OpenVINO 2026.4.1 loads no Conv of unknown rank, and
         no ReduceMean of unknown type.
         """
         if target.name == ONNXRUNTIME or target.release is not None:
             return
-        model = self._source.model
-        values = self._known.view(model, False, lambda: self._shown).planner(None).scope
-        for place, node in enumerate(model.graph.node):
+        if result is self._source.model:
+            values = self._known.view(result, False, lambda: self._shown).planner(None).scope
+        else:
+            values = Planner(result, Goal(Legality(target.opset[0])), hinting=False).scope
+        for place, node in enumerate(result.graph.node):
             for name in filter(None, node.input):
                 if not _is_known(values[name]):
                     where = f"main/{node_name(node, place)}"
                     reason = f"the element type or the rank of its input {printable(name)} is unknown, and "
                     reason += f"{target.name} was not tried with such nodes."
-                    hint = "Give the model's inputs element types and shapes."
+                    hint = "Fix its dynamic inputs with --input-shape, or declare the types and shapes of values."
                     yield Refusal(Code.MISSING_FACT, where, node.op_type, reason, hint)
                     return
 
