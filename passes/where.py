@@ -7,7 +7,7 @@ import enum
 import functools
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -92,7 +92,9 @@ class Where:
 
     opset: int
     ir_version: int
-    reachable: tuple[int, ...]
+    lowest: int | None
+    """The lowest opset that the model can be converted to; None if there is none."""
+    highest: int | None
     fits: tuple[Fit, ...]
 
     def __repr__(self) -> str:
@@ -108,24 +110,13 @@ class Where:
                 return fit
         raise KeyError(target)
 
-    @property
-    def lowest(self) -> int | None:
-        """The lowest opset that the model can be converted to."""
-        return min(self.reachable, default=None)
-
-    @property
-    def highest(self) -> int | None:
-        """The highest opset that the model can be converted to."""
-        return max(self.reachable, default=None)
-
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers."""
-        ends = {"lowest": self.lowest, "highest": self.highest}
         fits = [
             {**vars(fit), "replaced": [one._asdict() for one in fit.replaced], "refusals": list(fit.refusals)}
             for fit in self.fits
         ]
-        return {**vars(self), **ends, "fits": fits}
+        return {**vars(self), "fits": fits}
 
 
 def where(
@@ -208,7 +199,7 @@ class _Look:
             if progress:
                 progress("releases of onnxruntime", len(targets), len(targets) + 1)
             fits[1:1] = self._oldest_releases()
-        found = Where(self._own, self._source.model.ir_version, tuple(self._reachable()), tuple(fits))
+        found = Where(self._own, self._source.model.ir_version, *self._ends(), tuple(fits))
         self._known.forget()
         return found
 
@@ -295,20 +286,26 @@ class _Look:
         if converted is None:
             yield newest
 
-    def _reachable(self) -> Iterator[int]:
-        """Yield the opsets that the model can be converted to."""
+    def _ends(self) -> tuple[int | None, int | None]:
+        """Return the lowest and the highest opset that the model can be converted to."""
         model = self._shown
         if written_too_old(model, self._own):
-            return
+            return None, None
         first = self._known.view(self._source.model, False, lambda: model).planner(None)
+        opsets = range(OLDEST, NEWEST + 1)
+        lowest = self._first_possible(opsets, first)
+        return lowest, None if lowest is None else self._first_possible(reversed(opsets), first)
+
+    def _first_possible(self, opsets: Iterable[int], first: Planner) -> int | None:
         doubtful: frozenset[int] = frozenset()
-        for opset in range(OLDEST, NEWEST + 1):
+        for opset in opsets:
             planner = Planner(first.model, Goal(Legality(opset)), alike=first, hinting=False, doubtful=doubtful)
             try:
                 if planner.run().plan.possible:
-                    yield opset
+                    return opset
             except RefusedError:
-                doubtful = refused_places(model, planner.ledger.refusals)
+                doubtful = refused_places(first.model, planner.ledger.refusals)
+        return None
 
 
 def _is_known(facts: Facts | None) -> bool:
