@@ -146,7 +146,11 @@ def add_output_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--debug", action="store_true", help="print a traceback on errors")
 
 
-def add_run_options(parser: argparse.ArgumentParser, group: argparse._ActionsContainer | None = None) -> None:
+def add_run_options(
+    parser: argparse.ArgumentParser,
+    group: argparse._ActionsContainer | None = None,
+    verbose: str = "list every node with its lowerings, all operators, and the stages",
+) -> None:
     """Add the output options of commands that work on models, to a group of their own if none is given."""
     group = group or parser.add_argument_group("output")
     group.add_argument(
@@ -155,9 +159,7 @@ def add_run_options(parser: argparse.ArgumentParser, group: argparse._ActionsCon
         help="write a report to this file: an HTML page (.html), Markdown (.md), or the --json output (.json)",
     )
     amount = group.add_mutually_exclusive_group()
-    amount.add_argument(
-        "-v", "--verbose", action="store_true", help="list every node with its lowerings, all operators, and the stages"
-    )
+    amount.add_argument("-v", "--verbose", action="store_true", help=verbose)
     amount.add_argument("-q", "--quiet", action="store_true", help="print only the last line of the result")
     add_output_options(group)
 

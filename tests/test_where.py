@@ -129,6 +129,15 @@ def test_several_targets_at_once_get_what_each_gets_alone() -> None:
         assert opshift.where(model, [fit.target]).fits == (fit,)
 
 
+def test_a_folded_model_is_shared_unchanged() -> None:
+    """All releases have the same operators of control flow, so they share one prepared model."""
+    targets = ["onnxruntime-1.6", "onnxruntime-1.12", "onnxruntime-1.20"]
+    together = opshift.where(parse_model(SHAPED), targets, input_shapes={"x": (2, 3)})
+    assert [fit.opset for fit in together.fits] == [13, 17, 17]
+    for fit in together.fits:
+        assert opshift.where(parse_model(SHAPED), [fit.target], input_shapes={"x": (2, 3)}).fits == (fit,)
+
+
 def test_all_profiles_and_the_oldest_releases() -> None:
     found = opshift.where(parse_model(NEW))
     plain = [fit.target for fit in found.fits if not fit.oldest]

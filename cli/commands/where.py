@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "-j", "--jobs", metavar="N", type=shared.whole_number, help="models to look at in parallel (default: 1)"
     )
-    shared.add_run_options(parser, output)
+    shared.add_run_options(parser, output, verbose="list every blocker of every target")
 
 
 def run(options: argparse.Namespace) -> int:
