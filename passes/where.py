@@ -36,7 +36,7 @@ from opshift.passes.graph.traversal import node_name
 from opshift.passes.io import external_data
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import Source
-from opshift.passes.rewrite.planner import Goal, Planner, RefusedError, written_too_old
+from opshift.passes.rewrite.planner import Focus, Goal, Planner, RefusedError, written_too_old
 
 
 class Support(enum.StrEnum):
@@ -299,7 +299,7 @@ class _Look:
     def _first_possible(self, opsets: Iterable[int], first: Planner) -> int | None:
         doubtful: frozenset[int] = frozenset()
         for opset in opsets:
-            planner = Planner(first.model, Goal(Legality(opset)), alike=first, hinting=False, doubtful=doubtful)
+            planner = Planner(first.model, Goal(Legality(opset)), alike=first, hinting=False, focus=Focus(doubtful))
             try:
                 if planner.run().plan.possible:
                     return opset

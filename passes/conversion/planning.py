@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import starmap
 
 import onnx
@@ -23,7 +23,7 @@ from opshift.passes.io import external_data as external
 from opshift.passes.rewrite.edits import Planned
 from opshift.passes.rewrite.fixed_shapes import dynamic, guessed, input_shapes, shape_option
 from opshift.passes.rewrite.groups import kinds
-from opshift.passes.rewrite.planner import Analysis, Planner, RefusedError, too_old, written_too_old
+from opshift.passes.rewrite.planner import Analysis, Focus, Planner, RefusedError, too_old, written_too_old
 from opshift.passes.rewrite.prepare import Prepared
 
 _ELSEWHERE = 10.0
@@ -65,13 +65,19 @@ def _first_possible(request: Request, progress: Progress | None, timeout: float 
 
 def refused_places(model: onnx.ModelProto, refusals: Sequence[Refusal]) -> frozenset[int]:
     """Return where the first refused nodes are in the main graph, or the nodes that hold them."""
-    paths = tuple(dict.fromkeys(one.node for one in refusals))[:_DOUBTFUL]
-    found = set()
-    for place, node in enumerate(model.graph.node):
-        where = f"main/{traversal.node_name(node, place)}"
-        if any(path.startswith(where) and path[len(where) :][:1] in ("", ".") for path in paths):
-            found.add(place)
-    return frozenset(found)
+    return _places(model, tuple(dict.fromkeys(one.node for one in refusals))[:_DOUBTFUL])
+
+
+def _places(model: onnx.ModelProto, paths: Sequence[str]) -> frozenset[int]:
+    """Return where nodes of these paths are in the main graph, or the nodes that hold them."""
+    # A name may contain dots: each part of a path up to one may be that of the node.
+    wanted = {path[:end] for path in paths for end in (*_dots(path), len(path))}
+    nodes = enumerate(model.graph.node)
+    return frozenset(place for place, node in nodes if f"main/{traversal.node_name(node, place)}" in wanted)
+
+
+def _dots(path: str) -> Iterator[int]:
+    return (place for place, character in enumerate(path) if character == ".")
 
 
 _DOUBTFUL = 20
@@ -80,18 +86,10 @@ _DOUBTFUL = 20
 
 def is_possible(request: Request, timeout: float | None, doubtful: frozenset[int]) -> bool:
     """Return whether there is a plan, looking at doubtful nodes first, and no further than the first refusal."""
-    planned = plan_at_once(request, timeout, doubtful)
-    return planned is not None and planned.plan.possible
-
-
-def plan_at_once(
-    request: Request, timeout: float | None = None, doubtful: frozenset[int] = frozenset()
-) -> Planned | None:
-    """Return a plan for the opset of a request, or None as soon as a node is refused."""
     try:
-        return _planned(request, None, timeout, hinting=False, doubtful=doubtful)
+        return _planned(request, None, timeout, hinting=False, focus=Focus(doubtful)).plan.possible
     except RefusedError:
-        return None
+        return False
 
 
 def possible_somewhere(request: Request, doubtful: frozenset[int]) -> bool:
@@ -108,7 +106,7 @@ def _planned(
     timeout: float | None,
     *,
     hinting: bool = True,
-    doubtful: frozenset[int] | None = None,
+    focus: Focus | None = None,
 ) -> Planned:
     own = default_opset(request.source.model.opset_import) or 1
     old = [] if (refusal := written_too_old(request.source.model, own)) is None else [refusal]
@@ -131,7 +129,7 @@ def _planned(
         hinting=hinting,
         progress=progress,
         deadline=deadline,
-        doubtful=doubtful,
+        focus=focus,
     )
     try:
         planned = planner.run()
@@ -167,6 +165,10 @@ def _with_preparation(plan: Plan, prepared: Prepared) -> Plan:
     return dataclasses.replace(plan, shapes=prepared.shapes, prepared=prepared.steps, refusals=refusals)
 
 
+def _is_in_main(path: str) -> bool:
+    return path.startswith("main/")
+
+
 def _cured(request: Request, plan: Plan, options: Options) -> tuple[Refusal, ...]:
     """Return the refusals of a plan, with another hint for those that fixed shapes of the inputs would spare."""
     if any(one.code is Code.LIMIT for one in plan.refusals):
@@ -181,7 +183,10 @@ def _cured(request: Request, plan: Plan, options: Options) -> tuple[Refusal, ...
             sized = dataclasses.replace(options, input_shapes=sizes)
             prepared = prepare_model(request.source, request.legality, sized, request.known)
             again = dataclasses.replace(request, prepared=prepared)
-            planned = _planned(again, None, max(left.left(), 1.0), hinting=False)
+            # Other nodes are of no interest, and a long loop may be unrolled to many.
+            paths = [one.node for one in plan.refusals]
+            only = Focus(_places(again.model, paths), alone=True) if all(map(_is_in_main, paths)) else None
+            planned = _planned(again, None, max(left.left(), 1.0), hinting=False, focus=only)
         except (UsageError, InvalidModelError):  # the model does not accept them, or a node of it
             continue
         remaining = {one.node for one in planned.plan.refusals}

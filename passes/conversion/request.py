@@ -143,12 +143,15 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: K
     target = legality.target
     sizes = Sizes(options.input_shapes or {}, options.dims or {}, options.batch)
     needed = target is not None and target.needs_constants and not source.model.training_info
+    missing = frozenset(() if source.model.training_info else _missing(legality))
+    held = {name for body in source.bodies for _, name, _ in body.kinds}
     asked = Preparation(
         sizes=sizes,
-        fold=options.fold or bool(sizes) or needed,
+        fold=options.fold or bool(sizes) or needed or bool(missing),
         tidy=options.fold or bool(sizes),
         static=target.name if target is not None and target.static else "",
-        missing=frozenset(() if source.model.training_info else _missing(legality)),
+        # Targets that lack what the model does not have share a prepared model.
+        missing=missing & held if source.bodies else missing,
     )
     return known.prepared(asked, lambda: _prepared(source, asked, options))
 

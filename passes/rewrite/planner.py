@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -83,6 +83,22 @@ class RefusedError(Exception):
     """A node cannot be converted, and no more was asked."""
 
 
+@dataclass(frozen=True)
+class Focus:
+    """The nodes of the main graph, by their places, that are planned first, and planning ends at the first refusal.
+
+    That answers quickly whether a goal is possible at all. With `alone`, these nodes are planned, and no others.
+    """
+
+    places: frozenset[int] = frozenset()
+    alone: bool = False
+
+    def ordered(self, nodes: Sequence[tuple[int, Settled]]) -> list[tuple[int, Settled]]:
+        """Return the nodes to be planned, in order."""
+        first = [one for one in nodes if one[0] in self.places]
+        return first if self.alone else first + [one for one in nodes if one[0] not in self.places]
+
+
 class Planner:
     """Plans one model for one target."""
 
@@ -96,17 +112,16 @@ class Planner:
         hinting: bool = True,
         progress: Callable[[str, int, int], None] | None = None,
         deadline: Deadline | None = None,
-        doubtful: Collection[int] | None = None,
+        focus: Focus | None = None,
     ) -> None:
         """Plan for a goal.
 
         `alike` has planned the same model for another target: what it knows of the values is not inferred again.
         `hinting` looks for the opsets to which refused nodes could be converted. At the deadline planning ends with
-        DeadlineError. With `doubtful`, places of nodes of the main graph, these nodes are planned first, and planning
-        ends with RefusedError at the first refusal: for a quick answer to whether the goal is possible at all.
+        DeadlineError. With a `focus` on some nodes, planning may end with RefusedError at the first refusal.
         """
         self.progress = progress
-        self._doubtful = doubtful
+        self._focus = focus
         self.model = model
         self.source = default_opset(model.opset_import) or 1
         self._analysis = analysis = analysis or Analysis()
@@ -229,8 +244,8 @@ class Planner:
             self._renewed = [(step, places) for step, places in asked if isinstance(step, Step)], walked.names
             asked = [(settled, places) for settled, places in asked if not isinstance(settled, Step)]
         places = sorted(((place, settled) for settled, found_at in asked for place in found_at), key=itemgetter(0))
-        if main and self._doubtful:
-            places.sort(key=lambda one: one[0] not in (self._doubtful or ()))
+        if main and self._focus:
+            places = self._focus.ordered(places)
         for count, (index, settled) in enumerate(places):
             if self.progress and main and count % 256 == 0:
                 self.progress("plan", index, len(nodes))
@@ -278,7 +293,7 @@ class Planner:
     def _hint(self, context: NodeContext, mark: Mark) -> None:
         """Add to the refusals of a node the opset that helps; those of a function stand inside of it."""
         node, refusals = context.node, self.ledger.refusals
-        if refusals and self._doubtful is not None:
+        if refusals and self._focus and not self._focus.alone:
             raise RefusedError
         if self._hints is None or not self.ledger.refused_since(mark):
             return
