@@ -286,6 +286,50 @@ def test_the_evaluator_clamps_the_axes_of_shape() -> None:
     assert reference(model, [{"x": np.zeros((4, 17, 2, 3), np.complex64)}])[0][0].shape == (0,)
 
 
+_NUMBERS = {
+    "float": np.array([-2, 0.1, 1e10, 1e-10, np.inf, -np.inf, np.nan, -0.0, 123456789], np.float32),
+    "float16": np.array([1 / 3, -2, 65504], np.float16),
+    "double": np.array([1 / 3, -2, 1e10, -0.0]),
+    "bool": np.array([True, False]),
+    "int64": np.array([2**62, -5]),
+    "uint8": np.array([200, 0], np.uint8),
+}
+
+
+@pytest.mark.parametrize("kind", _NUMBERS)
+@pytest.mark.parametrize(
+    ("node", "opset"), [("Cast <to = 8> (x)", 9), ("Cast <to = 8> (x)", 23), ("CastLike (x, s)", 19)]
+)
+def test_the_evaluator_writes_numbers_as_onnxruntime(node: str, opset: int, kind: str) -> None:
+    from differential import runtimes
+
+    text = f"g ({kind}[n] x, string[1] s) => (string[n] y, string[1] z) {{y = {node} z = Identity (s)}}"
+    model = onnx.parser.parse_model(f'<ir_version: 4, opset_import: ["": {opset}]> {text}')
+    feeds = [{"x": _NUMBERS[kind], "s": np.array(["a"], object)}]
+    assert list(runtimes.reference(model, feeds)[0][0]) == list(runtimes.run(model, feeds)[0][0])
+
+
+def test_the_evaluator_reads_bools_as_onnxruntime() -> None:
+    from differential import runtimes
+
+    text = "g (string[n] x) => (bool[n] y) {y = Cast <to = 9> (x)}"
+    model = onnx.parser.parse_model(f'<ir_version: 4, opset_import: ["": 9]> {text}')
+    feeds = [{"x": np.array(["0", "1", "-0.5", "2.5", "-3", "17", "1e2"], object)}]
+    assert list(runtimes.reference(model, feeds)[0][0]) == list(runtimes.run(model, feeds)[0][0])
+
+
+def test_the_evaluator_casts_to_other_types_than_strings_as_before() -> None:
+    from differential.runtimes import reference
+
+    text = """g (float[n] x, float8e4m3fn[1] t) => (float8e4m3fn[n] y, int32[n] z)
+        {y = CastLike (x, t) z = Cast <to = 6> (x)}"""
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 23]> {text}')
+    kind = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.FLOAT8E4M3FN)
+    found = reference(model, [{"x": np.array([-2.5, 1e6], np.float32), "t": np.zeros(1, kind)}])[0]
+    assert [float(each) for each in found[0]] == [-2.5, 448]
+    assert found[1][0] == -2
+
+
 def test_signs_of_zero_count_where_data_is_moved() -> None:
     plus, minus = np.zeros(1, np.float32), -np.zeros(1, np.float32)
     model = onnx.ModelProto()

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from onnx.helper import tensor_dtype_to_np_dtype
+from onnx import TensorProto
+from onnx.helper import np_dtype_to_tensor_dtype, tensor_dtype_to_np_dtype
 from onnx.reference.op_run import OpRun
-from onnx.reference.ops import op_loop
+from onnx.reference.ops import op_cast, op_loop
 
 from differential import recurrent, values
 from differential.values import Array
@@ -296,6 +297,32 @@ def optional(x: Any = None, type: Any = None) -> Any:  # noqa: A002
     return x
 
 
+def cast(x: Array, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
+    """Cast-13: strings have the "plain floating-point representation", of which the text names no number of digits.
+
+    These have 8 digits, as those of onnxruntime 1.32.0: the evaluator's own have as many as Python writes, and "-2.0".
+    A string becomes a bool by way of a whole number; to the evaluator itself, each string but "" is True.
+    """
+    if to == TensorProto.BOOL and x.dtype.kind in "OU":
+        return np.array([int(float(each)) != 0 for each in x.ravel()], np.bool_).reshape(x.shape)
+    if to != TensorProto.STRING:
+        return np.asarray(op_cast.cast_to(x, to, bool(saturate), round_mode))
+    return np.array([_text(each) for each in x.ravel()], dtype=object).reshape(x.shape)
+
+
+def cast_like(x: Array, like: Array, saturate: int = 1, round_mode: str = "up") -> Array:
+    """CastLike-15: a Cast to the type of another tensor."""
+    return cast(x, np_dtype_to_tensor_dtype(like.dtype), saturate, round_mode)
+
+
+def _text(element: Any) -> str:
+    if isinstance(element, str):
+        return element
+    if np.asarray(element).dtype.kind in "biu":
+        return str(int(element))
+    return f"{float(element):.8g}".replace("inf", "INF").replace("nan", "NaN")
+
+
 def _evaluated(name: str, function: Callable[..., Any]) -> type[OpRun]:
     def _run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
         given = {key: value for key, value in attributes.items() if value is not None}
@@ -319,6 +346,8 @@ def lrn(x: Array, size: int, alpha: float = float(np.float32(1e-4)), beta: float
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "AffineGrid": affine_grid,
+    "Cast": cast,
+    "CastLike": cast_like,
     "ConvInteger": conv_integer,
     "GRU": recurrent.gru,
     "Gelu": gelu,
@@ -376,6 +405,6 @@ class Loop(op_loop.Loop):
 EVALUATED: list[type[OpRun]] = [*(_evaluated(name, function) for name, function in FUNCTIONS.items()), Loop]
 
 TRUSTED = frozenset(FUNCTIONS) | {
-    *("Cast", "Constant", "Flatten", "Identity", "If", "Loop", "Reshape", "Scan", "Shape", "Transpose"),
+    *("Constant", "Flatten", "Identity", "If", "Loop", "Reshape", "Scan", "Shape", "Transpose"),
 }
 """Operators of which the evaluator, with these functions, decides alone: what differs from it is wrong."""
