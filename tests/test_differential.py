@@ -235,7 +235,7 @@ def _compared(text: str, feeds: dict[str, Any], change: Callable[[Any], Any], op
     """Return what the judge says of a model's first output, changed."""
     from differential.runtimes import run as runner
 
-    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}]> {text}')
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}, "local": 1]> {text}')
     expected = runner(model, [feeds])
     found = [[change(expected[0][0]), *expected[0][1:]]]
     return judge.compare(check.operators(model), model, [feeds], expected, found, runner)
@@ -328,6 +328,24 @@ def test_the_evaluator_casts_to_other_types_than_strings_as_before() -> None:
     found = reference(model, [{"x": np.array([-2.5, 1e6], np.float32), "t": np.zeros(1, kind)}])[0]
     assert [float(each) for each in found[0]] == [-2.5, 448]
     assert found[1][0] == -2
+
+
+@pytest.mark.parametrize("operator", ["ScatterElements", "ScatterND"])
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+@pytest.mark.parametrize("in_function", [False, True])
+def test_nan_counts_where_updates_are_not_ordered(operator: str, reduction: str, in_function: bool) -> None:
+    where = np.array([[2]])
+    text = f"""g (float[4] x, int64[k] i, float[1] u) => (float[4] y)
+        {{y = {operator} <reduction = '{reduction}'> (x, i, u)}}"""
+    if in_function:
+        text = f"""g (float[4] x, int64[k] i, float[1] u) => (float[4] y) {{y = local.F <r = '{reduction}'> (x, i, u)}}
+            <domain: "local", opset_import: ["": 18]> F <r> (x, i, u) => (y)
+            {{y = {operator} <reduction: string = @r> (x, i, u)}}"""
+    text = text.replace("'", '"').replace("int64[k]", "int64[1,1]" if operator == "ScatterND" else "int64[1]")
+    feeds = {"x": np.array([np.nan, 1, 2, 3], np.float32), "i": where if operator == "ScatterND" else where[0]}
+    for value, ignored in ((np.nan, reduction in ("max", "min")), (1.0, False)):
+        held = {**feeds, "x": np.array([value, 1, 2, 3], np.float32), "u": np.array([4], np.float32)}
+        assert (_compared(text, held, lambda array: array + np.float32(1), 18) is None) is ignored
 
 
 def test_signs_of_zero_count_where_data_is_moved() -> None:
