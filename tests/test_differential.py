@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import itertools
 import os
 import time
@@ -15,6 +16,7 @@ import numpy as np
 import onnx
 import pytest
 from differential import check, draw, judge, run
+from differential.embed import Embedded
 from differential.examine import FINDINGS, Examiner, Outcome
 from differential.generate import TARGETS, Case, draw_case
 from differential.saving import load, save
@@ -346,6 +348,32 @@ def test_nan_counts_where_updates_are_not_ordered(operator: str, reduction: str,
     for value, ignored in ((np.nan, reduction in ("max", "min")), (1.0, False)):
         held = {**feeds, "x": np.array([value, 1, 2, 3], np.float32), "u": np.array([4], np.float32)}
         assert (_compared(text, held, lambda array: array + np.float32(1), 18) is None) is ignored
+
+
+def drops_zero_points(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
+    """Convert rightly, but for the zero points of what is multiplied."""
+    found = opshift.convert(model, verify=False, **request)
+    for node in _nodes(found.model):
+        if node.op_type in ("MatMulInteger", "ConvInteger"):
+            del node.input[2:]
+    return SimpleNamespace(model=found.model, report=None)
+
+
+@pytest.mark.parametrize("kinds", list(itertools.product(("uint8", "int8"), repeat=2)), ids=" ".join)
+def test_sums_of_bytes_that_a_kernel_cuts_are_right_and_lost_zero_points_wrong(kinds: Any) -> None:
+    """Sums of two products of bytes are beyond 16 bits here, as onnxruntime holds them on processors without VNNI."""
+    ends = {"uint8": [254, 254, 255, 255], "int8": [126, 126, -127, 1]}
+    feed = {"a": np.array([ends[kinds[0]]], kinds[0]), "b": np.array([ends[kinds[1]]], kinds[1]).T}
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 20]>
+        g ({kinds[0]}[1,4] a, {kinds[1]}[4,1] b) => (int8[] y)
+        <float s = {{1}}, float t = {{4096}}, {kinds[0]} p = {{0}}, {kinds[1]} q = {{64}}, int8 r = {{3}}>
+        {{y = QLinearMatMul (a, s, p, b, s, q, t, r)}}""")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    request = {"decompose": ["QLinearMatMul"]}
+    case = Case(0, 0, "QLinearMatMul", 20, Embedded(model, [feed], "graph"), request, False, False)
+    for convert, kind in ((opshift.convert, "right"), (drops_zero_points, "wrong")):
+        outcome = _examined(convert, [copy.deepcopy(case)])[0]
+        assert outcome.kind == kind, outcome.message
 
 
 def test_signs_of_zero_count_where_data_is_moved() -> None:
