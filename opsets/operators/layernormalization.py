@@ -45,6 +45,9 @@ def oracle(
     within = np.float64 if x.dtype == np.float64 else np.float32
     wide = x.astype(within if what.wider else stash).astype(np.float64)
     axes = tuple(range(what.axis % x.ndim, x.ndim))
+    if not all(x.shape[axis] for axis in axes):
+        # ReduceMean-18, by which Mean is defined: "Reduction over an empty set of values yields undefined".
+        raise ValueError("a row without elements has no mean")
     mean = wide.mean(axes, keepdims=True)
     inverse = 1 / np.sqrt(wide.var(axes, keepdims=True) + what.epsilon)
     y = (wide - mean) * inverse * scale.astype(np.float64)

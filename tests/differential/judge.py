@@ -439,8 +439,9 @@ def _bounds(
 ) -> list[list[Array | None]]:
     """Return for each output element how far apart two ways to compute it may be.
 
-    Each float input and constant is moved by one unit in its last place; what that changes is what a rounding of an
-    intermediate value of that size changes. Terms of the order of 1 in the formula add one unit of 1.
+    Each float input and constant is moved by one unit in its last place, or in that of the type of statistics where
+    that is coarser: what that changes is what a rounding of an intermediate value of that size changes. Terms of the
+    order of 1 in the formula add one unit of 1.
     """
     rng = np.random.default_rng(0)
     stashes = _stash_types(original)
@@ -452,9 +453,9 @@ def _bounds(
         if operators & LOGARITHMS and any(map(_has_nan, feed.values())):
             held[:] = [None if bound is None else np.full_like(bound, np.inf) for bound in held]
     for _ in range(_PERTURBATIONS):
-        moved = [{name: _moved(rng, value) for name, value in feed.items()} for feed in feeds]
+        moved = [{name: _moved(rng, value, stashes) for name, value in feed.items()} for feed in feeds]
         try:
-            outputs = runner(_moved_constants(rng, original), moved)
+            outputs = runner(_moved_constants(rng, original, stashes), moved)
         except Exception:
             continue
         _widen(spread, expected, outputs)
@@ -626,17 +627,17 @@ def _least(operators: set[str], value: Any, weight: float, stashes: Sequence[np.
         return np.asarray(_FACTOR * float(info.eps) * (size + one) + least)
 
 
-def _moved(rng: np.random.Generator, value: Any) -> Any:
+def _moved(rng: np.random.Generator, value: Any, stashes: Sequence[np.dtype[Any]]) -> Any:
     if not isinstance(value, np.ndarray) or not _is_float(value):
         return value
     with np.errstate(all="ignore"):
-        eps = float(values.finfo(value.dtype).eps)
+        eps = max(float(values.finfo(one).eps) for one in (value.dtype, *stashes))
         factor = 1 + eps * rng.choice((-1.0, 1.0), value.shape)
         wide = value.astype(np.float64)
         return np.where(np.isfinite(wide), wide * factor, wide).astype(value.dtype).reshape(value.shape)
 
 
-def _moved_constants(rng: np.random.Generator, model: ModelProto) -> ModelProto:
+def _moved_constants(rng: np.random.Generator, model: ModelProto, stashes: Sequence[np.dtype[Any]]) -> ModelProto:
     copied = ModelProto()
     copied.CopyFrom(model)
     decisive = {
@@ -644,6 +645,6 @@ def _moved_constants(rng: np.random.Generator, model: ModelProto) -> ModelProto:
     }
     for tensor in tensors(copied):
         if tensor.data_type in FLOATS and tensor.name not in decisive and tensor.raw_data:
-            array = _moved(rng, onnx.numpy_helper.to_array(tensor))
+            array = _moved(rng, onnx.numpy_helper.to_array(tensor), stashes)
             tensor.raw_data = array.astype(numpy_type(tensor.data_type)).tobytes()
     return copied

@@ -327,6 +327,44 @@ def test_oracles_reject_shapes_that_do_not_fit(oracle: Any, what: Any, shapes: l
         oracle(what, *(np.ones(shape, F32) for shape in shapes))
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis", "meant"),
+    [
+        ((0,), -1, False),
+        ((2, 0), -1, False),
+        ((2, 0, 3), 1, False),
+        ((0, 3), 0, False),
+        ((0, 3), 1, True),
+        ((2, 3), 0, True),
+    ],
+)
+def test_rows_without_elements_have_no_mean(shape: tuple[int, ...], axis: int, meant: bool) -> None:
+    """As in onnxruntime 1.32.0, whose kernel runs on no such rows: what ReduceMean makes of them is undefined."""
+    x, scale = np.ones(shape, F32), np.ones(shape[axis:], F32)
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g (float{list(shape)} x, float{list(shape[axis:])} s)
+        => (float{list(shape)} y) {{ y = LayerNormalization <axis = {axis}> (x, s) }}"""
+    if meant:
+        assert layernormalization.oracle(LayerNormalization(axis), x, scale)[0].shape == shape
+        assert run(parse_model(text), [{"x": x, "s": scale}])[0][0].shape == shape
+    else:
+        with pytest.raises(ValueError, match="no mean"):
+            layernormalization.oracle(LayerNormalization(axis), x, scale)
+        with pytest.raises(Exception, match="Size"):
+            run(parse_model(text), [{"x": x, "s": scale}])
+
+
+@pytest.mark.parametrize("stash", [TensorProto.BFLOAT16, TensorProto.FLOAT])
+@pytest.mark.parametrize("kind", ["float", "float16"])
+def test_a_normalization_with_statistics_of_another_type_is_verified(stash: int, kind: str) -> None:
+    """onnxruntime 1.32.0 has no kernel with statistics in bfloat16: the oracle takes its place."""
+    second = "float" if stash == TensorProto.FLOAT else "bfloat16"
+    model = parse_model(f"""<ir_version: 10, opset_import: ["": 25]> g ({kind}[n] x, {kind}[k] s)
+        => ({kind}[n] y, {second}[1] m, {second}[1] i)
+        {{ y, m, i = LayerNormalization <stash_type = {stash}> (x, s) }}""")
+    report = opshift.convert(model, opset=16).report
+    assert [check.verdict for check in (*report.nodes, report.whole)] == [opshift.Verdict.EQUAL] * 2
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("shape", [(1, 4, 0), (0, 4, 2), (1, 4, 0, 2)])
 def test_a_group_of_no_elements_stays_empty(shape: tuple[int, ...]) -> None:
