@@ -284,6 +284,19 @@ def test_a_neighbour_is_right_where_halves_are_divided_and_two_steps_are_wrong(k
         assert _compared(whole, feeds, steps(3), 23) is not None
 
 
+@pytest.mark.parametrize("to", ["11", "10"], ids=["wider", "narrower"])
+@pytest.mark.parametrize("other", ["z = Neg (b)", ""], ids=["read outside too", "read inside"])
+def test_what_is_cast_to_and_fro_is_there_in_a_subgraph(to: str, other: str) -> None:
+    from differential import runtimes
+
+    text = f"""g (float[2] x, bool c) => (float[2] y) {{a = Cast <to = {to}> (x) b = Cast <to = 1> (a) {other}
+        y = If (c) <then_branch = t () => (float[2] p) {{p = Neg (b)}},
+        else_branch = e () => (float[2] q) {{q = Abs (b)}}>}}"""
+    model = onnx.parser.parse_model(f'<ir_version: 7, opset_import: ["": 17]> {text}')
+    feed = {"x": np.array([0.1, -2], np.float32), "c": np.array(True)}
+    assert runtimes.run(model, [feed])[0][0].tolist() == runtimes.reference(model, [feed])[0][0].tolist()
+
+
 def test_the_evaluator_clamps_the_axes_of_shape() -> None:
     from differential.runtimes import reference
 

@@ -103,11 +103,14 @@ def run(model: ModelProto, feeds: Sequence[Feed], options: onnxruntime.RunOption
 def named(model: ModelProto) -> ModelProto:
     """Return the model with node names that differ: onnxruntime refuses duplicates, which ONNX allows.
 
-    Last inputs that are left out go: those of a DFT end the process in onnxruntime 1.32.0.
+    Last inputs that are left out go: those of a DFT end the process in onnxruntime 1.32.0. What a Cast reads of the
+    graph's inputs passes an Identity: with optimizations off too, onnxruntime 1.32.0 removes a Cast to a wider type and
+    back of an input, and then finds no value in a subgraph that reads it ("Missing Input").
     """
     names = [node.name for node in model.graph.node if node.name]
     idle = [node for node in messages(model, NodeProto) if _ends_idly(node)]
-    if len(set(names)) == len(names) and not idle:
+    cast = _cast_twice(model)
+    if len(set(names)) == len(names) and not idle and not cast:
         return model
     copied = ModelProto()
     copied.CopyFrom(model)
@@ -117,7 +120,19 @@ def named(model: ModelProto) -> ModelProto:
     for node in messages(copied, NodeProto):
         while _ends_idly(node):
             del node.input[-1]
+    for node in copied.graph.node:
+        if node.op_type == "Cast" and node.input[0] in cast:
+            node.input[0] = f"{node.input[0]}/passed"
+    for name in sorted(cast):
+        copied.graph.node.insert(0, onnx.helper.make_node("Identity", [name], [f"{name}/passed"]))
     return copied
+
+
+def _cast_twice(model: ModelProto) -> set[str]:
+    """Return the graph's inputs of which Casts are cast again."""
+    casts = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "Cast"}
+    inputs = {value.name for value in model.graph.input}
+    return {casts[name] for name in casts.values() if name in casts} & inputs
 
 
 def _ends_idly(node: NodeProto) -> bool:
