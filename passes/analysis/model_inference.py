@@ -8,8 +8,9 @@ reason, or infers wrongly, are set aside: it sees an unknown operator in their p
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import onnx
@@ -17,11 +18,12 @@ from google.protobuf.message import EncodeError
 from onnx import AttributeProto, TypeProto
 
 from opshift.opsets.native import onnx_process
-from opshift.opsets.registry.facts import facts_of_type
+from opshift.opsets.registry.facts import Facts, facts_of_type, type_of_facts
 from opshift.opsets.registry.inference_gaps import (
     BLIND,
     FATAL,
     MISSIZED,
+    ROUNDED,
     SLICE,
     UNSURE,
     blind,
@@ -30,6 +32,7 @@ from opshift.opsets.registry.inference_gaps import (
     missized,
     unranked,
     unsized,
+    without_late,
 )
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.schema import attribute_value, default_domain, schema_at
@@ -44,6 +47,8 @@ _ASIDE = "opshift.aside:"
 
 _ZERO = b"\x0a\x02\x08\x00"
 """A dimension of zero in a shape, as protobuf writes it."""
+
+_CEIL = b"ceil_mode"
 
 _REFERENCE = b"\xaa\x01"
 """The field ref_attr_name of an attribute."""
@@ -77,8 +82,11 @@ def infer_model(model: onnx.ModelProto) -> onnx.ModelProto:
         inferred = onnx_process.infer_shapes(shown, data_prop=True)
     declared_zeros = data.count(_ZERO)
     unsure = any(name.encode() in data for name in UNSURE)
-    while (unsure and _set_aside_unsure(shown, inferred)) or (
-        inferred.SerializeToString().count(_ZERO) > declared_zeros and _set_aside_zeros(shown, inferred)
+    late = _CEIL in data
+    while (
+        (unsure and _set_aside_unsure(shown, inferred))
+        or (late and _set_aside_late(shown.graph, inferred.graph, {}, functools.partial(_set_aside, shown)))
+        or (inferred.SerializeToString().count(_ZERO) > declared_zeros and _set_aside_zeros(shown, inferred))
     ):
         inferred = onnx_process.infer_shapes(shown, data_prop=True)
     _put_back(inferred)
@@ -314,6 +322,42 @@ def _set_aside_unsure(shown: onnx.ModelProto, inferred: onnx.ModelProto) -> bool
                 _set_aside(shown, node)
                 found = True
     return found
+
+
+def _set_aside_late(
+    here: onnx.GraphProto,
+    there: onnx.GraphProto,
+    outer: Mapping[str, Facts],
+    set_aside: Callable[[onnx.NodeProto], None],
+) -> bool:
+    """Set aside pools whose sizes count windows that start in the padding; return whether there are any.
+
+    What else is inferred of them is declared instead: what follows them is inferred from that.
+    """
+    known = {**outer, **{value.name: facts_of_type(value.type) for value in _values(there)}}
+    known.update((tensor.name, Facts(tensor.data_type, tuple(tensor.dims))) for tensor in there.initializer)
+    late: dict[str, Facts] = {}
+    found = False
+    for node, same in zip(here.node, there.node, strict=True):
+        for one, other in zip(subgraphs(node), subgraphs(same), strict=True):
+            found = _set_aside_late(one, other, known, set_aside) or found
+        if node.op_type not in ROUNDED or default_domain(node.domain) or not node.input or not node.output:
+            continue
+        attributes = {one.name: attribute_value(one) for one in node.attribute}
+        inferred = {name: known.get(name, Facts()) for name in node.output if name}
+        data = known.get(node.input[0])
+        right = {name: without_late(node.op_type, attributes, facts, data) for name, facts in inferred.items()}
+        if right != inferred:
+            set_aside(node)
+            late.update(right)
+    for value in _values(here) if late else ():
+        if value.name in late and not value.type.tensor_type.HasField("shape"):
+            value.type.CopyFrom(type_of_facts(late[value.name]))
+    return found or bool(late)
+
+
+def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
+    return itertools.chain(graph.input, graph.output, graph.value_info)
 
 
 def _pairs(one: onnx.ModelProto, other: onnx.ModelProto) -> Iterator[tuple[onnx.GraphProto, onnx.GraphProto]]:
