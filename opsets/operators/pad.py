@@ -55,8 +55,11 @@ def oracle(
 
 
 def _typed(what: Pad, operands: Operands) -> tuple[Pad, Operands]:
-    """Give the value, which Pad-2 has as a float attribute, the type of the data."""
+    """Give the value, which Pad-2 has as a float attribute, the type of the data, and known axes that of positions."""
     data, pads, value, axes = operands
+    if axes is not None and axes.known is not None and axes.dtype == onnx.TensorProto.INT32:
+        axes = constant(axes.known.astype(np.int64))
+    operands = data, pads, value, axes
     known = value.known if value else None
     told = pads is not None and pads.known is not None
     if told and known is not None and known.dtype.kind == "f" and known.item() == 0 and not np.signbit(known):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from onnx import TensorProto
+
 from opshift.opsets.registry.facts import Dim, Facts
 
 
@@ -172,6 +174,24 @@ def typed_as_output(name: str, inputs: Sequence[Facts | None]) -> tuple[Facts | 
     if first is None or other is None or None in (first.dtype, other.dtype) or first.dtype == other.dtype:
         return tuple(inputs)
     return (Facts(other.dtype, first.shape), *inputs[1:])
+
+
+_READ_AS_INT64: Mapping[str, int] = {"Pad": 3}
+"""Inputs that may be int32, and of which onnx reads constant elements as int64 alone: it then takes no node at all.
+
+So does onnxruntime 1.32.0, which loads none (Pad-18 to 25, whose axes are "tensor(int32)" or "tensor(int64)").
+"""
+
+WIDENED = frozenset(_READ_AS_INT64)
+"""Operators with such an input."""
+
+
+def misread(name: str, inputs: Sequence[Facts | None]) -> int | None:
+    """Return which input of a node holds constants of int32 that onnx reads as int64, if one does."""
+    place = _READ_AS_INT64.get(name)
+    facts = inputs[place] if place is not None and place < len(inputs) else None
+    narrow = facts is not None and facts.dtype == TensorProto.INT32 and facts.known is not None
+    return place if narrow else None
 
 
 _EMPTY_IS_ABSENT: Mapping[str, tuple[int, ...]] = {"Resize": (1, 2, 3)}

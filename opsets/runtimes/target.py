@@ -10,6 +10,7 @@ from typing import Any
 from onnx import TensorProto, helper
 
 from opshift.opsets.registry.facts import Facts, Tensor, type_name
+from opshift.opsets.registry.inference_gaps import misread
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import SPELLING, Node, Outputs
 from opshift.opsets.registry.schema import NEWEST, OLDEST, Schema, schema_at
@@ -297,6 +298,9 @@ class Legality:
                 return Reason(f"{node.name}-{schema.since_version} takes no {_written(facts)} as {parameter.name}")
         if reason := _returned(node, schema):
             return reason
+        if (place := misread(node.name, node.inputs)) is not None:
+            name = parameter.name if (parameter := schema.input(place)) else ""
+            return Reason(f"onnx reads constant {name} as int64 alone")
         if not schema.raw.min_input <= len(node.inputs) <= schema.raw.max_input:
             return Reason(f"{node.name}-{schema.since_version} takes no {len(node.inputs)} inputs")
         if any(node.used[schema.raw.max_output :]):

@@ -15,6 +15,7 @@ from onnx import TensorProto
 
 from opshift.opsets.registry.equivalences import same_meaning
 from opshift.opsets.registry.facts import Facts, type_name
+from opshift.opsets.registry.inference_gaps import WIDENED
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Node, operator_for
@@ -106,6 +107,8 @@ class OpTypeDecisions:
         target = self._plain.legality.target
         if target and target.name == "onnxruntime" and has_body(name):
             return False  # it depends on the types whether there are kernels for the body
+        if name in WIDENED and ((types := self._types()) is None or TensorProto.INT32 in types):
+            return False  # it depends on which constants are int32
         return self.has(name) and (target is None or self._within(name, target))
 
     def _within(self, name: str, target: Target) -> bool:
