@@ -19,6 +19,7 @@ from differential import check, draw, judge, run
 from differential.embed import Embedded
 from differential.examine import FINDINGS, Examiner, Outcome
 from differential.generate import TARGETS, Case, draw_case
+from differential.recipes import draw_node
 from differential.saving import load, save
 
 import opshift
@@ -420,6 +421,24 @@ def test_types_and_shapes_count() -> None:
     value = np.zeros((1, 2), np.float32)
     for other in (np.zeros((2,), np.float32), np.zeros((1, 2), np.float64)):
         assert judge.compare({"Softmax"}, model, [{}], [[value]], [[other]], lambda *_: []) is not None
+
+
+@pytest.mark.parametrize("operator", ["QuantizeLinear", "DequantizeLinear", "Cast", "CastLike", "QLinearMatMul"])
+def test_types_of_outputs_are_those_of_the_schema(operator: str) -> None:
+    """DequantizeLinear-28: y has the type of x_scale without output_dtype, and may not be float8e8m0 as that may."""
+    kinds = set[int]()
+    for index in range(600):
+        opset = int(np.random.default_rng(index).integers(onnx.defs.get_schema(operator).since_version - 3, NEWEST + 1))
+        node = draw_node(draw.Draw(np.random.default_rng([7, index]), operator, opset))
+        formal = onnx.defs.get_schema(operator, opset).outputs[0]
+        kind = node.output_types[0].tensor_type.elem_type
+        name = onnx.TensorProto.DataType.Name(kind).lower()
+        assert f"tensor({name})" in formal.types, (index, node.attributes)
+        scales = [one.elem_type for one in node.inputs[1:2] if one is not None]
+        if operator == "DequantizeLinear" and "output_dtype" not in node.attributes and opset >= 19:
+            assert kind in scales
+        kinds.update(scales)
+    assert operator != "DequantizeLinear" or onnx.TensorProto.FLOAT8E8M0 in kinds
 
 
 def test_a_case_is_reproducible() -> None:

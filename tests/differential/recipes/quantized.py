@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import TensorProto
 
 from differential import values
 from differential.draw import Draw
@@ -43,7 +44,8 @@ def linear(draw: Draw) -> None:
         if draw.input_type(2) == values.INT32 or not values.is_integer(draw.input_type(2)):
             zero = np.zeros(scale_shape)
         draw.add(draw.fixed(zero, draw.input_type(2)) if draw.chance(0.6) else None)
-        if draw.has("output_dtype") and draw.chance(0.1):
+        # "If not supplied, the output data type is inferred from `x_scale`": FLOAT8E8M0 is no type that y may have.
+        if draw.has("output_dtype") and (draw.chance(0.1) or kind == TensorProto.FLOAT8E8M0):
             draw.set(output_dtype=draw.type(draw.schema.outputs[0].type_str))
         elif draw.schema.outputs[0].type_str not in draw.types:
             draw.output_type(kind if draw.version >= 19 else FLOAT)
