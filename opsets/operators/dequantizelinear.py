@@ -92,7 +92,26 @@ def by_element(x, factors, zero_point, axis: int, blocks: Sequence[int]):
     """Repeat the scale of a block for each element."""
     each = op.Gather(factors, blocks, axis=axis)
     start = op.Gather(zero_point, blocks, axis=axis)
-    return meaning.DequantizeLinear(x, each, start, axis=axis, block_size=1)
+    return meaning.Same(x, each, start, block_size=1)
+
+
+_HELD = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT8E8M0)
+"""Types of scales that a float holds exactly."""
+
+
+def _narrow_scale(what: DequantizeLinear, operands: Operands) -> Reason | None:
+    """DequantizeLinear-23: "The output type also determines the precision of the multiplication operation"."""
+    dtype = scale(operands).dtype
+    if dtype is None:
+        return Reason("the type of the scale is unknown", missing=True)
+    fits = what.output_dtype == TensorProto.FLOAT and dtype in _HELD
+    return None if fits else Reason("its output_dtype does not hold the scale")
+
+
+@lowering(18, applies_if=_narrow_scale)
+def by_float_scale(x, factors, zero_point):
+    """Give it the scale in the type of the result."""
+    return meaning.Same(x, op.Cast(factors, to=1), zero_point, output_dtype=0)
 
 
 def _multiplies(what: DequantizeLinear, operands: Operands) -> Reason | None:
@@ -114,7 +133,7 @@ OPERATOR = Operator(
     versions=(Version(10, applies_if=one_for_all), *(Version(since) for since in (13, 19, 21, 23, 24, 25, 28))),
     operands=("x", "x_scale", "x_zero_point"),
     oracle=oracle,
-    lowerings=(by_product, by_element, with_zero_point),
+    lowerings=(by_product, by_element, by_float_scale, with_zero_point),
     normal=_normal,
     traits=Traits(marks_quantization=True),
 )

@@ -130,7 +130,7 @@ def by_element(x, factors, zero_point, axis: int, blocks: Sequence[int]):
     """Repeat the scale of a block for each element."""
     each = op.Gather(factors, blocks, axis=axis)
     start = op.Gather(zero_point, blocks, axis=axis)
-    return meaning.QuantizeLinear(x, each, start, axis=axis, block_size=1)
+    return meaning.Same(x, each, start, block_size=1)
 
 
 def _divides(what: QuantizeLinear, operands: Operands) -> Reason | None:

@@ -11,6 +11,7 @@ import pytest
 from onnx.parser import parse_model
 from running import run
 
+import opshift
 from operators.harness import BF16, F16, F32, F64, INF, NAN, Array, Case, Code, Refused, Table, arr, converted
 from opshift.opsets.operators import dequantizelinear, dynamicquantizelinear, quantizelinear
 from opshift.opsets.operators import round as round_
@@ -102,6 +103,47 @@ def test_constants_of_float8_are_dequantized(name: str, start: str) -> None:
     assert np.array_equal(found, every.astype(np.float32) / 4, equal_nan=True)
 
 
+_IN_BLOCKS = {
+    "output_dtype": "float16 s, int8 z, int8 x, float y, DequantizeLinear <{}, output_dtype = 1> (x, s, z)",
+    "output_dtype, int32": "float16 s, int32 z, int32 x, float y, DequantizeLinear <{}, output_dtype = 1> (x, s, z)",
+    "narrower": "float s, int8 z, int8 x, float16 y, DequantizeLinear <{}, output_dtype = 10> (x, s, z)",
+    "precision": "float s, int8 z, float x, int8 y, QuantizeLinear <{}, precision = 10> (x, s, z)",
+    "saturate": "float s, float8e5m2 z, float x, float8e5m2 y, QuantizeLinear <{}, saturate = 0> (x, s, z)",
+}
+"""Attributes of nodes that scale in blocks, beside these: operands without shapes, the result, and the node."""
+
+
+@pytest.mark.parametrize("name", _IN_BLOCKS)
+@pytest.mark.parametrize("request_", [{"opset": 21}, {"opset": 19}, {"decompose": ["blocks"]}], ids=str)
+def test_what_scales_each_element_keeps_all_attributes(name: str, request_: dict[str, Any]) -> None:
+    """A model is the same in value and type, or refused."""
+    *operands, node = _IN_BLOCKS[name].split(", ", 4)
+    s, z, x, y = (one.split()[0] for one in operands)
+    text = node.format("axis = 0, block_size = 2")
+    model = parse_model(
+        f'<ir_version: 10, opset_import: ["": 23]> g ({s}[1,3] s, {z}[1,3] z, {x}[2,3] x) => ({y}[2,3] y) '
+        f"{{y = {text}}}"
+    )
+    if "decompose" in request_:
+        request_ = {"decompose": [node.split()[0]]}
+    try:
+        result = opshift.convert(model, verify=False, **request_).model
+    except opshift.UnsupportedError:
+        assert name in ("narrower", "precision", "saturate")
+        return
+    assert isinstance(result, onnx.ModelProto)
+    onnx.checker.check_model(result, full_check=True)
+    if name == "saturate":  # onnxruntime's Python interface takes no float8
+        assert {one.name: one.i for one in result.graph.node[-1].attribute}["saturate"] == 0
+        return
+    kinds = {
+        one.name: onnx.helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type) for one in model.graph.input
+    }
+    feed = {"s": arr([[0.3, 7, 0.01]]), "z": np.zeros((1, 3)), "x": arr([[1, 100, -2], [3, 50, 127]])}
+    feed = {one: array.astype(kinds[one]) for one, array in feed.items()}
+    assert np.array_equal(run(result, [feed])[0][0], run(model, [feed])[0][0])
+
+
 class TestDequantizeLinear(Table):
     operator = dequantizelinear.OPERATOR
     cases = (
@@ -128,6 +170,17 @@ class TestDequantizeLinear(Table):
             symbolic=21,
         ),
         Case("float16", [zero([[0, 1, 255]], np.uint8), arr(0.5, F16), zero(1, np.uint8)], least=19),
+        Case(
+            "float16 to float",
+            [zero([[0, 1, 255]], np.uint8), arr(0.3, F16), zero(1, np.uint8)],
+            DequantizeLinear(output_dtype=1),
+        ),
+        Case(
+            "blocks of float16 to float",
+            [zero([[0, 1, 255]], np.uint8), arr([[0.3, 7]], F16), zero([[1, 2]], np.uint8)],
+            DequantizeLinear(block_size=2, output_dtype=1),
+            symbolic=21,
+        ),
     )
     refusals = (
         Refused(
