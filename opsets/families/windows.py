@@ -75,6 +75,18 @@ class Pool:
     ceil_mode: int = 0
 
 
+def spatial(what: Any, data: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    """Return the sizes along which windows slide. LpPool-22: "(N x C x D1 x D2 ... Dn)", of n axes as the kernel has.
+
+    Raises:
+        ValueError: the kernel has another number of axes.
+    """
+    sizes = data.shape[2:]
+    if not sizes or len(sizes) != len(what.kernel_shape):
+        raise ValueError(f"a kernel of {len(what.kernel_shape)} axes slides along no data of shape {data.shape}")
+    return sizes
+
+
 def windows(what: Any, sizes: Sequence[int]) -> tuple[Windows, ...]:
     """AveragePool-22: "Sliding windows that would start in the right padded region are ignored"."""
     found = []

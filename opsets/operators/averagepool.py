@@ -23,6 +23,7 @@ from opshift.opsets.families.windows import (
     same_pads,
     sizes_of,
     skips,
+    spatial,
     told,
     unsaid,
     windows,
@@ -45,7 +46,7 @@ class AveragePool(Pool):
 def oracle(what: AveragePool, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """AveragePool-22: a window is "divided by the number of elements (exclude pad when ... is zero)"."""
     what, _ = normal(what, (None,))
-    sizes = x.shape[2:]
+    sizes = spatial(what, x)
     if what.auto_pad != "NOTSET":
         if set(what.dilations) - {1}:
             raise ValueError("AveragePool-22: onnxruntime 1.32.0 pads as if automatic padding knew no dilations")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from opshift.opsets.families.axes import distinct_axes
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -29,7 +30,8 @@ def oracle(what: CenterCropPad, x: _Array, shape: _Array) -> _Array:
     Where an odd number of elements is cropped or padded, the text names the side by its function body: of the odd one
     too many, a crop starts at the lower middle; padding has one element less in front than behind.
     """
-    axes = range(x.ndim) if what.axes is None else what.axes
+    # CenterCropPad-18: "Behavior is undefined if an axis is repeated."
+    axes = tuple(range(x.ndim)) if what.axes is None else distinct_axes(np.array(what.axes, np.int64), x.ndim)
     for axis, wanted in zip(axes, shape.tolist(), strict=True):
         size = x.shape[axis]
         if wanted <= size:

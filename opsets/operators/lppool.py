@@ -20,6 +20,7 @@ from opshift.opsets.families.windows import (
     normal,
     overhangs,
     same_pads,
+    spatial,
     told,
     unsaid,
     windows,
@@ -44,7 +45,7 @@ def oracle(what: LpPool, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     Powers overflow and underflow as in onnxruntime 1.32.0; those of halves are taken in float.
     """
     what, _ = normal(what, (None,))
-    sizes = x.shape[2:]
+    sizes = spatial(what, x)
     if what.auto_pad != "NOTSET":
         what = dataclasses.replace(what, auto_pad="NOTSET", pads=same_pads(what, sizes))
     wide = x if x.dtype == np.float64 else x.astype(np.float32)

@@ -12,7 +12,18 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.families.windows import Pool, as_pads, below_22, overhangs, same_pads, skips, told, unsaid, windows
+from opshift.opsets.families.windows import (
+    Pool,
+    as_pads,
+    below_22,
+    overhangs,
+    same_pads,
+    skips,
+    spatial,
+    told,
+    unsaid,
+    windows,
+)
 from opshift.opsets.families.windows import normal as spelled_out
 from opshift.opsets.registry.lowering import Reason, lowering, meaning
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -47,7 +58,7 @@ def normal(what: MaxPool, operands: Operands) -> tuple[MaxPool, Operands]:
 def oracle(what: MaxPool, x: _Array) -> tuple[_Array, _Array]:
     """MaxPool-22: "The indices are computed as flatten 1-D tensor, and the indices do not consider padding"."""
     what, _ = normal(what, (None,))
-    sizes = x.shape[2:]
+    sizes = spatial(what, x)
     if what.auto_pad != "NOTSET":
         what = dataclasses.replace(what, auto_pad="NOTSET", pads=same_pads(what, sizes))
     size = int(np.prod(sizes))

@@ -90,6 +90,8 @@ def oracle(meaning: RoiAlign, x: Array, rois: Array, batch_indices: Array) -> Ar
     """RoiAlign-16: in each bin, "sampling locations" are "computed directly through bilinear interpolation"."""
     if x.ndim != 4 or rois.shape[1:] != (4,) or batch_indices.shape != rois.shape[:1]:
         raise ValueError("the image has no four axes, or a region no four corners or no image")
+    if not np.isfinite(rois).all():  # onnxruntime 1.32.0: "All 'rois' values must be finite"
+        raise ValueError("a corner of a region is infinite, or none")
     height, width = x.shape[-2:]
     result = np.zeros((len(rois), x.shape[1], meaning.output_height, meaning.output_width))
     for region, (roi, batch) in enumerate(zip(rois.astype(np.float64), batch_indices.tolist(), strict=True)):
