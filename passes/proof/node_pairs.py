@@ -256,7 +256,7 @@ class Proof:
         try:
             # What ran in onnxruntime must run there still.
             trusted = isinstance(reference.executor, _Trusted)
-            rewritten, relabelled = self._executor(pair.rewritten, kernels=trusted)
+            rewritten, relabelled = self._executor(pair.rewritten, trials.accepted[0][0], kernels=trusted)
             undefined = functools.partial(_undefined, pair, self.limits)
             comparison = Comparison(reference, rewritten, undefined, covered=covered, allowance=self.allowance)
             mismatch = comparison.run(trials.accepted)
@@ -282,8 +282,17 @@ class Proof:
         example = mismatch.counterexample(command=command)
         return check(Verdict.DIFFERENT, sentence(mismatch.reason, notes), example, classes)
 
-    def _executor(self, rewritten: onnx.ModelProto, *, kernels: bool) -> tuple[Executor, str]:
+    def _executor(self, rewritten: onnx.ModelProto, feeds: Feeds, *, kernels: bool) -> tuple[Executor, str]:
+        """Return how the replacement is run; `feeds` show whether its kernels run: GRU of double loads, and does not.
+
+        What did not run in onnxruntime before need not after.
+        """
         way, note = executor_of(Runnable(rewritten), self.limits, kernels=kernels)
+        if not kernels and isinstance(way, Runner):
+            tried = ort_session.attempt(way.run, feeds, False)
+            if isinstance(tried, RejectedError) and tried.why is Why.MISSING_KERNEL:
+                way.close()
+                way, note = Interpreter(Runnable(rewritten), self.limits), f"nodes were run one by one, since {tried}"
         if faults := miscomputed(rewritten):
             way.close()  # it was opened to see that it loads: node by node, types that do not fit are not noticed
             return Interpreter(Runnable(rewritten), self.limits, frozenset(faults), strict=False), ""
