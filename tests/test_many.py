@@ -717,7 +717,7 @@ def test_what_cannot_be_meant(zoo: Path, models: Any, output: str, words: str) -
 
 
 REQUESTS: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({}, UsageError, "Nothing is asked for"),
+    ({}, UsageError, "Nothing was requested"),
     ({"opset": 99}, UsageError, "no opset 99"),
     ({"target": "nowhere"}, UsageError, "nowhere"),
     ({"opset": 12, "jobs": 0}, UsageError, "At least one job"),

@@ -31,8 +31,6 @@ DTYPES = {
     }
 }
 ROWS: Mapping[str, Callable[..., Any]] = {
-    "Ceil": np.ceil,
-    "Floor": np.floor,
     "Relu": lambda x: np.maximum(x, x.dtype.type(0)),
     "PRelu": lambda x, slope: np.where(x < 0, x * slope, x),
 }
@@ -190,6 +188,6 @@ def test_narrow_floats_that_are_not_bfloat16_are_not_rounded_twice() -> None:
 
 
 def test_an_upgrade_leaves_the_type_alone() -> None:
-    there = opshift.convert(model(13, "Abs", "bfloat16"), opset=18, verify=False).model
+    there = opshift.convert(model(13, "Erf", "bfloat16"), opset=18, verify=False).model
     assert isinstance(there, onnx.ModelProto)
-    assert [node.op_type for node in there.graph.node] == ["Abs"]
+    assert [node.op_type for node in there.graph.node] == ["Erf"]
