@@ -57,6 +57,20 @@ def other(proto: onnx.ModelProto) -> onnx.ModelProto:
     return found
 
 
+def test_a_pause_during_the_first_input_leaves_the_others() -> None:
+    """The garbage collector of a large process takes tenths of a second, and inputs of a node thousandths."""
+    used = [0.0]
+    pace = Allowance(lambda: used[0], least=effort.LEAST_OF_NODE).pace(0.01)
+    pace.start()
+    used[0] += 0.3
+    assert pace.doubts(4)
+    pace.again()
+    used[0] += 0.002
+    assert not pace.doubts(4)
+    pace.ran(4)
+    assert all(pace.take(4) for _ in range(100))
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

@@ -39,9 +39,10 @@ _LEAST_COST = 1 / 4096
 _FREE = 1 / 256
 """CPU seconds up to which an input costs nothing, so that small models always get the same inputs."""
 
-_ONCE, _ONCE_OF_ORACLES = 1 / 16, 1.0
-"""CPU seconds up to which the first input of a size is measured again, twice: it may include work that is done once.
-The limit is higher if no model was opened: the first input then imports the oracles."""
+_ONCE, _ONCE_OF_ORACLES = 1 / 2, 1.0
+"""CPU seconds up to which the first input of a size is measured again, twice: it may include work that is done once,
+or a pass of the garbage collector. The limit is higher if no model was opened: the first input then imports the
+oracles."""
 
 
 def rounded(seconds: float) -> float:
