@@ -177,7 +177,31 @@ def test_an_integer_window_that_is_off_by_one_is_a_difference() -> None:
     ],
 )
 def test_what_overflows(operator: str, value: NDArray[np.generic], expected: bool) -> None:
-    assert overflows(traits(operator), [value]) is expected
+    assert overflows(onnx.helper.make_node(operator, ["x"], ["y"]), [value]) is expected
+
+
+@pytest.mark.parametrize(
+    ("reduction", "data", "updates", "expected"),
+    [
+        ("add", [2**30], [2**29, 2**28], False),
+        ("add", [2**30], [2**30], True),
+        ("add", [0], [-(2**31)], True),
+        ("mul", [3], [2**29, 1, 0], False),
+        ("mul", [3], [2**29, -2], True),
+        ("mul", [0], [2**31 - 1], False),
+        ("max", [2**31 - 1], [2**31 - 1], False),
+        ("none", [2**31 - 1], [2**31 - 1], False),
+    ],
+)
+def test_what_overflows_once_updates_are_joined(
+    reduction: str, data: list[int], updates: list[int], expected: bool
+) -> None:
+    node = onnx.helper.make_node("ScatterElements", ["x", "i", "u"], ["y"], reduction=reduction)
+    narrow = [np.array(data, np.int32), np.zeros(len(updates), np.int64), np.array(updates, np.int32)]
+    wide = [np.array(data), narrow[1], np.array(updates)]
+    assert overflows(node, narrow) is expected
+    assert overflows(node, wide) is False
+    assert overflows(node, [np.array([2**53 + 1]), *wide[1:]]) is (reduction in ("add", "mul"))
 
 
 def test_what_moves_or_selects_is_compared_bit_for_bit() -> None:

@@ -298,6 +298,16 @@ EXCLUDED: dict[str, tuple[str, int, dict[str, Any]]] = {
         {"target": "webgpu"},
     ),
     **{
+        f"{reduction} of {kind} beyond the type": (
+            f"""g ({kind}[3,2] x, int64[a,b] i, {kind}[a,b] u) => ({kind}[3,2] y)
+            {{ y = ScatterElements<reduction = "{reduction}">(x, i, u) }}""",
+            21,
+            {"decompose": ["ScatterElements"]},
+        )
+        for reduction in ("add", "mul")
+        for kind in ("int64", "int32")
+    },
+    **{
         f"{name} of double, which loads and does not run": (
             f"""g (double[2,1,1] x, double[1,{gates * 3},1] w, double[1,{gates * 3},3] r) => (double[2,1,1,3] y)
             {{ y = {name}<hidden_size = 3, layout = 1>(x, w, r) }}""",

@@ -81,7 +81,7 @@ def spatial(what: Any, data: np.ndarray[Any, Any]) -> tuple[int, ...]:
     Raises:
         ValueError: the kernel has another number of axes.
     """
-    sizes = data.shape[2:]
+    sizes: tuple[int, ...] = data.shape[2:]
     if not sizes or len(sizes) != len(what.kernel_shape):
         raise ValueError(f"a kernel of {len(what.kernel_shape)} axes slides along no data of shape {data.shape}")
     return sizes

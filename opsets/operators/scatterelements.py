@@ -12,7 +12,7 @@ from opshift.opsets.families.axes import axis_not_negative, one_axis
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
-from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
+from opshift.opsets.registry.traits import AlongAxis, Integers, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,12 @@ def floats_by(attributes: Mapping[str, Any]) -> tuple[Trait, ...]:
             return (Trait.SUMS,)
 
 
+def integers_by(attributes: Mapping[str, Any]) -> Integers | None:
+    """Return what scattering does with integers: beyond their type no text says what a sum or a product is."""
+    joined = {"add": Integers.JOINED_SUMS, "mul": Integers.JOINED_PRODUCTS}
+    return joined.get(attributes.get("reduction") or "none")
+
+
 @of_two
 def equal_dims(node: NodeShapes, data: Shape, indices: Shape) -> Pairs:
     """Yield the dims of the indices and of the updates."""
@@ -133,6 +139,7 @@ OPERATOR = Operator(
     traits=Traits(
         floats=(Trait.MOVES,),
         floats_by=floats_by,
+        integers_by=integers_by,
         moved=(0, 2),
         indices={1: AlongAxis()},
         equal_dims=equal_dims,

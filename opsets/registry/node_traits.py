@@ -15,7 +15,7 @@ import onnx
 from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.registry.schema import attribute_value, default_domain
 from opshift.opsets.registry.schema_only_traits import SCHEMA_ONLY
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Integers, Trait, Traits
 
 _PLAIN = Traits()
 
@@ -56,6 +56,12 @@ def float_traits(node: onnx.NodeProto) -> frozenset[Trait]:
     if by_attributes:
         return frozenset(by_attributes(attributes_of(node)))
     return _floats(node.op_type, node.domain)
+
+
+def integers_of(node: onnx.NodeProto) -> Integers | None:
+    """Return how a node computes with integers, if not exactly."""
+    own = traits_of(node)
+    return own.integers_by(attributes_of(node)) if own.integers_by else own.integers
 
 
 _LOSES_SIGNS = frozenset({

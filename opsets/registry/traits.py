@@ -183,6 +183,10 @@ class Integers(enum.Enum):
     """Sums of squares."""
     EXPONENTIALS = "exponentials"
     """Sums of exponentials, which are cut to integers."""
+    JOINED_SUMS = "joined sums"
+    """Updates are added to data one by one; what replaces the operator adds them up in double."""
+    JOINED_PRODUCTS = "joined products"
+    """The same with products."""
 
 
 class Undefined(enum.Enum):
@@ -296,6 +300,8 @@ class Traits:
     marks_quantization: bool = False
     """Whether runtimes look for it around a node, which they compute in integers then: it is not folded."""
     integers: Integers | None = None
+    integers_by: Callable[[Mapping[str, Any]], Integers | None] | None = None
+    """The same, where a node's attributes decide it."""
     undefined: Undefined | None = None
     meaningless: Callable[[Sequence[Any]], bool] | None = None
     """Whether these inputs, None where one is left out, have no result that is defined, for a reason of its own."""

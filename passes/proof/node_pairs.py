@@ -485,7 +485,7 @@ def _undefined(pair: Pair, limits: Limits, feeds: Feeds, optimised: bool) -> fro
     node, values = pair.original.graph.node[0], {**_constants(pair.original), **feeds}
     read = [values.get(name) for name in node.input]
     own = traits_of(node)
-    undefined = overflows(own, read) or _excluded(pair, feeds, limits) or (own.aborts and _any_empty(read))
+    undefined = overflows(node, read) or _excluded(pair, feeds, limits) or (own.aborts and _any_empty(read))
     undefined = undefined or (own.miscounts and is_hollow(read[0]))
     undefined = undefined or (own.meaningless is not None and own.meaningless(read))
     return frozenset(value.name for value in pair.original.graph.output) if undefined else frozenset()

@@ -166,7 +166,7 @@ class UndefinedFilter:
         for graph in subgraphs(node):
             if any(self._at(inner, [values.get(name) for name in inner.input], values) for inner in graph.node):
                 return True
-        if any(overflows(traits_of(inner), [one]) for inner in self._inside(node) for one in (*read, *values.values())):
+        if any(overflows(inner, [one]) for inner in self._inside(node) for one in (*read, *values.values())):
             return True
         places = any(traits_of(inner).reads_places for inner in self._inside(node))
         if places and any(_has(_nowhere, value) for value in values.values()):
@@ -179,7 +179,7 @@ class UndefinedFilter:
             or (node.op_type in self._whole and _has(_has_fraction, read[0]))
             or any(_empty(read[place]) for place in own.unwritten)
             or (own.miscounts and is_hollow(read[0]))
-            or overflows(own, read)
+            or overflows(node, read)
             or (own.meaningless is not None and own.meaningless(read))
             or (own.undefined is not None and _UNDEFINED[own.undefined](node, read, values))
             or bool(own.scales and not _scaled([read[place] for place in own.scales]))
