@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -96,10 +95,12 @@ def table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
         f'<tr><th style="text-align:left">{_escaped(name)}</th><td style="text-align:left">{_escaped(value)}</td></tr>'
         for name, value in rows
     )
-    return f"<table><caption>{html.escape(title)}</caption><tbody>{lines}</tbody></table>"
+    return f"<table><caption>{_escaped(title)}</caption><tbody>{lines}</tbody></table>"
 
 
 def _escaped(value: Any) -> str:
+    import html  # Its table of 2,000 entities is for notebooks alone.
+
     return html.escape(short(value, 4 * LONGEST))
 
 
