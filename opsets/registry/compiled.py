@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -65,8 +66,6 @@ def _digest(path: str) -> str:
         source = Path(path).read_bytes()
     except OSError:
         return ""
-    import hashlib  # It loads OpenSSL, which commands that write no nodes do without.
-
     return hashlib.sha256(source.replace(b"\r\n", b"\n")).hexdigest()[:16]
 
 
