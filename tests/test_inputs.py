@@ -767,8 +767,8 @@ HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "an empty file": (lambda folder: written(folder / "data.npz", b""), r"\.npz"),
     "an unknown name": (lambda folder: npz(folder, z=single([1])), "no such input: it has x, s, b, q, o"),
     "another dtype": (lambda folder: npz(folder, x=np.zeros((1, 2))), "float64, and the input is float32"),
-    "another rank": (lambda folder: npz(folder, x=single([1])), "does not fit the model"),
-    "a static dim": (lambda folder: npz(folder, x=single([[1, 2, 3]])), "does not fit the model"),
+    "another rank": (lambda folder: npz(folder, x=single([1])), "do not fit the model"),
+    "a static dim": (lambda folder: npz(folder, x=single([[1, 2, 3]])), "do not fit the model"),
     "a sequence": (lambda folder: npz(folder, q=np.array([1])), "an .npz cannot hold"),
     "no file": (lambda folder: folder / "none.npz", "no file or directory"),
     "an empty directory": (lambda folder: folder, "input_0.pb"),
@@ -805,7 +805,7 @@ PROTOS: dict[str, tuple[str, bytes, str]] = {
                     ).SerializeToString(),
         "another file",
     ),
-    "a static dim": ("input_0.pb", numpy_helper.from_array(single([[1]])).SerializeToString(), "does not fit"),
+    "a static dim": ("input_0.pb", numpy_helper.from_array(single([[1]])).SerializeToString(), "do not fit"),
     "one too many": ("input_5.pb", numpy_helper.from_array(single([[1]])).SerializeToString(), "input_0.pb is x"),
 }  # fmt: skip
 
