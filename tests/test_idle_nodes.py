@@ -77,12 +77,13 @@ def does_nothing(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
     rng = np.random.default_rng(0)
     shape = tuple(dim.dim_value for dim in before.shape.dim)
     feeds = []
-    for count in range(6):
+    for count in range(7):
         if dtype.kind in "iu":
             x = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
         elif dtype.kind == "f":
-            # The last are beyond every bound of a Clip, Min or Max.
-            x = (rng.normal(size=shape) * (10.0**count if count < 5 else np.finfo(dtype).max / 8)).astype(dtype)
+            x = (rng.normal(size=shape) * 10.0 ** min(count, 4)).astype(dtype)
+            if count >= 5:  # beyond the bounds of a Clip, Min or Max
+                x = np.full(shape, np.finfo(dtype).max / 8 * (-1 if count == 5 else 1), dtype)
         else:
             x = rng.random(shape) < 0.5
         if dtype.kind == "f" and x.size and not count and node.op_type != "Where":  # onnxruntime makes 0.0 of -0.0

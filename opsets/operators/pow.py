@@ -70,9 +70,9 @@ def by_logarithm(x, y, to: int):
     size = op.Where(op.Or(op.Equal(power, 0.0), op.Equal(base, 1.0)), op.Cast(1, to=11), size)
     # The reciprocal tells the sign of zero, and not that of infinity.
     below, under = op.Less(base, 0.0), op.Less(op.Reciprocal(base), 0.0)
-    unreal = op.And(op.And(below, under), op.Not(op.Equal(op.Floor(power), power)))
-    half = power * 0.5
-    odd = op.And(op.Equal(op.Floor(power), power), op.Less(op.Floor(half), half))
+    whole, half = op.Equal(op.Floor(power), power), power * 0.5
+    unreal = op.And(op.And(below, under), op.Not(whole))
+    odd = op.And(whole, op.Less(op.Floor(half), half))
     sign = 1.0 - op.Cast(op.And(op.Or(below, under), odd), to=11) * 2.0
     return op.Cast(op.Where(unreal, op.Log(base), size) * sign, to=to)
 
