@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import itertools
 import os
 import time
@@ -236,14 +237,15 @@ def test_one_unit_is_right_and_a_thousandth_is_wrong() -> None:
 
 def _compared(text: str, feeds: dict[str, Any], change: Callable[[Any], Any], opset: int = 17) -> str | None:
     """Return what the judge says of a model's first output, changed."""
-    from differential.runtimes import NoKernelError, reference
-    from differential.runtimes import run as runner
+    from differential import runtimes
 
     model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}, "local": 1]> {text}')
+    runner: Any = runtimes.run
     try:
         expected = runner(model, [feeds])
-    except NoKernelError:
-        expected, runner = reference(model, [feeds]), reference
+    except runtimes.NoKernelError:
+        runner = runtimes.reference
+        expected = runner(model, [feeds])
     found = [[change(expected[0][0]), *expected[0][1:]]]
     return judge.compare(check.operators(model), model, [feeds], expected, found, runner)
 
@@ -368,6 +370,10 @@ def test_nan_counts_where_updates_are_not_ordered(operator: str, reduction: str,
         assert (_compared(text, held, lambda array: array + np.float32(1), 18) is None) is ignored
 
 
+def _moved(value: Any, by: float) -> Any:
+    return (value.astype(np.float32) + by).astype(value.dtype)
+
+
 def test_sums_in_the_type_of_statistics_are_right_and_others_wrong() -> None:
     """The mean of 0.001, -1 and 1 is 0 where sums are rounded to bfloat16, and 0.00033 where they are not."""
     text = """g (float16[3] x, float16[3] s) => (bfloat16[1] m, float16[3] y, bfloat16[1] i)
@@ -378,13 +384,14 @@ def test_sums_in_the_type_of_statistics_are_right_and_others_wrong() -> None:
         whole = text.replace("STASH", str(stash))
         if stash == 1:
             whole = whole.replace("bfloat16", "float").replace("float16", "float")
-        changed = _compared(whole, feeds, lambda value, by=shift: (value.astype(np.float32) + by).astype(value.dtype))
+        changed = _compared(whole, feeds, functools.partial(_moved, by=shift))
         assert (changed is None) is right
 
 
 def drops_zero_points(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
     """Convert rightly, but for the zero points of what is multiplied."""
     found = opshift.convert(model, verify=False, **request)
+    assert isinstance(found.model, onnx.ModelProto)
     for node in _nodes(found.model):
         if node.op_type in ("MatMulInteger", "ConvInteger"):
             del node.input[2:]

@@ -326,4 +326,5 @@ def test_what_is_undefined_or_not_run_is_no_difference(name: str) -> None:
     domains = '"": {}, "local": 1' if "local" in text else '"": {}'
     model = parse_model(f"<ir_version: 8, opset_import: [{domains.format(opset)}]> {text}")
     report = opshift.convert(model, **request).report
+    assert report is not None
     assert Verdict.EQUAL in [check.verdict for check in (*report.nodes, report.whole)]

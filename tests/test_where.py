@@ -189,9 +189,11 @@ def test_what_runs_is_run_by_the_runtime(text: str, target: str) -> None:
     model = parse_model(text)
     (fit,) = opshift.where(model, [target]).fits
     if fit.outcome is not Support.RUNS:
-        model = opshift.convert(model, target=target, verify=False).model if fit.outcome is Support.CONVERTS else None
-    if model is None:
-        pytest.skip(f"{target} refuses it")
+        if fit.outcome is not Support.CONVERTS:
+            pytest.skip(f"{target} refuses it")
+        converted = opshift.convert(model, target=target, verify=False).model
+        assert isinstance(converted, onnx.ModelProto)
+        model = converted
     x = np.array([[1, -2, 3], [4, 5, -6]], np.float32)
     runtime, reference = Runtime(target), Runtime("onnxruntime")
     try:

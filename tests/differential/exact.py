@@ -297,7 +297,7 @@ def optional(x: Any = None, type: Any = None) -> Any:  # noqa: A002
     return x
 
 
-def cast(x: Array, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
+def cast(x: Array, to: TensorProto.DataType, saturate: int = 1, round_mode: str = "up") -> Array:
     """Cast-13: strings have the "plain floating-point representation", of which the text names no number of digits.
 
     These have 8 digits, as those of onnxruntime 1.32.0: the evaluator's own have as many as Python writes, and "-2.0".

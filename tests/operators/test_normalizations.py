@@ -362,6 +362,7 @@ def test_a_normalization_with_statistics_of_another_type_is_verified(stash: int,
         => ({kind}[n] y, {second}[1] m, {second}[1] i)
         {{ y, m, i = LayerNormalization <stash_type = {stash}> (x, s) }}""")
     report = opshift.convert(model, opset=16).report
+    assert report is not None
     assert [check.verdict for check in (*report.nodes, report.whole)] == [opshift.Verdict.EQUAL] * 2
 
 
