@@ -516,6 +516,14 @@ SUBJECTS = (
     Subject("DequantizeLinear", "with_zero_point", {}, ("uint8[40]", "float[]", None), opset=13),
     Subject("DequantizeLinear", "by_element", {"block_size": 2}, ("int8[2,4]", "float[2,2]", "int8[2,2]"), opset=13),
     Subject("DequantizeLinear", "by_product", {}, ("int8[40]", "float[]", "int8[]"), opset=13),
+    Subject(
+        "DequantizeLinear",
+        "by_float_scale",
+        {"output_dtype": TensorProto.FLOAT},
+        ("int8[40]", "float16[]", "int8[]"),
+        opset=21,
+        keep=True,
+    ),
     Subject("ScatterND", "in_a_row", {}, ("float[3,4,2]", "int64[5,2]", "float[5,2]")),
     Subject(
         "ScatterND", "in_rows", {"reduction": "add"}, ("float[3,4,2]", "int64[5,2]", "float[5,2]"), opset=18, keep=True
