@@ -278,11 +278,12 @@ def test_ten_thousand_rewritten_nodes_open_within_three_seconds(
         assert it.page.locator("summary.row").count() == 10_000
         it.page.get_by_label("Search").fill("layer_1/ head_42")
         assert it.rows() == ["layer_1/head_42"]
-        it.page.locator("summary.row:visible").click()
-        it.page.locator(".rows svg:visible").nth(1).wait_for()
+        # What is visible is asked of the one row that the search leaves: of all rows it takes the browser seconds.
+        shown = it.page.locator(".batch > div:not([hidden])")
+        shown.locator("summary.row").click()
+        shown.locator("svg").nth(1).wait_for()
         it.page.get_by_label("Search").fill("layer_99/ head_99")
-        it.page.locator("summary.row:visible").click()
-        shown = it.page.locator(".batch > div:visible").first
+        shown.locator("summary.row").click()
         assert shown.locator("svg").count() == (0 if name == "varied" else 2)
         assert ("One of the kinds that are not drawn." in shown.inner_text()) == (name == "varied")
         it.context.close()
