@@ -19,9 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import onnx
 from dialect_cases import CASES, Case, drawn
-from runtimes import RUNTIMES, RefusedError, Runtime, alike
+from runtimes import RUNTIMES, Runtime
 
 import opshift
+from opshift.passes.measurement.isolated import RefusedError, alike
 from opshift.passes.runtime.ort_session import Runnable, Runner
 
 

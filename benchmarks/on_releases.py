@@ -30,11 +30,11 @@ from converters import table
 from node_tests import _close, cases
 from onnxruntimes import VERSIONS, Release
 from running import run
-from runtimes import Array, RefusedError
 
 import opshift
 from opshift.opsets.runtimes.releases import release_of
 from opshift.passes.base.errors import OpshiftError
+from opshift.passes.measurement.isolated import Array, RefusedError
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTCOMES = ("equal", "different", "loaded", "refused", "failed", "not loaded")

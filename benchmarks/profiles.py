@@ -10,123 +10,38 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-import numpy as np
-import onnx
-import onnx.numpy_helper
 from converters import table
-from node_tests import cases
-from runtimes import RUNTIMES, RefusedError, Runtime, alike, version
+from runtimes import RUNTIMES, version
 
-import opshift
 from opshift.opsets.runtimes.profiles import load_target
-from opshift.opsets.runtimes.target import Legality, Target
-from opshift.passes.analysis.scopes import describe, view
-from opshift.passes.base.errors import OpshiftError
+from opshift.opsets.runtimes.target import Legality
+from opshift.passes.measurement.isolated import Isolated
+from opshift.passes.measurement.measure import observe
+from opshift.passes.measurement.probes import probes
 
 OUTCOMES = ("right", "wrong", "refused")
-DTYPES = ("float32", "int32", "int64", "bool", "uint8")
-"""Element types that can be fed to runtimes."""
-
-
-def one_node(case: Any, opset: int) -> onnx.ModelProto | None:
-    """Return the test at an opset, where it is one node of the same operator there."""
-    if len(case.model.graph.node) != 1 or case.model.graph.node[0].domain:
-        return None
-    try:
-        model = opshift.convert(case.model, opset=opset, verify=False).model
-    except OpshiftError:
-        return None
-    assert isinstance(model, onnx.ModelProto)
-    same = len(model.graph.node) == 1 and model.graph.node[0].op_type == case.model.graph.node[0].op_type
-    model.ir_version = 8
-    return model if same else None
-
-
-def held(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> tuple[onnx.ModelProto, dict[str, Any]] | None:
-    """Return the model with all inputs but the first as initializers."""
-    if len(feeds) < 2:
-        return None
-    copy = onnx.ModelProto.FromString(model.SerializeToString())
-    first, *others = feeds
-    copy.graph.initializer.extend(onnx.numpy_helper.from_array(feeds[name], name) for name in others)
-    for index in range(len(copy.graph.input) - 1, -1, -1):
-        if copy.graph.input[index].name in others:
-            del copy.graph.input[index]
-    return copy, {first: feeds[first]}
-
-
-def outcome(runtime: Runtime, model: onnx.ModelProto, feeds: Mapping[str, Any], wanted: Sequence[Any]) -> str:
-    """Run one model."""
-    try:
-        found = runtime.run(model, feeds)
-    except RefusedError:
-        return "refused"
-    return "right" if all(map(alike, found.values(), wanted)) else "wrong"
-
-
-def without_bools(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> tuple[onnx.ModelProto, dict[str, Any]] | None:
-    """Return the model with floats in place of bools, which few runtimes take; what is above a half is true."""
-    bools = [name for name, array in feeds.items() if array.dtype == bool]
-    if not bools:
-        return None
-    copy = onnx.ModelProto.FromString(model.SerializeToString())
-    node = copy.graph.node.pop()
-    copy.graph.initializer.append(onnx.numpy_helper.from_array(np.array(0.5, np.float32), "half"))
-    for value in copy.graph.input:
-        if value.name in bools:
-            value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-    for name in bools:
-        copy.graph.node.append(onnx.helper.make_node("Greater", [name, "half"], [f"{name}.bool"]))
-    for place, name in enumerate(node.input):
-        node.input[place] = f"{name}.bool" if name in bools else name
-    gives_bools = copy.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.BOOL
-    if gives_bools:
-        node.output[0] = "bool"
-    copy.graph.node.append(node)
-    if gives_bools:
-        copy.graph.node.append(onnx.helper.make_node("Cast", ["bool"], [copy.graph.output[0].name], to=1))
-        copy.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-    return copy, {name: array.astype(np.float32) if name in bools else array for name, array in feeds.items()}
-
-
-def legal(model: onnx.ModelProto, target: Target, opset: int) -> bool:
-    """Whether the profile has the node of a model."""
-    node = next(one for one in model.graph.node if not one.output[0].endswith(".bool"))
-    return Legality(opset, target=target).why_not(view(node, describe(model), opset)) is None
 
 
 def tried(name: str, pattern: str, most: int, opset: int) -> Iterator[tuple[str, str, str, bool]]:
     """Yield operator, test, outcome and whether the profile has the node, for the best one of all forms of a test."""
-    runtime, target = Runtime(name, timeout=20), load_target(name)
+    runtime, legality = Isolated(name, timeout=20), Legality(opset, target=load_target(name))
     seen: Counter[str] = Counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for case in cases(pattern):
-            operator = case.model.graph.node[0].op_type
-            if seen[operator] >= most or (model := one_node(case, opset)) is None:
-                continue
-            given, wanted = case.data_sets[0]
-            names = [value.name for value in model.graph.input]
-            feeds = dict(zip(names, map(np.asarray, given), strict=False))
-            if len(feeds) < len(names) or any(array.dtype.name not in DTYPES for array in feeds.values()):
-                continue
-            seen[operator] += 1
-            forms = [(model, feeds), held(model, feeds), without_bools(model, feeds)]
-            arrays = [np.asarray(one) for one in wanted]
-            found = [
-                (outcome(runtime, one, given, arrays), legal(one, target, opset)) for one, given in filter(None, forms)
-            ]
-            result, listed = min(found, key=lambda one: (OUTCOMES.index(one[0]), not one[1]))
-            yield operator, case.name, result, listed
+    for probe in probes(opset):
+        operator = probe.node.op_type
+        if not re.search(pattern, probe.name) or seen[operator] >= most:
+            continue
+        seen[operator] += 1
+        found = [(one.outcome, legality.why_not(one.node) is None) for one in observe(probe, opset, runtime)]
+        result, listed = min(found, key=lambda one: (OUTCOMES.index(one[0]), not one[1]))
+        yield operator, probe.name, result, listed
     runtime.close()
 
 

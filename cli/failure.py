@@ -1,4 +1,4 @@
-"""Errors of a run: what is printed, and the exit status."""
+"""Errors of a run: the message and the exit status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_POSSIBLE, USAGE, FAULT = 1, 2, 3
 
 
 def fail(error: Exception, options: argparse.Namespace) -> int:
-    """Say what went wrong, in words or as JSON, and return the exit status."""
+    """Return what went wrong, in words or as JSON, and return the exit status."""
     if options.debug:
         traced(error)
     status, kind = classify(error)
@@ -85,16 +85,16 @@ def error_document(error: Exception, status: int, kind: str, options: argparse.N
 
 def text(error: Exception, status: int) -> str:
     """Return what an error says, as one paragraph."""
-    said = one_line(str(error))
+    detail = one_line(str(error))
     if isinstance(error, MemoryError):
         return (
-            f"There is not enough memory for this model{': ' if said else ''}{said}. No output was written. "
+            f"There is not enough memory for this model{': ' if detail else ''}{detail}. No output was written. "
             "Use a machine with more memory, or raise --memory."
         )
     if status != FAULT:
-        return said
+        return detail
     return (
-        f"opshift itself failed ({type(error).__name__}{': ' if said else ''}{said}). No output was written. "
+        f"opshift itself failed ({type(error).__name__}{': ' if detail else ''}{detail}). No output was written. "
         "Please report this, with what the same command prints under --debug."
     )
 
@@ -102,12 +102,11 @@ def text(error: Exception, status: int) -> str:
 def lines(error: Exception, status: int, options: argparse.Namespace) -> list[str]:
     """Return what people read: one paragraph, then the nodes it is about."""
     if isinstance(error, UnsupportedError):
-        from opshift.cli.wording import count, refusals
+        from opshift.cli.wording import count, goal, refusals
 
-        to = f" to opset {error.plan.target_opset}" if error.plan else ""
         refused = count(len(error.refusals), "refusal")
         return [
-            f"error: {options.model} cannot be converted{to} ({refused}); nothing was written.",
+            f"error: {options.model} cannot be converted{goal(error.plan)} ({refused}); nothing was written.",
             *refusals(error.refusals, verbose=getattr(options, "verbose", False)),
         ]
     if isinstance(error, VerificationError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import sys
@@ -47,8 +48,14 @@ With several models, the exit status is the highest one; models without errors a
 """
 
 
+FEW_OBJECTS = 20_000
+"""New objects after which Python looks for cycles of them: 700 are many times as often as imports and plans need."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
+    if gc.isenabled() and 0 < gc.get_threshold()[0] < FEW_OBJECTS:
+        gc.set_threshold(FEW_OBJECTS)
     try:
         with signals.raised():
             return run(argv)

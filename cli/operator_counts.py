@@ -1,4 +1,4 @@
-"""Counts the operators of a model, for the table of before and after."""
+"""Count the operators of a model, for the table of before and after."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import onnx.defs
 
 from opshift.cli import terminal
 from opshift.passes.base.results import Plan
-from opshift.passes.graph.columnar import SMALL, columns
+from opshift.passes.graph.columnar import SMALL, columnar_view
 from opshift.passes.graph.traversal import walk
-from opshift.passes.io.serialization import length, pieces
+from opshift.passes.io.serialization import length, serialized_chunks
 
 
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """How often an operator occurs in a model, and the version that it has there (None where ONNX does not have it)."""
+    """The number of an operator's nodes in a model, and its version there (None where ONNX does not have it)."""
 
     count: int
     since_version: int | None
@@ -30,7 +30,7 @@ class Count:
 
 @dataclasses.dataclass(frozen=True)
 class OperatorCounts:
-    """What a model is made of; `size` is that of the protobuf in bytes, without weights that are in other files."""
+    """The contents of a model; `size` is that of the protobuf in bytes, without weights that are in other files."""
 
     opset: int | None
     ir_version: int
@@ -42,9 +42,9 @@ def count_operators(model: onnx.ModelProto, size: int | None = None) -> Operator
     """Count the operators of every graph and function of a model; `size` is given where it lacks weights by now."""
     imports = {normal(entry.domain): entry.version for entry in model.opset_import}
     found: Counter[tuple[str, str]] = Counter()
-    size = length(pieces(model)) if size is None else size
-    for graph in walk(model, columns(model) if size <= SMALL else None):
-        for (domain, name, _), places in graph.kinds.items():
+    size = length(serialized_chunks(model)) if size is None else size
+    for graph in walk(model, columnar_view(model) if size <= SMALL else None):
+        for (domain, name, _), places in graph.by_op_key.items():
             found[normal(domain), name] += len(places)
     operators = {
         f"{domain}::{name}" if domain else name: Count(number, since(domain, name, imports.get(domain)))
@@ -66,7 +66,7 @@ def since(domain: str, name: str, opset: int | None) -> int | None:
 
 
 def nothing_to_do(plan: Plan, before: OperatorCounts, after: OperatorCounts) -> bool:
-    """Whether the output is the input."""
+    """Return whether the output is the input."""
     return plan.nothing_to_do and before == after
 
 

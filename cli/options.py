@@ -140,6 +140,14 @@ def dim(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
+def type_changes(text: str) -> list[tuple[str, str]]:
+    """Read `int64=int32,double=float`; names are checked with the rest of the request."""
+    pairs = [tuple(pair.partition("=")[::2]) for pair in text.split(",")]
+    if not all(old and new for old, new in pairs):
+        raise argparse.ArgumentTypeError(f"old and new element types are needed, such as int64=int32, not {text!r}")
+    return [(old, new) for old, new in pairs]
+
+
 def add_output_options(parser: argparse._ActionsContainer) -> None:
     """Add the options of every command."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
@@ -203,17 +211,29 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         help="keep graph inputs that have an initializer (default: they become constants)",
     )
     add_shape_options(group)
+    _add_type_options(group)
     add_allow_path(group)
     add_assume(group)
     group.add_argument(
         "--allow", dest="assume", metavar="A,B", type=formerly_allowed, action="extend", help=argparse.SUPPRESS
     )
+    add_assume_opset(group)
     group.add_argument(
         "--semantics",
         choices=("runtime", "spec"),
         default="runtime",
         help="if onnxruntime and the ONNX specification differ, preserve onnxruntime's results (runtime) or the "
         "specified results (spec) (default: runtime)",
+    )
+
+
+def add_assume_opset(group: argparse._ActionsContainer, what: str = "the model") -> None:
+    """Add the option that reads a model as one of another opset than it declares."""
+    group.add_argument(
+        "--assume-opset",
+        metavar="N",
+        type=whole_number,
+        help=f"read {what} as one of opset N, whatever it declares (default: the declared opset)",
     )
 
 
@@ -227,7 +247,8 @@ def add_assume(group: argparse._ActionsContainer) -> None:
         default=[],
         help="accept a result that is valid only under an assumption: no-nan (no input contains NaN), finite-inputs "
         "(no infinities either), whole-indices (floating-point indices of OneHot are finite integers), tensor-output "
-        "(outputs that are maps, by ZipMap of ai.onnx.ml, become tensors of scores)",
+        "(outputs that are maps, by ZipMap of ai.onnx.ml, become tensors of scores), fits-int32 (integers whose range "
+        "is unknown fit the narrower type of --types)",
     )
 
 
@@ -260,6 +281,23 @@ def add_shape_options(group: argparse._ActionsContainer) -> None:
         action="store_true",
         help="replace what follows from shapes and constants by constants, and an If whose condition follows by its "
         "branch; drop unused nodes (default: if shapes are fixed or the target needs it)",
+    )
+
+
+def _add_type_options(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--types",
+        metavar="OLD=NEW,...",
+        type=type_changes,
+        action="append",
+        default=[],
+        help="change element types inside the model, such as int64=int32 or bfloat16=float, where that is exact, and "
+        "float=float16 within a bound",
+    )
+    group.add_argument(
+        "--io-types",
+        action="store_true",
+        help="change the types of inputs and outputs too (default: they keep theirs, and Casts are added)",
     )
 
 
@@ -370,13 +408,16 @@ def verification(options: argparse.Namespace) -> dict[str, Any]:
 
 def request(options: argparse.Namespace) -> dict[str, Any]:
     """Return the request options as arguments of `convert` and `plan`."""
-    asked = (options.opset, options.target, options.ir_version, options.batch)
-    wishes = options.decompose or options.optimize or options.input_shape or options.dim or options.fold
+    asked = (options.opset, options.target, options.ir_version, options.batch, options.assume_opset)
+    wishes = (
+        options.decompose or options.optimize or options.input_shape or options.dim or options.fold or options.types
+    )
     if all(wish is None for wish in asked) and not wishes:
         model = options.model if isinstance(options.model, str) else options.model[0]
         raise UsageError(
             "nothing was requested: give --opset N, --decompose OPERATOR, --target NAME, --ir-version N, --input-shape "
-            f"NAME:1,3,224, --fold or --optimize; `opshift inspect {model}` shows the opsets it can be converted to."
+            f"NAME:1,3,224, --types OLD=NEW, --fold or --optimize; `opshift inspect {model}` shows the opsets it can "
+            "be converted to."
         )
     check_operators(options.decompose)
     if options.target is not None:
@@ -387,6 +428,7 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
         "target": options.target,
         "semantics": options.semantics,
         "assume": tuple(dict.fromkeys(options.assume)),
+        "assume_opset": options.assume_opset,
         "ir_version": options.ir_version,
         "optimize": options.optimize,
         "keep_initializers_as_inputs": options.keep_initializers_as_inputs,
@@ -394,6 +436,8 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
         "dims": dims(options),
         "batch": options.batch,
         "fold": options.fold,
+        "types": types(options),
+        "io_types": options.io_types,
         "allow_paths": tuple(options.allow_path),
     }
 
@@ -406,6 +450,15 @@ def input_shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]] | No
             raise UsageError(f"--input-shape gives {name!r} twice; keep one.")
         shapes[name] = shape
     return shapes or None
+
+
+def types(options: argparse.Namespace) -> dict[str, str] | None:
+    """Return the new element types by the old ones, or None without any."""
+    changes: dict[str, str] = {}
+    for old, new in (pair for pairs in options.types for pair in pairs):
+        if changes.setdefault(old, new) != new:
+            raise UsageError(f"--types gives {old} two new types, {changes[old]} and {new}; keep one.")
+    return changes or None
 
 
 def dims(options: argparse.Namespace) -> dict[str, int] | None:
@@ -424,10 +477,13 @@ def check_operators(asked: Iterable[str]) -> None:
         return
     import onnx.defs
 
+    from opshift.opsets.registry import dialect
     from opshift.opsets.registry.operator import known_operators
 
     known = {operator.name for operator in known_operators()} | {s.name for s in onnx.defs.get_all_schemas()}
     for name in bare:
+        if name not in known and name in dialect.operators(dialect.MICROSOFT):
+            raise UsageError(f"ONNX has no operator {name!r}, and onnxruntime has: {dialect.MICROSOFT}::{name}.")
         if name not in known:
             raise UsageError(
                 f"there is no operator {name!r}{did_you_mean(name, known)} `opshift ops` lists those known."

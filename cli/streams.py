@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opshift.passes.conversion.result import Result
 
 STREAM = "-"
-"""What stands for standard input and output."""
+"""The path that stands for standard input and output."""
 
 STDIN = "standard input"
 

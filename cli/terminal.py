@@ -1,4 +1,4 @@
-"""Everything that is printed.
+"""Print to the terminal.
 
 Results go to stdout, messages and progress to stderr.
 """
@@ -44,7 +44,7 @@ def plain(text: str) -> str:
 
 _COMMAND_LINE = re.compile(r"^((?:\x1b\[[0-9;]*m|\s)*):(?=:)", re.MULTILINE)
 COMMAND_MARK = re.compile(r"#(?=#(?:\[|vso\[))")
-"""Where a command of a CI log begins in a line."""
+"""The beginning of a CI log command in a line."""
 
 
 def inert(text: str) -> str:
@@ -76,7 +76,7 @@ def write(stream: TextIO | None, text: str) -> None:
 
 
 def message(*lines: str) -> None:
-    """Tell people something that is not the result; a line break inside of a line is written out."""
+    """Tell people something that is not the result; a line break inside a line is written out."""
     write(sys.stderr, "".join(f"{folded(plain(line), sys.stderr)}\n" for line in lines))
 
 
@@ -188,12 +188,12 @@ def _console(stream: TextIO) -> Console:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody watches the stream."""
+    """Return whether somebody watches the stream."""
     return stream is not None and stream.isatty()
 
 
 def is_live() -> bool:
-    """Whether stderr shows a line that moves."""
+    """Return whether stderr shows a line that moves."""
     return is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
 
 

@@ -1,4 +1,4 @@
-"""How plans, refusals and verdicts read."""
+"""Sentences about plans, refusals and verdicts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,17 @@ from opshift.passes.base.results import Action, Check, Coverage, Plan, Refusal, 
 
 if TYPE_CHECKING:
     from opshift.cli.operator_counts import OperatorCounts
-    from opshift.passes.inspection import Obstacle
+    from opshift.passes.inspection import Blocker
 
 SHOWN = 5
-"""How many differing nodes are printed; --json and --report have them all."""
+"""The number of printed differing nodes; --json and --report have them all."""
 
-STYLE = {Verdict.EQUAL: "green", Verdict.DIFFERENT: "bold red", Verdict.UNCHECKED: "yellow"}
+STYLE = {
+    Verdict.EQUAL: "green",
+    Verdict.WITHIN_BOUND: "green",
+    Verdict.DIFFERENT: "bold red",
+    Verdict.UNCHECKED: "yellow",
+}
 
 
 def count(number: int, noun: str) -> str:
@@ -77,16 +82,16 @@ def refusal(what: Group, *, verbose: bool) -> str:
 
 
 NAMED = 3
-"""How many nodes of a cause are named without --verbose."""
+"""The number of named nodes of a cause without --verbose."""
 
 
 def without_names(reason: str) -> str:
     """Return a reason without the names of lowerings that stand before their own: `folded: the rank is unknown`."""
     if not _LABEL.search(reason):
         return reason
-    from opshift.opsets.registry.operator import known_operators, replaced_operators, steps
+    from opshift.opsets.registry.operator import internal_operators, known_operators, replaced_operators
 
-    known = (*known_operators(), *steps(), *replaced_operators())
+    known = (*known_operators(), *internal_operators(), *replaced_operators())
     names = {lowering.name for operator in known for lowering in operator.lowerings}
 
     def kept(match: re.Match[str]) -> str:
@@ -100,7 +105,7 @@ def without_names(reason: str) -> str:
 _LABEL = re.compile(r"(?:^|(?<=[;:.,] ))([a-z][a-z0-9_]*|body of [\w-]+): ")
 
 
-def obstacle(what: Obstacle, *, verbose: bool) -> str:
+def blocker(what: Blocker, *, verbose: bool) -> str:
     """Return what blocks some nodes as a line, with the first of them."""
     where = what.node if what.nodes == 1 else f"{what.node}, ..."
     name = f"{what.nodes} x {what.operator} ({where})" if what.operator else what.node
@@ -124,7 +129,7 @@ def change(what: Step) -> str:
 
 
 HELD = "a constant"
-"""What a node becomes where no node replaces it."""
+"""The replacement of a node that no node replaces."""
 
 
 def step(what: Step) -> str:
@@ -142,6 +147,7 @@ def request(plan: Plan, before: OperatorCounts, after: OperatorCounts) -> str:
     parts += [f"target {one_line(plan.target)}"] if plan.target else []
     parts += [f"decompose {', '.join(plan.decompose)}"] if plan.decompose else []
     parts += [f"input {shaped(name, shape)}" for name, shape in plan.shapes.items()]
+    parts += [f"types {','.join(f'{old}={new}' for old, new in plan.types.items())}"] if plan.types else []
     return ", ".join(parts)
 
 
@@ -153,6 +159,14 @@ def shaped(name: str, shape: Iterable[int | str | None]) -> str:
 def moved(name: str, before: int | None, after: int | None) -> str:
     """Return `opset 18 -> 11`, or `opset 18` where it stays."""
     return f"{name} {before}" if before == after else f"{name} {before} -> {after}"
+
+
+def goal(plan: Plan | None) -> str:
+    """Return ` to opset 13 for opencv-4`: the opset only where it changes, the target only where there is one."""
+    if plan is None:
+        return ""
+    opset = "" if plan.source_opset == plan.target_opset else f" to opset {plan.target_opset}"
+    return opset + (f" for {one_line(plan.target)}" if plan.target else "")
 
 
 def changes(plan: Plan) -> Iterator[str]:
@@ -167,34 +181,48 @@ def changes(plan: Plan) -> Iterator[str]:
         yield f"  and {count(rest, 'node')} of {len(kinds) - KINDS} more kinds, which --verbose lists"
     if bumped := len(plan.steps) - len(plan.lowered):
         yield f"  {count(bumped, 'node')} unchanged, version updated"
-    if plan.kept:
-        yield f"  {count(plan.kept, 'node')} unchanged"
+    if kept := max(plan.kept - done[Action.RETYPE], 0):
+        yield f"  {count(kept, 'node')} unchanged"
+
+
+def wide(plan: Plan, *, verbose: bool) -> Iterator[str]:
+    """Yield which nodes keep a wider type of floats, and why."""
+    if not plan.wide:
+        return
+    yield f"  {count(len(plan.wide), 'node')} in a wider type of floats:"
+    shown = list(plan.wide.items())[: None if verbose else SHOWN]
+    yield from (f"    {one_line(f'{node}: {why}')}" for node, why in shown)
+    if len(shown) < len(plan.wide):
+        yield f"    and {len(plan.wide) - len(shown)} more, which --verbose lists"
 
 
 PREPARED = {
     Action.FOLD: "folded: the outputs follow from shapes and constants",
     Action.INLINE: "replaced by the nodes of a branch",
     Action.UNROLL: "unrolled",
+    Action.RETYPE: "computed in another element type",
     Action.DROP: "dropped: unused",
 }
-"""What is done before nodes are planned."""
+"""The steps before planning."""
 
 KINDS = 20
-"""How many kinds of rewrites are printed without --verbose."""
+"""The number of printed kinds of rewrites without --verbose."""
 
 
 ASSUMED = {
     "no-nan": "no input holds NaN",
     "finite-inputs": "all inputs are finite",
     "whole-indices": "all indices of OneHot are finite whole numbers",
+    "fits-int32": "all integers fit the element types that --types gives them",
 }
 """When a result is valid that rests on an assumption."""
 
 
 def assumptions(plan: Plan) -> Iterator[str]:
     """Yield the assumptions on which the plan rests, one line each."""
-    for assumption in sorted({assumption for step in plan.lowered for assumption in step.assumes}):
-        nodes = [step.node for step in plan.lowered if assumption in step.assumes]
+    steps = [step for step in (*plan.prepared, *plan.lowered) if step.assumes]
+    for assumption in sorted({assumption for step in steps for assumption in step.assumes}):
+        nodes = [step.node for step in steps if assumption in step.assumes]
         more = f" and {count(len(nodes) - SHOWN, 'more node')}" if len(nodes) > SHOWN else ""
         yield f"Valid only if {ASSUMED[assumption]} (--assume {assumption}): {', '.join(nodes[:SHOWN])}{more}"
 
@@ -210,6 +238,8 @@ def verdict(report: Report) -> str:
         return (
             f"verified: outputs equal on {count(sum(check.inputs for check in checks), 'input')}{shapes} ({executors})"
         )
+    if report.verdict is Verdict.WITHIN_BOUND:
+        return one_line(f"within bound: {report.whole.reason} ({report.whole.judge})")
     reasons = dict.fromkeys(describe(check) for check in checks if check.verdict is report.verdict)
     shown = "; ".join(list(reasons)[:SHOWN])
     return f"{'different' if report.verdict is Verdict.DIFFERENT else 'not verified'}: {shown}"
@@ -315,11 +345,18 @@ def _elements(found: Coverage) -> str:
     return count(found.elements, "output element") + undefined
 
 
+NO_INPUTS = ("training", "random outputs")
+"""What may be left out of a comparison, besides classes of inputs."""
+
+
 def untried(report: Report) -> Iterator[str]:
     """Yield of which classes no input was tried, that could have been."""
     found = report.whole.classes or (report.nodes[0].classes if report.nodes else {})
-    if none := [name for name, number in found.items() if not number]:
-        yield f"Not tested: {', '.join(none)} inputs."
+    none = [name for name, number in found.items() if not number]
+    inputs = ", ".join(name for name in none if name not in NO_INPUTS)
+    if none:
+        parts = [f"{inputs} inputs"] * bool(inputs) + [name for name in none if name in NO_INPUTS]
+        yield f"Not tested: {', '.join(parts)}."
 
 
 def literal(value: Any) -> str:

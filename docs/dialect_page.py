@@ -29,7 +29,8 @@ com.microsoft stay. Operators in the default domain always go, because no opset 
 The operators have no versions, and still change. The table is for onnxruntime {version}; a node with another
 attribute, input or output is refused. Each replacement is verified as usual: the original node runs in onnxruntime
 where its CPU provider has a kernel, otherwise in numpy, as the schema's text defines it. Outputs agree within the
-rounding of the original; quantized values and moved data agree exactly. Types are those of the schema; for most of
+rounding of the original; moved data agrees exactly, and so do quantized values, but for one step where what is rounded
+lies in the middle of two. Types are those of the schema; for most of
 them but float there is no kernel, and numpy is the reference. Weights of MatMulNBits stay packed, and nodes unpack
 them at run time. `accuracy_level` of MatMulNBits permits a kernel to round its input, so the result is that of level
 1. Rows of which a mask leaves no key are not compared, because rounding decides their weights, and neither are empty

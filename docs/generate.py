@@ -38,7 +38,7 @@ from opshift.opsets.registry import compiled
 from opshift.opsets.registry.equivalences import Row, table
 from opshift.opsets.registry.lowering import Lowering
 from opshift.opsets.registry.no_conversion import NoConversion, no_conversions, why_absent
-from opshift.opsets.registry.operator import Operator, Version, known_operators, replaced_operators, steps
+from opshift.opsets.registry.operator import Operator, Version, internal_operators, known_operators, replaced_operators
 from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
 from opshift.opsets.registry.schema_only import has_body
 
@@ -50,7 +50,10 @@ BODIES = ROOT / "opsets" / "data" / compiled.FILE
 README = ROOT / "README.md"
 GUIDES = tuple(
     ROOT / "docs" / name
-    for name in ("index.md", "tutorial.md", "static.md", "examples.md", "reference/python.md", "lift-and-lower.md")
+    for name in (
+        *("index.md", "gallery.md", "tutorial.md", "static.md", "types.md", "examples.md"),
+        *("reference/python.md", "lift-and-lower.md"),
+    )
 ) + tuple(sorted((ROOT / "docs" / "howto").glob("*.md")))
 """Pages to learn from: all that stands in them runs."""
 SHOWN = (README, ROOT / "docs" / "verification.md", *GUIDES)
@@ -151,7 +154,9 @@ def section(operator: Operator) -> str:
         lines += [f"Means {operator.means.name}, and has its lowerings.", ""]
     lines += [f"{meaning} Meaning: {fields}." if fields else "No attributes.", ""]
     lines += [f"Versions: {', '.join(str(version.since) for version in operator.versions)}.", ""]
-    limits = [(version.since, list(version_limits(operator, version))) for version in operator.versions]
+    oldest = schema_at(operator.domain, operator.name, OLDEST) if not operator.domain else None
+    written = [version for version in operator.versions if oldest is None or version.since >= oldest.since_version]
+    limits = [(version.since, list(version_limits(operator, version))) for version in written]
     if any(reasons for _, reasons in limits):
         lines += ["| Version | Not where |", "|---|---|"]
         lines += [f"| {since} | {cell(reasons)} |" for since, reasons in limits if reasons]
@@ -301,8 +306,8 @@ def refreshed(text: str) -> str:
 
     `console` blocks hold commands after `$ ` and what they print; a `python` block's prints stand in the `text` block
     that follows, and one without such a block prints nothing. A block whose first line is a comment with a path is a
-    file, and is written there. All run, in order, in one empty folder that holds a copy of the fixtures. Blocks of kind
-    `sh`, mostly installations, are left alone.
+    file, and is written there. All run, in order, in one empty folder that holds copies of the
+    fixtures and of `gallery`. Blocks of kind `sh`, mostly installations, are left alone.
     """
     pieces: list[str] = []
     at = 0
@@ -310,6 +315,7 @@ def refreshed(text: str) -> str:
     names: dict[str, Any] = {"__name__": "readme"}
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "fixtures", Path(folder) / "fixtures")
+        shutil.copytree(ROOT / "docs" / "gallery", Path(folder) / "gallery")
         for block, following in itertools.zip_longest(found, found[1:]):
             if named := FILE.match(block.body):
                 path = Path(folder) / named["path"]
@@ -379,7 +385,7 @@ def normal(text: str) -> str:
 
 def bodies_file() -> str:
     """Return the bodies of all lowerings, as onnxscript compiles them now."""
-    known = (*known_operators(), *steps(), *replaced_operators())
+    known = (*known_operators(), *internal_operators(), *replaced_operators())
     lowerings = {(one.body, one.opset): one for operator in known for one in every(operator)}
     return compiled.written((body, opset, one.compile()) for (body, opset), one in lowerings.items())
 

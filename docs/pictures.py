@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 import html
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import opshift
 from opshift.cli.reports.diagram import drawing
@@ -19,8 +21,13 @@ PAPER = ".paper { fill: var(--paper); }"
 
 
 def rewrite() -> str:
-    """Return the drawing that a report has of a rewrite, as a file of its own: OneHot of the README's first example."""
-    plan = opshift.plan(ROOT / "fixtures" / "segmenter-opset13.onnxtxt", opset=8)
+    """Return the drawing of OneHot of the README's first example."""
+    return drawn(ROOT / "fixtures" / "segmenter-opset13.onnxtxt", opset=8)
+
+
+def drawn(model: Path, **request: Any) -> str:
+    """Return the drawing that a report has of the rewrite of a model, as a file of its own."""
+    plan = opshift.plan(model, **request)
     (kind,) = (kind for kind in plan.rewrites() if kind.action is Action.LOWER)
     style = [*_colours(), _read("drawing.css"), PAPER]
     sides = [(drawing(side), svg(side, "")) for side in (kind.before, kind.after)]
@@ -128,8 +135,28 @@ def _text(kind: str, left: float, middle: float, words: str) -> str:
     return f'<text class="{kind}" x="{left:g}" y="{middle:g}" dominant-baseline="middle">{html.escape(words)}</text>'
 
 
+GALLERY = {
+    "winner": "opencv-4",
+    "blurred": "opencv-4",
+    "framed": "opencv-4",
+    "clipped": "opencv-4",
+    "pooled": "mnn",
+    "looked-up": "mnn",
+    "written": "mnn",
+    "wide-winner": "openvino",
+    "batch-first": "onnxruntime",
+    "precise": "onnxruntime",
+}
+"""The models of docs/gallery, and the targets that they are converted for."""
+
 PICTURES: dict[Path, Callable[[], str]] = {
     ROOT / "docs" / "rewrite.svg": rewrite,
     ROOT / "docs" / "layers.svg": layers,
+    **{
+        ROOT / "docs" / "gallery" / f"{name}.svg": functools.partial(
+            drawn, ROOT / "docs" / "gallery" / f"{name}.onnxtxt", target=target
+        )
+        for name, target in GALLERY.items()
+    },
 }
 """What draws each."""

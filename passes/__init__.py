@@ -1,1 +1,1 @@
-"""What happens to a model: load, describe, plan, lower, restamp, verify, save."""
+"""The steps of a conversion: load, describe, plan, lower, set the opset imports, verify, save."""

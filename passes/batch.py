@@ -108,7 +108,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Done:
+class JobResult:
     """An outcome, and what the journal remembers of it."""
 
     outcome: Outcome
@@ -204,7 +204,7 @@ def _absolute(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_pattern(text: str | os.PathLike[str]) -> bool:
-    """Tell whether a path is a glob pattern, and no file of that name."""
+    """Return whether a path is a glob pattern, and no file of that name."""
     path = os.fspath(text)
     return glob.has_magic(path) and not os.path.lexists(path)
 
@@ -261,11 +261,11 @@ def _shown(path: Any) -> str:
 # --- one model ---
 
 
-def attempt(job: Job) -> Done:
+def run_job(job: Job) -> JobResult:
     """Convert one model, or find that it is done; whatever is wrong with it, nothing is raised."""
     begun, since = time.monotonic(), time.time_ns()
     if job.record is not None and (outcome := _earlier(job)):
-        return Done(outcome, job.record)
+        return JobResult(outcome, job.record)
     plan: Summary | None = None
     verdict: Verdict | None = None
     source_state: Mapping[str, Any] | None = None
@@ -307,7 +307,7 @@ def attempt(job: Job) -> Done:
         status, reason = Status.FAILED, f"opshift itself failed ({type(error).__name__}: {error})."
     seconds = round(time.monotonic() - begun, 3)
     outcome = Outcome(str(job.source), str(job.output), status, reason, seconds, plan, verdict)
-    return Done(outcome, _record(job, outcome, source_state, output_state))
+    return JobResult(outcome, _record(job, outcome, source_state, output_state))
 
 
 def _summary(plan: Plan) -> Summary:
@@ -317,7 +317,7 @@ def _summary(plan: Plan) -> Summary:
 
 def _unproven(report: Report | None) -> str:
     """Return why a result that is written is not proven; nothing where nobody asked for a proof."""
-    if report is None or report.verdict is Verdict.EQUAL:
+    if report is None or report.verdict in (Verdict.EQUAL, Verdict.WITHIN_BOUND):
         return ""
     check = next(check for check in (report.whole, *report.nodes) if check.verdict is report.verdict)
     return f"not verified: {check.reason}"
@@ -340,7 +340,7 @@ def _earlier(job: Job) -> Outcome | None:
 
 
 def _is(path: Path, state: Mapping[str, Any]) -> bool:
-    """Tell whether a model is in this state."""
+    """Return whether a model is in this state."""
     return state == _state(path, [path.parent / name for name in state["files"]])
 
 
@@ -469,13 +469,13 @@ def _run(
 
 def _each(
     todo: Mapping[str, Job], pool: Any, journal: _Journal, broken: dict[str, Job], own: Processes | None
-) -> Iterator[tuple[str, Done]]:
+) -> Iterator[tuple[str, JobResult]]:
     """Yield what an executor makes of each model; those that it gave up with all others go to `broken`."""
-    waiting: dict[Future[Done], str] = {}
+    waiting: dict[Future[JobResult], str] = {}
     try:
         for name, job in todo.items():
             try:
-                waiting[pool.submit(attempt, job)] = name
+                waiting[pool.submit(run_job, job)] = name
             except BrokenExecutor:
                 broken[name] = job
         for future in as_completed(list(waiting)):
@@ -501,8 +501,8 @@ def _each(
                 journal.add(name, future.result().record)
 
 
-def _failed(job: Job, error: Exception) -> Done:
+def _failed(job: Job, error: Exception) -> JobResult:
     """Return the outcome of a call that came to nothing: its process died, or its machine was lost."""
     what = str(error) if isinstance(error, ProcessDiedError) else f"{type(error).__name__}: {error}"
     outcome = Outcome(str(job.source), str(job.output), Status.FAILED, f"opshift itself failed: {what}.", 0.0)
-    return Done(outcome, _record(job, outcome, None, None))
+    return JobResult(outcome, _record(job, outcome, None, None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from opshift.opsets.native import onnx_process
@@ -32,6 +32,7 @@ def plan(
     semantics: str = "runtime",
     assume: Collection[str] = (),
     allow: Collection[str] | None = None,
+    assume_opset: int | None = None,
     ir_version: int | None = None,
     optimize: bool = False,
     keep_initializers_as_inputs: bool = False,
@@ -39,6 +40,8 @@ def plan(
     dims: Mapping[str, int] | None = None,
     batch: int | None = None,
     fold: bool = False,
+    types: Mapping[str, str] | None = None,
+    io_types: bool = False,
     allow_paths: Collection[str | os.PathLike[str]] = (),
     progress: Progress | None = None,
 ) -> Plan:
@@ -60,6 +63,7 @@ def plan(
             verify=False,
             semantics=semantics,
             assume=assume,
+            assume_opset=assume_opset,
             ir_version=ir_version,
             optimize=optimize,
             keep_initializers_as_inputs=keep_initializers_as_inputs,
@@ -67,6 +71,8 @@ def plan(
             dims=dims,
             batch=batch,
             fold=fold,
+            types=types,
+            io_types=io_types,
             allow_paths=allow_paths,
             progress=progress,
         ).plan
@@ -84,6 +90,7 @@ def convert(
     semantics: str = "runtime",
     assume: Collection[str] = (),
     allow: Collection[str] | None = None,
+    assume_opset: int | None = None,
     ir_version: int | None = None,
     optimize: bool = False,
     keep_initializers_as_inputs: bool = False,
@@ -91,9 +98,11 @@ def convert(
     dims: Mapping[str, int] | None = None,
     batch: int | None = None,
     fold: bool = False,
+    types: Mapping[str, str] | None = None,
+    io_types: bool = False,
     allow_paths: Collection[str | os.PathLike[str]] = (),
     require_proof: bool = False,
-    inputs: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    inputs: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     seed: int = 0,
     timeout: float | None = None,
     memory: int | None = None,
@@ -107,7 +116,7 @@ def convert(
     Args:
         model: a path, bytes, a file opened in binary mode, an onnx.ModelProto, an onnx_ir.Model or an object with
             `.model_proto` (torch.onnx.ONNXProgram); it is not modified.
-        opset: the target opset of the default domain, 7 to 28; None keeps the model's.
+        opset: the target opset of the default domain, 7 to 28 (models may have 1 to 28); None keeps the model's.
         decompose: operators to replace: "Hardmax", "com.microsoft::FastGelu", or "com.microsoft" for all of a domain.
         target: a runtime's profile: a built-in name, a TOML file or a Target.
         verify: compare with the original in onnxruntime, each rewritten node and the whole models; "nodes" skips the
@@ -115,8 +124,10 @@ def convert(
         semantics: if onnxruntime and the specification differ, preserve onnxruntime's results ("runtime") or the
             specified ones ("spec").
         assume: assumptions that the result may need: "no-nan", "finite-inputs", "whole-indices". With "tensor-output",
-            outputs that are maps (ZipMap of ai.onnx.ml) become tensors of scores.
+            outputs that are maps (ZipMap of ai.onnx.ml) become tensors of scores. With "fits-int32", integers whose
+            range is unknown get the narrower type that `types` asks for.
         allow: the former name of `assume`; deprecated.
+        assume_opset: read the model as one of this opset, whatever it declares: for models that declare a wrong one.
         ir_version: the target ir_version; None selects that of the first onnx release with a lower opset, or the
             model's own if that is lower, and raises it only if the opset or the model's contents need more.
         optimize: also replace supported Hardmax, ArgMax and OneHot nodes if the result is faster in onnxruntime.
@@ -127,9 +138,14 @@ def convert(
         batch: the size to give the first dim of each input that has two or more, unless the model fixes it.
         fold: replace nodes whose outputs follow from shapes and constants by constants, an If whose condition follows
             by its branch, and drop unused nodes; also done for fixed shapes, and for a target that needs it.
+        types: the element types to change, such as {"int64": "int32"}: values inside the model get the new type where
+            that is exact, and a Cast stands where an operator needs the old one. Where narrower floats ({"float":
+            "float16"}) are enough is found by running the model, on `inputs` or drawn ones.
+        io_types: give inputs and outputs of the model the new types too; by default they keep theirs.
         allow_paths: directories to which links of external data may lead, in addition to the model's own.
         require_proof: raise also if a node or the whole models could not be compared.
-        inputs: input values for verification: an .npz file, a test_data_set directory or values by name.
+        inputs: input values for verification: an .npz file, a test_data_set directory, values by name, or
+            several such mappings; in the types that the given model has.
         seed: the seed of the generated inputs; the same seed produces the same report.
         timeout: the time limit of planning, and of the verification after it, in seconds (None: ten minutes each;
             longer for the verification of large models).
@@ -152,6 +168,7 @@ def convert(
         verify=verify,
         semantics=semantics,
         assume=assume if allow is None else assumed(assume, allow),
+        assume_opset=assume_opset,
         ir_version=ir_version,
         optimize=optimize,
         keep_initializers_as_inputs=keep_initializers_as_inputs,
@@ -159,6 +176,8 @@ def convert(
         dims=dims,
         batch=batch,
         fold=fold,
+        types=types,
+        io_types=io_types,
         allow_paths=allow_paths,
         require_proof=require_proof,
         inputs=inputs,

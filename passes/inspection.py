@@ -14,19 +14,22 @@ from typing import Any, NamedTuple
 
 import onnx
 
+from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.schema import NEWEST, OLDEST, default_domain, schema_read_at
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.base import notebook
 from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.version_numbers import check_opset
 from opshift.passes.graph.traversal import graphs
 from opshift.passes.io import external_data
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import load
-from opshift.passes.rewrite.planner import Goal, Planner, written_too_old
+from opshift.passes.rewrite.planner import Goal, Planner
 
 
-class Use(NamedTuple):
-    """How often one version of an operator occurs; `since_version` is None for one that onnx does not know."""
+class OperatorCount(NamedTuple):
+    """The number of nodes of one operator version; `since_version` is None if onnx does not know the operator."""
 
     name: str
     domain: str
@@ -35,8 +38,8 @@ class Use(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Obstacle:
-    """What stands in the way of nodes of one version of an operator, for one reason; `node` is the first of them."""
+class Blocker:
+    """Nodes of one operator version that block a conversion for the same reason; `node` is the first of them."""
 
     operator: str
     nodes: int
@@ -48,13 +51,13 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Stop:
-    """The nearest opset that a model cannot go to, in one direction, and all that stands in the way."""
+    """The nearest opset that a model cannot be converted to, in one direction, and all blockers."""
 
     opset: int
-    obstacles: tuple[Obstacle, ...]
+    obstacles: tuple[Blocker, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
     """A model's opset, ir_version and operators.
 
@@ -66,27 +69,38 @@ class Inspection:
     ir_version: int
     producer: str
     domains: dict[str, int]
-    operators: tuple[Use, ...]
+    operators: tuple[OperatorCount, ...]
     reachable: tuple[int, ...]
     blocked: dict[int, tuple[Refusal, ...]]
     down: Stop | None
     up: Stop | None
+
+    def __repr__(self) -> str:
+        """Show the opset, how many nodes there are of how many operators, and the opsets that can be reached."""
+        nodes = notebook.count(sum(item.times for item in self.operators), "node")
+        reachable = f"{len(self.reachable)} of {NEWEST - OLDEST + 1} opsets can be reached"
+        return f"<opshift.Inspection opset {self.opset}, {nodes} of {len(self.operators)} operators, {reachable}>"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers."""
         return {**dataclasses.asdict(self), "operators": [item._asdict() for item in self.operators]}
 
 
-def inspect(model: Model, *, allow_paths: Collection[str | os.PathLike[str]] = ()) -> Inspection:
-    """Look at a model and plan it for every opset.
+def inspect(
+    model: Model, *, assume_opset: int | None = None, allow_paths: Collection[str | os.PathLike[str]] = ()
+) -> Inspection:
+    """Look at a model, read as one of `assume_opset` if that is given, and plan it for every opset.
 
     Raises:
         InvalidModelError: the model is missing, unreadable or invalid.
+        UsageError: onnx does not know the opset.
     """
-    source = load(model, allow_paths)
-    loaded = external_data.with_small(source.model, source.files)
-    own = default_opset(loaded.opset_import) or 1
-    blocked = _blocked(loaded, own)
+    check_opset("assume_opset", assume_opset)
+    with onnx_process.limited(None, None):
+        source = load(model, allow_paths, assume_opset)
+        loaded = external_data.with_small(source.model, source.files)
+        own = default_opset(loaded.opset_import) or 1
+        blocked = _blocked(loaded, own)
     return Inspection(
         opset=own,
         ir_version=loaded.ir_version,
@@ -101,10 +115,8 @@ def inspect(model: Model, *, allow_paths: Collection[str | os.PathLike[str]] = (
 
 
 def _blocked(model: onnx.ModelProto, own: int) -> dict[int, tuple[Refusal, ...]]:
-    """Plan for every opset; what is known of the values is inferred once."""
+    """Plan for every opset; the known facts about the values are inferred once."""
     opsets = range(OLDEST, NEWEST + 1)
-    if refusal := written_too_old(model, own):
-        return dict.fromkeys(opsets, (refusal,))
     first = Planner(model, Goal(Legality(own)))
     found = {}
     for opset in opsets:
@@ -118,20 +130,20 @@ def _stop(opset: int | None, blocked: Mapping[int, Sequence[Refusal]]) -> Stop |
     return None if opset is None else Stop(opset, obstacles(blocked[opset]))
 
 
-def obstacles(refusals: Sequence[Refusal]) -> tuple[Obstacle, ...]:
+def obstacles(refusals: Sequence[Refusal]) -> tuple[Blocker, ...]:
     """Count the nodes that are refused for the same reason; the most frequent first."""
     alike: dict[tuple[str, Code, str, str], list[str]] = {}
     for refusal in refusals:
         key = refusal.operator, refusal.code, refusal.reason, refusal.hint
         alike.setdefault(key, []).append(refusal.node)
     found = [
-        Obstacle(operator, len(nodes), nodes[0], code, reason, hint)
+        Blocker(operator, len(nodes), nodes[0], code, reason, hint)
         for (operator, code, reason, hint), nodes in alike.items()
     ]
-    return tuple(sorted(found, key=lambda obstacle: -obstacle.nodes))
+    return tuple(sorted(found, key=lambda blocker: -blocker.nodes))
 
 
-def _operators(model: onnx.ModelProto, own: int) -> tuple[Use, ...]:
+def _operators(model: onnx.ModelProto, own: int) -> tuple[OperatorCount, ...]:
     counts: Counter[tuple[str, str, int | None]] = Counter()
     for graph in graphs(model):
         for node in graph.node:
@@ -139,6 +151,6 @@ def _operators(model: onnx.ModelProto, own: int) -> tuple[Use, ...]:
             schema = schema_read_at(domain, node.op_type, own) if not domain else None
             counts[node.op_type, domain, schema.since_version if schema else None] += 1
     return tuple(
-        Use(name, domain, since, count)
+        OperatorCount(name, domain, since, count)
         for (name, domain, since), count in sorted(counts.items(), key=lambda item: (-item[1], item[0][:2]))
     )

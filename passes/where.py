@@ -16,7 +16,7 @@ import onnx
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.schema import NEWEST, OLDEST
-from opshift.opsets.runtimes.profiles import ASKED as ONNXRUNTIME
+from opshift.opsets.runtimes.profiles import INSTALLED as ONNXRUNTIME
 from opshift.opsets.runtimes.profiles import builtin_targets, load_target
 from opshift.opsets.runtimes.releases import release_of, releases
 from opshift.opsets.runtimes.target import Legality, Target
@@ -26,7 +26,7 @@ from opshift.passes.base.arguments import Progress
 from opshift.passes.base.errors import UnsupportedError, UsageError, printable
 from opshift.passes.base.options import Options
 from opshift.passes.base.results import Code, Refusal
-from opshift.passes.conversion.known import Known
+from opshift.passes.conversion.plan_cache import PlanCache
 from opshift.passes.conversion.planning import plan_nearest, possible_somewhere, refused_places
 from opshift.passes.conversion.request import read_source, request_of
 from opshift.passes.conversion.result import Result
@@ -36,11 +36,11 @@ from opshift.passes.graph.traversal import node_name
 from opshift.passes.io import external_data
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import Source
-from opshift.passes.rewrite.planner import Focus, Goal, Planner, RefusedError, written_too_old
+from opshift.passes.rewrite.planner import FirstRefusalError, Focus, Goal, Planner
 
 
 class Support(enum.StrEnum):
-    """How a runtime is served with a model."""
+    """The outcome of a model for a runtime."""
 
     RUNS = "runs"
     """The model meets the runtime's profile as it is."""
@@ -100,8 +100,8 @@ class Where:
     def __repr__(self) -> str:
         """Count the outcomes."""
         counts = Counter(fit.outcome for fit in self.fits)
-        told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Support if counts[outcome])
-        return f"<opshift.Where opset {self.opset}: {told or 'no target'}>"
+        counts_text = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Support if counts[outcome])
+        return f"<opshift.Where opset {self.opset}: {counts_text or 'no target'}>"
 
     def __getitem__(self, target: str) -> Fit:
         """Return the outcome for a target, by its name."""
@@ -124,6 +124,7 @@ def where(
     targets: Collection[str | os.PathLike[str] | Target] | None = None,
     *,
     assume: Collection[str] = (),
+    assume_opset: int | None = None,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
     dims: Mapping[str, int] | None = None,
     batch: int | None = None,
@@ -136,8 +137,9 @@ def where(
     Args:
         model: as for `convert`.
         targets: runtimes' profiles: built-in names, TOML files or Targets. None is all built-in ones, with the oldest
-            releases of onnxruntime that run the model as it is and after conversion, in the place of all releases.
+            releases of onnxruntime that run the model as it is and after conversion, in place of all releases.
         assume: as for `convert`, as are all arguments below.
+        assume_opset: the opset to read the model as, whatever it declares.
         input_shapes: the shapes to give inputs, by name.
         dims: the sizes to give symbolic dims of inputs.
         batch: the size to give the first dim of each input that has two or more.
@@ -155,6 +157,7 @@ def where(
         target=None,
         verify=False,
         assume=assume,
+        assume_opset=assume_opset,
         input_shapes=input_shapes,
         dims=dims,
         batch=batch,
@@ -170,7 +173,7 @@ def where(
         if profile is not None and profile not in chosen:
             chosen.append(profile)
     with without_collection(), onnx_process.limited(None, None):
-        return _Look(read_source(model, asked), asked).at(chosen, progress, releases_too=targets is None)
+        return _SharedModel(read_source(model, asked), asked).at(chosen, progress, releases_too=targets is None)
 
 
 def plain_targets() -> tuple[str, ...]:
@@ -179,13 +182,13 @@ def plain_targets() -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (name != ONNXRUNTIME, name)))
 
 
-class _Look:
+class _SharedModel:
     """One model that was read, and what all its plans share."""
 
     def __init__(self, source: Source, asked: Options) -> None:
         self._source = source
         self._asked = asked
-        self._known = Known(lasting=True)
+        self._known = PlanCache(lasting=True)
         self._own = default_opset(source.model.opset_import) or 1
 
     def at(self, targets: Collection[Target], progress: Progress | None, *, releases_too: bool) -> Where:
@@ -199,7 +202,7 @@ class _Look:
             if progress:
                 progress("releases of onnxruntime", len(targets), len(targets) + 1)
             fits[1:1] = self._oldest_releases()
-        found = Where(self._own, self._source.model.ir_version, *self._ends(), tuple(fits))
+        found = Where(self._own, self._source.model.ir_version, *self._convertible_range(), tuple(fits))
         self._known.forget()
         return found
 
@@ -286,11 +289,9 @@ class _Look:
         if converted is None:
             yield newest
 
-    def _ends(self) -> tuple[int | None, int | None]:
+    def _convertible_range(self) -> tuple[int | None, int | None]:
         """Return the lowest and the highest opset that the model can be converted to."""
         model = self._shown
-        if written_too_old(model, self._own):
-            return None, None
         first = self._known.view(self._source.model, False, lambda: model).planner(None)
         opsets = range(OLDEST, NEWEST + 1)
         lowest = self._first_possible(opsets, first)
@@ -303,13 +304,13 @@ class _Look:
             try:
                 if planner.run().plan.possible:
                     return opset
-            except RefusedError:
+            except FirstRefusalError:
                 doubtful = refused_places(first.model, planner.ledger.refusals)
         return None
 
 
 def _is_known(facts: Facts | None) -> bool:
-    """Whether a value has a known element type and rank, or is no tensor."""
+    """Return whether a value has a known element type and rank, or is no tensor."""
     if facts is None:
         return False
     return (facts.dtype is not None and facts.rank is not None) or facts.type.partition("(")[0] in ("seq", "optional")

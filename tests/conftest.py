@@ -1,26 +1,50 @@
-"""Two tiers of tests.
+"""Two tiers of tests, and parts of the second.
 
 `pytest -m "not slow"` takes minutes: every operator, refusal code and command, and a part of the cases of each large
-table. Without the option all tests run.
+table. Without the option all tests run. `--part 2/3` leaves out two of three slow cases of each large table: the three
+parts together leave out none.
 """
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-CASES = 4
+CASES = 1
 """How many cases of a test function are in the fast tier, unless it has the marker `fast`."""
+
+LARGE = 8
+"""A table with more slow cases than this is run in parts."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--part`."""
+    parser.addoption(
+        "--part", metavar="K/N", default="1/1", help="of N parts of the slow cases of each large table, run the Kth"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark as slow all but some cases of each test function: the first, and others at even distances."""
+    given = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", config.getoption("--part"))
+    if given is None or int(given[1]) > int(given[2]):
+        raise pytest.UsageError("--part is K/N, K from 1 to N")
+    part, parts = int(given[1]) - 1, int(given[2])
     functions: dict[str, list[pytest.Item]] = {}
     for item in items:
         functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out: set[pytest.Item] = set()
     for cases in functions.values():
         own = cases[0].get_closest_marker("fast")
         distance = -(-len(cases) // (own.args[0] if own else CASES))
         for place, case in enumerate(cases):
             if place % distance:
                 case.add_marker(pytest.mark.slow)
+        slow = [case for case in cases if case.get_closest_marker("slow")]
+        if len(slow) > LARGE:
+            left_out.update(case for place, case in enumerate(slow) if place % parts != part)
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]

@@ -83,6 +83,31 @@ PROJECTED = (
     "int32[1,1] m1, float[2,2,2,3,4] p, int32[2,8] mt, int32[2] lt, float[1,2,5,5] ab"
 )
 
+CACHED = (
+    "float[B,S,64] q, float[B,S,32] k, float[B,S,32] v, float[B,2,P,16] pk, float[B,2,P,16] pv, int32[B] n, "
+    "int32[1] t, float[16,8] c, float[16,8] s, int64[B,S] p, float[1,4,S,T] a, float[4] h, float[B,S,128] x"
+)
+
+
+def cached(batch: int, tokens: int, past: int, total: int) -> str:
+    """Inputs of GroupQueryAttention."""
+    sizes = {"B": batch, "S": tokens, "P": past or 3, "T": total}
+    text = CACHED
+    for name, size in sizes.items():
+        text = (
+            text.replace(f"[{name},", f"[{size},").replace(f",{name},", f",{size},").replace(f",{name}]", f",{size}]")
+        )
+        text = text.replace(f"[{name}]", f"[{size}]")
+    return text
+
+
+GEMMS = (
+    "uint8[5,8] a, float s, uint8 z, uint8[8,3] b, float[3] t, uint8[3] w, int32[3] c, float u, uint8 v, uint8[8,5] e, "
+    "uint8[3,8] f, float r, uint8 q, int8[5,8] g, int8[8,3] h, int8 p, int32[5,3] d"
+)
+SHARED = ", past_present_share_buffer = 1"
+BUFFERS = "float[2,1,16] y, float[2,2,6,8] f, float[2,2,6,8] g"
+IMAGES = "T[2,3,7,6] x, float s, T z, float t, T w"
 STEPS = "T[2,60] x, float s, T z, float t, T w"
 
 CASES = [
@@ -317,6 +342,7 @@ CASES = [
             ("y", ", qkv_hidden_sizes = [8, 8, 8]", "x, w, b, , , ab", "float[2,5,8] y", (17, 23)),
             ("y", ", qkv_hidden_sizes = [6, 6, 12]", "x, w, b", "float[2,5,12] y", (17, 23)),
             ("y, t", ", unidirectional = 1", "x, w, b, mt, p", "float[2,5,8] y, float[2,2,2,8,4] t", (17, 23)),
+            ("y, t", "", "x, w, b, ms, p", "float[2,5,8] y, float[2,2,2,8,4] t", (17,)),
             ("y, t", "", "x, w, b, lt, p", "float[2,5,8] y, float[2,2,2,8,4] t", (17,)),
             ("y, t", "", "x, w, b", "float[2,5,8] y, float[2,2,2,5,4] t", (17, 23)),
         )
@@ -327,6 +353,20 @@ CASES = [
         "float[b,s,8] y, float[b,2,t,4] n, float[b,2,t,4] w",
         (17,),
         whole={"m": (1, 2)},
+    ),
+    Case(
+        "y = com.microsoft.Attention <num_heads = 2> (x, w, c, l)",
+        "float[b,s,6] x, float[6,24] w, float[24] c, int32[m] l",
+        "float[b,s,8] y",
+        (17,),
+        whole={"l": (1, 4)},
+    ),
+    Case(
+        "y, n = com.microsoft.Attention <num_heads = 2> (x, w, c, l, p)",
+        "float[b,s,6] x, float[6,24] w, float[24] c, int32[m] l, float[2,b,2,p,4] p",
+        "float[b,s,8] y, float[2,b,2,t,4] n",
+        (17,),
+        whole={"l": (1, 4)},
     ),
     *(
         Case(
@@ -438,6 +478,53 @@ CASES = [
                 "[7,60]",
                 (17,),
             ),
+            ("QLinearAdd (x, s, z, v, t, w, u, w)", f"{STEPS}, T[60] v, float u", "[2,60]", (11, 17)),
+            ("QLinearMul (x, s, z, v, t, w, u, w)", f"{STEPS}, T[2,1] v, float u", "[2,60]", (11, 17)),
+            ("QLinearSoftmax <opset = 13> (x, s, z, t, w)", STEPS, "[2,60]", (11, 17)),
+            (
+                "QLinearSoftmax <opset = 12, axis = 1> (x, s, , t, w)",
+                "T[2,6,5] x, float s, float t, T w",
+                "[2,6,5]",
+                (17,),
+            ),
+            ("QLinearSoftmax <opset = 13, axis = 1> (x, s, z, t, w)", IMAGES, "[2,3,7,6]", (17,)),
+            ("QLinearSoftmax <opset = 13> (x, s, z, t, w)", "T[2,n] x, float s, T z, float t, T w", "[2,n]", (17,)),
+            (
+                "QLinearSoftmax <opset = 12, axis = 1> (x, s, z, t, w)",
+                "T[2,n,m] x, float s, T z, float t, T w",
+                "[2,n,m]",
+                (17,),
+            ),
+            ("QLinearGlobalAveragePool (x, s, z, t, w)", IMAGES, "[2,3,1,1]", (11, 17)),
+            ("QLinearGlobalAveragePool <channels_last = 1> (x, s, z, t, w)", IMAGES, "[2,1,1,6]", (17,)),
+            ("QLinearReduceMean <axes = [1, -1], keepdims = 1> (x, s, z, t, w)", IMAGES, "[2,1,7,1]", (11, 17)),
+            ("QLinearReduceMean <axes = [0], keepdims = 0> (x, s, z, t, w)", IMAGES, "[3,7,6]", (18,)),
+            (
+                "QLinearAveragePool <kernel_shape = [3, 2], strides = [2, 1]> (x, s, z, t, w)",
+                IMAGES,
+                "[2,3,3,5]",
+                (11, 17),
+            ),
+            (
+                "QLinearAveragePool <kernel_shape = [3, 2], pads = [1, 0, 1, 1], count_include_pad = 1> "
+                "(x, s, z, t, w)",
+                IMAGES,
+                "[2,3,7,6]",
+                (17,),
+            ),
+            (
+                'QLinearAveragePool <kernel_shape = [3, 2], auto_pad = "SAME_UPPER", channels_last = 1> '
+                "(x, s, z, t, w)",
+                IMAGES,
+                "[2,3,7,6]",
+                (17,),
+            ),
+            (
+                "QLinearAveragePool <kernel_shape = [2, 3], strides = [2, 2], ceil_mode = 1> (x, s, z, t, w)",
+                IMAGES,
+                "[2,3,4,3]",
+                (17,),
+            ),
             (
                 "NhwcMaxPool <kernel_shape = [3, 2], pads = [1, 0, 1, 1], strides = [2, 1]> (x)",
                 "T[2,7,6,3] x",
@@ -452,6 +539,203 @@ CASES = [
         for dtype in ("float", "int64")
         for node, made in (("<dim = 1, size = 3, step = 2>", "[n,3,2,3]"), ("<size = 2>", "[n,8,1,2]"))
     ),
+    *(
+        Case(
+            f"y, i, j = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2{more}> ({given})",
+            cached(batch, tokens, past, total),
+            f"float[{batch},{tokens},64] y, float[{batch},2,{max(past, total)},16] i, "
+            f"float[{batch},2,{max(past, total)},16] j",
+            opsets,
+            initializers=f"int32[1] t = {{{total}}}, int32[{batch}] n = {{{', '.join(str(end - 1) for end in ends)}}}",
+        )
+        for (batch, tokens, past, total), ends, more, given, opsets in (
+            ((2, 5, 0, 5), (5, 3), "", "q, k, v, , , n, t", (9, 17, 23)),
+            ((2, 5, 9, 5), (5, 3), "", "q, k, v, pk, pv, n, t", (17,)),
+            ((2, 1, 6, 7), (7, 4), "", "q, k, v, pk, pv, n, t", (11, 17, 23)),
+            ((2, 1, 9, 7), (7, 4), "", "q, k, v, pk, pv, n, t", (17,)),
+            ((1, 3, 6, 9), (9,), "", "q, k, v, pk, pv, n, t", (11, 17, 23)),
+            ((1, 3, 12, 9), (9,), ", scale = 0.5", "q, k, v, pk, pv, n, t", (17,)),
+            ((2, 1, 6, 7), (7, 4), ", do_rotary = 1", "x, , , pk, pv, n, t, c, s", (17, 23)),
+            ((1, 3, 6, 9), (9,), ", do_rotary = 1, rotary_interleaved = 1", "q, k, v, pk, pv, n, t, c, s", (17,)),
+            ((2, 5, 0, 5), (5, 3), ", do_rotary = 1", "q, k, v, , , n, t, c, s", (17,)),
+            ((2, 1, 6, 7), (7, 4), ", do_rotary = 1", "q, k, v, pk, pv, n, t, c, s, p", (17,)),
+            ((2, 5, 0, 5), (5, 4), ", local_window_size = 2", "q, k, v, , , n, t", (17,)),
+            ((1, 3, 6, 9), (9,), ", local_window_size = 4", "q, k, v, pk, pv, n, t", (17, 23)),
+            ((2, 5, 0, 5), (5, 5), ", local_window_size = 2, softcap = 0.5", "q, k, v, , , n, t", (17, 23)),
+            ((1, 3, 6, 9), (9,), ", smooth_softmax = 1", "q, k, v, pk, pv, n, t", (17, 23)),
+            ((1, 3, 6, 9), (9,), "", "q, k, v, pk, pv, n, t, , , , a, h", (17, 23)),
+            ((2, 1, 9, 7), (7, 4), ", softcap = 0.5", "q, k, v, pk, pv, n, t, , , , a, h", (17, 23)),
+            ((1, 3, 6, 9), (9,), ", causal = 0", "q, k, v, pk, pv, n, t", (17,)),
+            ((2, 5, 0, 5), (5, 3), ", causal = 0", "q, k, v, , , n, t, , , , a", (17,)),
+        )
+    ),
+    Case(
+        "y, i, j = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2> (q, k, v, pk, pv, n, t)",
+        "float[b,one,64] q, float[b,one,32] k, float[b,one,32] v, float[b,2,p,16] pk, float[b,2,p,16] pv, int32[b] n, "
+        "int32 t",
+        "float[b,one,64] y, float[b,2,r,16] i, float[b,2,r,16] j",
+        (17,),
+        whole={"n": (2, 3), "t": (3, 4)},
+    ),
+    Case(
+        "y = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2, do_rotary = 1> "
+        "(q, , , , , n, t, c, c)",
+        "float16[2,5,128] q, int32[2] n, int32[1] t, float16[16,8] c",
+        "float16[2,5,64] y",
+        (17,),
+        initializers="int32[1] t = {5}, int32[2] n = {4, 2}",
+    ),
+    *(
+        Case(f"y = com.microsoft.QGemm {node}", GEMMS, f"{made}[5,3] y", opsets)
+        for node, made, opsets in (
+            ("(a, s, z, b, t, w, c, u, v)", "uint8", (11, 17)),
+            ("<alpha = 0.5> (a, s, z, b, t, w, c)", "float", (11, 17)),
+            ("<transA = 1, transB = 1> (e, s, z, f, r, q)", "float", (17,)),
+            ("<transB = 1> (a, s, z, f, t, w, , u, v)", "uint8", (17,)),
+            ("(g, s, p, h, r, p, d)", "float", (17,)),
+        )
+    ),
+    *(
+        Case(
+            f"{outputs} = com.microsoft.QAttention <num_heads = 2{more}> ({given})",
+            "uint8[2,5,6] x, int8[6,24] w, float[24] b, float s, float t, float[24] tc, int32[2,5] m, uint8 z, "
+            "int8 wz, int8[24] zc, float[2,2,2,3,4] p, int32[2] l, uint8[6,24] wu, uint8 zu",
+            made,
+            opsets,
+            whole={"l": (1, 6)},
+        )
+        for outputs, more, given, made, opsets in (
+            ("y", "", "x, w, b, s, t", "float[2,5,8] y", (17,)),
+            ("y", "", "x, wu, b, s, t, m, z, zu", "float[2,5,8] y", (11, 17, 23)),
+            ("y", ", unidirectional = 1", "x, w, b, s, tc, l, z, zc", "float[2,5,8] y", (17,)),
+            (
+                "y, i",
+                ", unidirectional = 1",
+                "x, w, b, s, t, , z, wz, p",
+                "float[2,5,8] y, float[2,2,2,8,4] i",
+                (17,),
+            ),
+        )
+    ),
+    *(
+        Case(f"y = com.microsoft.ReduceSumInteger {node} (x)", f"{dtype}[2,3,4] x", f"{made} y", opsets)
+        for node, dtype, made, opsets in (
+            ("<axes = [1], keepdims = 1>", "int8", "int32[2,1,4]", (11, 17)),
+            ("<axes = [0, -1], keepdims = 0>", "uint8", "uint32[3]", (17,)),
+        )
+    ),
+    *(
+        Case(f"y = com.microsoft.ConvTransposeWithDynamicPads {node}", inputs, made, opsets, held)
+        for node, inputs, made, opsets, held in (
+            (
+                "<strides = [2, 2], group = 2> (x, w, p, b)",
+                "float[1,2,5,5] x, float[2,3,3,3] w, float[6] b",
+                "float[1,6,9,10] y",
+                (9, 17),
+                "int64[4] p = {1, 0, 1, 1}",
+            ),
+            ("(x, w, p)", "float[n,2,5] x, float[2,3,3] w", "float[n,3,6] y", (17,), "int64[2] p = {1, 0}"),
+        )
+    ),
+    *(
+        Case(
+            f"y = com.microsoft.GroupNorm <activation = {swish}, groups = 2, channels_last = {last}> (x, g, b)",
+            f"{dtype}{shape} x, float[4] g, float[4] b",
+            f"{dtype}{shape} y",
+            opsets,
+        )
+        for swish, last, dtype, shape, opsets in (
+            (0, 1, "float", "[2,3,5,4]", (17, 21)),
+            (1, 0, "float", "[2,4,3,5]", (17, 21)),
+            (1, 1, "float16", "[2,3,5,4]", (17,)),
+        )
+    ),
+    *(
+        Case(
+            f"y = com.microsoft.GatherBlockQuantized <bits = {bits}, block_size = 16> (d, i, s{zeros})",
+            f"uint8[9,{packed}] d, int64[2,3] i, float[9,3] s, uint8[9,{points}] z",
+            "float[2,3,40] y",
+            opsets,
+            whole={"d": (0, 256), "z": (0, 256), "i": (-9, 9)},
+        )
+        for bits, packed, points, zeros, opsets in (
+            (4, 20, 2, "", (11, 17)),
+            (4, 20, 2, ", z", (17, 21)),
+            (8, 40, 3, ", z", (17,)),
+            (2, 10, 1, "", (17,)),
+        )
+    ),
+    Case(
+        "y = com.microsoft.GatherBlockQuantized <block_size = 16, quantize_axis = -1> (d, i, s, z)",
+        "uint4[9,32] d, int32[n] i, float[9,2] s, uint4[9,2] z",
+        "float[n,32] y",
+        (21,),
+        opset=21,
+    ),
+    *(
+        Case(f"y = com.microsoft.{operator} <signal_ndim = {axes}> (x)", f"{given} x", f"{made} y", opsets)
+        for operator, axes, given, made, opsets in (
+            ("Rfft", 1, "float[2,6]", "float[2,4,2]", (11, 17, 20)),
+            ("Rfft", 1, "double[n,7]", "double[n,4,2]", (17, 20)),
+            ("Rfft", 2, "float[2,3,8]", "float[2,3,5,2]", (11, 17, 20)),
+            ("Rfft", 3, "float[2,3,4]", "float[2,3,3,2]", (17,)),
+            ("Irfft", 1, "float[2,4,2]", "float[2,6]", (11, 17, 20)),
+            ("Irfft", 1, "double[n,5,2]", "double[n,8]", (17, 20)),
+            ("Irfft", 2, "float[2,3,5,2]", "float[2,3,8]", (11, 17, 20)),
+            ("Irfft", 3, "float[2,3,3,2]", "float[2,3,4]", (17,)),
+        )
+    ),
+    *(
+        Case("y = com.microsoft.Inverse (x)", f"{dtype}{shape} x", f"{dtype}{shape} y", opsets)
+        for dtype, shape, opsets in (
+            ("float", "[2,1,1]", (17,)),
+            ("float", "[2,2]", (11, 17)),
+            ("float", "[n,3,3]", (11, 17)),
+            ("double", "[2,3,4,4]", (17,)),
+            ("float", "[4,4]", (17,)),
+        )
+    ),
+    *(
+        Case(
+            f'y = com.microsoft.CropAndResize <mode = "{mode}"{more}> (x, r, i, {size})',
+            "float[2,3,6,7] x, float[5,4] r, int32[5] i",
+            f"float[5,3,{made}] y",
+            opsets,
+            "int32[2] s = {4, 5}, int32[2] o = {1, 3}",
+        )
+        for mode, more, size, made, opsets in (
+            ("bilinear", "", "s", "4,5", (11, 17)),
+            ("bilinear", ", extrapolation_value = 7.0", "o", "1,3", (17,)),
+            ("nearest", ", extrapolation_value = 7.0", "s", "4,5", (17,)),
+        )
+    ),
+    *(
+        Case(
+            f"{outputs} = com.microsoft.DecoderMaskedMultiHeadAttention <num_heads = 2{more}> ({given})",
+            "float[2,1,16] q, float[2,1,16] k, float[2,1,16] v, int32[2,5] m, float[1,2,1,5] a, float[2,2,6,8] i, "
+            "float[2,2,6,8] j, float[48] b, int32[2,6] n",
+            made,
+            opsets,
+            "int32[1] p = {4}",
+            whole={"m": (1, 2), "n": (1, 2)},
+        )
+        for outputs, more, given, made, opsets in (
+            ("y, f, g", SHARED, "q, k, v, , , i, j, p", BUFFERS, (11, 17, 23)),
+            ("y, f, g", f"{SHARED}, scale = 0.5", "q, k, v, m, a, i, j, p, , , b", BUFFERS, (17, 23)),
+            ("y", "", "q, k, v", "float[2,1,16] y", (17,)),
+            ("y", "", "q, i, j, n, , , , , , , b", "float[2,1,16] y", (17, 23)),
+        )
+    ),
+    *(
+        Case(
+            f"y = com.microsoft.RelativePositionBias <max_distance = {most}{more}> (b, q, k)",
+            "float[8,3] b, int64[1] q, int64[1] k",
+            "float[1,3,m,n] y",
+            opsets,
+            whole={"q": (3, 5), "k": (20, 30)},
+        )
+        for most, more, opsets in ((12, ", is_bidirectional = 1", (11, 17)), (16, "", (17,)))
+    ),
 ]
 """The cases of all operators."""
 
@@ -463,7 +747,9 @@ def drawn(case: Case, seed: int) -> dict[str, Any]:
     held = {tensor.name for tensor in case.model.graph.initializer}
     for value in case.model.graph.input:
         tensor = value.type.tensor_type
-        shape = [dim.dim_value or {"t": 4}.get(dim.dim_param, 2) for dim in tensor.shape.dim]  # a past, and as many
+        shape = [
+            dim.dim_value or {"t": 4, "one": 1}.get(dim.dim_param, 2) for dim in tensor.shape.dim
+        ]  # a past, and as many
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         if value.name in held:
             continue

@@ -103,7 +103,7 @@ def in_pieces(path: Path) -> int:
         if light is not whole:
             raise AssertionError("protobuf reads one of both only")
         return 0
-    parts = serialization.pieces(light)
+    parts = serialization.serialized_chunks(light)
     try:
         joined = b"".join(
             path.read_bytes()[part.offset : part.offset + part.length]

@@ -27,7 +27,7 @@ from opshift.opsets.registry.schema import Parameter, Schema, schema_at
 
 ROOT = Path(__file__).parents[1]
 TABLE = Path("opsets/registry/schema_only_traits.py")
-MODULES = ("traits", "shape_hints", "inner_sums")
+MODULES = ("traits", "shape_hints", "inner_sums", "value_ranges")
 """Modules of the registry that a row of traits takes its names from."""
 
 STEPS = """Wrote {operator} and {test}. Remaining steps (CONTRIBUTING.md has the details):
@@ -89,6 +89,8 @@ def imports(source: str) -> Iterator[str]:
         defined = {one for one in used if getattr(vars(package).get(one), "__module__", "") == package.__name__}
         if module == "traits":
             defined |= used & {"EVERY"}
+        if module in used:
+            yield f"from opshift.opsets.registry import {module}"
         if defined:
             yield f"from opshift.opsets.registry.{module} import {', '.join(sorted(defined))}"
 

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from runtimes import Array, Arrays, RefusedError
+
+from opshift.passes.measurement.isolated import Array, Arrays, RefusedError
 
 SERVER = Path(__file__).with_name("onnxruntime_server.py")
 

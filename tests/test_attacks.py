@@ -164,6 +164,15 @@ def test_a_weight_whose_dims_lie_is_refused(dims: list[int], raw: bool) -> None:
         opshift.plan(model, opset=11)
 
 
+@pytest.mark.parametrize("dims", [[0, 2**40, 2**40], [2**62, 0]], ids=str)
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.STRING, TensorProto.UINT4])
+def test_an_empty_weight_beyond_memory_is_refused(dims: list[int], kind: int) -> None:
+    model = parse_model(WEIGHTED.replace("y = ", "z = Relu(x) y = ", 1))
+    model.graph.initializer[0].CopyFrom(TensorProto(name=model.graph.initializer[0].name, data_type=kind, dims=dims))
+    with pytest.raises(opshift.InvalidModelError, match="beyond memory"):
+        opshift.plan(model, opset=11)
+
+
 @pytest.mark.parametrize("field", ["int32_data", "double_data", "string_data", "int64_data", "uint64_data"])
 @pytest.mark.parametrize("beside", [False, True])
 def test_elements_in_a_field_of_another_type_are_refused(field: str, beside: bool) -> None:

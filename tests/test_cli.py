@@ -152,7 +152,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
         vars(made).update(functions)
         monkeypatch.setitem(sys.modules, name, made)
 
-    module("opshift.passes.inspection", inspect=lambda path, allow_paths=(): FOUND)
+    module("opshift.passes.inspection", inspect=lambda path, assume_opset=None, allow_paths=(): FOUND)
     module("opshift.passes.convert", convert=fake)
     module("opshift.passes.proof.verify", verify=lambda *a, **k: fake(*a, **k).report)
     monkeypatch.setattr(ort_session, "runtime", lambda: None)
@@ -548,6 +548,7 @@ SHAPES = [
     (["--input-shape", "x:1,3", "--input-shape", "a:b:0"], "input_shapes", {"x": (1, 3), "a:b": (0,)}),
     (["--input-shape", "x:"], "input_shapes", {"x": ()}),
 ]
+AS_OPSET = [(["--assume-opset", "6"], "assume_opset", 6)]
 REQUEST = [
     (["--opset", "9"], "opset", 9),
     (["--target-opset", "9"], "opset", 9),
@@ -555,6 +556,7 @@ REQUEST = [
     (["--decompose", "com.acme::Foo"], "decompose", ("com.acme::Foo",)),
     (["--target", "in.onnx"], "target", "in.onnx"),
     (["--ir-version", "7"], "ir_version", 7),
+    *AS_OPSET,
     (["--assume", "no-nan,finite-inputs"], "assume", ("no-nan", "finite-inputs")),
     (["--assume", "no-nan", "--assume", "no-nan"], "assume", ("no-nan",)),
     (["--allow", "nan,finite-inputs", "--assume", "whole-indices"], "assume", ("finite-inputs", "whole-indices")),
@@ -565,6 +567,12 @@ REQUEST = [
     (["--dim", "seq=128", "--dim", "a=b=0"], "dims", {"seq": 128, "a=b": 0}),
     (["--batch", "1"], "batch", 1),
     (["--fold"], "fold", True),
+    (
+        ["--types", "int64=int32,bfloat16=float", "--types", "uint8=float"],
+        "types",
+        {"int64": "int32", "bfloat16": "float", "uint8": "float"},
+    ),
+    (["--types", "int64=int32", "--io-types"], "io_types", True),
 ]
 PROOF = [
     (["--seed", "7"], "seed", 7),
@@ -581,6 +589,7 @@ DEFAULTS = {
     "target": None,
     "ir_version": None,
     "assume": (),
+    "assume_opset": None,
     "semantics": "runtime",
     "optimize": False,
     "keep_initializers_as_inputs": False,
@@ -589,6 +598,8 @@ DEFAULTS = {
     "dims": None,
     "batch": None,
     "fold": False,
+    "types": None,
+    "io_types": False,
     "verify": True,
     "require_proof": False,
     "inputs": None,
@@ -615,7 +626,7 @@ COMPARING = [(["--exact"], "exact", True), (["--semantics", "spec"], "semantics"
 ASKED = [
     *((CONVERT, *case) for case in REQUEST + PROOF + CONVERTING + LINKS),
     *((PLAN, *case) for case in REQUEST + LINKS),
-    *((VERIFY, *case) for case in PROOF + SHAPES + COMPARING + LINKS),
+    *((VERIFY, *case) for case in PROOF + SHAPES + AS_OPSET + COMPARING + LINKS),
 ]
 
 
@@ -702,7 +713,7 @@ def test_no_option_is_left_untested() -> None:
 
 
 def test_a_conversion_prints_what_matters(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-    engine.plan = plan_of(STEP, STEP._replace(action=Action.RESTAMP, becomes=(), lowerings=()))
+    engine.plan = plan_of(STEP, STEP._replace(action=Action.VERSION_BUMP, becomes=(), lowerings=()))
     assert main(CONVERT) == 0
     assert capsys.readouterr().out.splitlines() == [
         "opset 13 -> 11, ir_version 8 -> 6",
@@ -760,6 +771,7 @@ def test_only_names_of_lowerings_are_left_out() -> None:
     assert wording.without_names('"flattened: x" is a name') == '"flattened: x" is a name'
 
 
+@pytest.mark.fast(1000)
 @pytest.mark.parametrize("code", Code)
 def test_every_code_links_to_a_heading_that_exists(code: Code) -> None:
     path, _, anchor = wording.page(code).partition("#")
@@ -950,7 +962,9 @@ def test_inspect_a_model_that_can_go_nowhere(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = FakeInspection(producer="pytorch 2", domains={"": 13}, reachable=(), down=None)
-    monkeypatch.setattr(sys.modules["opshift.passes.inspection"], "inspect", lambda path, allow_paths=(): found)
+    monkeypatch.setattr(
+        sys.modules["opshift.passes.inspection"], "inspect", lambda path, assume_opset=None, allow_paths=(): found
+    )
     assert main(["inspect", "in.onnx"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("by pytorch 2")
@@ -1329,6 +1343,7 @@ def test_a_result_that_cannot_be_printed(arguments: list[str]) -> None:
     assert done.stderr == "error: the result cannot be printed: No space left on device.\n"
 
 
+@pytest.mark.slow
 @posix
 def test_no_stdout_at_all() -> None:
     command = f"{sys.executable} -m opshift targets >&-"
@@ -1450,7 +1465,7 @@ def test_real_inspection(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 OUT_OF_REACH = """<ir_version: 8, opset_import: ["": 17]>
-g (float[2,2] x, string[2] s) => (float y, string[k] t) {
+g (float[5,5] x, string[2] s) => (float y, string[k] t) {
     a = Det (x)
     b = Det (x)
     y = Add (a, b)
@@ -1546,3 +1561,8 @@ def test_equal_bytes_are_not_said_to_have_been_judged(tmp_path: Path, capsys: py
     assert main(["verify", str(model), str(model)]) == 0
     last = capsys.readouterr().out.strip().splitlines()[-1]
     assert last == "verified: the two models are the same, byte for byte"
+
+
+def test_an_operator_of_onnxruntime_alone_is_named_with_its_domain(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", ALL_THREE, "--decompose", "FastGelu"]) == 2
+    assert "com.microsoft::FastGelu" in capsys.readouterr().err

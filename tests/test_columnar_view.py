@@ -12,7 +12,7 @@ from onnx import AttributeProto, NodeProto, helper
 
 import opshift
 from opshift.passes.graph import traversal
-from opshift.passes.graph.columnar import columns
+from opshift.passes.graph.columnar import columnar_view
 from opshift.passes.graph.traversal import walk
 
 FIXTURES = sorted((Path(__file__).parent.parent / "fixtures").rglob("*.onnxtxt"))
@@ -33,13 +33,13 @@ g (float[N] x, bool b) => (float[N] y, double[N] z) {
 
 def found(model: onnx.ModelProto, *, at_once: bool) -> object:
     """Return what both walks find."""
-    main = columns(model) if at_once else None
+    main = columnar_view(model) if at_once else None
     assert (main is not None) is at_once
     bodies = [
-        (one.path, one.holders, dict(one.kinds), list(one.names), list(one.outputs), set(one.dtypes), one.depth)
+        (one.path, one.holders, dict(one.by_op_key), list(one.names), list(one.outputs), set(one.dtypes), one.depth)
         for one in traversal.graph_views(model, main)
     ]
-    walked = [(dict(one.kinds), one.noted, one.placed, set(one.dtypes)) for one in walk(model, main)]
+    walked = [(dict(one.by_op_key), one.noted, one.placed, set(one.dtypes)) for one in walk(model, main)]
     return bodies, walked
 
 
@@ -100,12 +100,12 @@ def test_no_names_at_all() -> None:
 def test_what_only_some_say_is_asked_node_by_node(change: Callable[[NodeProto], None]) -> None:
     """Nobody can tell then to which node a field belongs."""
     model = onnx.parser.parse_model(TEXT)
-    assert columns(model) is not None
+    assert columnar_view(model) is not None
     model.graph.node[0].ClearField("domain")
-    assert columns(model) is None  # another has one that is not empty
+    assert columnar_view(model) is None  # another has one that is not empty
     model.graph.node[0].domain = ""
     change(model.graph.node[1])
-    assert columns(model) is None
+    assert columnar_view(model) is None
 
 
 def test_a_field_said_twice_is_said_once() -> None:
@@ -114,9 +114,9 @@ def test_a_field_said_twice_is_said_once() -> None:
     graph = b"".join(b"\x0a" + bytes([len(node)]) + node for node in nodes)
     model = onnx.ModelProto.FromString(b"\x08\x08\x3a" + bytes([len(graph)]) + graph)
     assert [node.name for node in model.graph.node] == ["m", ""]
-    assert columns(model) is None
+    assert columnar_view(model) is None
     model.graph.node[1].name = "k"
-    read = columns(model)
+    read = columnar_view(model)
     assert read is not None
     assert read.names == ["m", "k"]
 

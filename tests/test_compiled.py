@@ -16,9 +16,9 @@ from opshift.opsets.faster import every
 from opshift.opsets.operators import hardmax
 from opshift.opsets.registry import compiled
 from opshift.opsets.registry.lowering import Lowering, lowering
-from opshift.opsets.registry.operator import known_operators, steps
+from opshift.opsets.registry.operator import internal_operators, known_operators
 
-OPERATORS = (*known_operators(), *steps())
+OPERATORS = (*known_operators(), *internal_operators())
 LOWERINGS = {f"{one.body.__module__}.{one.name}": one for operator in OPERATORS for one in every(operator)}
 
 

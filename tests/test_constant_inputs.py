@@ -11,7 +11,8 @@ from onnx.parser import parse_model
 from running import run
 
 import opshift
-from opshift.opsets.runtimes.target import Limit, Target
+from opshift.opsets.runtimes.limits import Limit
+from opshift.opsets.runtimes.target import Target
 from opshift.passes.graph.traversal import subgraphs
 
 NEEDS = Target("mine", limits=(Limit("Reshape", constant_inputs=("shape",), reason="seen"),))

@@ -17,7 +17,7 @@ import opshift
 from opshift.cli import wording
 from opshift.cli.main import main
 from opshift.passes.base.results import Check, Coverage, Departure, Report, Verdict
-from opshift.passes.proof.coverage import Covered, unequal, units_apart
+from opshift.passes.proof.coverage import CoverageCounter, unequal, units_apart
 from opshift.passes.runtime.ort_session import RejectedError
 
 ROOT = Path(__file__).parents[1]
@@ -59,7 +59,7 @@ def test_nan_is_equal_to_nan_and_zeros_differ_in_their_sign() -> None:
 
 
 def test_elements_are_counted_and_the_farthest_is_named() -> None:
-    covered = Covered()
+    covered = CoverageCounter()
     first, second = {"x": array(1)}, {"x": array(2)}
     near = np.nextafter(array(2.0), array(3.0))
     expected = (array(1, 2), np.array([3, 4]))
@@ -70,7 +70,7 @@ def test_elements_are_counted_and_the_farthest_is_named() -> None:
 
 
 def test_outputs_that_are_undefined_are_left_out() -> None:
-    covered = Covered()
+    covered = CoverageCounter()
     first, second = {"x": array(1)}, {"x": array(2)}
     for feeds in (first, second):
         covered.add([(feeds, (array(1, 2), array(3)))], [(array(1, 5), array(4))], ["a", "b"])
@@ -82,7 +82,7 @@ def test_outputs_that_are_undefined_are_left_out() -> None:
 
 
 def test_what_does_not_run_or_is_infinite_is_no_departure() -> None:
-    covered = Covered()
+    covered = CoverageCounter()
     feeds = {"x": array(1)}
     covered.add([(feeds, (array(np.inf, np.nan),))], [RejectedError("no")], ["a"])
     assert covered.total() == Coverage()
@@ -91,13 +91,13 @@ def test_what_does_not_run_or_is_infinite_is_no_departure() -> None:
 
 
 def test_sequences_count_by_their_elements() -> None:
-    covered = Covered()
+    covered = CoverageCounter()
     covered.add([({"x": array(1)}, ([array(1), array(2, 3)],))], [([array(1), array(2, 4)],)], ["s"])
     assert (covered.total().elements, covered.total().identical) == (3, 2)
 
 
 def test_maps_strings_and_absent_optionals_count_too() -> None:
-    covered = Covered()
+    covered = CoverageCounter()
     maps = [{1: 0.5, 2: 1.5}, {1: 2.5, 2: 3.5}]
     expected = (maps, None, np.array(["a", "b"]), "c")
     covered.add([({}, expected)], [(maps, None, np.array(["a", "x"], object), "c")], ["m", "o", "s", "t"])

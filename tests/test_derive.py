@@ -11,14 +11,15 @@ import pytest
 from onnx import TensorProto
 
 from opshift.opsets import faster
-from opshift.opsets.registry.facts import SMALL, Facts, Tensor, constant, partly
+from opshift.opsets.registry.facts import SMALL, Facts, Tensor, constant, partly_known
 from opshift.opsets.registry.lowering import Lowering, Reason, lowering, op
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, Operator, lift, operator_for
 from opshift.opsets.registry.schema import NEWEST, OLDEST
 from opshift.opsets.runtimes import costs
 from opshift.opsets.runtimes.costs import cost
+from opshift.opsets.runtimes.limits import Limit
 from opshift.opsets.runtimes.profiles import load_target
-from opshift.opsets.runtimes.target import Legality, Limit, Target
+from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.analysis.inference import infer
 from opshift.passes.rewrite import lowering_search, native, specialiser
 from opshift.passes.rewrite.fragment import Constant, Failure, Fragment, Input, Output
@@ -143,6 +144,7 @@ def test_nothing_nests_deeper_than_allowed(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.busy
 
 
+@pytest.mark.slow
 def test_the_deepest_that_occurs_is_far_from_the_bound() -> None:
     deepest = 0
 
@@ -311,7 +313,6 @@ def nodes_costed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_way_is_followed_no_further_than_another_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a node of the model, all that ways cost is told; inside of lowerings nobody asks."""
     asked = nodes_costed(monkeypatch)
     plain = operator_for("", "Abs")
     assert plain is not None
@@ -319,11 +320,33 @@ def test_a_way_is_followed_no_further_than_another_costs(monkeypatch: pytest.Mon
     legality = Legality(13, frozenset({"Abs"}))
     found = Deriver(legality).derive(whole)
     assert isinstance(found, Fragment)
-    assert [(way.name, way.cost) for way in found.ways] == [("short", 2.0), ("long", 4.0)]
-    assert asked == ["Mul", "Sqrt", "Mul", "Sqrt", "Neg", "Neg"]
+    assert [(way.name, way.cost, way.why_not) for way in found.ways] == [
+        ("short", 2.0, ""),
+        ("long", 4.0, "it was followed no further"),
+    ]
+    assert asked == ["Mul", "Sqrt", "Mul", "Sqrt"]
     asked.clear()
     assert Deriver(legality).derive(whole, ("another",)) == found
     assert asked == ["Mul", "Sqrt", "Mul", "Sqrt"]
+
+
+def test_a_way_with_more_nodes_is_not_built_again_for_another_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = nodes_costed(monkeypatch)
+    plain = operator_for("", "Abs")
+    assert plain is not None
+    operator = dataclasses.replace(plain, lowerings=(long, short), wider_types={})
+    deriver = Deriver(Legality(13, frozenset({"Abs"})))
+    shapes = ((3, 100), (3, 127), (3, 128), (3, "n"), (3, 1), (127, 4))
+    costed = []
+    for shape in shapes:
+        found = deriver.derive(lifted("Abs", Facts(TensorProto.FLOAT, shape), operator=operator))
+        assert isinstance(found, Fragment)
+        assert found.lowerings == ("short",)
+        assert [way.name for way in found.ways] == ["long", "short"]
+        costed.append([*asked])
+        asked.clear()
+    first, again = ["Mul", "Sqrt", "Neg", "Neg", "Mul", "Sqrt"], ["Mul", "Sqrt"]
+    assert costed == [first, again, first, first, first, again]
 
 
 def test_rivals_of_a_kernel_are_followed_no_further_than_it_costs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,9 +365,9 @@ def test_rivals_of_a_kernel_are_followed_no_further_than_it_costs(monkeypatch: p
 
 
 def test_every_lowering_has_a_summary_and_compiles() -> None:
-    from opshift.opsets.registry.operator import known_operators, steps
+    from opshift.opsets.registry.operator import internal_operators, known_operators
 
-    for operator in (*known_operators(), *steps()):
+    for operator in (*known_operators(), *internal_operators()):
         for item in faster.every(operator):
             assert isinstance(item, Lowering)
             assert item.summary.endswith((".", ";"))
@@ -361,7 +384,7 @@ def test_a_reason_is_text_that_may_miss_a_fact() -> None:
 
 def test_the_one_symbol_of_a_shape_is_known_in_part() -> None:
     """The size of a dimension that has a name alone is no string."""
-    inferred = infer(Node("", "Gather", 13, {"axis": 0}, (partly(["n", 3]), constant(np.array(0))), (True,)))
+    inferred = infer(Node("", "Gather", 13, {"axis": 0}, (partly_known(["n", 3]), constant(np.array(0))), (True,)))
     assert inferred == (Facts(TensorProto.INT64, (), Tensor(np.array("n", object))),)
 
 

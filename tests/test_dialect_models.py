@@ -149,6 +149,7 @@ def test_an_optimized_model_becomes_onnx_again(name: str, opset: int, tmp_path: 
     assert np.abs(before - after).max() <= 128 * np.finfo(np.float32).eps * np.abs(before).max()
 
 
+@pytest.mark.slow
 def test_a_target_gets_what_it_supports(tmp_path: Path) -> None:
     """The imports that onnxruntime writes, of domains that no node uses, go as well."""
     fused = optimized(network(), tmp_path / "fused.onnx")
@@ -159,3 +160,80 @@ def test_a_target_gets_what_it_supports(tmp_path: Path) -> None:
     kept = opshift.convert(fused, target="onnxruntime-1.16")
     assert isinstance(kept.model, onnx.ModelProto)
     assert foreign(kept.model) == foreign(fused)
+
+
+@pytest.mark.parametrize("activations", ["QUInt8", "QInt8"])
+def test_a_quantized_network_becomes_onnx_again(activations: str, tmp_path: Path) -> None:
+    """As onnxruntime.quantization writes it with operators of quantized values (QOperator)."""
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    rng = np.random.default_rng(0)
+
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc,name-defined]
+        """Four images."""
+
+        left = 4
+
+        def get_next(self) -> dict[str, Any] | None:
+            self.left -= 1
+            return {"x": rng.normal(size=(2, 3, 16, 16)).astype(np.float32)} if self.left >= 0 else None
+
+    onnx.save(network(), tmp_path / "float.onnx")
+    quantization.quantize_static(
+        tmp_path / "float.onnx",
+        tmp_path / "quantized.onnx",
+        Reader(),
+        quant_format=quantization.QuantFormat.QOperator,
+        activation_type=quantization.QuantType[activations],
+        weight_type=quantization.QuantType.QInt8,
+    )
+    model = onnx.load(tmp_path / "quantized.onnx")
+    assert {"QLinearAdd", "QGemm", "QLinearGlobalAveragePool"} <= set(foreign(model))
+    result = opshift.convert(model, opset=17, decompose=["com.microsoft"], require_proof=True)
+    assert isinstance(result.model, onnx.ModelProto)
+    assert not foreign(result.model)
+
+
+DECODER = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+g (int64[batch, tokens] ids, int64[batch, total] mask, float[batch, 2, past, 16] pk, float[batch, 2, past, 16] pv)
+  => (float[batch, tokens, 64] y, float[batch, 2, total, 16] nk, float[batch, 2, total, 16] nv) {
+    x = Gather (table, ids)
+    s = ReduceSum <keepdims = 0> (mask, one)
+    l = Sub (s, one)
+    n = Cast <to = 6> (l)
+    m = Shape (mask)
+    c = Gather (m, at)
+    t = Cast <to = 6> (c)
+    a, nk, nv = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2, do_rotary = 1>
+      (x, , , pk, pv, n, t, cos, sin)
+    y = MatMul (a, w)
+}"""
+
+
+@pytest.mark.slow
+def test_a_decoder_with_a_past_becomes_onnx_again() -> None:
+    """Its lengths come from a mask, as genai writes it; no shape is known but the sizes of heads."""
+    rng = np.random.default_rng(0)
+    model = onnx.parser.parse_model(DECODER)
+    angles = np.outer(np.arange(64), 100.0 ** (-np.arange(8) / 8)).astype(np.float32)
+    weights: dict[str, Any] = {
+        "table": rng.normal(0, 1, (32, 128)).astype(np.float32),
+        "w": rng.normal(0, 0.2, (64, 64)).astype(np.float32),
+        "one": np.array([1]),
+        "at": np.array(1),
+        "cos": np.cos(angles),
+        "sin": np.sin(angles),
+    }
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
+    result = opshift.convert(model, opset=17, decompose=["com.microsoft"], require_proof=True).model
+    assert isinstance(result, onnx.ModelProto)
+    assert not foreign(result)
+    for batch, tokens, past in ((2, 5, 0), (2, 1, 4), (1, 3, 4)):
+        feeds: dict[str, Any] = {
+            "ids": rng.integers(0, 32, (batch, tokens)),
+            "mask": np.ones((batch, past + tokens), np.int64),
+            **{name: rng.normal(size=(batch, 2, past, 16)).astype(np.float32) for name in ("pk", "pv")},
+        }
+        before, after = run(model, [feeds])[0], run(result, [feeds])[0]
+        for one, other in zip(before, after, strict=True):
+            # Sums of at most 64 terms, one after the other.
+            assert np.abs(one - other).max() <= 128 * np.finfo(np.float32).eps * np.abs(one).max()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -13,15 +14,18 @@ from dialect_cases import CASES, DECOMPOSE, Case, drawn
 from onnx import helper
 
 import opshift
-from opshift.opsets.microsoft import fastgelu
+from opshift.opsets.microsoft import fastgelu, fusedconv
 from opshift.opsets.registry import dialect
 from opshift.opsets.registry.dialect import MICROSOFT
-from opshift.opsets.registry.operator import Lifted, dialect_operators, lift, operator_for
+from opshift.opsets.registry.operator import Lifted, Operator, dialect_operators, lift, operator_for
+from opshift.opsets.registry.traits import Trait
 from opshift.opsets.runtimes.profiles import parse_target
 from opshift.passes.analysis.inference import typed
+from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Code, Verdict
 from opshift.passes.proof.kernel_faults import miscomputed
-from opshift.passes.runtime.node_evaluator import seen_node
+from opshift.passes.runtime import oracles
+from opshift.passes.runtime.node_evaluator import registry_node
 from opshift.passes.runtime.ort_session import RejectedError, Runnable, Runner
 
 NAMES = [operator.name for operator in dialect_operators() if operator.domain]
@@ -32,7 +36,7 @@ def test_every_operator_has_cases() -> None:
     assert set(NAMES) <= set(dialect.operators(MICROSOFT))
 
 
-@pytest.mark.fast(24)
+@pytest.mark.fast(8)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_node_is_replaced_and_verified(case: Case) -> None:
     for opset in case.opsets:
@@ -53,7 +57,7 @@ def node_of(case: Case, feeds: dict[str, Any]) -> tuple[Any, list[Any]]:
     constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in case.model.graph.initializer}
     values = {**constants, **feeds}
     inputs = [values[name] if name else None for name in node.input]
-    return seen_node(node, node.domain, inputs, case.model.opset_import), inputs
+    return registry_node(node, node.domain, inputs, case.model.opset_import), inputs
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -88,12 +92,13 @@ def test_oracle_and_inference_agree_with_the_kernel(case: Case) -> None:
         assert got.dtype == result.dtype
         assert fact.dtype == helper.np_dtype_to_tensor_dtype(got.dtype)
         if fact.shape is None:  # nor does onnx infer what a past becomes where there is none
-            assert operator.name in ("Attention", "MultiHeadAttention")
+            assert operator.name in ("Attention", "GroupQueryAttention", "MultiHeadAttention")
             assert got is not made[0]
             continue
         assert all(dim in (None, size) for dim, size in zip(fact.shape, got.shape, strict=True))
         if got.dtype.kind in "iub":
-            assert np.array_equal(got, result)
+            apart = np.abs(got.astype(np.int64) - result.astype(np.int64)).max(initial=0)
+            assert apart <= (Trait.QUANTIZES in operator.traits.floats if operator.traits else 0)
         else:
             wide = got.astype(np.float64)
             unit = float(ml_dtypes.finfo(got.dtype).eps) * max(np.abs(wide).max(initial=0), 1)  # type: ignore[no-untyped-call]
@@ -115,6 +120,54 @@ def test_a_wrong_lowering_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         monkeypatch.undo()
         operator_for.cache_clear()
+
+
+def test_an_oracle_that_is_wrong_alike_hides_no_wrong_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wide run of FusedConv is the oracle's: here it is a thousandth too large, as the other model is."""
+    meant = fusedconv.OPERATOR.oracle
+
+    def larger(what: Any, x: Any, w: Any, *more: Any) -> Any:
+        return meant(what, x, w, *more) * x.dtype.type(1.001)
+
+    monkeypatch.setattr(fusedconv, "OPERATOR", dataclasses.replace(fusedconv.OPERATOR, oracle=larger))
+    monkeypatch.setattr(oracles, "computed", _here)
+    operator_for.cache_clear()
+    head = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+        g (float[1,2,5] x, float[4,2,3] w) => (float[1,4,3] y)"""
+    original = onnx.parser.parse_model(f"{head} {{ y = com.microsoft.FusedConv (x, w) }}")
+    texts = ("{ y = Conv (x, w) }", "<float k = {1.001}> { z = Conv (x, w) y = Mul (z, k) }")
+    try:
+        verdicts = [opshift.verify(original, onnx.parser.parse_model(f"{head} {one}")).whole.verdict for one in texts]
+    finally:
+        monkeypatch.undo()
+        operator_for.cache_clear()
+    assert verdicts == [Verdict.EQUAL, Verdict.DIFFERENT]
+
+
+def _here(operator: Operator, meaning: object, operands: Sequence[Any], limits: Limits) -> tuple[Any, ...]:
+    """Compute an oracle in this process, whose operators a test has replaced."""
+    results = operator.oracle(meaning, *operands)
+    return results if isinstance(results, tuple) else (results,)
+
+
+ADDED = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+g (uint8[40,50] a, uint8[40,50] b) => (uint8[40,50] y)
+  <float s = {0.013}, float t = {0.021}, float u = {0.027}, uint8 p = {3}, uint8 q = {7}, uint8 r = {100},
+   uint8 z = {101}, float half = {0.5}, float m = {101.0}> {"""
+
+
+def test_one_step_of_a_quantized_value_counts_unless_rounding_decides_it() -> None:
+    """A sum in the middle between two steps may become either; another step is found everywhere else."""
+    verdicts = []
+    for body in (
+        "v = Add (c, d) y = QuantizeLinear (v, u, r)",
+        "v = Add (c, d) y = QuantizeLinear (v, u, z)",
+        "v = Add (c, d) w = Div (v, u) f = Floor (w) g = Add (f, m) h = Clip (g) y = Cast <to = 2> (h)",
+    ):
+        text = f"{ADDED} c = DequantizeLinear (a, s, p) d = DequantizeLinear (b, t, q) {body} }}"
+        original = onnx.parser.parse_model(f"{ADDED} y = com.microsoft.QLinearAdd (a, s, p, b, t, q, u, r) }}")
+        verdicts.append(opshift.verify(original, onnx.parser.parse_model(text)).whole.verdict)
+    assert verdicts == [Verdict.EQUAL, Verdict.DIFFERENT, Verdict.DIFFERENT]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -190,6 +243,7 @@ def test_weights_are_unpacked_without_shifts(bits: int) -> None:
         assert ("BitShift" in [node.op_type for node in result.model.graph.node]) is shifts
 
 
+@pytest.mark.slow
 def test_packed_weights_stay_packed() -> None:
     """They would be eight times as large in float; the zero points are as many as the scales."""
     rows, columns = 64, 512

@@ -89,7 +89,7 @@ def test_one_in_a_subgraph_and_one_in_a_function_are_read() -> None:
 
 
 def test_what_is_not_replaced_is_refused_by_name() -> None:
-    (refusal,) = opshift.plan(model("y = Affine <alpha = 2.0> (x)", 11), opset=12).refusals
+    (refusal,) = opshift.plan(model("y = GRUUnit (x, x, g, b)", 11), opset=12).refusals
     assert refusal.code is Code.FOREIGN_OPERATOR
     assert "onnxruntime has" in refusal.reason
 

@@ -14,7 +14,8 @@ import pytest
 import opshift
 from opshift.cli.main import main
 from opshift.opsets.registry import dialect
-from opshift.opsets.runtimes.profiles import ProfileError, builtin_targets, load_target, parse_target
+from opshift.opsets.runtimes.profile_source import ProfileError
+from opshift.opsets.runtimes.profiles import builtin_targets, load_target, parse_target
 from opshift.opsets.runtimes.releases import releases
 from opshift.passes.base.results import Code
 
@@ -203,6 +204,7 @@ def test_the_command_line_takes_domains(tmp_path: Path, capsys: pytest.CaptureFi
 # --- the snapshot of onnxruntime's operators --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_schemas_are_those_of_the_installed_onnxruntime() -> None:
     """If not: review what changed, then write it down with `python benchmarks/dialect.py --write`."""
     found = sorted(snapshot.differences(json.loads(snapshot.FILE.read_text(encoding="utf-8")), snapshot.measured()))

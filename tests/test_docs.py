@@ -54,6 +54,7 @@ def test_the_pictures_are_current() -> None:
         assert not difference, "".join(difference)
 
 
+@pytest.mark.slow
 def test_compiled_bodies_are_current() -> None:
     """`python docs/generate.py` mends this."""
     generate = generator()
@@ -90,6 +91,7 @@ def test_reasons_are_read_off_the_source() -> None:
     assert list(generate.reasons(squeezed.applies_if)) == ["the axis is kept"]
 
 
+@pytest.mark.fast(1000)
 @pytest.mark.parametrize("code", Code)
 def test_every_refusal_is_explained(code: Code) -> None:
     assert f"`{code}`" in text_of("docs/limits.md")
@@ -130,6 +132,7 @@ def test_operators_that_documents_name_exist() -> None:
                 assert int(since) in versions, f"{page.name}: {name}-{since}"
 
 
+@pytest.mark.slow
 def test_generator_checks() -> None:
     """`--check` is what a reviewer runs; it fails on what is out of date, and writes nothing."""
     before = text_of("docs/operators.md")
@@ -167,9 +170,10 @@ def test_a_guide_does_what_it_shows(page: Path) -> None:
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_what_a_guide_does_not_run_is_little(page: Path) -> None:
-    """Blocks of kind `sh` install something, write outside of the folder, or need the network; else it is `console`."""
+    """Blocks of kind `sh` install something, write elsewhere, need the network or take long; else it is `console`."""
     completion = r"(mkdir -p ~/.zfunc && )?opshift completion \w+ > "
-    allowed = rf"pip install |optimum-cli |opshift convert (exported/|model\.onnx )|{completion}"
+    command = r"opshift (convert (exported/|model\.onnx )|targets --measure )"
+    allowed = rf"pip install |optimum-cli |{command}|{completion}"
     for block in generator().blocks(page.read_text(encoding="utf-8")):
         assert block.kind in ("console", "python", "text", "sh", "toml", "yaml"), block.kind
         if block.kind in ("toml", "yaml"):

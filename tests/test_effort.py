@@ -19,7 +19,7 @@ from opshift.passes.base.arguments import EFFORTS
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.results import Verdict
-from opshift.passes.proof.node_pairs import ENOUGH, Pair, prove
+from opshift.passes.proof.node_pairs import ENOUGH, Pair, compare_pairs
 from opshift.passes.proof.verify import verify
 from opshift.passes.runtime import ort_session
 
@@ -109,6 +109,7 @@ ORACLES = """onnx.parser.parse_model(
 """A model whose reference is a numpy oracle."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "operator"),
     [('"fixtures/argmax-int64-opset13.onnxtxt"', "ArgMax"), (ORACLES, "MeanVarianceNormalization")],
@@ -193,10 +194,11 @@ def failing(count: int) -> tuple[Pair, ...]:
     )
 
 
+@pytest.mark.slow
 def test_nodes_that_fail_end_the_comparison_early() -> None:
     pairs = failing(40)
     began = ort_session.seconds()
-    checks = prove(pairs)
+    checks = compare_pairs(pairs)
     several = ort_session.seconds() - began
     verdicts = [check.verdict for check in checks]
     assert verdicts == [Verdict.DIFFERENT] * ENOUGH + [Verdict.UNCHECKED] * (40 - ENOUGH)
@@ -205,4 +207,45 @@ def test_nodes_that_fail_end_the_comparison_early() -> None:
     proto, other_proto = model(SMALL), other(model(SMALL))
     report = verify(proto, other_proto, pairs=pairs)
     assert (report.verdict, report.whole.reason) == (Verdict.DIFFERENT, "it was not compared, since nodes differ")
-    assert prove((*pairs[: ENOUGH - 1], pairs[0], *pairs[:1]))[-1].verdict is Verdict.DIFFERENT, "it is known"
+    assert compare_pairs((*pairs[: ENOUGH - 1], pairs[0], *pairs[:1]))[-1].verdict is Verdict.DIFFERENT, "it is known"
+
+
+def test_further_kinds_of_an_operator_get_a_smaller_part() -> None:
+    clock = [0.0]
+    whole = Allowance(lambda: clock[0])
+    first, fourth, last = (whole.part(effort.LEAST_OF_NODE, 1 / place) for place in (1, 4, 400))
+    for part in (first, fourth, last):
+        part.measure(1.0)
+    assert (first.total, fourth.total, last.total) == (effort.TIMES, effort.TIMES / 4, 1.0)
+
+
+def test_a_leap_in_size_is_expected_to_take_as_much_as_the_square() -> None:
+    clock = [0.0]
+    pace = Allowance(lambda: clock[0], least=1.0).pace(opening=0.0)
+    assert pace.take(10)
+    pace.start()
+    clock[0] += 1 / 512
+    pace.ran(10)
+    assert pace.take(300), "it costs nothing yet"
+    assert not pace.take(300_000), "it may take minutes"
+
+
+@pytest.mark.slow
+def test_many_nodes_of_an_operator_with_other_attributes_take_little_each() -> None:
+    def resizes(count: int) -> onnx.ModelProto:
+        calls = " ".join(
+            f'r{place} = Resize<mode = "linear", antialias = 1, cubic_coeff_a = {-0.6 - place / 1000}>(x, , s)'
+            for place in range(count)
+        )
+        names = ", ".join(f"r{place}" for place in range(count))
+        graph = "g (float[n,3,16,16] x) => (float[a,b,c,d] y) <float[4] s = {1, 1, 1.5, 1.5}>"
+        return model(f"{graph} {{ {calls} y = Sum({names}) }}", 18)
+
+    took = []
+    for proto in (resizes(1), resizes(1), resizes(120)):
+        began = ort_session.seconds()
+        report = opshift.convert(proto, opset=19, verify="nodes").report
+        took.append(ort_session.seconds() - began)
+        assert report is not None
+        assert {check.verdict for check in report.nodes} == {Verdict.EQUAL}
+    assert took[2] < 40 * took[1]

@@ -10,7 +10,8 @@ import pytest
 from onnx.parser import parse_model
 
 import opshift
-from opshift.opsets.runtimes.target import Limit, Target
+from opshift.opsets.runtimes.limits import Limit
+from opshift.opsets.runtimes.target import Target
 from opshift.passes.base.errors import UnsupportedError, UsageError
 from opshift.passes.base.results import Action, Verdict
 
@@ -245,5 +246,16 @@ def test_a_guessed_shape_that_a_node_does_not_accept_is_no_cure() -> None:
         '<ir_version: 8, opset_import: ["": 16]> g (float[1,2,4,5] x, float[4,4] r, int64[n] i) => (float[a,b,c,d] y) '
         "{ y = RoiAlign <sampling_ratio = 2> (x, r, i) }"
     )
-    refusals = opshift.plan(onnx.parser.parse_model(text), opset=12).refusals
+    target = Target("npu", without=frozenset({"Gather", "RoiAlign"}))
+    refusals = opshift.plan(onnx.parser.parse_model(text), opset=12, target=target).refusals
     assert [one.code for one in refusals] == ["no-lowering"]
+
+
+def test_a_shape_that_onnx_infers_wrongly_where_an_attribute_is_left_out_is_valid() -> None:
+    """onnx 1.23.2 infers 4 bins of the 3 that there are where `onesided` is left out."""
+    text = """<ir_version: 8, opset_import: ["": 18]> g (float[1,16,1] x, float[w] v) => (float[1,f,b,2] y)
+        <int64 step = {3}> { y = STFT (x, step, v) }"""
+    result = opshift.convert(parse_model(text), fold=True, input_shapes={"v": (4,)}).rewritten
+    onnx.checker.check_model(result, full_check=True)
+    (declared,) = result.graph.output
+    assert [dim.dim_value for dim in declared.type.tensor_type.shape.dim] == [1, 5, 3, 2]

@@ -238,6 +238,7 @@ def check(name: str, opset: int | None, decompose: tuple[str, ...]) -> None:
     assert_equal(expected_of(name, model, feeds), converted, feeds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_is_proven(name: str) -> None:
     """Verification is on by default, and shows every node of every fixture to be equal."""

@@ -283,6 +283,7 @@ FATAL = ("GatherND", "LayerNormalization", "Split")
 """Operators of which nodes at random end a process in which onnx 1.23.2 infers."""
 
 
+@pytest.mark.slow
 def test_no_node_ends_the_process() -> None:
     """Every operator at every version, with inputs that lack a type, a rank or themselves."""
     assert run(ALL, "12") == ["lives"]

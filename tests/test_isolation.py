@@ -35,7 +35,7 @@ from opshift.passes.proof.inputs.generator import specs
 from opshift.passes.proof.verify import verify
 from opshift.passes.runtime import oracles, ort_session
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable, Session, Why
+from opshift.passes.runtime.ort_session import Feeds, RejectedError, RejectionKind, Runnable, Session
 
 ENDLESS = """g (float[n] x) => (float[n] y) <int64 turns = {4611686018427387904}> {
     y = Loop(turns, , x) <body = b (int64 i, bool c, float[n] v) => (bool d, float[n] w) {
@@ -88,7 +88,7 @@ def test_what_hangs_on_a_large_input_is_ended_in_time(batch: int) -> None:
     feeds = [{"x": np.full(200_000, number, np.float32)} for number in range(batch)]
     (rejected,) = within(10, lambda: session.run_all(feeds))
     assert isinstance(rejected, RejectedError)
-    assert rejected.why is Why.LIMIT
+    assert rejected.why is RejectionKind.LIMIT
     assert "within 0.5 s" in str(rejected)
 
 
@@ -98,9 +98,9 @@ def test_a_child_that_reads_no_request_is_ended_in_time(
     (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(60)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(ort_session, "_STARTING", 0.5, raising=False)
-    rejected = within(10, lambda: ort_session.attempt(lambda: opened(memory=next(MEMORY)).run(x(1))))
+    rejected = within(10, lambda: ort_session.result_or_rejection(lambda: opened(memory=next(MEMORY)).run(x(1))))
     assert isinstance(rejected, RejectedError)
-    assert rejected.why is Why.LIMIT
+    assert rejected.why is RejectionKind.LIMIT
     assert [process.poll() is None for process in started] == [False]
 
 
@@ -128,7 +128,7 @@ def test_a_child_whose_answers_are_lost_is_ended(
     (tmp_path / "sitecustomize.py").write_text("import os; os.dup2(2, 1)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(ort_session, "_PATIENCE", 0.2, raising=False)
-    rejected = within(10, lambda: ort_session.attempt(lambda: opened(memory=next(MEMORY)).run(x(1))))
+    rejected = within(10, lambda: ort_session.result_or_rejection(lambda: opened(memory=next(MEMORY)).run(x(1))))
     assert isinstance(rejected, RejectedError)
     assert [process.poll() is None for process in started] == [False]
 
@@ -154,16 +154,16 @@ def test_an_oracle_computes_in_the_child_what_it_computes_here() -> None:
 
 def test_an_oracle_that_takes_long_is_ended_in_time() -> None:
     limits = Limits(timeout=1.0, memory=next(MEMORY))
-    rejected = within(30, lambda: ort_session.attempt(oracles.computed, *sampled(15_000), limits))
+    rejected = within(30, lambda: ort_session.result_or_rejection(oracles.computed, *sampled(15_000), limits))
     assert isinstance(rejected, RejectedError)
-    assert rejected.why is Why.LIMIT
+    assert rejected.why is RejectionKind.LIMIT
 
 
 def test_an_oracle_that_takes_much_memory_is_ended() -> None:
     before = resident.peak()
-    rejected = ort_session.attempt(oracles.computed, *sampled(50_000), Limits(memory=2**29))
+    rejected = ort_session.result_or_rejection(oracles.computed, *sampled(50_000), Limits(memory=2**29))
     assert isinstance(rejected, RejectedError)
-    assert rejected.why is Why.LIMIT
+    assert rejected.why is RejectionKind.LIMIT
     assert "memory" in str(rejected)
     assert resident.peak() < before + 2**28
 
@@ -172,19 +172,19 @@ def test_an_oracle_whose_outputs_are_large_is_rejected() -> None:
     operator = operator_for("", "Expand")
     assert operator is not None
     meaning = operator.meaning()
-    rejected = ort_session.attempt(
+    rejected = ort_session.result_or_rejection(
         oracles.computed, operator, meaning, (np.ones(1, np.float32), np.array([10_000_000])), Limits(results=2**20)
     )
     assert isinstance(rejected, RejectedError)
-    assert rejected.why is Why.LARGE
+    assert rejected.why is RejectionKind.LARGE
 
 
 def test_what_an_oracle_does_not_take_is_rejected() -> None:
     operator, meaning, (image, boxes, batches) = sampled(3)
     for wrong in ((image, boxes, batches + 7), (image, boxes + np.inf, batches), (image, boxes[:0], batches)):
-        rejected = ort_session.attempt(oracles.computed, operator, meaning, wrong, Limits())
+        rejected = ort_session.result_or_rejection(oracles.computed, operator, meaning, wrong, Limits())
         assert isinstance(rejected, RejectedError)
-        assert rejected.why is Why.REJECTED
+        assert rejected.why is RejectionKind.REJECTED
 
 
 def test_loops_without_nodes_end_in_time() -> None:
@@ -198,9 +198,11 @@ def test_loops_without_nodes_end_in_time() -> None:
     constants = "<int64 m = {249}, bool t = {1}>"
     looped = source(f"g (complex64[1] x) => (complex64[1] y) {constants} {{ y = Loop(m, t, x) <body = {inner}> }}")
     limits = Limits(clock=Clock(1.0, 1.0))
-    rejected = within(20, lambda: ort_session.attempt(Interpreter(looped, limits).run, {"x": np.ones(1, np.complex64)}))
+    rejected = within(
+        20, lambda: ort_session.result_or_rejection(Interpreter(looped, limits).run, {"x": np.ones(1, np.complex64)})
+    )
     assert isinstance(rejected, RejectedError)
-    assert rejected.why is Why.LIMIT
+    assert rejected.why is RejectionKind.LIMIT
     assert "time is over" in str(rejected)
 
 
@@ -270,7 +272,7 @@ def test_another_limit_of_memory_ends_the_child_before(started: list[subprocess.
 def test_too_little_memory_to_start_is_said() -> None:
     with pytest.raises(RejectedError, match="does not start with 1000 bytes of memory, which is less than it") as found:
         opened(memory=1000)
-    assert found.value.why is Why.LIMIT
+    assert found.value.why is RejectionKind.LIMIT
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone is told what to end first")
@@ -358,8 +360,8 @@ def graph(body: str, constants: str = "") -> Runnable:
     )
 
 
-def untaken(before: Runnable, after: Runnable | None = None) -> list[branch_coverage.Branch]:
-    return list(branch_coverage.untaken(before, after or before, [x(1, -2)], Limits()))
+def branches_not_taken(before: Runnable, after: Runnable | None = None) -> list[branch_coverage.Branch]:
+    return list(branch_coverage.branches_not_taken(before, after or before, [x(1, -2)], Limits()))
 
 
 def on(one: Runnable | None, feeds: Feeds) -> list[float]:
@@ -370,7 +372,7 @@ def on(one: Runnable | None, feeds: Feeds) -> list[float]:
 
 def test_a_branch_in_a_branch_is_reached() -> None:
     nested = [graph(choice("rare", choice("other", name, "Abs", "yt"), "Identity")) for name in ("Neg", "Exp")]
-    found = untaken(*nested)
+    found = branches_not_taken(*nested)
     assert [one.name for one in found] == [
         "the then branch of If at y",
         "the then branch of If at yt",
@@ -386,7 +388,10 @@ def test_a_branch_in_a_branch_is_reached() -> None:
 def test_a_branch_in_a_branch_is_seen_where_its_conditions_are() -> None:
     common = "c = Not(rare) d = Not(other)"
     nested = graph(f"{common} {choice('c', choice('d', 'Neg', 'Abs', 'yt'), 'Exp')}")
-    assert [one.name for one in untaken(nested)] == ["the else branch of If at y", "the else branch of If at yt"]
+    assert [one.name for one in branches_not_taken(nested)] == [
+        "the else branch of If at y",
+        "the else branch of If at yt",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -399,7 +404,7 @@ def test_a_branch_in_a_branch_is_seen_where_its_conditions_are() -> None:
 def test_a_branch_in_a_loop_is_said_not_to_be_seen(looped: str) -> None:
     inner = """w = If(rare) <then_branch = a () => (float[n] p) { p = Neg(v) },
                              else_branch = b () => (float[n] q) { q = Exp(v) }>"""
-    found = untaken(graph(f"{looped.replace('CHOICE', inner)} y = Abs(n)", ", int64 one = {1}"))
+    found = branches_not_taken(graph(f"{looped.replace('CHOICE', inner)} y = Abs(n)", ", int64 one = {1}"))
     kind = "Loop" if "Loop" in looped else "Scan"
     assert [one.name for one in found] == [
         f"the {way} branch of If at w, inside of {kind}, where it was not seen to run" for way in ("then", "else")
@@ -413,18 +418,18 @@ def test_a_branch_in_a_loop_is_said_not_to_be_seen(looped: str) -> None:
 )
 def test_dead_branches_are_left_out(constants: str, made: str) -> None:
     one = graph(f"{made} {choice('c', choice('rare', 'Neg', 'Abs', 'yt'), 'Exp')}", constants)
-    assert untaken(one) == []
+    assert branches_not_taken(one) == []
 
 
 def test_a_default_that_can_be_overridden_makes_no_branch_dead() -> None:
     one = graph(choice("c", "Neg", "Exp"), ", bool c = {0}")
     one.proto.graph.input.append(onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []))
-    assert [branch.name for branch in untaken(one)] == ["the then branch of If at y"]
+    assert [branch.name for branch in branches_not_taken(one)] == ["the then branch of If at y"]
 
 
 def test_branches_beyond_the_most_are_named() -> None:
     many = "".join(f"{choice('rare', 'Neg', 'Exp', f'z{at}')} " for at in range(34))
-    found = untaken(graph(f"{many} y = Sum({', '.join(f'z{at}' for at in range(34))})"))
+    found = branches_not_taken(graph(f"{many} y = Sum({', '.join(f'z{at}' for at in range(34))})"))
     assert len(found) == 34
     assert all(one.rewritten is not None for one in found[:32])
     assert [(one.name, one.rewritten) for one in found[32:]] == [
@@ -441,7 +446,7 @@ def test_branches_beyond_the_most_are_named() -> None:
     ],
 )
 def test_it_is_sure_only_of_the_same_condition_and_outputs(rewritten: str, sure: bool) -> None:
-    (found,) = untaken(graph(choice("rare", "Neg", "Exp")), graph(rewritten))
+    (found,) = branches_not_taken(graph(choice("rare", "Neg", "Exp")), graph(rewritten))
     assert found.sure is sure
 
 
@@ -451,7 +456,7 @@ def test_a_name_that_stands_for_another_condition_is_not_sure() -> None:
         f"""g (float[n] x) => (float[n] y) <float many = {{1e30}}> {{
             s = ReduceSum<keepdims = 0>(x) rare = LessOrEqual(s, many) {choice("rare", "Exp", "Neg")} }}"""
     )
-    (found,) = untaken(before, turned)
+    (found,) = branches_not_taken(before, turned)
     assert not found.sure
 
 

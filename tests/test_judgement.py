@@ -18,6 +18,7 @@ from rewrites import ADVERSARIAL, RIGHT, WRONG, Rewrite, model, reworded
 
 from opshift.passes.base.results import Report, Verdict
 from opshift.passes.proof.verify import verify
+from opshift.passes.runtime import ort_session
 
 BY_BITS: dict[int, Any] = {
     TensorProto.BFLOAT16: np.uint16,
@@ -153,6 +154,7 @@ def named(report: Report, words: tuple[str, ...]) -> bool:
     return any(word.lower() in report.whole.reason.lower() for word in words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(ADVERSARIAL))
 def test_a_model_that_harms_its_process_ends_as_unchecked(name: str) -> None:
     case = ADVERSARIAL[name]
@@ -173,6 +175,7 @@ def test_a_rewrite_that_alone_harms_its_process_is_different(name: str) -> None:
     assert named(report, case.words), report.whole.reason
 
 
+@pytest.mark.slow
 def test_a_harmful_model_does_not_spoil_what_is_verified_after_it() -> None:
     case = ADVERSARIAL["division_when_the_model_is_opened"]
     for _ in range(2):
@@ -193,6 +196,12 @@ def test_a_limit_does_not_trouble_a_small_model() -> None:
 # The same seed gives the same report.
 
 
+@pytest.fixture
+def timeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No input costs time: how many are run depends on that."""
+    monkeypatch.setattr(ort_session, "seconds", lambda: 0.0)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -206,18 +215,18 @@ def test_a_limit_does_not_trouble_a_small_model() -> None:
         "name_of_an_output",
     ],
 )
-def test_the_same_seed_gives_the_same_report(name: str) -> None:
+def test_the_same_seed_gives_the_same_report(name: str, timeless: None) -> None:
     first, second = (json.dumps(judged(WRONG[name], seed=5).to_json()) for _ in range(2))
     assert first == second
 
 
-@pytest.mark.parametrize("name", ["softmax_in_parts", "values_renamed", "related_attention", "loop_as_product"])
-def test_the_same_seed_gives_the_same_report_of_a_right_rewrite(name: str) -> None:
+@pytest.mark.parametrize("name", ["values_renamed", "softmax_in_parts", "related_attention", "loop_as_product"])
+def test_the_same_seed_gives_the_same_report_of_a_right_rewrite(name: str, timeless: None) -> None:
     first, second = (json.dumps(judged(RIGHT[name], seed=5).to_json()) for _ in range(2))
     assert first == second
 
 
-def test_the_report_does_not_depend_on_what_was_verified_before() -> None:
+def test_the_report_does_not_depend_on_what_was_verified_before(timeless: None) -> None:
     first = json.dumps(judged(WRONG["argmax_last_of_ties"]).to_json())
     judged(RIGHT["values_renamed"])
     assert json.dumps(judged(WRONG["argmax_last_of_ties"]).to_json()) == first
@@ -270,6 +279,7 @@ def test_the_command_takes_shapes(cases: dict[str, Rewrite], expected: int, tmp_
     assert status == expected, text
 
 
+@pytest.mark.slow
 def test_the_command_survives_a_model_that_dies(tmp_path: Path) -> None:
     case = ADVERSARIAL["division_when_the_model_is_opened"]
     status, text = command(tmp_path, case.harmful, reworded(case.harmful))
@@ -277,6 +287,7 @@ def test_the_command_survives_a_model_that_dies(tmp_path: Path) -> None:
     assert any(word in text for word in case.words), text
 
 
+@pytest.mark.slow
 def test_the_command_survives_a_model_that_hangs(tmp_path: Path) -> None:
     case = ADVERSARIAL["loop_of_two_to_the_62_trips"]
     status, text = command(tmp_path, case.harmful, reworded(case.harmful), "--timeout", "2")

@@ -26,7 +26,7 @@ from opshift.passes.graph.columnar import SMALL
 from opshift.passes.io import external_data, lazy_weights, reader
 from opshift.passes.io.external_data import LARGE
 from opshift.passes.proof import node_pairs
-from opshift.passes.rewrite.opset_imports import restamp
+from opshift.passes.rewrite.opset_imports import set_opset_imports
 
 TEXT = """<ir_version: 8, opset_import: ["": 12, "l": 1], producer_name: "somebody">
     g (int64[2, 3] i, float[2, 3, 4] x) => (float[2, 3, 4] y, float[2, 3, 1024] z) <float[4] small = {1, 2, 3, 4}> {
@@ -403,13 +403,13 @@ def test_a_file_that_is_not_the_one_any_more_that_was_read(tmp_path: Path, large
 def test_a_file_that_changes_before_it_is_run(
     tmp_path: Path, large_files: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = node_pairs.prove
+    real = node_pairs.compare_pairs
 
-    def prove(*arguments: Any, **options: Any) -> Any:
+    def compare_pairs(*arguments: Any, **options: Any) -> Any:
         os.utime(tmp_path / "in.onnx", ns=(1, 1))
         return real(*arguments, **options)
 
-    monkeypatch.setattr("opshift.passes.proof.verify.prove", prove)
+    monkeypatch.setattr("opshift.passes.proof.verify.compare_pairs", compare_pairs)
     with pytest.raises(InvalidModelError, match="changed in the meantime"):
         opshift.convert(written(tmp_path), opset=13)
 
@@ -459,9 +459,9 @@ def test_what_is_not_equal_can_be_looked_into(
 ) -> None:
     def spoilt(made: onnx.ModelProto, *rest: Any) -> Any:
         made.graph.node[-1].op_type = "Neg"  # in place of Relu
-        return restamp(made, *rest)
+        return set_opset_imports(made, *rest)
 
-    monkeypatch.setattr("opshift.passes.conversion.rewriting.restamp", spoilt)
+    monkeypatch.setattr("opshift.passes.conversion.rewriting.set_opset_imports", spoilt)
     with pytest.raises(VerificationError) as caught:
         opshift.convert(written(tmp_path), opset=13)
     assert caught.value.result is not None
@@ -537,6 +537,7 @@ def digests(path: Path) -> list[str]:
     return printed(DIGESTS, path)
 
 
+@pytest.mark.slow
 @on_linux
 @pytest.mark.parametrize("weights", [1, 10])
 def test_embedded_weights_are_not_held(tmp_path: Path, weights: int) -> None:
@@ -560,6 +561,7 @@ def test_embedded_weights_are_not_held(tmp_path: Path, weights: int) -> None:
     assert again.read_bytes() == (tmp_path / "out.onnx").read_bytes()
 
 
+@pytest.mark.slow
 @on_linux
 def test_over_its_own_file_they_are_held_once(tmp_path: Path) -> None:
     path = heavy(tmp_path / "in.onnx", 300, 10)
@@ -568,6 +570,7 @@ def test_over_its_own_file_they_are_held_once(tmp_path: Path) -> None:
     assert digests(path) == expected
 
 
+@pytest.mark.slow
 @on_linux
 def test_what_proves_does_not_hold_them(tmp_path: Path) -> None:
     """The process in which onnxruntime runs does, and reads them from the files."""

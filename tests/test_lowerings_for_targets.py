@@ -12,7 +12,8 @@ from onnx.parser import parse_model
 from running import run
 
 import opshift
-from opshift.opsets.runtimes.target import Limit, Target
+from opshift.opsets.runtimes.limits import Limit
+from opshift.opsets.runtimes.target import Target
 from opshift.passes.base.results import Code
 
 SHAPES = {"Constant", "Reshape"}

@@ -281,6 +281,7 @@ print(peak(), used.ru_utime + used.ru_stime)
 """
 
 
+@pytest.mark.slow
 @posix
 def test_weights_beside_the_model_cost_nothing(zoo: Path) -> None:
     """12 GB, in a sparse file, take no more memory and time than 96 bytes do."""
@@ -325,6 +326,7 @@ with ThreadPoolExecutor(4) as pool:
 """
 
 
+@pytest.mark.slow
 def test_threads_that_import_at_the_same_time(zoo: Path) -> None:
     (zoo / "broken.onnx").unlink()
     done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=True)
@@ -340,14 +342,14 @@ def test_a_cluster_of_dask_serves(zoo: Path) -> None:
         check_results(Path("out"), by_name(convert_many("zoo", "out", executor=executor, opset=12)))
 
 
-def deadly(job: many.Job) -> many.Done:
+def deadly(job: many.Job) -> many.JobResult:
     """Ends its process for one model."""
     if job.source.name == "a.onnx":
         os.kill(os.getpid(), signal.SIGKILL)
     return real_attempt(job)
 
 
-real_attempt = many.attempt
+real_attempt = many.run_job
 
 
 @posix
@@ -355,7 +357,7 @@ real_attempt = many.attempt
 def test_a_model_that_kills_its_process_ends_nothing_else(
     zoo: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any]
 ) -> None:
-    monkeypatch.setattr(many, "attempt", deadly)
+    monkeypatch.setattr(many, "run_job", deadly)
     pool = make()
     found = by_name(convert_many("zoo", "out", executor=pool, opset=12, verify=False))
     if pool:
@@ -575,12 +577,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from opshift.cli.main import main
 from opshift.passes import batch as many
 import test_many
-many.attempt = test_many.slow
+many.run_job = test_many.slow
 sys.exit(main(["convert", "zoo", "-o", "out", "--opset", "12", "--no-verify", *sys.argv[1:]]))
 """
 
 
-def slow(job: many.Job) -> many.Done:
+def slow(job: many.Job) -> many.JobResult:
     """Converts `a.onnx`, and hangs in the middle of writing the others."""
     if job.source.name == "a.onnx":
         return real_attempt(job)

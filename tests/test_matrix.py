@@ -67,6 +67,7 @@ def test_every_case_is_right(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_sources_are_valid_and_onnxruntime_agrees_with_the_oracles() -> None:
     found = matrix.run(1, range(600), "validate")
     assert not matrix.groups(found), "\n".join(matrix.report(found, "validate", limit=20, seconds=1))
@@ -96,6 +97,7 @@ def test_a_new_label_is_right_where_the_version_is_the_same() -> None:
     assert ways("ArgMax-13", range(13, NEWEST + 1), range(13, NEWEST + 1), "relabelled") <= {"ok", "kept", "as-source"}
 
 
+@pytest.mark.slow
 def test_a_new_label_decomposes_nothing() -> None:
     found = matrix.run(0, range(2000), "test_matrix:relabelled", filters=matrix.parse_filter("goal=decompose"))
     for finding in found:
@@ -104,6 +106,7 @@ def test_a_new_label_decomposes_nothing() -> None:
             assert finding.outcome.category == "invalid"
 
 
+@pytest.mark.slow
 def test_onnx_itself_is_found_out() -> None:
     """Its converter takes Hardmax 12 to 13 for compatible, and drops model-local functions."""
     assert "wrong" in ways("Hardmax-11", range(11, 13), range(13, NEWEST + 1), "converted_by_onnx")

@@ -74,6 +74,7 @@ def check(case: Drawn, wanted: list[Any], got: list[Any], what: str) -> None:
         assert np.abs(one[both] - other[both]).max(initial=0) <= case.tolerance * unit, f"{what}: {case}: {one} {other}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_nodes_drawn_at_random_compute_the_same(name: str) -> None:
     judged = 0

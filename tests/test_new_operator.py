@@ -55,18 +55,19 @@ def result_of_tests(root: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_skeleton_is_whole_but_for_what_the_author_fills_in(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert new_operator.main(["Relu", "--root", str(root)]) == 0
+    assert new_operator.main(["Softsign", "--root", str(root)]) == 0
     steps = capsys.readouterr().out
     assert [int(number) for number in re.findall(r"^(\d)\.", steps, re.MULTILINE)] == [2, 3, 4, 5, 6]
-    operator, table = root / "opsets" / "operators" / "relu.py", root / new_operator.TABLE
-    test = root / "tests" / "operators" / "test_relu.py"
+    operator, table = root / "opsets" / "operators" / "softsign.py", root / new_operator.TABLE
+    test = root / "tests" / "operators" / "test_softsign.py"
     for command in (["check", operator, table], ["check", "--ignore", "D1", test], ["format", "--check", root]):
         done = tool("ruff", *command, "--config", CONFIGURATION)
         assert done.returncode == 0, done.stdout
     text = operator.read_text(encoding="utf-8")
-    assert "traits=Traits(floats=(Trait.SELECTS,), flow=Flow.POINTWISE)" in text
-    assert '"Relu"' not in table.read_text(encoding="utf-8")
+    assert "traits=Traits(inverse=lambda value: (value / (1 - abs(value)),))" in text
+    assert '"Softsign"' not in table.read_text(encoding="utf-8")
 
     done = result_of_tests(root)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -75,8 +76,9 @@ def test_the_skeleton_is_whole_but_for_what_the_author_fills_in(root: Path, caps
         for line in done.stdout.splitlines()
         if line.startswith("E  ") and "Error" in line
     }
-    assert errors == {"NotImplementedError: write the oracle of Relu"}, done.stdout
-    filled = text.replace('raise NotImplementedError("write the oracle of Relu")', "return np.maximum(x, 0)")
+    assert errors == {"NotImplementedError: write the oracle of Softsign"}, done.stdout
+    missing = 'raise NotImplementedError("write the oracle of Softsign")'
+    filled = text.replace(missing, "return input_ / (1 + np.abs(input_))")
     assert filled != text
     operator.write_text(filled, encoding="utf-8")
     done = result_of_tests(root)
@@ -86,8 +88,8 @@ def test_the_skeleton_is_whole_but_for_what_the_author_fills_in(root: Path, caps
 @pytest.mark.slow
 def test_the_skeleton_is_typed(root: Path) -> None:
     need("mypy")
-    assert new_operator.main(["Relu", "--root", str(root)]) == 0
-    done = tool("mypy", "--strict", root / "opsets" / "operators" / "relu.py")
+    assert new_operator.main(["Softsign", "--root", str(root)]) == 0
+    done = tool("mypy", "--strict", root / "opsets" / "operators" / "softsign.py")
     assert done.returncode == 0, done.stdout
 
 

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from onnx.parser import parse_model
 import opshift
 from opshift.opsets.native import onnx_process
 from opshift.opsets.native.onnx_process import OnnxDiedError, limited
+from opshift.opsets.registry.schema import schema_at
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.inspection import inspect
 from opshift.passes.proof.inputs import generator
@@ -186,15 +188,52 @@ def doubling(count: int) -> onnx.ModelProto:
 
 def test_all_of_a_verification_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr(generator, "specs", lambda *_: seen.append(onnx_process._asked.get()))
+    monkeypatch.setattr(generator, "specs", lambda *_: seen.append(onnx_process._asked()))
     text = '<ir_version: 8, opset_import: ["": 13]> g (float[n] x) => (float[n] y) { y = Relu(x) }'
     opshift.verify(parse_model(text), parse_model(text.replace("Relu", "Abs")), timeout=30.0, memory=2**28)
-    assert set(seen) == {(30.0, 2**28)}
+    assert {asked[:2] for asked in seen} == {(30.0, 2**28)}
+    assert all(asked.losses for asked in seen)
 
 
 def test_a_call_that_takes_too_long_is_ended() -> None:
     with limited(0.5, None), pytest.raises(OnnxDiedError, match=r"within 0\.5 s"):
         onnx_process.inline(doubling(40))
+
+
+def endless(count: int) -> onnx.ModelProto:
+    """Different nodes of which each keeps the inference of onnx 1.23.2 busy for ever."""
+    nodes = " ".join(f'y{at} = Einsum <equation = "...{chr(97 + at)}...->"> (x)' for at in range(count))
+    return parse_model(f'<ir_version: 8, opset_import: ["": 12]> g (float[1,4] x) => (float[a,b] y0) {{ {nodes} }}')
+
+
+@pytest.mark.slow
+def test_many_nodes_lose_no_more_time_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_process, "_LOST", 4.0)
+    begin = time.monotonic()
+    assert opshift.inspect(endless(20)).blocked
+    assert opshift.plan(endless(20), opset=11).refusals
+    assert time.monotonic() - begin < 3 * 2 * 4.0
+
+
+def test_what_lost_much_time_once_is_not_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_process, "_LOST", 2.0)
+    schema = schema_at("", "Einsum", 12)
+    assert schema is not None
+    types = {"x": helper.make_tensor_type_proto(TensorProto.FLOAT, [1, 4])}
+    nodes = endless(20).graph.node
+    seen = []
+    with limited(None, None):
+        for node in (nodes[0], *nodes):
+            begin = time.monotonic()
+            with pytest.raises(OnnxDiedError) as raised:
+                onnx_process.infer_node(schema, node, types, {})
+            seen.append((time.monotonic() - begin > 0.1, str(raised.value)))
+    assert [slow for slow, _ in seen[:3]] == [True, False, True]
+    assert seen[0][1] == seen[1][1] == "onnx did not finish with it within 1 s"
+    assert seen[-1] == (False, "onnx has lost 2 s on this model, and is not called for it again")
+    relu = schema_at("", "Relu", 13)
+    assert relu is not None
+    assert onnx_process.infer_node(relu, helper.make_node("Relu", ["x"], ["y"]), types, {})  # another model
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux alone")
@@ -302,6 +341,7 @@ OWN_DATA = {"opsets/registry/compiled.py"}
 """Files that parse and print bodies of opshift's own lowerings."""
 
 
+@pytest.mark.slow
 def test_no_other_file_gives_a_model_to_onnx() -> None:
     """`onnx.checker.ValidationError` and the like are classes, and are named anywhere."""
     files = [path for folder in ("passes", "opsets", "cli") for path in (ROOT / folder).rglob("*.py")]

@@ -16,14 +16,14 @@ from opshift.opsets.runtimes import kernels
 from opshift.opsets.runtimes.target import Target
 
 ROI = """<ir_version: 8, opset_import: ["": 16]>
-g (float[1,2,8,8] x, float[3,4] r, int64[3] b) => (float[3,2,1,1] y) { [roi] y = RoiAlign (x, r, b) }"""
+g (float[1,2,8,8] x, float[3,5] r) => (float[3,2,2,2] y) { [roi] y = MaxRoiPool <pooled_shape = [2, 2]> (x, r) }"""
 
 
-@pytest.mark.skipif(kernels.runs("RoiAlign", 22), reason="this onnxruntime has the kernel")
+@pytest.mark.skipif(kernels.runs("MaxRoiPool", 22), reason="this onnxruntime has the kernel")
 def test_a_version_without_a_kernel_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = opshift.plan(parse_model(ROI), opset=22)
     (warning,) = plan.warnings
-    assert (warning.node, warning.operator) == ("main/roi", "RoiAlign-22")
+    assert (warning.node, warning.operator) == ("main/roi", "MaxRoiPool-22")
     assert onnxruntime.__version__ in warning.reason
     assert "opset 21" in warning.hint
     assert plan.to_json()["warnings"][0]["node"] == "main/roi"

@@ -183,7 +183,8 @@ def test_sdist_can_be_tested(built: Path) -> None:
     wanted += [file.relative_to(ROOT).as_posix() for file in (ROOT / "fixtures").glob("*.onnxtxt")]
     wanted += [file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("*.py")]
     assert set(wanted) <= names
-    assert not [name for name in names if "__pycache__" in name or "_cache" in name]
+    folders = {part for name in names for part in name.split("/")[:-1]}
+    assert not [folder for folder in folders if folder.endswith(("__pycache__", "_cache"))]
 
 
 def test_installed_package_works_from_another_folder(installed: Path, tmp_path: Path) -> None:

@@ -122,6 +122,8 @@ WRONG_TYPES: list[dict[str, Any]] = [
     {"opset": 9, "allow_paths": 3},
     {"opset": 9, "allow_paths": [3]},
     {"opset": 9, "ir_version": "7"},
+    {"opset": 9, "assume_opset": "6"},
+    {"assume_opset": 0},
     {"opset": 9, "semantics": 3},
     {"opset": 9, "verify": "x"},
     {"opset": 9, "require_proof": "yes"},
@@ -183,7 +185,7 @@ def test_reprs_are_one_short_line(result: opshift.Result) -> None:
     report = result.report
     assert report is not None
     (refusal,) = opshift.plan(FIXTURES / "onehot-bfloat16-opset28.onnxtxt", opset=11).refusals
-    for one in (result, result.plan, report, report.nodes[0], report.whole, refusal):
+    for one in (result, result.plan, report, report.nodes[0], report.whole, refusal, opshift.inspect(MODEL)):
         shown = repr(one)
         assert shown.startswith(f"<opshift.{type(one).__name__} ")
         assert shown.isprintable()
@@ -224,7 +226,8 @@ HOSTILE = "<script>alert(1)</script>&\"'\u202e"
 
 def test_a_notebook_shows_a_small_table(result: opshift.Result) -> None:
     assert result.report is not None
-    for page in (result._repr_html_(), result.report._repr_html_()):
+    refused = opshift.plan(FIXTURES / "onehot-bfloat16-opset28.onnxtxt", opset=11)
+    for page in (one._repr_html_() for one in (result, result.report, result.plan, refused)):
         assert Tags(page).tags == {"table", "caption", "tbody", "tr", "th", "td"}
         assert len(page) < 4000
     assert "1 \u00d7 OneHot-11 \u2192 " in Tags(result._repr_html_()).text

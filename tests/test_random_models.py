@@ -24,7 +24,7 @@ from running import OPSETS, nodes_of, opset_of
 import opshift
 from opshift.passes.base.limits import Limits
 from opshift.passes.io.reader import load
-from opshift.passes.runtime.ort_session import RejectedError, Runnable, Session, Why, fit
+from opshift.passes.runtime.ort_session import RejectedError, RejectionKind, Runnable, Session, fit
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +122,7 @@ def judged(data: bytes, draw: random.Random) -> str:
     try:
         found = run(result, inputs)
     except RejectedError as error:
-        if error.why in (Why.MISSING_KERNEL, Why.TOO_NEW, Why.LIMIT):
+        if error.why in (RejectionKind.MISSING_KERNEL, RejectionKind.TOO_NEW, RejectionKind.LIMIT):
             return "cannot be run"
         return f"wrong: from {opset_of(model)} to {opset}: {error}"
     if len(wanted) == len(found) and all(map(same, wanted, found)):

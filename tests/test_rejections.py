@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
+from onnx.parser import parse_model
 
 import opshift
 from opshift.opsets.registry.node_traits import rounds, traits
@@ -268,3 +271,105 @@ def test_double_that_is_stashed_in_float_is_rounded_in_float() -> None:
     report = opshift.convert(model, opset=20).report
     assert report is not None
     assert report.verdict == "equal", report
+
+
+@pytest.mark.parametrize(
+    ("node", "opset"),
+    [
+        ("RMSNormalization (x, s)", 22),
+        ("LayerNormalization (x, s)", 16),
+        ("LpNormalization (x)", 0),
+        ("Softmax (x)", 0),
+        ("LogSoftmax (x)", 0),
+        ("MeanVarianceNormalization <axes = [0]> (x)", 0),
+    ],
+    ids=lambda value: str(value).partition(" ")[0],
+)
+def test_long_rows_in_a_branch_are_bounded(node: str, opset: int) -> None:
+    """Nothing shows what the sums of a body are rounded to, of thousands of nearly equal numbers."""
+    names = ("then", "else")
+    branches = ", ".join(f"{name}_branch = {name} () => (float[n] {name}y) {{{name}y = {node}}}" for name in names)
+    text = f"g (bool c, float[n] x, float[1] s) => (float[n] y) {{y = If (c) <{branches}>}}"
+    source = parse_model(f'<ir_version: 10, opset_import: ["": {23 if opset else 13}]> {text}')
+    request: dict[str, Any] = {"opset": opset} if opset else {"decompose": [node.partition(" ")[0]]}
+    report = opshift.convert(source, **request).report
+    assert report is not None
+    assert report.verdict is opshift.Verdict.EQUAL
+
+
+@pytest.mark.parametrize(
+    ("graph", "source", "request_"),
+    [
+        ("g (int32[1,2,12] x) => (int32[1,a,5,3] y) <int64[2] s = {5, 3}, int64[2] b = {2, 1}> {y = Col2Im (x, s, b)}",
+         28, {"opset": 17}),
+        ("g (float[2,4,2] x) => (float[2,a,4] y) <int64[1] s = {4}, int64[1] b = {2}> "
+         "{y = Col2Im <dilations = [2]> (x, s, b)}", 20, {"opset": 17}),
+        ("g (double[n,2,3] x, double[a,b,c] w, double[1] v) => (double[n,k,3] y) "
+         '{y = ConvTranspose <auto_pad = "SAME_UPPER", kernel_shape = [2]> (x, w, v)}', 28,
+         {"decompose": ["ConvTranspose"]}),
+        ("g (float[n,c,3,1,3] x, float[n,3,4,1,3] p) => (float[n,c,3,4,1] y) "
+         "{y = GridSample <align_corners = 1> (x, p)}", 28, {"opset": 19}),
+        ("g (int64 x) => (int64 y) {y = ReduceProd <keepdims = 0> (x)}", 12, {"decompose": ["ReduceProd"]}),
+        ("g (float[1,1,2,1] x, int32[a,b,c] t) => (float y) "
+         '{y = NegativeLogLikelihoodLoss <reduction = "sum"> (x, t)}', 21,
+         {"decompose": ["NegativeLogLikelihoodLoss"], "opset": 14}),
+        ("g (float16 x) => (float16 y) {y = HardSigmoid (x)}", 7, {"decompose": ["HardSigmoid"]}),
+    ],
+    ids=["sums beyond int32", "dilated blocks of a vector", "weights that do not fit", "no channels",
+         "products beyond the whole numbers of double", "labels of another shape", "halves at a bound"],
+)  # fmt: skip
+def test_right_results_of_the_fuzzer_are_accepted(graph: str, source: int, request_: dict[str, Any]) -> None:
+    model = parse_model(f'<ir_version: 8, opset_import: ["": {source}]> {graph}')
+    report = opshift.convert(model, **request_).report
+    assert report is not None
+    assert report.whole.verdict is opshift.Verdict.EQUAL
+    assert not any(check.verdict is opshift.Verdict.DIFFERENT for check in report.nodes)
+
+
+def branches(of_x: str, other: str) -> str:
+    held = ", ".join(
+        f"{name}_branch = {name} () => (float[n,64] {name}y, float[n,64] {name}z) {{ {of_x} {other} }}".replace(
+            "Y", f"{name}y"
+        ).replace("Z", f"{name}z")
+        for name in ("then", "else")
+    )
+    inputs = "bool c, float[n,64] x, float[64,64] w, float[64] s"
+    return f"g ({inputs}) => (float[n,64] y, float[n,64] z) {{y, z = If (c) <{held}>}}"
+
+
+@pytest.mark.parametrize(
+    ("graph", "wrong"),
+    [
+        (branches("t = MatMul (x, w) Y = Softmax (t)", "Z = Abs (x)"),
+         branches("k = Constant <value = float {1.001}> () t = MatMul (x, w) u = Softmax (t) Y = Mul (u, k)",
+                  "Z = Abs (x)")),
+        (branches("Y = LayerNormalization (x, s)", "Z = Abs (x)"),
+         branches("k = Constant <value = float {1.001}> () u = LayerNormalization (x, s) Y = Mul (u, k)",
+                  "Z = Abs (x)")),
+        (branches("Y = LayerNormalization (x, s)", "Z = Abs (x)"),
+         branches("Y = LayerNormalization (x, s)", "Z = Relu (x)")),
+        ("g (float16[n] x) => (float16[n] y) {y = HardSigmoid <alpha = 10.0> (x)}",
+         "g (float16[n] x) => (float16[n] y) {y = HardSigmoid <alpha = 11.0> (x)}"),
+        ("g (int64[n] i, float[n] x) => (float[n] y) {d = Shape (i) p = ReduceProd <keepdims = 0> (d) "
+         "f = Cast <to = 1> (p) y = Mul (x, f)}",
+         "g (int64[n] i, float[n] x) => (float[n] y) {d = Shape (i) p = ReduceProd <keepdims = 0> (d) "
+         "f = Cast <to = 1> (p) y = Add (x, f)}"),
+    ],
+    ids=["a factor behind a Softmax", "a factor behind a normalization", "another output", "another slope",
+         "a sum for a product"],
+)  # fmt: skip
+def test_wrong_ones_beside_them_are_found(graph: str, wrong: str) -> None:
+    one, other = (parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}') for text in (graph, wrong))
+    for each in (one, other):
+        onnx.checker.check_model(each, full_check=True)
+    assert opshift.verify(one, other).verdict is opshift.Verdict.DIFFERENT
+
+
+def test_a_function_with_dilations_as_a_parameter_is_verified() -> None:
+    text = """<ir_version: 8, opset_import: ["": 18, "f": 1]> g (float[1,4,2] x) => (float[1,2,4] y)
+        <int64[1] s = {4}, int64[1] b = {2}> { y = f.F <d = [2]> (x, s, b) }
+        <domain: "f", opset_import: ["": 18]> F <d> (x, s, b) => (y) { y = Col2Im <dilations: ints = @d> (x, s, b) }"""
+    model = parse_model(text)
+    other = parse_model(text.replace("d = [2]", "d = [2] "))
+    other.graph.name = "other"
+    assert opshift.verify(model, other).verdict is opshift.Verdict.EQUAL

@@ -764,14 +764,14 @@ def test_weights_that_change_while_they_move(
     here: Path, there: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     source = with_every_weight(here)
-    real = saving._piece
+    real = saving._chunk
 
     def touched(file: Path) -> object:
         piece = real(file)
         os.utime(file, ns=(1, 1))
         return piece
 
-    monkeypatch.setattr(saving, "_piece", touched)
+    monkeypatch.setattr(saving, "_chunk", touched)
     with unchanged(there):
         message = fails(
             lambda: saved(source, there / "out.onnx", external_data=how, size_threshold=8), error=InvalidModelError
@@ -962,6 +962,7 @@ def test_killed_at_any_moment(here: Path, there: Path) -> None:
     assert set(tree(there)) == {"out.onnx", "w.bin", "sub/w.bin"}
 
 
+@pytest.mark.slow
 def test_a_conversion_that_is_killed_at_any_moment(here: Path, there: Path) -> None:
     """The command itself, with its child process: the output is the old file or the new one, and nothing piles up."""
     source = with_weights(here, "w.bin")
@@ -1001,6 +1002,7 @@ def unprivileged() -> list[str]:
     return ["setpriv", f"--bounding-set={lost}", f"--inh-caps={lost}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.onnx", "new.onnx"])
 def test_a_process_that_may_not_write_to_the_folder(here: Path, there: Path, name: str) -> None:
     plain(here)
@@ -1034,6 +1036,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_an_input_that_somebody_writes_all_the_while(here: Path, there: Path) -> None:
     """Of whatever is read: the output is what comes of one state of the file or the other, or there is none."""
     wanted = set()

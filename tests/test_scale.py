@@ -21,13 +21,14 @@ from onnx.parser import parse_model
 import opshift
 from opshift.cli.main import main
 from opshift.opsets.native import onnx_process
-from opshift.opsets.runtimes.target import Limit, Target
+from opshift.opsets.runtimes.limits import Limit
+from opshift.opsets.runtimes.target import Target
 from opshift.passes.analysis import lazy_inference, scopes
 from opshift.passes.base.results import Action, Step
 from opshift.passes.graph import traversal
 from opshift.passes.io import reader
 from opshift.passes.rewrite import function_planner, lowering_search, node_context, specialiser
-from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions, occurring
+from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions, occurring_types
 
 NODES = 2000
 
@@ -74,7 +75,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 def test_equal_nodes_are_described_once(counted: Counter[str]) -> None:
     result = opshift.convert(chain(NODES), opset=13, verify=False)
-    assert Counter(step.action for step in result.plan.steps) == {Action.RESTAMP: 1800, Action.LOWER: 200}
+    assert Counter(step.action for step in result.plan.steps) == {Action.VERSION_BUMP: 1800, Action.LOWER: 200}
     assert counted["described"] <= 12  # each kind once for its facts, Hardmax once to be derived
     assert counted["inferred"] == 0
 
@@ -118,10 +119,10 @@ def test_nodes_that_are_alike_are_told_apart_from_others() -> None:
     )
     model = parse_model(f'<ir_version: 8, opset_import: ["": 12]> g {text}')
     model.graph.node[-1].output[1] = ""
-    walks: list[traversal.GraphView | traversal.Walked] = [*traversal.graph_views(model), *traversal.walk(model)]
+    walks: list[traversal.GraphView | traversal.GraphWalk] = [*traversal.graph_views(model), *traversal.walk(model)]
     for walked in walks:
         for places in (range(8), reversed(range(8))):
-            known = lazy_inference.Static(model, walked)
+            known = lazy_inference.StaticFacts(model, walked)
             found = {place: known.alike(place) for place in places}
             assert None not in found.values()
             assert found[0] == found[2]
@@ -199,6 +200,7 @@ def test_kinds_that_differ_have_much_in_common(monkeypatch: pytest.MonkeyPatch) 
     assert counts["_derive_node"] <= 100 * count  # twice as many were all costs told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", [9, 13, 18, 22])
 def test_kinds_say_what_single_nodes_say(opset: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same plans come of looking at every node."""
@@ -221,7 +223,7 @@ def test_kinds_say_what_single_nodes_say(opset: int, monkeypatch: pytest.MonkeyP
         return found
 
     by_kind = plans()
-    monkeypatch.setattr(OpTypeDecisions, "renewal", lambda *_: None)
+    monkeypatch.setattr(OpTypeDecisions, "version_bump_step", lambda *_: None)
     assert plans() == by_kind
 
 
@@ -240,7 +242,7 @@ def test_kinds_say_what_single_nodes_say(opset: int, monkeypatch: pytest.MonkeyP
 def test_types_that_a_model_can_have(text: str, types: set[int] | None) -> None:
     model = parse_model(f'<ir_version: 8, opset_import: ["": 12, "l": 1]> g {text}')
     for walked in (tuple(traversal.walk(model)), tuple(traversal.graph_views(model))):
-        assert occurring(model, walked, 12) == types
+        assert occurring_types(model, walked, 12) == types
 
 
 def test_facts_are_those_of_the_whole_model() -> None:
@@ -257,7 +259,7 @@ def test_facts_are_those_of_the_whole_model() -> None:
     known = 0
     for text in texts:
         model = parse_model(f'<ir_version: 8, opset_import: ["": 13]> g {text}')
-        whole, single = scopes.describe(model), lazy_inference.Static(model, next(traversal.walk(model)))
+        whole, single = scopes.describe(model), lazy_inference.StaticFacts(model, next(traversal.walk(model)))
         for name in (name for node in model.graph.node for name in node.output):
             facts = single.find(name)
             known += facts is not None

@@ -14,7 +14,7 @@ from onnx.parser import parse_model
 
 from opshift.passes.base.errors import InvalidModelError
 from opshift.passes.io.external_data import LARGE, Span
-from opshift.passes.io.serialization import Raw, data_of, length, pieces
+from opshift.passes.io.serialization import RawData, data_of, length, serialized_chunks
 
 TEXT = """<ir_version: 10, opset_import: ["": 18, "l": 1], producer_name: "somebody">
     g (float[2] x) => (float[2] y) <float[2] small = {1.0, 2.0}> { z = l.f(x) y = Add(z, small) }
@@ -32,7 +32,7 @@ def model(*sizes: int) -> onnx.ModelProto:
 
 
 def joined(made: onnx.ModelProto) -> bytes:
-    parts = pieces(made)
+    parts = serialized_chunks(made)
     data = b"".join(data_of(part) for part in parts if not isinstance(part, Span))
     assert length(parts) == len(data)
     return data
@@ -42,7 +42,7 @@ def joined(made: onnx.ModelProto) -> bytes:
 def test_pieces_are_what_protobuf_writes(sizes: tuple[int, ...]) -> None:
     made = model(*sizes)
     assert joined(made) == made.SerializeToString()
-    assert sum(isinstance(part, Raw) for part in pieces(made)) == sum(size >= LARGE for size in sizes)
+    assert sum(isinstance(part, RawData) for part in serialized_chunks(made)) == sum(size >= LARGE for size in sizes)
 
 
 def test_numbers_that_are_no_raw_data_stay_with_what_is_around_them() -> None:
@@ -71,6 +71,7 @@ def test_data_that_a_shape_does_not_need_are_not_written() -> None:
         joined(made)
 
 
+@pytest.mark.slow
 def test_embedded_weights_are_held_twice_at_most(tmp_path: Path) -> None:
     """The model that was given, which nobody changes, and the result: nothing is held a third time to write it."""
     size = 192

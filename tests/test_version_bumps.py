@@ -344,25 +344,12 @@ def test_functions_import_the_opset_of_the_model() -> None:
     assert imports(result.functions[0]) == {"": 18, "com.microsoft": 1}
 
 
-@pytest.mark.parametrize(
-    ("source", "request_", "words"), [(6, 13, "the model has"), (13, 6, "the target is"), (13, 1, "the target is")]
-)
-def test_below_opset_7_is_refused(source: int, request_: int, words: str) -> None:
-    text = f'<ir_version: 3, opset_import: ["": {source}]> g (float[2] x) => (float[2] y) {{ y = Add (x, x) }}'
-    (refusal,) = opshift.plan(parse_model(text), opset=request_).refusals
-    assert refusal.code is Code.OPSET_TOO_OLD
-    assert words in refusal.reason
-    assert "below 7" in refusal.reason
-
-
 @pytest.mark.parametrize("target", [7, 13, 26])
-def test_an_older_model_goes_if_opset_7_has_the_same_versions(target: int) -> None:
+def test_an_older_model_keeps_a_version_that_opset_7_has(target: int) -> None:
     text = '<ir_version: 3, opset_import: ["": 1]> g (bool[2] x) => (bool[2] y) { y = Not (x) }'
     result = converted(parse_model(text), opset=target)
     assert imports(result) == {"": target}
     assert [node.op_type for node in result.graph.node] == ["Not"]
-    (refusal,) = opshift.plan(parse_model(text.replace("Not (x)", "And (x, x)")), opset=target).refusals
-    assert refusal.code is Code.OPSET_TOO_OLD
 
 
 # --- an ir_version that is older than what the model holds ---
@@ -452,6 +439,7 @@ GIVES_ITS_INPUT = """<ir_version: 8, opset_import: ["":13, "f":1]> g (float[2] x
 <domain: "f", opset_import: ["":13]> F (a) => (b, a) { b = Relu(a) }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "opset", "ir_version"),
     [

@@ -13,12 +13,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx.parser import parse_model
-from runtimes import Runtime, alike, version
+from runtimes import Runtime, version
 
 import opshift
 from opshift.cli.main import main
 from opshift.cli.reports.badge import badge
 from opshift.cli.reports.runtimes import Entry
+from opshift.passes.measurement.isolated import alike
 from opshift.passes.where import Support, plain_targets
 
 ROOT = Path(__file__).parents[1]

@@ -429,6 +429,7 @@ def test_it_is_waited_until_the_next_change_has_another_time(monkeypatch: pytest
 ENDING = [getattr(signal, name) for name in signals.NAMES if hasattr(signal, name)]
 
 
+@pytest.mark.slow
 def test_a_signal_waits_until_an_extension_is_loaded() -> None:
     """onnx 1.23.2 crashes where an exception is raised while its extension module is initialized."""
     code = compile("def exec_module(self): return sys._getframe()", "loader", "exec")
@@ -614,6 +615,7 @@ def is_whole(path: Path) -> bool:
     return path.name == "journal" and all("number" in json.loads(line) for line in path.read_text().splitlines())
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("what", ["models", "others"])
 def test_ended_at_any_moment(folder: Path, tmp_path: Path, what: str) -> None:

@@ -33,7 +33,7 @@ ALWAYS = ("converted", "unchanged", "refused", "not equal", "unreadable")
 
 
 def asked_for(options: argparse.Namespace) -> bool:
-    """Tell whether a folder or a pattern is to be converted; UsageError for options that only many models have."""
+    """Return whether a folder or a pattern is to be converted; UsageError for options that only many models have."""
     from pathlib import Path
 
     from opshift.passes.batch import SUFFIXES, is_pattern
@@ -57,7 +57,7 @@ def asked_for(options: argparse.Namespace) -> bool:
 
 
 def into_folder(path: str | None) -> bool:
-    """Whether -o names a folder: a pattern that a shell has replaced may have matched one model alone."""
+    """Return whether -o names a folder: a pattern that a shell has replaced may have matched one model alone."""
     return path is not None and (is_folder(path) or path.endswith(("/", os.sep)))
 
 

@@ -25,6 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="models (.onnx or .onnxtxt, - for standard input), folders or patterns",
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="list every refusal, for every opset")
+    shared.add_assume_opset(parser)
     shared.add_allow_path(parser)
     shared.add_output_options(parser)
 
@@ -38,7 +39,9 @@ def one(options: argparse.Namespace) -> int:
     """Inspect one model and print."""
     from opshift.passes.inspection import inspect
 
-    found = inspect(streams.read(options.model), allow_paths=tuple(options.allow_path))
+    found = inspect(
+        streams.read(options.model), assume_opset=options.assume_opset, allow_paths=tuple(options.allow_path)
+    )
     if options.json:
         made = document(options, 0, inspection=found)
         terminal.print_json(made, line=getattr(options, "lines", False))
@@ -71,11 +74,11 @@ def show(options: argparse.Namespace, found: Inspection) -> None:
 
 def show_stop(stop: Stop, *, verbose: bool) -> None:
     """Print what blocks the nearest opset, one line for each operator and cause."""
-    from opshift.cli.wording import obstacle
+    from opshift.cli.wording import blocker
 
     terminal.say(f"Blockers of opset {stop.opset}:")
     for one in stop.obstacles:
-        terminal.say(obstacle(one, verbose=verbose))
+        terminal.say(blocker(one, verbose=verbose))
 
 
 def show_blocked(found: Inspection, *, verbose: bool) -> None:

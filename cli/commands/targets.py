@@ -24,17 +24,39 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="open one-node models in the installed onnxruntime, and list the errors of its profile",
     )
+    parser.add_argument(
+        "--measure",
+        metavar="NAME|FILE.py",
+        help="run ONNX's node tests in a runtime that is installed here, and print what runs right as a profile: "
+        "mnn, ncnn, onnxruntime, opencv-4, openvino, or a Python file that adapts another runtime",
+    )
+    parser.add_argument("-o", "--output", metavar="OUT.toml", help="write the measured profile to this file")
+    parser.add_argument(
+        "--operators",
+        metavar="A,B",
+        type=shared.names,
+        action="extend",
+        default=[],
+        help="measure only these operators",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
     shared.add_output_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print all profiles, or one in full."""
-    from opshift.opsets.runtimes.profiles import ASKED, ProfileError, builtin_targets, load_target
+    from opshift.opsets.runtimes.profile_source import ProfileError
+    from opshift.opsets.runtimes.profiles import INSTALLED, builtin_targets, load_target
 
+    if options.measure is not None:
+        return measured(options)
+    for given, name in ((options.output, "-o"), (options.operators, "--operators")):
+        if given:
+            raise UsageError(f"{name} requires --measure with the name of a runtime.")
     if options.target is not None:
         shared.check_target(options.target)
-    if options.probe and options.target != ASKED:
-        raise UsageError(f"--probe needs the installed onnxruntime: `opshift targets {ASKED} --probe`.")
+    if options.probe and options.target != INSTALLED:
+        raise UsageError(f"--probe needs the installed onnxruntime: `opshift targets {INSTALLED} --probe`.")
     try:
         chosen = [load_target(name) for name in ([options.target] if options.target is not None else builtin_targets())]
     except ProfileError as error:
@@ -50,20 +72,63 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def measured(options: argparse.Namespace) -> int:
+    """Measure a runtime, and print or write its profile."""
+    from opshift.opsets.runtimes.profiles import parse_target
+    from opshift.passes.measurement.measure import measure
+
+    if options.target is not None or options.probe:
+        raise UsageError(
+            "--measure prints the profile of the runtime it names; it cannot be combined with a profile or --probe."
+        )
+    if options.output is not None:
+        shared.check_writable(options.output, "-o")
+    with terminal.progress(options.quiet, verbose=False) as progress:
+        try:
+            found = measure(options.measure, operators=options.operators, progress=progress)
+        except ImportError as error:
+            raise UsageError(f"{options.measure} is not installed: {error}.") from error
+    target = parse_target(found.profile, "the measured profile")
+    if options.output is not None:
+        save(found.profile, options.output)
+    counts = f"{found.right} models ran right, {found.wrong} wrong, {found.refused} did not run"
+    if options.json:
+        terminal.print_json(document(options, 0, targets=[describe(target)]))
+    elif options.output is None:
+        terminal.write_result(found.profile)
+    else:
+        terminal.say(f"{found.name} {found.version}: {counts}. Written to {options.output}.")
+    return 0
+
+
+def save(profile: str, path: str) -> None:
+    """Write a profile to a file, whole or not at all."""
+    from opshift.passes.base.errors import reason
+    from opshift.passes.io.atomic_files import Batch, target
+
+    shown = f"-o {terminal.plain(path)}"
+    try:
+        with Batch() as batch:
+            batch.draft(target(path).real, shown).write(profile.encode())
+            batch.publish()
+    except OSError as error:
+        raise UsageError(f"{shown} cannot be written: {reason(error)}.") from error
+
+
 def probed(options: argparse.Namespace, target: Target) -> int:
     """Print the nodes for which onnxruntime and its profile disagree."""
     from opshift.passes.runtime.kernel_probe import probe
 
     found = probe(target)
     if options.json:
-        facts = {"confirmed": found.confirmed, "denied": found.denied, "untold": found.untold}
+        facts = {"confirmed": found.confirmed, "denied": found.denied, "untold": found.inconclusive}
         terminal.print_json(document(options, 0, probe={"target": target.name, **facts}))
         return 0
     for line in found.denied:
         terminal.say(line)
     terminal.say(
         f"opset {target.opset[1]}: {found.confirmed} nodes open, or lack a kernel, as in the profile; "
-        f"{len(found.denied)} do not; {found.untold} were rejected for other reasons."
+        f"{len(found.denied)} do not; {found.inconclusive} were rejected for other reasons."
     )
     return 0
 

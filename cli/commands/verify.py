@@ -43,6 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="if onnxruntime and the ONNX specification differ, compare with onnxruntime (runtime) or with numpy "
         "oracles (spec) (default: runtime)",
     )
+    shared.add_assume_opset(comparing, "A")
     shared.add_allow_path(parser)
     shared.add_run_options(parser)
 
@@ -76,18 +77,20 @@ def one(options: argparse.Namespace) -> int:
 
     allowed = tuple(options.allow_path)
     with terminal.progress(options.quiet, options.verbose) as progress:
-        told = options.watch.beside(progress)
-        told("load", 0, 0)
+        report_progress = options.watch.beside(progress)
+        report_progress("load", 0, 0)
         ort_session.runtime()
-        models = [ort_session.read(streams.read(path), None, allowed) for path in (options.model, options.other)]
+        given = ((options.model, options.assume_opset), (options.other, None))
+        models = [ort_session.read(streams.read(path), None, allowed, assumed) for path, assumed in given]
         report = verify(
             *models,
             **shared.verification(options),
             input_shapes=shared.input_shapes(options),
             exact=options.exact,
             semantics=options.semantics,
+            assume_opset=options.assume_opset,
             allow_paths=allowed,
-            progress=told,
+            progress=report_progress,
         )
     status = 0 if report.verdict is Verdict.EQUAL else 1
     before, after = (count_operators(model.proto) for model in models)

@@ -46,6 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     shared.add_shape_options(group)
     shared.add_allow_path(group)
     shared.add_assume(group)
+    shared.add_assume_opset(group)
     output = parser.add_argument_group("output")
     output.add_argument(
         "--badge",
@@ -76,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
     request = {
         "targets": targets or None,
         "assume": tuple(dict.fromkeys(options.assume)),
+        "assume_opset": options.assume_opset,
         "input_shapes": shared.input_shapes(options),
         "dims": shared.dims(options),
         "batch": options.batch,
@@ -127,13 +129,13 @@ def looked_at(
     if jobs == 1:
         for model in models:
             told = progress if len(models) == 1 else counted(progress, model, models)
-            yield attempt(model, request, debug=options.debug, progress=told)
+            yield entry_or_error(model, request, debug=options.debug, progress=told)
         return
     from opshift.passes.runtime.process_pool import Processes
 
     pool = Processes(jobs)
     try:
-        futures = [pool.submit(attempt, model, request, debug=options.debug) for model in models]
+        futures = [pool.submit(entry_or_error, model, request, debug=options.debug) for model in models]
         for count, (model, future) in enumerate(zip(models, futures, strict=True)):
             if progress:
                 progress("models", count, len(models))
@@ -151,7 +153,7 @@ def counted(progress: Any, model: str, models: Sequence[str]) -> Any:
     return (lambda stage, done, total: progress("models", place, len(models))) if progress else None
 
 
-def attempt(model: str, request: dict[str, Any], *, debug: bool, progress: Any = None) -> Entry:
+def entry_or_error(model: str, request: dict[str, Any], *, debug: bool, progress: Any = None) -> Entry:
     """Look at one model; whatever is wrong with it, nothing is raised. It may run in a process of its own."""
     from opshift.passes.where import where
 

@@ -1,4 +1,4 @@
-"""Where the boxes and lines of a drawing go: a subgraph laid out in layers from the top down."""
+"""Lay out a drawing of a subgraph: boxes and lines in layers from the top down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from opshift.cli.reports.layout import Edge, layout
 from opshift.cli.terminal import cells, plain
-from opshift.passes.base.results import Drawn, Subgraph, Value
+from opshift.passes.base.results import DrawnNode, Subgraph, Value
 
 CHARACTER = 7.3
 """The width of a character, in a monospaced font of 12 px."""
@@ -114,7 +114,7 @@ def _read(subgraph: Subgraph) -> Iterator[Value]:
 
 
 def _laid_out(
-    contents: Sequence[tuple[str, tuple[str, ...]]], joined: Sequence[tuple[int, int, str]], said: tuple[str, ...]
+    contents: Sequence[tuple[str, tuple[str, ...]]], joined: Sequence[tuple[int, int, str]], text_lines: tuple[str, ...]
 ) -> Drawing:
     sizes = [
         (round(max(map(cells, lines), default=1) * CHARACTER + 2 * PADDING, 1), LINE * len(lines) + 2 * PADDING - 4)
@@ -126,10 +126,10 @@ def _laid_out(
     arrows = tuple(
         Arrow(points, label, at) for points, (_, _, label), at in zip(placed.lines, joined, placed.labels, strict=True)
     )
-    return Drawing(placed.width, placed.height, boxes, arrows, said)
+    return Drawing(placed.width, placed.height, boxes, arrows, text_lines)
 
 
-def title(node: Drawn) -> str:
+def title(node: DrawnNode) -> str:
     """Return an operator with its version: `Hardmax-13`."""
     return node.operator if node.since_version is None else f"{node.operator}-{node.since_version}"
 
@@ -138,7 +138,7 @@ def text(subgraph: Subgraph) -> tuple[str, ...]:
     """Return a subgraph as lines: `y0 = Hardmax-13 <axis=1> (input)`."""
     constants = {value.name: value.elements for value in subgraph.constants if value.elements}
 
-    def line(node: Drawn) -> str:
+    def line(node: DrawnNode) -> str:
         attributes = f" <{', '.join(node.attributes)}>" if node.attributes else ""
         inputs = ", ".join(constants.get(name, name) for name in node.inputs)
         outputs = ", ".join(node.outputs)

@@ -1,4 +1,4 @@
-"""The document of a run: what --json prints and --report writes, whatever the command and however it ended."""
+"""The document of a run for --json and --report: the same structure for every command and outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES = ("opshift", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
 class Stopwatch:
-    """Measures the stages of a run by what is told of its progress."""
+    """Measure the stages of a run from its progress messages."""
 
     def __init__(self) -> None:
         """Begin with no stage."""
@@ -28,13 +28,13 @@ class Stopwatch:
     def beside(self, show: ShowProgress | None) -> ShowProgress:
         """Return what is to be told of the progress, and passes it on."""
 
-        def told(stage: str, done: int, total: int) -> None:
+        def report_progress(stage: str, done: int, total: int) -> None:
             if stage != self._stage:
                 self._turn(stage)
             if show:
                 show(stage, done, total)
 
-        return told
+        return report_progress
 
     def _turn(self, stage: str) -> None:
         now = time.monotonic()
@@ -83,13 +83,16 @@ def date() -> str:
 
 
 def sha256(path: str | None) -> str:
-    """Return the digest of a model's file, without weights that are in other files; nothing for what is no file."""
+    """Return the digest of a model's file, without weights that are in other files; nothing for what cannot be read."""
     if path is None or not os.path.isfile(path):  # noqa: PTH113 (Path.is_file raises for some names)
         return ""
     import hashlib
 
-    with open(path, "rb") as file:  # noqa: PTH123 (the same)
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 (the same)
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:  # the error that is reported may be the same one
+        return ""
 
 
 def versions() -> dict[str, str]:

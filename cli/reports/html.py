@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from opshift.cli import wording
 from opshift.cli.reports.diagram import Drawing, boxes, drawing
-from opshift.cli.reports.report_model import Rewrite, account
+from opshift.cli.reports.report_model import Rewrite, report_model
 from opshift.cli.terminal import COMMAND_MARK, jsonable, plain
 from opshift.passes.base.results import Action, Subgraph
 
@@ -26,7 +26,7 @@ MOST = 10_000
 
 def page(document: Mapping[str, Any]) -> str:
     """Return a document as HTML. Whatever stands in it comes out escaped, names of the model above all."""
-    it = account(document)
+    it = report_model(document)
     drawn = dict(_drawn(it.rewrites))
     style, script = _text("drawing.css", "page.css"), _text("page.js")
     made = (

@@ -10,12 +10,12 @@ from typing import Any
 
 from opshift.cli import wording
 from opshift.cli.reports import runtimes
-from opshift.cli.reports.report_model import Account, Rewrite, Row, account
+from opshift.cli.reports.report_model import ReportModel, Rewrite, Row, report_model
 from opshift.cli.terminal import jsonable, plain
 from opshift.passes.base.results import Check
 
 MOST = 20
-"""How many refusals, differences or models are listed; the other kinds of reports have them all."""
+"""The number of listed refusals, differences or models; the other kinds of reports have them all."""
 
 LONG = 2000
 """Characters: a longer value is cut off."""
@@ -23,7 +23,7 @@ LONG = 2000
 
 def markdown(document: Mapping[str, Any]) -> str:
     """Return a document as Markdown. Names of the model come out as they are, and mean nothing to Markdown."""
-    it = account(document)
+    it = report_model(document)
     parts = [
         f"### opshift {it.command}: {text(it.headline.title)}",
         " ".join((text(it.headline.sentence), *map(text, it.notes))),
@@ -54,8 +54,8 @@ def _refusal(group: wording.Group) -> str:
     names = ", ".join(map(code, group.nodes[: wording.NAMED]))
     names += ", ..." if len(group.nodes) > wording.NAMED else ""
     where = f"{len(group.nodes)} \u00d7 {code(group.operator)} ({names})" if group.operator else names
-    told = text(f"{wording.without_names(group.reason)} {group.hint}".rstrip())
-    return f"- {where}: {told} {code(group.code)} ({wording.page(group.code)})"
+    problem = text(f"{wording.without_names(group.reason)} {group.hint}".rstrip())
+    return f"- {where}: {problem} {code(group.code)} ({wording.page(group.code)})"
 
 
 def _difference(check: Check) -> str:
@@ -91,14 +91,14 @@ def _runtime(row: runtimes.Row) -> tuple[str, ...]:
     return code(row.model), *map(text, row.cells)
 
 
-def _rewrites(it: Account) -> Iterator[tuple[str, ...]]:
+def _rewrites(it: ReportModel) -> Iterator[tuple[str, ...]]:
     """Yield a row for all rewrites that read the same, though other things be known of the nodes."""
     found: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for line in it.lines:
         found[_read(line.rewrite)][line.verdict] += 1
     for cells, verdicts in found.items():
-        told = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
-        yield str(verdicts.total()), *cells, told
+        problem = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
+        yield str(verdicts.total()), *cells, problem
 
 
 def _read(rewrite: Rewrite) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a report tells people, whatever it is written as: the verdict in words, the tables, the kinds of rewrites."""
+"""The contents of a report, for every format: the verdict in words, the tables, the rewrites."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Account:
-    """All that a report tells, in the order in which it is read."""
+class ReportModel:
+    """The contents of a report, in reading order."""
 
     command: str
     model: str
@@ -91,12 +91,12 @@ class Account:
     written: bool
     headline: Headline
     sides: tuple[str, str]
-    """What the two columns of the tables are called."""
+    """The headings of the two columns of the tables."""
     rows: tuple[Row, ...]
     facts: tuple[Row, ...]
     notes: tuple[str, ...]
     request: str
-    """Where the model goes: `opset 18 -> 11`."""
+    """The requested change: `opset 18 -> 11`."""
     about: tuple[tuple[str, str], ...]
     """The command, the date and the models' hashes."""
     refusals: tuple[Refusal, ...]
@@ -106,7 +106,7 @@ class Account:
     report: Report | None
     classes: Mapping[str, int]
     coverage: tuple[str, ...]
-    """What was compared, in sentences."""
+    """The coverage, in sentences."""
     models: tuple[Mapping[str, Any], ...]
     runtimes: tuple[runtimes.Row, ...]
     """The rows of `where`."""
@@ -124,15 +124,15 @@ class Account:
         return tuple(row for row in self.rows if row.changed)
 
 
-def account(document: Mapping[str, Any]) -> Account:
-    """Return what a document tells people."""
+def report_model(document: Mapping[str, Any]) -> ReportModel:
+    """Return the report model of a document."""
     error: Mapping[str, Any] = document.get("error", {})
     plan: Plan | None = document.get("plan")
     report: Report | None = document.get("report") or error.get("report")
     before: OperatorCounts | None = document.get("before")
     after: OperatorCounts | None = document.get("after")
     rewrites = tuple(_rewrite(kind, number, plan) for number, kind in enumerate(plan.kinds, 1)) if plan else ()
-    return Account(
+    return ReportModel(
         command=document.get("command", ""),
         model=document.get("model") or ", ".join(entry.model for entry in document.get("where", ())),
         other=document.get("other", ""),
@@ -212,9 +212,9 @@ def _headline(document: Mapping[str, Any], plan: Plan | None, report: Report | N
 def _many(models: Sequence[Mapping[str, Any]]) -> Headline:
     counts = Counter(str(model["outcome"]) for model in models)
     well = counts["converted"] + counts["unchanged"]
-    told = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
+    counts_text = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
     title = f"{well} of {wording.count(len(models), 'model')} written"
-    return Headline(GOOD if well == len(models) else BAD, title, f"{told}.")
+    return Headline(GOOD if well == len(models) else BAD, title, f"{counts_text}.")
 
 
 def _served(entries: Sequence[runtimes.Entry], status: int) -> Headline:
@@ -226,10 +226,8 @@ def _served(entries: Sequence[runtimes.Entry], status: int) -> Headline:
 
 
 def _refused(refusals: Sequence[Refusal], plan: Plan | None, command: str) -> Headline:
-    to = f" to opset {plan.target_opset}" if plan else ""
-    to += f" of {plan.target}" if plan and plan.target else ""
     nothing = " Nothing was written." if command == "convert" else ""
-    sentence = f"The model cannot be converted{to}: {wording.count(len(refusals), 'refusal')}.{nothing}"
+    sentence = f"The model cannot be converted{wording.goal(plan)}: {wording.count(len(refusals), 'refusal')}.{nothing}"
     return Headline(BAD, "Cannot be converted", sentence)
 
 
@@ -244,6 +242,8 @@ def _proven(document: Mapping[str, Any], report: Report, *, written: bool) -> He
             return Headline(GOOD, "Nothing to do", f"The model already meets the request. {sentence}")
         case Verdict.EQUAL:
             return Headline(GOOD, "Verified", sentence)
+        case Verdict.WITHIN_BOUND:
+            return Headline(GOOD, "Within bound", sentence)
         case Verdict.DIFFERENT:
             return Headline(BAD, "Different", sentence)
     return Headline(DOUBTFUL, "Not verified", sentence)
@@ -263,8 +263,8 @@ def _planned(plan: Plan, *, nothing: bool) -> Headline:
         return Headline(GOOD, "Nothing to do", f"The model already meets the request (opset {plan.source_opset}).")
     lowered = sum(step.action is Action.LOWER for step in plan.steps)
     bumped = wording.count(len(plan.steps) - lowered, "version bump")
-    told = f"{wording.count(lowered, 'node')} rewritten, {bumped}, {plan.kept} unchanged"
-    return Headline(GOOD, "Possible", f"From opset {plan.source_opset} to {plan.target_opset}: {told}.")
+    counts_text = f"{wording.count(lowered, 'node')} rewritten, {bumped}, {plan.kept} unchanged"
+    return Headline(GOOD, "Possible", f"From opset {plan.source_opset} to {plan.target_opset}: {counts_text}.")
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -293,6 +293,7 @@ def amount(size: int) -> str:
 def _notes(plan: Plan | None, report: Report | None) -> Iterator[str]:
     if plan:
         yield from wording.assumptions(plan)
+        yield from wording.wide(plan, verbose=True)
         yield from wording.warnings(plan)
     if report and (none := [name for name, number in report.whole.classes.items() if not number]):
         yield f"Not tested: {', '.join(none)} inputs."
@@ -300,7 +301,7 @@ def _notes(plan: Plan | None, report: Report | None) -> Iterator[str]:
 
 def _differences(report: Report | None) -> tuple[Check, ...]:
     """Return the comparisons that tell more than the headline does."""
-    if report is None or report.verdict is Verdict.EQUAL:
+    if report is None or report.verdict in (Verdict.EQUAL, Verdict.WITHIN_BOUND):
         return ()
     checks = (report.whole, *report.nodes) if report.verdict is Verdict.DIFFERENT else report.nodes
     return tuple(check for check in checks if check.verdict is report.verdict)
@@ -311,7 +312,7 @@ def _differences(report: Report | None) -> tuple[Check, ...]:
 
 def _rewrite(kind: RewriteGroup, number: int, plan: Plan) -> Rewrite:
     applicable = sorted((way for way in kind.ways if way.cost is not None), key=lambda way: way.cost or 0.0)
-    if kind.action is Action.RESTAMP:
+    if kind.action is Action.VERSION_BUMP:
         version = since("", kind.operator, plan.target_opset)
         to = f"{kind.operator}-{version}" if version else f"opset {plan.target_opset}"
     else:
@@ -330,7 +331,7 @@ def _rewrite(kind: RewriteGroup, number: int, plan: Plan) -> Rewrite:
 
 
 _HELD = {"folded": "a constant", "initializer": "an initializer"}
-"""What a node becomes where no node replaces it."""
+"""The replacement of a node that no node replaces."""
 
 _UNCHOSEN = {
     "folded": "its value is known",
@@ -343,7 +344,7 @@ _UNCHOSEN = {
 
 
 def _choice(kind: RewriteGroup, applicable: Sequence[Candidate]) -> str:
-    if kind.action is Action.RESTAMP:
+    if kind.action is Action.VERSION_BUMP:
         return "same meaning"
     if not kind.lowerings:
         return "the operator itself, as the target defines it"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of one model: `found`, or an `error` (kind and message) with its exit status."""
+    """The known facts about one model: `found`, or an `error` (kind and message) with its exit status."""
 
     model: str
     status: int
@@ -31,29 +31,29 @@ class Entry:
 
 
 KINDS = 3
-"""How many kinds of replaced nodes a row names."""
+"""The number of kinds of replaced nodes in a row."""
 
 NAMES = 8
-"""How many operators a row names in the place of one."""
+"""The number of operators that a row names as the replacement of one."""
 
 COLUMNS = ("Target", "Outcome", "Opset", "Changes, or the first blocker")
 
 
 @dataclass(frozen=True)
 class Row:
-    """What the table has for one model and one runtime; `level` is 0 for good, 1 for converted, 2 for bad."""
+    """A row of the table: one model and one runtime; `level` is 0 for good, 1 for converted, 2 for bad."""
 
     model: str
     target: str
     outcome: str
     opset: str
-    told: str
+    details: str
     level: int
 
     @property
     def cells(self) -> tuple[str, ...]:
         """The texts under `COLUMNS`."""
-        return self.target, self.outcome, self.opset, self.told
+        return self.target, self.outcome, self.opset, self.details
 
 
 LEVELS = {"runs": 0, "converts": 1, "refused": 2}
@@ -69,7 +69,7 @@ def rows(entries: Iterable[Entry]) -> Iterator[Row]:
             continue
         for fit in found.fits:
             opset = "-" if fit.refusals else wording.moved("", found.opset, fit.opset).strip()
-            yield Row(entry.model, named(fit), str(fit.outcome), opset, told(fit, found), LEVELS[fit.outcome])
+            yield Row(entry.model, named(fit), str(fit.outcome), opset, details(fit, found), LEVELS[fit.outcome])
 
 
 def named(fit: Fit) -> str:
@@ -80,7 +80,7 @@ def named(fit: Fit) -> str:
     return one_line(fit.target + (f" ({', '.join(about)})" if about else ""))
 
 
-def told(fit: Fit, found: Where) -> str:
+def details(fit: Fit, found: Where) -> str:
     """Return what is done to a model, or what blocks it first, on one line."""
     if fit.refusals:
         groups = wording.grouped(fit.refusals)
@@ -116,6 +116,7 @@ PREPARED = {
     Action.FOLD: "folded",
     Action.INLINE: "inlined",
     Action.UNROLL: "unrolled",
+    Action.RETYPE: "retyped",
     Action.DROP: "dropped",
 }
 

@@ -1,4 +1,4 @@
-"""Axes: what most operators share about them."""
+"""Axes: shared code of most operators."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ END = 2**31 - 1
 
 
 def resolve(axis: int, rank: int | None) -> int:
-    """Return the axis counted from the front where the rank is known."""
-    return axis if rank is None or axis >= 0 else axis + rank
+    """Return the axis counted from the front where the rank is known; one that is out of range stays so."""
+    return axis if rank is None or axis >= 0 or axis < -rank else axis + rank
+
+
+def from_front(places: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
+    """Return places counted from the front of a length; those that are out of range stay so."""
+    return np.where((places < 0) & (places >= -length), places + length, places).astype(places.dtype)
 
 
 def one_axis(meaning: Any, operands: Operands) -> tuple[Any, Operands]:
@@ -38,7 +43,7 @@ def axes_operand(
         known = None if axes is None else axes.known
         if axes is None or known is None or data is None or data.rank is None:
             return meaning, operands
-        resolved = np.where(known < 0, known + data.rank + growth(known.size), known).astype(known.dtype)
+        resolved = from_front(known, data.rank + growth(known.size))
         return meaning, (*operands[:index], constant(resolved), *operands[index + 1 :])
 
     return normal
@@ -94,7 +99,7 @@ def operand_not_negative(index: int) -> Callable[[Any, Operands], Reason | None]
 
 
 def rank_known(meaning: Any, operands: Operands) -> Reason | None:
-    """Ask for the rank of the first operand."""
+    """Require the rank of the first operand."""
     return (
         None
         if operands[0] is not None and operands[0].rank is not None
@@ -103,12 +108,12 @@ def rank_known(meaning: Any, operands: Operands) -> Reason | None:
 
 
 def rank_unknown(meaning: Any, operands: Operands) -> Reason | None:
-    """Hold only where the rank of the first operand is unknown."""
+    """Require that the rank of the first operand is unknown."""
     return Reason("the rank is known") if rank_known(meaning, operands) is None else None
 
 
 def one_from_back(meaning: Any, operands: Operands) -> Reason | None:
-    """Hold for one constant axis that counts from the back of an unknown rank, in the second operand."""
+    """Require one constant axis that counts from the back of an unknown rank, in the second operand."""
     axes = operands[1]
     if axes is None or axes.known is None or axes.known.size != 1 or int(axes.known.item()) >= 0:
         return Reason("the axes are not one constant that counts from the back")

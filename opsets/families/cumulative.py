@@ -1,4 +1,4 @@
-"""CumSum and CumProd: what has come together up to each element along an axis."""
+"""CumSum and CumProd: the accumulation up to each element along an axis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONGEST = 4096
 
 
 def along_known_axis(what: Cumulative, operands: Operands) -> Reason | None:
-    """Ask for a constant axis, of a known rank and no great length, and for floats."""
+    """Require a constant axis, of a known rank and no great length, and for floats."""
     data, axis = first(operands), None if operands[1] is None else operands[1].known
     if axis is None:
         return Reason("the axis is computed at run time", missing=True)

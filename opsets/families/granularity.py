@@ -33,7 +33,7 @@ ENDS: Mapping[int, tuple[int, int]] = {
 
 
 def scale(operands: Operands) -> Facts:
-    """Return what is known of the scale."""
+    """Return the known facts about the scale."""
     return operands[1] or Facts()
 
 
@@ -53,7 +53,7 @@ def one_for_all(meaning: Any, operands: Operands) -> Reason | None:
 
 
 def spread(meaning: Any, operands: Operands) -> Reason | None:
-    """Ask for what it takes to bring the scale to a shape that broadcasts; blocks are taken apart before."""
+    """Require what it takes to bring the scale to a shape that broadcasts; blocks are taken apart before."""
     rank = scale(operands).rank
     if rank is None:
         return Reason("the rank of the scale is unknown", missing=True)
@@ -70,7 +70,7 @@ def shape(meaning: Any, operands: Operands) -> Tensor:
 
 
 def in_blocks(meaning: Any, operands: Operands) -> Reason | None:
-    """Hold where each scale is for a block, along an axis of known length."""
+    """Require that each scale is for a block, along an axis of known length."""
     if meaning.block_size < 2:
         return Reason("no scale is for a block")
     if isinstance(first(operands).dim(meaning.axis), int):

@@ -1,14 +1,17 @@
-"""GRU, LSTM and RNN: what they share. `layout`, which puts the batch first, came with 14."""
+"""Shared code of GRU, LSTM and RNN. `layout`, which puts the batch first, came with 14."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from onnx import TensorProto
 
-from opshift.opsets.registry.facts import Dim
-from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.facts import Dim, Facts
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.shape_hints import EqualDims, NodeShapes, Pairs, Shape
 
@@ -52,13 +55,21 @@ Step = Callable[[int, Array, tuple[Array, ...]], tuple[Array, ...]]
 
 
 def batch_first(what: Recurrent, operands: Operands) -> Reason | None:
-    """Hold where the batch is the first axis."""
+    """Require that the batch is the first axis."""
     return None if what.layout else Reason("the batch is the second axis already")
 
 
 def runs(what: Recurrent, operands: Operands) -> bool:
     """Whether onnxruntime has a kernel, which tells what becomes of NaN and infinity: 1.32.0 has none for layout 1."""
     return not what.layout
+
+
+def propagates(what: Recurrent, operands: Operands) -> bool:
+    """Whether NaN and infinity in the inputs of a GRU or an LSTM have a result that can be kept: they have none.
+
+    The sigmoid of onnxruntime 1.32.0's kernels is finite for NaN, which sums of infinities are.
+    """
+    return False
 
 
 def run(what: Recurrent, step: Step, x: Array, lengths: Array | None, initial: Sequence[Array]) -> tuple[Array, ...]:
@@ -144,16 +155,24 @@ _BETA = ("affine", "scaledtanh", "hardsigmoid")
 
 
 def functions(what: Recurrent, defaults: tuple[str, ...], directions: int) -> list[Callable[[Array], Array]]:
-    """Return the activation functions of all directions; alphas and betas are "consumed in the order" of these."""
+    """Return the activation functions of all directions."""
+    return [
+        _clipped(what.clip, _FUNCTIONS[name][0], alpha, beta)
+        for name, alpha, beta in _named(what, defaults, directions)
+    ]
+
+
+def _named(what: Recurrent, defaults: tuple[str, ...], directions: int) -> list[tuple[str, float, float]]:
+    """Return names, alphas and betas of all functions; alphas and betas are "consumed in the order" of these."""
     names = [name.lower() for name in what.activations or defaults * directions]
     alphas, betas = list(what.activation_alpha or ()), list(what.activation_beta or ())
-    made = []
+    found = []
     for name in names:
-        function, alpha, beta = _FUNCTIONS[name]
+        _, alpha, beta = _FUNCTIONS[name]
         alpha = alphas.pop(0) if name in _ALPHA and alphas else alpha
         beta = betas.pop(0) if name in _BETA and betas else beta
-        made.append(_clipped(what.clip, function, alpha, beta))
-    return made
+        found.append((name, alpha, beta))
+    return found
 
 
 def _clipped(
@@ -165,6 +184,176 @@ def _clipped(
         return function(np.clip(x, -clip, clip) if clip else x, alpha, beta)
 
     return apply
+
+
+# --- token by token -----------------------------------------------------------------------------------------------
+
+MOST = 128
+"""Tokens that are unrolled: each is some ten nodes."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a layer of one direction does with a token: its functions with their parameters, and a bound of each (or 0).
+
+    `variant` is input_forget or linear_before_reset; `backwards` says that the last token comes first.
+    """
+
+    functions: tuple[str, ...] = ()
+    alphas: tuple[float, ...] = ()
+    betas: tuple[float, ...] = ()
+    clips: tuple[float, ...] = ()
+    variant: int = 0
+    backwards: int = 0
+
+
+def cell(what: Recurrent, defaults: tuple[str, ...], variant: int = 0, unclipped: tuple[int, ...] = ()) -> Cell:
+    """Return the cell of a layer of one direction; the functions at the places `unclipped` have no bound."""
+    found = _named(what, defaults, 1)[: len(defaults)]
+    names, alphas, betas = zip(*found, strict=True)
+    clips = tuple(0.0 if place in unclipped else what.clip or 0.0 for place in range(len(found)))
+    return Cell(names, alphas, betas, clips, variant, int(what.direction == "reverse"))
+
+
+def bound_cell(what: Cell, operands: Operands) -> Mapping[str, Any]:
+    """Bind the fields of a cell."""
+    return dataclasses.asdict(what)
+
+
+def compute_cell(what: Cell) -> Callable[[int, Array], Array]:
+    """Return what computes the function at a place."""
+
+    def apply(place: int, x: Array) -> Array:
+        function = _FUNCTIONS[what.functions[place]][0]
+        bound = what.clips[place]
+        return function(np.clip(x, -bound, bound) if bound else x, what.alphas[place], what.betas[place])
+
+    return apply
+
+
+def two_directions(what: Recurrent, operands: Operands) -> Reason | None:
+    """Require a bidirectional layer whose batch is the second axis."""
+    if what.layout:
+        return Reason("")
+    return None if what.direction == "bidirectional" else Reason("")
+
+
+def of_each_direction(what: Recurrent, operands: Operands) -> Mapping[str, Any]:
+    """Bind the functions of both directions, and their parameters."""
+    names = what.activations
+    half = len(names or ()) // 2
+    first = [name.lower() for name in (names or ())[:half]]
+    alphas, betas = (sum(name in taking for name in first) for taking in (_ALPHA, _BETA))
+
+    def halves(values: Any, count: int) -> tuple[Any, Any]:
+        return (values or ())[:count] or None, (values or ())[count:] or None
+
+    return {
+        **dict(zip(("forward", "reverse"), halves(names, half), strict=True)),
+        **dict(zip(("forward_alpha", "reverse_alpha"), halves(what.activation_alpha, alphas), strict=True)),
+        **dict(zip(("forward_beta", "reverse_beta"), halves(what.activation_beta, betas), strict=True)),
+    }
+
+
+def one_direction(what: Recurrent, operands: Operands) -> Reason | None:
+    """Require a layer of one direction whose batch is the second axis, and no float16.
+
+    The kernels of onnxruntime 1.32.0 compute float16 in float, whose sums do not overflow.
+    """
+    if what.layout:
+        return Reason("")
+    if (operands[0] or Facts()).dtype == TensorProto.FLOAT16:
+        return Reason("the sums of float16 may overflow")
+    return None if what.direction != "bidirectional" else Reason("")
+
+
+def _count(gates: Facts | None) -> int | None:
+    count = None if gates is None else gates.dim(0)
+    return count if isinstance(count, int) else None
+
+
+def tokens_of(place: int) -> Callable[[Cell, Operands], tuple[int, bool]]:
+    """Return what counts the tokens of an operand, and says whether the last comes first."""
+    return lambda what, operands: (_count(operands[place]) or 0, bool(what.backwards))
+
+
+def few(place: int) -> Callable[[Cell, Operands], Reason | None]:
+    """Return what holds where the tokens of an operand are some that are unrolled."""
+
+    def applies(what: Cell, operands: Operands) -> Reason | None:
+        count = _count(operands[place])
+        if count is None:
+            return Reason("the number of tokens is unknown", missing=True)
+        if count > MOST:
+            return Reason(f"there are more than {MOST} tokens")
+        return None if count else Reason("there is no token")
+
+    return applies
+
+
+def many(place: int) -> Callable[[Cell, Operands], Reason | None]:
+    """Return what holds where the tokens are too many, or it is unknown how many there are."""
+
+    def applies(what: Cell, operands: Operands) -> Reason | None:
+        count = _count(operands[place])
+        return None if count is None or count > MOST else Reason(f"there are {MOST} tokens at most")
+
+    return applies
+
+
+def no_token(place: int) -> Callable[[Cell, Operands], Reason | None]:
+    """Return what holds where there is no token."""
+    return lambda what, operands: None if _count(operands[place]) == 0 else Reason("")
+
+
+def forwards(place: int) -> Callable[[Cell, Operands], Reason | None]:
+    """Return what holds of these where the first token comes first."""
+    return lambda what, operands: many(place)(what, operands) or (Reason("") if what.backwards else None)
+
+
+def reversed_order(place: int) -> Callable[[Cell, Operands], Reason | None]:
+    """Return what holds of these where the last token comes first."""
+    return lambda what, operands: many(place)(what, operands) or (None if what.backwards else Reason(""))
+
+
+def facts_of_tokens(states: int, gates: int) -> Callable[[Cell, Operands], tuple[Facts, ...]]:
+    """Return what tells of the last states, and of the rows of all tokens."""
+
+    def told(what: Cell, operands: Operands) -> tuple[Facts, ...]:
+        first = operands[1] or Facts()
+        count = (operands[gates] or Facts()).dim(0)
+        # A Loop without iterations has rows of other dimensions in onnxruntime 1.32.0: see StackedRows.
+        dims = first.shape if first.shape is None or isinstance(count, int) else (None,) * len(first.shape)
+        shape = None if dims is None else (count, *dims)
+        return (*(Facts(first.dtype, first.shape),) * states, Facts(first.dtype, shape))
+
+    return told
+
+
+def facts_of_cell(states: int) -> Callable[[Cell, Operands], tuple[Facts, ...]]:
+    """Return what tells of the states after a token: they are as those before."""
+
+    def told(what: Cell, operands: Operands) -> tuple[Facts, ...]:
+        first = operands[0] or Facts()
+        return (Facts(first.dtype, first.shape),) * states
+
+    return told
+
+
+def run_tokens(
+    step: Callable[..., tuple[Array, ...]],
+    what: Cell,
+    states: Sequence[Array],
+    tokens: Sequence[Array | None],
+    *others: Any,
+) -> tuple[Array, ...]:
+    """Return the last states and the rows of all tokens, of a cell's oracle."""
+    count = len(tokens[0]) if tokens[0] is not None else 0
+    rows = np.zeros((count, *states[0].shape), states[0].dtype)
+    for turn in reversed(range(count)) if what.backwards else range(count):
+        states = step(what, *states, *(None if one is None else one[turn : turn + 1] for one in tokens), *others)
+        rows[turn] = states[0]
+    return (*states, rows)
 
 
 def equal_dims(gates: int) -> EqualDims:
@@ -229,3 +418,55 @@ def check_shapes(what: Recurrent, gates: int, inputs: Sequence[Array | None]) ->
             dim is not None and dim != size for dim, size in zip(dims, one.shape, strict=True)
         ):
             raise ValueError(f"input {at} has shape {list(one.shape)}, and must have {list(dims)}")
+
+
+@lowering(18, applies_if=batch_first)
+def transposed(x, w, r, b, sequence_lens, initial_h):
+    """Transpose the batch to the second axis, and back."""
+    y, y_h = meaning.Same(
+        op.Transpose(x, perm=[1, 0, 2]), w, r, b, sequence_lens, op.Transpose(initial_h, perm=[1, 0, 2]), layout=0
+    )
+    return op.Transpose(y, perm=[2, 0, 1, 3]), op.Transpose(y_h, perm=[1, 0, 2])
+
+
+@lowering(18, applies_if=two_directions, bind=of_each_direction)
+def both_ways(
+    x,
+    w,
+    r,
+    b,
+    sequence_lens,
+    initial_h,
+    forward: Sequence[str],
+    forward_alpha: Sequence[float],
+    forward_beta: Sequence[float],
+    reverse: Sequence[str],
+    reverse_alpha: Sequence[float],
+    reverse_beta: Sequence[float],
+):
+    """Process the tokens in each direction on its own."""
+    y_0, y_h_0 = meaning.Same(
+        x,
+        op.Slice(w, [0], [1], [0]),
+        op.Slice(r, [0], [1], [0]),
+        op.Slice(b, [0], [1], [0]),
+        sequence_lens,
+        op.Slice(initial_h, [0], [1], [0]),
+        direction="forward",
+        activations=forward,
+        activation_alpha=forward_alpha,
+        activation_beta=forward_beta,
+    )
+    y_1, y_h_1 = meaning.Same(
+        x,
+        op.Slice(w, [1], [2], [0]),
+        op.Slice(r, [1], [2], [0]),
+        op.Slice(b, [1], [2], [0]),
+        sequence_lens,
+        op.Slice(initial_h, [1], [2], [0]),
+        direction="reverse",
+        activations=reverse,
+        activation_alpha=reverse_alpha,
+        activation_beta=reverse_beta,
+    )
+    return op.Concat(y_0, y_1, axis=1), op.Concat(y_h_0, y_h_1, axis=0)

@@ -11,11 +11,12 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import axes_operand, first, operand_not_negative, rank_known
+from opshift.opsets.families.reduction_steps import MOVED, one_by_one
 from opshift.opsets.registry.facts import INTEGERS, Facts
 from opshift.opsets.registry.lowering import Lowering, Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Traits
-from opshift.opsets.registry.wider_types import COMPUTED, SELECTED
+from opshift.opsets.registry.wider_types import SELECTED, SUMMED
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,12 @@ def _noop(what: Reduction, operands: Operands) -> Reason | None:
     return None if what.noop_with_empty_axes and operands[1] is None else Reason("there are axes to reduce, or may be")
 
 
-@lowering(18, applies_if=_noop)
+def _no_axis(what: Reduction, operands: Operands) -> Reason | None:
+    scalar = first(operands).rank == 0 and operands[1] is None
+    return None if scalar else _noop(what, operands)
+
+
+@lowering(18, applies_if=_no_axis)
 def left_alone(data, axes):
     """Return the input unchanged, including -0.0: it "performs the Identity op" (ReduceSum-13)."""
     return op.Identity(data)
@@ -143,47 +149,8 @@ def in_integers(data, axes):
     return op.Greater(meaning.Same(op.Cast(data, to=6), axes), 0)
 
 
-def _bytes(what: Reduction, operands: Operands) -> Reason | None:
-    """ReduceMax and ReduceMin of bytes take one after the other (onnxruntime 1.31.1), Max and Min many at once."""
-    if first(operands).dtype not in (TensorProto.INT8, TensorProto.UINT8):
-        return Reason("the data is no bytes")
-    axes = operands[1].known if operands[1] else None
-    length = first(operands).dim(int(axes.item())) if axes is not None and axes.size == 1 else None
-    if not isinstance(length, int):
-        return Reason("it is not one axis whose length is known", missing=True)
-    return None if length > 1 else Reason("there is nothing to halve")
-
-
-def _halves(what: Reduction, operands: Operands) -> Mapping[str, Any]:
-    axes = operands[1].known if operands[1] else None
-    axis = 0 if axes is None else int(axes.item())
-    dim = first(operands).dim(axis)
-    length = dim if isinstance(dim, int) else 0
-    half = (length + 1) // 2
-    return {
-        "axis": (axis,),
-        "half": (half,),
-        "rest": (length - half,),
-        "keepdims": what.keepdims,
-    }
-
-
-@lowering(18, applies_if=_bytes, bind=_halves)
-def larger_half(data, axes, axis: Sequence[int], half: Sequence[int], rest: Sequence[int], keepdims: int):
-    """Compute the larger of both halves (which overlap at a middle element) until one element is left."""
-    larger = op.Max(op.Slice(data, [0], half, axis), op.Slice(data, rest, [2147483647], axis))
-    return meaning.Itself(larger, axis, keepdims=keepdims)
-
-
-@lowering(18, applies_if=_bytes, bind=_halves)
-def smaller_half(data, axes, axis: Sequence[int], half: Sequence[int], rest: Sequence[int], keepdims: int):
-    """Compute the smaller of both halves (which overlap at a middle element) until one element is left."""
-    smaller = op.Min(op.Slice(data, [0], half, axis), op.Slice(data, rest, [2147483647], axis))
-    return meaning.Itself(smaller, axis, keepdims=keepdims)
-
-
 def _one(what: Reduction, operands: Operands) -> bool:
-    """Tell whether each reduced axis is known to have one element, and stays."""
+    """Return whether each reduced axis is known to have one element, and stays."""
     data, axes = operands[0] or Facts(), operands[1]
     if not what.keepdims or data.shape is None or axes is None or axes.known is None:
         return False
@@ -201,14 +168,12 @@ def of_one(data, axes):
     return op.Squeeze(data, axes)
 
 
-_HALVES = {"ReduceMax": larger_half, "ReduceMin": smaller_half}
-
 _LEAVE_ONE_ALONE = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
 """What they make of one element is that element."""
 
 
 def typed(what: Reduction, operands: Operands) -> Reason | None:
-    """Hold where the element type is known, so that the one to compute in is."""
+    """Require that the element type is known, so that the one to compute in is."""
     return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
 
 
@@ -232,12 +197,14 @@ def reduction(
     lowerings: tuple[Lowering, ...] = (),
     *,
     in_any_order: bool = False,
+    nests: bool = True,
     body_unused: str = "",
     traits: Traits | None = None,
 ) -> Operator:
     """Return the operator that reduces with a numpy function, called with `axis` and `keepdims`.
 
-    `in_any_order`: the order in which floats are taken does not count, as it does for a sum.
+    `in_any_order`: the order in which floats are taken does not count, as it does for a sum. `nests`: reducing some
+    axes and then the others is the same, as it is not for a sum of squares.
     """
 
     def oracle(meaning: Reduction, data: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> Any:
@@ -267,9 +234,10 @@ def reduction(
             squeezed,
             *lowerings,
             left_alone if name in _LEAVE_ONE_ALONE else along_a_new_axis,
-            *((in_integers, of_one, _HALVES[name]) if in_any_order else ()),
+            *((in_integers, of_one) if in_any_order else ()),
+            *(dataclasses.replace(one, rounds=not in_any_order) for one in ((one_by_one,) * nests + MOVED)),
         ),
-        wider_types=SELECTED if in_any_order else COMPUTED,
+        wider_types=SELECTED if in_any_order else SUMMED,
         # onnxruntime 1.32.0: the maximum of [0, NaN, 0, 1] is 0 or 1, as the axis lies in memory. The text is silent.
         nan_defined=lambda what, operands: not in_any_order,
         body_unused=body_unused,

@@ -1,4 +1,4 @@
-"""Hardmax, Softmax and LogSoftmax: operators that treat rows, and three ways to say what a row is.
+"""Hardmax, Softmax and LogSoftmax: operators that treat rows, and three ways to express what a row is.
 
 Since 13 a row lies along one axis. Before, all axes from `axis` on form one row: "input will be coerced into a
 2-dimensional tensor with dimensions [a_0 * ... * a_{k-1}, a_k * ... * a_{n-1}]" (Hardmax-11). DirectML takes any set.
@@ -20,29 +20,29 @@ from opshift.opsets.registry.operator import Operands, Version
 
 @dataclass(frozen=True)
 class Rows:
-    """The axes that form a row together; with `onward`, the one axis given and all that follow."""
+    """The axes that form a row together; with `to_end`, the one axis given and all that follow."""
 
     axes: tuple[int, ...] = (-1,)
-    onward: int = 0
+    to_end: int = 0
 
 
 def normal(rows: Rows, operands: Operands) -> tuple[Rows, Operands]:
-    """Count axes from the front where the rank is known, and list them where `onward` can be listed."""
+    """Count axes from the front where the rank is known, and list them where `to_end` can be listed."""
     rank = first(operands).rank
     axes = rows.axes
     if fault(rows, operands):
         return rows, operands
     if rank is not None:
         axes = tuple(axis % rank for axis in axes)
-        axes = tuple(range(axes[0], rank)) if rows.onward else axes
+        axes = tuple(range(axes[0], rank)) if rows.to_end else axes
         return Rows(tuple(sorted(set(axes)))), operands
-    if rows.onward and axes[0] < 0:
+    if rows.to_end and axes[0] < 0:
         return Rows(tuple(range(axes[0], 0))), operands
-    return Rows(tuple(sorted(set(axes), key=lambda axis: (axis < 0, axis))), rows.onward), operands
+    return Rows(tuple(sorted(set(axes), key=lambda axis: (axis < 0, axis))), rows.to_end), operands
 
 
 def fault(rows: Rows, operands: Operands) -> str | None:
-    """Say what is wrong with the axes: "Accepted range is [-r, r-1] where r = rank(input)" (Hardmax-13)."""
+    """Return what is wrong with the axes: "Accepted range is [-r, r-1] where r = rank(input)" (Hardmax-13)."""
     data = first(operands)
     if not rows.axes:
         return "it names no axes"
@@ -59,13 +59,13 @@ def trailing(rows: Rows, operands: Operands) -> int | None:
     """Return the axis from which on all belong to a row, None if the row is not made of the last axes."""
     rank = first(operands).rank
     stop = 0 if rank is None else rank
-    if rows.onward or rows.axes == tuple(range(rows.axes[0], stop)):
+    if rows.to_end or rows.axes == tuple(range(rows.axes[0], stop)):
         return rows.axes[0]
     return None
 
 
 def _lift_from_axis(attributes: Mapping[str, Any]) -> Rows:
-    return Rows((attributes["axis"],), onward=1)
+    return Rows((attributes["axis"],), to_end=1)
 
 
 def _lift_axis(attributes: Mapping[str, Any]) -> Rows:
@@ -73,7 +73,7 @@ def _lift_axis(attributes: Mapping[str, Any]) -> Rows:
 
 
 def _write_axis(rows: Rows, operands: Operands) -> Mapping[str, Any] | Reason:
-    if rows.onward or len(rows.axes) != 1:
+    if rows.to_end or len(rows.axes) != 1:
         return Reason("a row has one axis only")
     return {"axis": rows.axes[0]}
 
@@ -102,7 +102,7 @@ def in_rows(rows: Rows, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], 
         raise ValueError(f"axes {rows.axes} are out of range for rank {x.ndim}")
     axes = (
         tuple(range(rows.axes[0] % x.ndim, x.ndim))
-        if rows.onward
+        if rows.to_end
         else tuple(sorted({axis % x.ndim for axis in rows.axes}))
     )
     order = tuple(axis for axis in range(x.ndim) if axis not in axes) + axes
@@ -145,7 +145,7 @@ def permuted(x, order: Sequence[int], back: Sequence[int], axes: Sequence[int]):
 def _several_last(rows: Rows, operands: Operands) -> Reason | None:
     if trailing(rows, operands) is None:
         return Reason("the row is not made of the last axes")
-    return None if rows.onward or len(rows.axes) > 1 else Reason("the row has one axis already")
+    return None if rows.to_end or len(rows.axes) > 1 else Reason("the row has one axis already")
 
 
 @lowering(18, applies_if=_several_last, bind=lambda rows, operands: {"axis": trailing(rows, operands)})
@@ -179,7 +179,7 @@ def merged(x, matrix: Sequence[int], shape: Sequence[int]):
 
 
 def _one_end(rows: Rows, operands: Operands) -> Reason | None:
-    if rows.onward or _both_ends(rows):
+    if rows.to_end or _both_ends(rows):
         return Reason("the axes are not counted from one end")
     return rank_unknown(rows, operands)
 
@@ -216,7 +216,7 @@ def ranked(
 
 
 def _two_ends(rows: Rows, operands: Operands) -> Reason | None:
-    if rows.onward or not _both_ends(rows):
+    if rows.to_end or not _both_ends(rows):
         return Reason("the axes are counted from one end")
     return rank_unknown(rows, operands)
 

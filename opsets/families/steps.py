@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.facts import INTEGERS, Facts
 from opshift.opsets.registry.lowering import Lowering, Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Traits
+from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs
+from opshift.opsets.registry.traits import Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -21,7 +23,7 @@ def floats(x: Array, scale: Array, zero: Array) -> Array:
     return np.asarray((x.astype(np.int32) - zero.astype(np.int32)).astype(np.float32) * scale.astype(np.float32))
 
 
-def quantized(y: Array, scale: Array, zero: Array) -> Array:
+def quantized(y: Array, scale: Array | np.float32, zero: Array) -> Array:
     """Return floats as quantized values: "saturate(round(y / y_scale) + y_zero_point)", to even."""
     ends = np.iinfo(zero.dtype)
     whole = np.rint(y.astype(np.float32) / scale.astype(np.float32)).astype(np.float64) + zero
@@ -29,7 +31,7 @@ def quantized(y: Array, scale: Array, zero: Array) -> Array:
 
 
 def whole(operands: Operands, scales: tuple[int, ...], zeros: tuple[int, ...]) -> Reason | None:
-    """Hold where each scale and zero point is there, and one for all elements."""
+    """Require that each scale and zero point is there, and one for all elements."""
     for place in (*scales, *zeros):
         facts = operands[place] or Facts()
         if operands[place] is None:
@@ -53,23 +55,73 @@ def steady(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, A
     }
 
 
+def far_apart(*places: int) -> Callable[[Sequence[Any]], bool]:
+    """Return what holds where a scale is not above zero, or so far from 1 that products of some overflow."""
+
+    def holds(inputs: Sequence[Any]) -> bool:
+        scales = (inputs[place] for place in places if place < len(inputs))
+        known = [one.astype(np.float64) for one in scales if isinstance(one, np.ndarray) and one.size]
+        return any(not bool(((one > 2.0**-40) & (one < 2.0**40)).all()) for one in known)
+
+    return holds
+
+
 def one_each(what: Any, operands: Operands) -> Reason | None:
-    """Hold where the input and the output of a function of one tensor have one scale and one zero point each."""
+    """Require that the input and the output of a function of one tensor have one scale and one zero point each."""
     return whole(operands, (1, 3), (2, 4))
 
 
-def function_of_one(name: str, meaning: type, oracle: Callable[..., Any], by_floats: Lowering) -> Operator:
+def function_of_one(
+    name: str,
+    meaning: type,
+    oracle: Callable[..., Any],
+    *lowerings: Lowering,
+    operands: tuple[str, ...] = ("X", "X_scale", "X_zero_point", "Y_scale", "Y_zero_point"),
+    lift: Callable[[Mapping[str, Any]], Any] | None = None,
+    floats: tuple[Trait, ...] = (),
+    refused: str = "a zero point that is left out, for which the kernel ends the process; more than one scale",
+) -> Operator:
     """Return the operator that takes a function of what quantized values stand for, and quantizes it."""
     return Operator(
         name=name,
         domain=MICROSOFT,
         meaning=meaning,
+        versions=(Version(1, lift=lift),),
+        operands=operands,
+        oracle=oracle,
+        lowerings=lowerings,
+        adversarial=steady,
+        nan_defined=lambda what, operands: False,
+        refused=refused,
+        traits=Traits(floats=floats, scales=(1, 3), meaningless=far_apart(1, 3)),
+    )
+
+
+def two_each(what: Any, operands: Operands) -> Reason | None:
+    """Require that both inputs and the output of a function of two tensors have one scale and one zero point each."""
+    return whole(operands, (1, 4, 6), (2, 5, 7))
+
+
+def function_of_two(name: str, oracle: Callable[..., Any], by_floats: Lowering, trait: Trait) -> Operator:
+    """Return the operator that takes a function of what two quantized tensors stand for, and quantizes it."""
+    return Operator(
+        name=name,
+        domain=MICROSOFT,
+        meaning=Plain,
         versions=(Version(1),),
-        operands=("X", "X_scale", "X_zero_point", "Y_scale", "Y_zero_point"),
+        operands=("A", "A_scale", "A_zero_point", "B", "B_scale", "B_zero_point", "C_scale", "C_zero_point"),
         oracle=oracle,
         lowerings=(by_floats,),
         adversarial=steady,
         nan_defined=lambda what, operands: False,
-        refused="a zero point that is left out, for which the kernel ends the process; more than one scale",
-        traits=Traits(scales=(1, 3)),
+        refused="a zero point that is left out; more than one scale",
+        traits=Traits(
+            floats=(trait, Trait.QUANTIZES), scales=(1, 4, 6), equal_dims=of_both, meaningless=far_apart(1, 4, 6)
+        ),
     )
+
+
+def of_both(node: NodeShapes) -> Pairs:
+    """Yield the dims of both tensors that meet, counted from the last."""
+    one, other = node.inputs[0], node.inputs[3]
+    yield from zip(reversed(one or ()), reversed(other or ()), strict=False)

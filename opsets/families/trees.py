@@ -17,7 +17,7 @@ LEAF = "LEAF"
 
 
 @dataclass(frozen=True)
-class Question:
+class DecisionNode:
     """A node that asks whether a feature is at most a threshold; `missing` says that NaN goes on with yes."""
 
     feature: int
@@ -27,31 +27,33 @@ class Question:
     missing: bool
 
 
-class Flat:
+class FlatTrees:
     """Questions by their number; a node that takes several questions has more of them at the end."""
 
     def __init__(self, count: int, dtype: Any) -> None:
         """Begin with leaves, which lead to themselves."""
         self.dtype = np.dtype(dtype)
-        self.questions = [Question(0, 0.0, node, node, False) for node in range(count)]
+        self.decisions = [DecisionNode(0, 0.0, node, node, False) for node in range(count)]
 
-    def ask(self, node: int, mode: str, feature: int, threshold: float, yes: int, no: int, missing: bool) -> None:
+    def add_decision(
+        self, node: int, mode: str, feature: int, threshold: float, yes: int, no: int, missing: bool
+    ) -> None:
         """Set what a node asks, whatever the mode, by questions of one kind."""
         least = self._before(threshold)
         if mode == "BRANCH_LEQ":
-            self.questions[node] = Question(feature, threshold, yes, no, missing)
+            self.decisions[node] = DecisionNode(feature, threshold, yes, no, missing)
         elif mode == "BRANCH_LT":
-            self.questions[node] = Question(feature, least, yes, no, missing)
+            self.decisions[node] = DecisionNode(feature, least, yes, no, missing)
         elif mode == "BRANCH_GT":
-            self.questions[node] = Question(feature, threshold, no, yes, not missing)
+            self.decisions[node] = DecisionNode(feature, threshold, no, yes, not missing)
         elif mode == "BRANCH_GTE":
-            self.questions[node] = Question(feature, least, no, yes, not missing)
+            self.decisions[node] = DecisionNode(feature, least, no, yes, not missing)
         elif mode == "BRANCH_EQ":
-            more = self._more(Question(feature, least, no, yes, False))
-            self.questions[node] = Question(feature, threshold, more, no, missing)
+            more = self._more(DecisionNode(feature, least, no, yes, False))
+            self.decisions[node] = DecisionNode(feature, threshold, more, no, missing)
         elif mode == "BRANCH_NEQ":
-            more = self._more(Question(feature, least, yes, no, False))
-            self.questions[node] = Question(feature, threshold, more, yes, False)
+            more = self._more(DecisionNode(feature, least, yes, no, False))
+            self.decisions[node] = DecisionNode(feature, threshold, more, yes, False)
         else:
             raise ValueError(f"nodes have the mode {mode!r}")
 
@@ -60,16 +62,16 @@ class Flat:
         below = np.nextafter(self.dtype.type(threshold), self.dtype.type(-np.inf))
         return float("nan") if below == threshold else float(below)
 
-    def _more(self, question: Question) -> int:
-        self.questions.append(question)
-        return len(self.questions) - 1
+    def _more(self, decision: DecisionNode) -> int:
+        self.decisions.append(decision)
+        return len(self.decisions) - 1
 
     def arrays(self) -> dict[str, Tensor]:
         """Return the questions as arrays."""
         kinds = {"features": np.int64, "thresholds": self.dtype, "yes": np.int64, "no": np.int64, "missing": np.bool_}
         fields = {"features": "feature", "thresholds": "threshold", "yes": "yes", "no": "no", "missing": "missing"}
         return {
-            name: Tensor(np.array([getattr(one, fields[name]) for one in self.questions], dtype))
+            name: Tensor(np.array([getattr(one, fields[name]) for one in self.decisions], dtype))
             for name, dtype in kinds.items()
         }
 
@@ -85,7 +87,7 @@ class Flat:
             stack = [root]
             while stack:
                 node = stack[-1]
-                one = self.questions[node]
+                one = self.decisions[node]
                 further = [other for other in (one.yes, one.no) if other != node]
                 left = [other for other in further if other not in depths]
                 if left and node in open_nodes and any(other in open_nodes for other in left):
@@ -134,10 +136,10 @@ class Nodes:
 
     @property
     def base(self) -> tuple[float, ...]:
-        """What is added to the scores; nothing where the list is empty."""
+        """The base values of the scores; nothing if the list is empty."""
         return listed(self.base_values, self.base_values_as_tensor)
 
-    def flat(self, dtype: Any) -> Flat:
+    def flat(self, dtype: Any) -> FlatTrees:
         """Return the nodes in the flat form, thresholds in the type that features are compared in.
 
         Raises:
@@ -150,7 +152,7 @@ class Nodes:
         if len(self.places) != len(self.nodes_nodeids) or not self.nodes_nodeids:
             raise ValueError("a node is listed twice, or there is none")
         tracks = (*self.nodes_missing_value_tracks_true, *(0,) * len(self.nodes_nodeids))
-        flat = Flat(len(self.nodes_nodeids), dtype)
+        flat = FlatTrees(len(self.nodes_nodeids), dtype)
         for place, (tree, mode) in enumerate(zip(self.nodes_treeids, self.nodes_modes, strict=True)):
             if mode == LEAF:
                 continue
@@ -159,7 +161,7 @@ class Nodes:
                 raise ValueError("a node leads to one that is not listed")
             threshold = float(np.asarray(values[place], dtype))
             feature, missing = self.nodes_featureids[place], tracks[place] == 1
-            flat.ask(place, mode, feature, threshold, ends[0], ends[1], missing)
+            flat.add_decision(place, mode, feature, threshold, ends[0], ends[1], missing)
         return flat
 
     def scores(

@@ -1,4 +1,4 @@
-"""Windows: what AveragePool, LpPool and MaxPool share about them. A meaning has the attributes' names as its fields."""
+"""Windows of AveragePool, LpPool and MaxPool. The fields of a meaning have the attributes' names."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def global_axes(what: Any, operands: Operands) -> Mapping[str, Any]:
 
 
 def is_global(what: Any, operands: Operands) -> Reason | None:
-    """Hold where the axes of a global pool are known, and there are some."""
+    """Require that the axes of a global pool are known, and there are some."""
     rank = first(operands).rank
     if rank is None:
         return Reason("the rank is unknown", missing=True)
@@ -186,13 +186,13 @@ def normal(what: Any, operands: Operands) -> tuple[Any, Operands]:
     return what, operands
 
 
-def told(what: Any) -> Mapping[str, Any]:
-    """Return the attributes of a meaning that are not at their defaults."""
-    said = dataclasses.asdict(dataclasses.replace(what, ceil_mode=int(bool(what.ceil_mode))))
-    ones = {name for name in ("strides", "dilations") if set(said[name]) == {1}}
-    idle = {name for name, value in said.items() if value in (0, "NOTSET")}
+def nondefault_attributes(what: Any) -> Mapping[str, Any]:
+    """Return the attributes of a meaning that differ from their defaults."""
+    attributes = dataclasses.asdict(dataclasses.replace(what, ceil_mode=int(bool(what.ceil_mode))))
+    ones = {name for name in ("strides", "dilations") if set(attributes[name]) == {1}}
+    idle = {name for name, value in attributes.items() if value in (0, "NOTSET")}
     none = {"pads"} if what.auto_pad != "NOTSET" or not any(what.pads) else set()
-    return {name: value for name, value in said.items() if name not in ones | idle | none}
+    return {name: value for name, value in attributes.items() if name not in ones | idle | none}
 
 
 def below_22(make: Any, since: int, write: Callable[[int, Any, Operands], Mapping[str, Any] | Reason]) -> Version:
@@ -206,8 +206,8 @@ def below_22(make: Any, since: int, write: Callable[[int, Any, Operands], Mappin
     return Version(since, functools.partial(lift, RUN), functools.partial(lift, ALL), functools.partial(write, since))
 
 
-def unsaid(what: Any, operands: Operands, ignores_late: bool) -> Reason | None:
-    """Say why a version cannot say the ceil_mode; those since 22 ignore windows that start late."""
+def unsupported_ceil_mode(what: Any, operands: Operands, ignores_late: bool) -> Reason | None:
+    """Return why a version cannot express the ceil_mode; those since 22 ignore windows that start late."""
     if what.auto_pad.startswith("SAME"):
         return None
     if not ignores_late and what.ceil_mode == 1 and not _none_late(what, operands):
@@ -225,7 +225,7 @@ def _none_late(what: Any, operands: Operands) -> bool:
 
 
 def explicit(what: Any, operands: Operands) -> Reason | None:
-    """Hold where the windows are known."""
+    """Require that the windows are known."""
     sizes = sizes_of(operands)
     if what.auto_pad != "NOTSET":
         return Reason("it has auto_pad")
@@ -243,7 +243,7 @@ def pads_of(what: Any, operands: Operands) -> tuple[int, ...]:
 
 
 def overhangs(what: Any, operands: Operands) -> Reason | None:
-    """Hold for windows that end behind the input, and start before its end."""
+    """Require windows that end behind the input, and start before its end."""
     if not what.ceil_mode:
         return Reason("it has no ceil_mode")
     if reason := explicit(what, operands):

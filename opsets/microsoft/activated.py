@@ -1,4 +1,4 @@
-"""A step: the function that FusedConv and FusedGemm end with, by its name and its parameters."""
+"""A step: an activation function of FusedConv, FusedGemm or a recurrent layer, by its name and its parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARAMETERS = {
     "Clip": 2,
     "HardSigmoid": 2,
 }
-"""How many parameters a function has; no name stands for none."""
+"""How many parameters a function has that onnxruntime fuses; no name stands for none."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ _FUNCTIONS: dict[str, Callable[[Any, float, float], Any]] = {
     "ThresholdedRelu": lambda x, first, second: np.where(x > first, x, 0),
     "Clip": lambda x, first, second: np.clip(x, first, second),
     "HardSigmoid": lambda x, first, second: np.clip(first * x + second, 0, 1),
+    "Affine": lambda x, first, second: first * x + second,
+    "ScaledTanh": lambda x, first, second: first * np.tanh(second * x),
 }
 
 
@@ -129,6 +131,18 @@ def hard_sigmoid(x, first: float, second: float):
     return op.HardSigmoid(x, alpha=first, beta=second)
 
 
+@lowering(18, applies_if=_is("Affine"), bind=_both, rounds=True)
+def affine(x, first: float, second: float):
+    """Multiply, and add."""
+    return op.Add(op.Mul(x, op.CastLike(first, x)), op.CastLike(second, x))
+
+
+@lowering(18, applies_if=_is("ScaledTanh"), bind=_both, rounds=True)
+def scaled_tanh(x, first: float, second: float):
+    """Tanh of a product, multiplied."""
+    return op.Mul(op.Tanh(op.Mul(x, op.CastLike(second, x))), op.CastLike(first, x))
+
+
 def _facts(what: Activated, operands: Operands) -> tuple[Facts, ...]:
     data = operands[0] or Facts()
     return (Facts(data.dtype, data.shape),)
@@ -152,6 +166,8 @@ OPERATOR = Operator(
         thresholded_relu,
         clip,
         hard_sigmoid,
+        affine,
+        scaled_tanh,
     ),
     facts=_facts,
     idle=lambda what, operands: not what.function,

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.axes import first
 from opshift.opsets.microsoft import multiheadattention, projectedattention
 from opshift.opsets.microsoft.multiheadattention import FILTER
 from opshift.opsets.microsoft.projectedattention import ProjectedAttention
 from opshift.opsets.operators import attention
 from opshift.opsets.registry.dialect import MICROSOFT
-from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.facts import Dim, Facts
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -125,16 +126,23 @@ def projected_and_biased(
 
 
 def of_other_length(inputs: Sequence[Any]) -> bool:
-    """Whether a mask of keys is not as long as there are keys; unless that is known, none is left out."""
+    """Return whether a mask of keys is not as long as there are keys; unless that is known, none is left out."""
     x, mask, past = (inputs[place] if place < len(inputs) else None for place in (0, 3, 4))
-    if not isinstance(x, np.ndarray) or not isinstance(mask, np.ndarray) or mask.ndim < 2 or x.ndim != 3:
+    if not isinstance(x, np.ndarray) or not isinstance(mask, np.ndarray) or x.ndim != 3 or not mask.ndim:
         return False
-    return bool(mask.shape[-1] != x.shape[1] + (0 if past is None else past.shape[-2]))
+    keys = x.shape[1] + (0 if past is None else past.shape[-2])
+    return multiheadattention.masks_none_or_all(mask, len(x), keys)
 
 
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Draw numbers of moderate size, and masks that leave each query the first key."""
     return {**attention.adversarial(rng, feeds), **multiheadattention.unmasked_first(feeds, "mask_index")}
+
+
+def _shape(what: Attention, operands: Operands) -> tuple[Dim, ...]:
+    """Return the batch and the tokens of the input, and the width of the values."""
+    width = (operands[1] or Facts()).dim(1)
+    return first(operands).dim(0), first(operands).dim(1), _sizes(what, width)[2] if isinstance(width, int) else None
 
 
 OPERATOR = Operator(
@@ -145,13 +153,11 @@ OPERATOR = Operator(
     operands=("input", "weights", "bias", "mask_index", "past", "attention_bias", "past_sequence_length"),
     oracle=oracle,
     normal=normal,
+    shape=_shape,
     lowerings=(projected, projected_and_biased),
     adversarial=adversarial,
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
-    refused=(
-        "`do_rotary`; `past_present_share_buffer`, `past_sequence_length`; masks of rank 4, and ends and "
-        "starts with a past"
-    ),
+    refused=("`do_rotary`; `past_present_share_buffer`, `past_sequence_length`; masks of rank 4"),
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), factors=3, meaningless=of_other_length),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from opshift.opsets.families.axes import first
 from opshift.opsets.microsoft.skiplayernormalization import added
 from opshift.opsets.registry.dialect import MICROSOFT
-from opshift.opsets.registry.inner_sums import InnerSum, Use, from_axis
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, from_axis
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -19,7 +19,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class BiasSoftmax:
-    """The first axis of a row, and whether the bias is repeated inside of the axes before it, or outside."""
+    """The first axis of a row, and whether the bias is repeated inside the axes before it, or outside."""
 
     axis: int = 1
     is_inner_broadcast: int = 0
@@ -63,5 +63,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(of_sum,),
     refused="a bias of another rank than the data",
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), inner_sum=InnerSum(Use.QUOTIENT, _row, data=added(0, 1))),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), inner_sum=InnerSum(SumUse.QUOTIENT, _row, data=added(0, 1))),
 )

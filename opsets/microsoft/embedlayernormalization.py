@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.axes import first
 from opshift.opsets.microsoft.skiplayernormalization import EPSILON
 from opshift.opsets.operators import layernormalization
 from opshift.opsets.registry.dialect import MICROSOFT
-from opshift.opsets.registry.inner_sums import InnerSum, Use, from_axis
+from opshift.opsets.registry.facts import Dim, Facts
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, from_axis
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
+from opshift.opsets.registry.traits import AlongAxis, Interval, Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -42,8 +44,10 @@ def oracle(
     """EmbedLayerNormalization-1: "The embedding layer takes input_ids (word IDs) and segment_ids (sentence IDs)".
 
     "The last input mask is optional. If mask is provided, mask index (that is position of first 0 in mask, or number
-    of words) will be calculated".
+    of words) will be calculated". Of a mask of other numbers than 0 and 1, onnxruntime 1.32.0 counts the ones.
     """
+    if mask is not None and np.any((mask != 0) & (mask != 1)):
+        raise ValueError("EmbedLayerNormalization-1: a mask holds zeros and ones")
     total = embedded([ids, segments, words, places, kinds, gamma, beta, mask, position_ids])
     y, _, _ = layernormalization.oracle(
         layernormalization.LayerNormalization(epsilon=what.epsilon, wider=True), total, gamma, beta
@@ -124,6 +128,12 @@ def of_placed_segments(ids, segments, words, places, kinds, gamma, beta, mask, p
     return y, op.ReduceSum(mask, [1], keepdims=0), total
 
 
+def _shape(what: EmbedLayerNormalization, operands: Operands) -> tuple[Dim, ...]:
+    """Return the shape of the ids, and the width of the words: sums with segments of another shape hide it."""
+    ids = first(operands)
+    return ids.dim(0), ids.dim(1), (operands[2] or Facts()).dim(1)
+
+
 OPERATOR = Operator(
     name="EmbedLayerNormalization",
     domain=MICROSOFT,
@@ -141,6 +151,7 @@ OPERATOR = Operator(
         "position_ids",
     ),
     oracle=oracle,
+    shape=_shape,
     lowerings=(unmasked, of_words, of_placed_words, of_segments, of_placed_segments),
     traits=Traits(
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
@@ -149,6 +160,9 @@ OPERATOR = Operator(
             1: AlongAxis(data=4, axis=0, negative=False),
             8: AlongAxis(data=3, axis=0, negative=False),
         },
-        inner_sum=InnerSum(Use.CENTERED, from_axis, data=embedded, scale=5, bias=6, epsilon=EPSILON, by_squares=True),
+        domains={7: Interval(-1, 2)},
+        inner_sum=InnerSum(
+            SumUse.CENTERED, from_axis, data=embedded, scale=5, bias=6, epsilon=EPSILON, by_squares=True
+        ),
     ),
 )

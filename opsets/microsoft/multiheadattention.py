@@ -11,9 +11,10 @@ import numpy as np
 from opshift.opsets.families.axes import first
 from opshift.opsets.operators import attention
 from opshift.opsets.registry.dialect import MICROSOFT
-from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.facts import Dim, Facts
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.shape_hints import times
 from opshift.opsets.registry.traits import Trait, Traits
 
 Array = np.ndarray[Any, Any]
@@ -95,7 +96,7 @@ def _by_head(rows: Array, heads: int) -> Array:
 
 
 def _has_none(what: MultiHeadAttention, kept: Array, queries: int, keys: int) -> bool:
-    """Whether there is a query that may see no key that is kept."""
+    """Return whether there is a query that may see no key that is kept."""
     seen = np.arange(keys) <= np.arange(queries)[:, None] + keys - queries if what.unidirectional else np.True_
     return not bool((kept & seen).any(axis=-1).all())
 
@@ -175,7 +176,7 @@ def _masked(kind: str, more: bool) -> Callable[[MultiHeadAttention, Operands], R
 
 
 def form_of_mask(data: Facts, mask: Facts) -> str | Reason:
-    """Return the form of a mask: lengths, spans, keys or pairs; of data whose first dim is the batch."""
+    """Return the form of a mask: lengths, spans, either, keys or pairs; of data whose first dim is the batch."""
     if mask.rank is None:
         return Reason("the rank of the mask is unknown", missing=True)
     if mask.rank in (2, 3):
@@ -187,7 +188,7 @@ def form_of_mask(data: Facts, mask: Facts) -> str | Reason:
         return "lengths"
     if isinstance(count, int) and isinstance(batch, int):
         return "spans" if count == 2 * batch else Reason("a mask of such a length is for packed sequences")
-    return Reason("it is unknown whether the mask has lengths, or ends and starts", missing=True)
+    return "either"
 
 
 def _filter(what: MultiHeadAttention, operands: Operands) -> Mapping[str, Any]:
@@ -266,19 +267,57 @@ def by_lengths_after_a_past(query, key, value, bias, mask, added, past_key, past
     return y, keys, values, products
 
 
-def _spans(what: MultiHeadAttention, operands: Operands) -> Reason | None:
-    if operands[6] is not None:
-        return Reason("ends and starts are given, and a past")
-    return _listed("spans", False)(what, operands)
-
-
-@lowering(18, applies_if=_spans, bind=lambda what, operands: {"batch": _batch(what, operands)["batch"]})
+@lowering(
+    18, applies_if=_listed("spans", False), bind=lambda what, operands: {"batch": _batch(what, operands)["batch"]}
+)
 def by_spans(query, key, value, bias, mask, added, past_key, past_value, buffered, beams, batch: Sequence[int]):
     """Mask the keys before each start, and from each end on."""
     count = op.Squeeze(op.Shape(key, start=-2, end=-1), [0])
     places = op.Cast(op.Range(0, count, 1), to=6)
     ends = op.Unsqueeze(op.Slice(mask, [0], batch, [0]), [1])
     starts = op.Unsqueeze(op.Slice(mask, batch, [2147483647], [0]), [1])
+    kept = op.Cast(op.And(op.Less(places, ends), op.Not(op.Less(places, starts))), to=6)
+    y, keys, values, products = meaning.Same(query, key, value, None, kept, added, past_key, past_value)
+    return y, keys, values, products
+
+
+@lowering(18, applies_if=_listed("spans", True), bind=lambda what, operands: {"batch": _batch(what, operands)["batch"]})
+def by_spans_after_a_past(
+    query, key, value, bias, mask, added, past_key, past_value, buffered, beams, batch: Sequence[int]
+):
+    """Mask the keys before each start, and from each end on, those of the past counted."""
+    count = op.Squeeze(op.Shape(key, start=-2, end=-1) + op.Shape(past_key, start=2, end=3), [0])
+    places = op.Cast(op.Range(0, count, 1), to=6)
+    ends = op.Unsqueeze(op.Slice(mask, [0], batch, [0]), [1])
+    starts = op.Unsqueeze(op.Slice(mask, batch, [2147483647], [0]), [1])
+    kept = op.Cast(op.And(op.Less(places, ends), op.Not(op.Less(places, starts))), to=6)
+    y, keys, values, products = meaning.Same(query, key, value, None, kept, added, past_key, past_value)
+    return y, keys, values, products
+
+
+@lowering(18, applies_if=_listed("either", False))
+def by_either(query, key, value, bias, mask, added, past_key, past_value, buffered, beams):
+    """Mask the keys from each end on, and those before each start, where starts follow the ends."""
+    count = op.Squeeze(op.Shape(key, start=-2, end=-1), [0])
+    places = op.Cast(op.Range(0, count, 1), to=6)
+    batch = op.Shape(query, end=1)
+    every = op.Concat(mask, op.Cast(op.ConstantOfShape(batch), to=6), axis=0)
+    ends = op.Unsqueeze(op.Slice(every, [0], batch, [0]), [1])
+    starts = op.Unsqueeze(op.Slice(every, batch, batch + batch, [0]), [1])
+    kept = op.Cast(op.And(op.Less(places, ends), op.Not(op.Less(places, starts))), to=6)
+    y, keys, values, products = meaning.Same(query, key, value, None, kept, added, past_key, past_value)
+    return y, keys, values, products
+
+
+@lowering(18, applies_if=_listed("either", True))
+def by_either_after_a_past(query, key, value, bias, mask, added, past_key, past_value, buffered, beams):
+    """Mask the keys from each end on, and those before each start, those of the past counted."""
+    count = op.Squeeze(op.Shape(key, start=-2, end=-1) + op.Shape(past_key, start=2, end=3), [0])
+    places = op.Cast(op.Range(0, count, 1), to=6)
+    batch = op.Shape(query, end=1)
+    every = op.Concat(mask, op.Cast(op.ConstantOfShape(batch), to=6), axis=0)
+    ends = op.Unsqueeze(op.Slice(every, [0], batch, [0]), [1])
+    starts = op.Unsqueeze(op.Slice(every, batch, batch + batch, [0]), [1])
     kept = op.Cast(op.And(op.Less(places, ends), op.Not(op.Less(places, starts))), to=6)
     y, keys, values, products = meaning.Same(query, key, value, None, kept, added, past_key, past_value)
     return y, keys, values, products
@@ -327,12 +366,22 @@ def of_heads(
     return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1]), keys, values, products
 
 
+def masks_none_or_all(mask: Array, batch: int, keys: int) -> bool:
+    """Return whether a mask is not as long as there are keys, or lengths leave a row without any.
+
+    Kernels leave out a mask of one element, say. The weights of a row without keys are what rounding makes of them.
+    """
+    if mask.ndim > 1:
+        return bool(mask.shape[-1] != keys)
+    return len(mask) not in (batch, 2 * batch) or not bool(allowed(mask, batch, keys).any(axis=-1).all())
+
+
 def of_other_length(inputs: Sequence[Any]) -> bool:
-    """Whether a mask of keys is not as long as there are keys: one of one element, say, which kernels leave out."""
+    """Return whether a mask of keys does not say which of them are left."""
     key, mask, past = (inputs[place] if place < len(inputs) else None for place in (1, 4, 6))
-    if not isinstance(key, np.ndarray) or not isinstance(mask, np.ndarray) or mask.ndim < 2 or key.ndim < 3:
+    if not isinstance(key, np.ndarray) or not isinstance(mask, np.ndarray) or key.ndim < 3 or not mask.ndim:
         return False
-    return bool(mask.shape[-1] != key.shape[-2] + (0 if past is None else past.shape[-2]))
+    return masks_none_or_all(mask, len(key), key.shape[-2] + (0 if past is None else past.shape[-2]))
 
 
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -349,6 +398,15 @@ def unmasked_first(feeds: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if mask.ndim > 1:
         kept[..., 0] = 1
     return {name: kept}
+
+
+def _shape(what: MultiHeadAttention, operands: Operands) -> tuple[Dim, ...] | None:
+    """Return the batch and the tokens of the queries, and the width of all values."""
+    query, value = first(operands), operands[2]
+    if query.rank != 3 or value is None:
+        return None
+    width = times(value.dim(3), what.num_heads) if value.rank == 4 else value.dim(2)
+    return query.dim(0), query.dim(1), width if isinstance(width, int) else None
 
 
 OPERATOR = Operator(
@@ -369,6 +427,7 @@ OPERATOR = Operator(
         "cache_indirection",
     ),
     oracle=oracle,
+    shape=_shape,
     lowerings=(
         biased,
         keys_alone,
@@ -378,6 +437,9 @@ OPERATOR = Operator(
         by_lengths,
         by_lengths_after_a_past,
         by_spans,
+        by_spans_after_a_past,
+        by_either,
+        by_either_after_a_past,
         by_attention,
         of_heads,
     ),

@@ -101,7 +101,7 @@ def of_four(
 
 
 def no_scales(inputs: Sequence[Any]) -> bool:
-    """Whether a scale is no number above zero, or so far from the other that quotients overflow."""
+    """Return whether a scale is no number above zero, or so far from the other that quotients overflow."""
     scales = [inputs[0], *inputs[3::3]]
     known = [one.astype(np.float64) for one in scales if isinstance(one, np.ndarray) and one.size]
     if not known:

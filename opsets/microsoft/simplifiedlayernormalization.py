@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.registry.inner_sums import InnerSum, Use, from_axis
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, from_axis
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -69,6 +69,6 @@ OPERATOR = Operator(
     refused="an axis from the front, where the rank is unknown",
     traits=Traits(
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
-        inner_sum=InnerSum(Use.SCALED, from_axis),
+        inner_sum=InnerSum(SumUse.SCALED, from_axis),
     ),
 )

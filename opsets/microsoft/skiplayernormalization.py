@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.axes import first
 from opshift.opsets.operators import layernormalization
 from opshift.opsets.registry.dialect import MICROSOFT
-from opshift.opsets.registry.inner_sums import InnerSum, Use, from_axis
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, from_axis
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
@@ -95,12 +96,20 @@ OPERATOR = Operator(
     versions=(Version(1),),
     operands=("input", "skip", "gamma", "beta", "bias"),
     oracle=oracle,
+    shape=lambda what, operands: first(operands).shape,
     lowerings=(of_sum, of_biased_sum),
     traits=Traits(
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         equal_dims=equal_dims,
         inner_sum=InnerSum(
-            Use.CENTERED, from_axis, data=added(0, 1, 4), scale=2, bias=3, epsilon=EPSILON, by_squares=True
+            SumUse.CENTERED,
+            from_axis,
+            data=added(0, 1, 4),
+            scale=2,
+            bias=3,
+            epsilon=EPSILON,
+            by_squares=True,
+            statistics=(1, 2),
         ),
     ),
 )

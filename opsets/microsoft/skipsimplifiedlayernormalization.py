@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.axes import first
 from opshift.opsets.microsoft import simplifiedlayernormalization as simplified
 from opshift.opsets.microsoft.skiplayernormalization import EPSILON, added, biased, equal_dims, unbiased
 from opshift.opsets.registry.dialect import MICROSOFT
-from opshift.opsets.registry.inner_sums import InnerSum, Use, from_axis
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, from_axis
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.operator import Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -59,10 +60,11 @@ OPERATOR = Operator(
     versions=(Version(1),),
     operands=("input", "skip", "gamma", "bias"),
     oracle=oracle,
+    shape=lambda what, operands: first(operands).shape,
     lowerings=(of_sum, of_biased_sum),
     traits=Traits(
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         equal_dims=equal_dims,
-        inner_sum=InnerSum(Use.SCALED, from_axis, data=added(0, 1, 3), scale=2, epsilon=EPSILON),
+        inner_sum=InnerSum(SumUse.SCALED, from_axis, data=added(0, 1, 3), scale=2, epsilon=EPSILON),
     ),
 )

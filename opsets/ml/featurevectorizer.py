@@ -41,7 +41,7 @@ def fault(what: FeatureVectorizer, operands: Operands) -> str | None:
 
 
 def _whole(what: FeatureVectorizer, operands: Operands) -> Reason | None:
-    """Hold where each tensor has rows of as many features as it contributes."""
+    """Require that each tensor has rows of as many features as it contributes."""
     for facts, count in zip(operands, what.inputdimensions, strict=True):
         if facts is None or facts.shape is None:
             return Reason("a rank is unknown", missing=True)

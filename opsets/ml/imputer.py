@@ -1,4 +1,4 @@
-"""ai.onnx.ml::Imputer: other elements in the place of those that are missing."""
+"""ai.onnx.ml::Imputer: other elements in place of those that are missing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Imputer:
     replaced_value_int64: int = 0
 
     def values(self, floats: bool) -> tuple[float, ...]:
-        """What is put in the place of floats, or of integers."""
+        """What is put in place of floats, or of integers."""
         return self.imputed_value_floats if floats else self.imputed_value_int64s
 
     def missing(self, floats: bool) -> float:

@@ -64,7 +64,7 @@ def fault(what: LinearRegressor, operands: Operands) -> str | None:
 
 
 def matrix(operands: Operands) -> Reason | None:
-    """Hold for rows of features: of more than two axes, features are none that a text defines."""
+    """Require rows of features: of more than two axes, features are none that a text defines."""
     rank = first(operands).rank
     return None if rank in (None, 1, 2) else Reason("features have more than one axis")
 

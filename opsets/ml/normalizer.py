@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import ML, Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Integers, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,11 @@ def by_squares(x):
     return op.Where(none, rows, op.Where(op.Less(rows, 0.0), op.Neg(shares), shares))
 
 
+def _squares(attributes: Mapping[str, Any]) -> Integers | None:
+    """Return that integers are squared, which L2 alone does: onnxruntime 1.32.0 lets the squares leave the type."""
+    return Integers.SQUARES if attributes.get("norm") in ("L2", b"L2") else None
+
+
 OPERATOR = Operator(
     name="Normalizer",
     domain=ML,
@@ -91,5 +96,5 @@ OPERATOR = Operator(
     shape=lambda what, operands: first(operands).shape,
     nan_defined=lambda what, operands: what.norm != "MAX",
     refused="rows of more than one axis",
-    traits=Traits(floats=(Trait.SUMS, Trait.NORMALIZES, Trait.WEIGHS)),
+    traits=Traits(floats=(Trait.SUMS, Trait.NORMALIZES, Trait.WEIGHS), integers_by=_squares),
 )

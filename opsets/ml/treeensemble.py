@@ -72,7 +72,7 @@ class TreeEnsemble:
         """Whether a node asks if a feature is a member of a set."""
         return len(MODES) - 1 in trees.listed((), self.nodes_modes)
 
-    def flat(self, dtype: Any) -> trees.Flat:
+    def flat(self, dtype: Any) -> trees.FlatTrees:
         """Return the nodes in the flat form, leaves behind inner nodes.
 
         Raises:
@@ -85,7 +85,7 @@ class TreeEnsemble:
         )  # fmt: skip
         if any(len(one) != count for one in lists) or not count:
             raise ValueError("the lists of nodes are not of one length, or empty")
-        flat = trees.Flat(count + leaves, dtype)
+        flat = trees.FlatTrees(count + leaves, dtype)
         tracks = (*self.nodes_missing_value_tracks_true, *(0,) * count)
         for node in range(count):
             ends = []
@@ -98,7 +98,7 @@ class TreeEnsemble:
                 ends.append(count + place if leaf else place)
             mode = "BRANCH_EQ" if self.has_sets else MODES[int(modes[node])]  # sets are refused later
             threshold = float(np.asarray(splits[node], dtype))
-            flat.ask(node, mode, self.nodes_featureids[node], threshold, ends[0], ends[1], tracks[node] == 1)
+            flat.add_decision(node, mode, self.nodes_featureids[node], threshold, ends[0], ends[1], tracks[node] == 1)
         return flat
 
     def forest(self, dtype: Any) -> tuple[forest.Forest, Array]:

@@ -85,7 +85,7 @@ def decided(what: TreeEnsembleClassifier, dtype: Any) -> Decided | Reason:
     """
     flat, width = what.flat(dtype), len(what.labels)
     rows, given = trees.columns(what.listed_scores, width, dtype, np.add, 0.0)
-    more = np.zeros((len(flat.questions) - len(rows), width))
+    more = np.zeros((len(flat.decisions) - len(rows), width))
     weights = np.concatenate([rows, more.astype(dtype)])
     roots = Tensor(np.array(what.roots, np.int64))
     depth = flat.depth(what.roots)

@@ -57,7 +57,7 @@ class TreeEnsembleRegressor(trees.Nodes):
 
 
 def grown(
-    flat: trees.Flat,
+    flat: trees.FlatTrees,
     roots: Sequence[int],
     listed: Sequence[Sequence[tuple[int, float]]],
     count: int,
@@ -69,7 +69,7 @@ def grown(
     combine: Callable[[Any, Any], Any] = {"SUM": np.add, "MIN": np.minimum, "MAX": np.maximum}[kind]
     none = {"SUM": 0.0, "MIN": np.inf, "MAX": -np.inf}[kind] if count > 1 else 0.0
     rows, given = trees.columns(listed, count, dtype, combine, none)
-    more = len(flat.questions) - len(rows)
+    more = len(flat.decisions) - len(rows)
     weights = np.concatenate([rows, np.zeros((more, count), dtype)])
     places = Tensor(np.array(roots, np.int64))
     made = forest.Forest(

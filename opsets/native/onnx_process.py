@@ -18,9 +18,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from opshift.opsets.native import sandbox
 from opshift.opsets.native.onnx_worker import ProtocolError, read, write
@@ -42,6 +44,12 @@ _MEMORY, _COPIES = 2**30, 16
 _PATIENCE = 5.0
 """Seconds in which a child is gone that answers no more."""
 
+_LOST = 2 * _SECONDS
+"""Seconds that calls for one model may lose in all: a call that fails, or is slow, may lose half of what is left."""
+
+_USUAL, _START = 0.25, 0.1
+"""Seconds that a call may take without losing any, and that a new child takes at least."""
+
 
 class OnnxDiedError(RuntimeError):
     """onnx crashed on a model, or took more time or memory than it may; the text says which."""
@@ -51,20 +59,47 @@ class NoProcessError(OSError):
     """No child process can be started."""
 
 
-_asked: contextvars.ContextVar[tuple[float | None, int | None]] = contextvars.ContextVar("asked", default=(None, None))
+@dataclass
+class _Losses:
+    """The seconds that the calls for one model have lost, and the requests that ended in the loss of a child."""
+
+    seconds: float = 0.0
+    fatal: dict[tuple[bytes, ...], str] = field(default_factory=dict)
+
+    def left(self) -> float:
+        """Return the seconds that the next call may lose."""
+        return (_LOST - self.seconds) / 2
+
+
+class _Limits(NamedTuple):
+    """What each call may take (None: as its size needs), and what all of them have lost, if that is counted."""
+
+    seconds: float | None = None
+    memory: int | None = None
+    losses: _Losses | None = None
+
+
+_call_limits: contextvars.ContextVar[_Limits | None] = contextvars.ContextVar("asked", default=None)
+
+
+def _asked() -> _Limits:
+    return _call_limits.get() or _Limits()
 
 
 @contextlib.contextmanager
 def limited(seconds: float | None, memory: int | None) -> Iterator[None]:
     """Let each call take no more than so many seconds, and bytes of memory, meanwhile (None: as its size needs).
 
-    The checker has the seconds that a model's size needs in any case: little time for planning makes no model invalid.
+    Together they lose no more than _LOST seconds: a model may have thousands of nodes of which each takes the time
+    that one may take. The checker has the seconds that a model's size needs in any case: little time for planning
+    makes no model invalid.
     """
-    token = _asked.set((seconds, memory))
+    losses = _asked().losses or _Losses()
+    token = _call_limits.set(_Limits(seconds, memory, losses))
     try:
         yield
     finally:
-        _asked.reset(token)
+        _call_limits.reset(token)
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
@@ -158,7 +193,7 @@ def _number(value: int) -> bytes:
 
 
 def _is_known(schema: Schema) -> bool:
-    """Whether the child has a schema: onnx's own, and those of own_schemas.py."""
+    """Return whether the child has a schema: onnx's own, and those of own_schemas.py."""
     return schema.domain.partition(".")[0] in ("", "ai", "opshift")
 
 
@@ -244,14 +279,28 @@ _CHECKS = frozenset({b"check_model", b"check_attribute"})
 
 def _call(name: bytes, *arguments: bytes) -> Sequence[bytes]:
     size = sum(map(len, arguments))
-    asked_seconds, asked_memory = _asked.get()
-    seconds = _SECONDS + size / _BYTES_PER_SECOND
-    if asked_seconds is not None and name not in _CHECKS:
-        seconds = min(seconds, asked_seconds)
-    memory = max(_MEMORY, _COPIES * size) if asked_memory is None else asked_memory
-    ask = _remembered if size <= _SMALL else _asked_child
+    asked = _asked()
+    losses = None if name in _CHECKS else asked.losses
+    allowed, usual = _SECONDS, _USUAL + size / _BYTES_PER_SECOND
+    if losses is not None:
+        if message := losses.fatal.get((name, *arguments)):
+            raise OnnxDiedError(message)
+        allowed = min(allowed, losses.left())
+        if allowed < _USUAL:
+            raise OnnxDiedError(f"onnx has lost {_LOST:.3g} s on this model, and is not called for it again")
+    seconds = allowed + size / _BYTES_PER_SECOND
+    if asked.seconds is not None and name not in _CHECKS:
+        seconds = min(seconds, asked.seconds)
+    memory = max(_MEMORY, _COPIES * size) if asked.memory is None else asked.memory
+    ask = _remembered if size <= _SMALL else _call_child
+    begin = time.monotonic()
     outcome, *answer = ask(seconds, memory, name, *arguments)
+    taken = time.monotonic() - begin
+    if losses is not None:
+        losses.seconds += taken + _START if outcome == _DIED else max(0.0, taken - usual)
     if outcome == _DIED:
+        if losses is not None and size <= _SMALL:
+            losses.fatal[(name, *arguments)] = answer[0].decode()
         raise OnnxDiedError(answer[0].decode())
     if outcome == b"MemoryError":
         raise OnnxDiedError(f"onnx needs more than {memory} bytes of memory for it")
@@ -266,7 +315,7 @@ _SMALL = 4096
 _DIED = b"died"
 
 
-def _asked_child(seconds: float, memory: int, name: bytes, *arguments: bytes) -> Sequence[bytes]:
+def _call_child(seconds: float, memory: int, name: bytes, *arguments: bytes) -> Sequence[bytes]:
     """Return the outcome of a call, and what it returns."""
     child = _free()
     try:
@@ -280,7 +329,7 @@ def _asked_child(seconds: float, memory: int, name: bytes, *arguments: bytes) ->
     return answer
 
 
-_remembered = functools.lru_cache(4096)(_asked_child)
+_remembered = functools.lru_cache(4096)(_call_child)
 
 
 def _error(name: str, text: str) -> Exception:

@@ -25,7 +25,7 @@ MOST_BYTES = 2**31
 
 
 class ProtocolError(Exception):
-    """What was read is no message."""
+    """The bytes that were read are no message."""
 
 
 def write(stream: BinaryIO, fields: Sequence[bytes]) -> None:
@@ -117,8 +117,8 @@ class Calls:
     def parse_model(self, text: bytes) -> list[bytes]:
         """Return whether a text is a model, what is wrong with it, and the model."""
         parsed, complaint, model = self._onnx.parser.parse_model(text.decode())
-        said = complaint if isinstance(complaint, bytes) else complaint.encode("utf-8", "replace")
-        return [str(int(parsed)).encode(), said, model]
+        message = complaint if isinstance(complaint, bytes) else complaint.encode("utf-8", "replace")
+        return [str(int(parsed)).encode(), message, model]
 
     def to_text(self, model: bytes) -> list[bytes]:
         """Return a model as text."""
@@ -168,7 +168,7 @@ def _limit(name: str, size: int) -> None:
         pass
 
 
-def _ended_first() -> None:
+def _prefer_for_oom_kill() -> None:
     """Have Linux end this process, and not the one that it serves, where memory runs out."""
     try:
         file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
@@ -189,7 +189,7 @@ def main(library: str, own_schemas: str, confine: str) -> None:
     os.dup2(nothing, 1)  # what C++ prints must not come between the answers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches opshift, which ends this
     _limit("RLIMIT_CORE", 0)
-    _ended_first()
+    _prefer_for_oom_kill()
     onnx = _loaded("onnx.onnx_cpp2py_export", library)
     for schema in _loaded("own_schemas", own_schemas).schemas(onnx.defs):
         onnx.defs.set_domain_to_version(schema.domain, schema.since_version, schema.since_version)

@@ -1,4 +1,4 @@
-"""Take from a child process that runs foreign native code what it does not need.
+"""Remove unneeded privileges from a child process that runs foreign native code.
 
 This limits the damage that a fault in that code can do; it is no sandbox (docs/limits.md). Nothing of it is required:
 where a system does not offer a step, the process runs without.

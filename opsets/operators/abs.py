@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS, UNSIGNED
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
@@ -45,10 +46,10 @@ def chosen(x):
 
 OPERATOR = plain(
     "Abs",
-    (6, 13),
+    (1, 6, 13),
     ("X",),
     np.abs,
     (of_unsigned, parted, chosen),
     wider_types=QUOTIENT,
-    traits=Traits(floats=(Trait.MOVES,), inverse=lambda value: (value, -value)),
+    traits=Traits(value_range=value_ranges.absolute, floats=(Trait.MOVES,), inverse=lambda value: (value, -value)),
 )

@@ -28,6 +28,10 @@ def oracle(what: AffineGrid, theta: np.ndarray[Any, Any], size: np.ndarray[Any, 
     if theta.shape[0] != size[0]:
         raise ValueError("AffineGrid-20: theta has one matrix for each of the N images of size")
     sizes = [int(item) for item in size[2:]]
+    if theta.shape[1:] != (len(sizes), len(sizes) + 1):
+        raise ValueError("AffineGrid-20: theta has a row for each spatial axis, and one column more")
+    if min(sizes, default=0) < 0:
+        raise ValueError("AffineGrid-20: an image has no negative size")
     axes = []
     for count in sizes:
         left = np.arange(count)[::-1]

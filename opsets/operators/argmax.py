@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 
 from opshift.opsets.families.axes import END, axis_fault, axis_not_negative, first, one_axis, rank_known, rank_unknown
 from opshift.opsets.families.rows import ranked_axes
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import INTEGERS, Tensor
 from opshift.opsets.registry.lowering import Lowering, Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -519,6 +520,12 @@ OPERATOR = Operator(
     adversarial=adversarial,
     nan_defined=nan_defined,
     traits=Traits(
-        floats=(Trait.MOVES,), flow=Flow.BOUNDED, decides=True, nan_undefined=True, rivals=True, checked=True
+        value_range=value_ranges.positions,
+        floats=(Trait.MOVES,),
+        flow=Flow.BOUNDED,
+        decides=True,
+        nan_undefined=True,
+        rivals=True,
+        checked=True,
     ),
 )

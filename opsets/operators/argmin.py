@@ -11,6 +11,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import axis_not_negative, first, one_axis
 from opshift.opsets.operators import argmax
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Flow, Trait, Traits
@@ -83,5 +84,7 @@ OPERATOR = Operator(
     normal=one_axis,
     lowerings=(of_negatives, of_complements),
     nan_defined=argmax.nan_defined,
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, decides=True, nan_undefined=True),
+    traits=Traits(
+        value_range=value_ranges.positions, floats=(Trait.MOVES,), flow=Flow.BOUNDED, decides=True, nan_undefined=True
+    ),
 )

@@ -497,5 +497,6 @@ OPERATOR = Operator(
         spreads=False,
         unwritten=(0,),
         meaningless=_of_nothing,
+        nan_undefined=True,
     ),
 )

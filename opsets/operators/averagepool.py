@@ -17,6 +17,7 @@ from opshift.opsets.families.windows import (
     as_pads,
     below_22,
     explicit,
+    nondefault_attributes,
     normal,
     overhangs,
     pads_of,
@@ -24,14 +25,14 @@ from opshift.opsets.families.windows import (
     sizes_of,
     skips,
     spatial,
-    told,
-    unsaid,
+    unsupported_ceil_mode,
     windows,
 )
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.wider_types import SUMMED
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,9 @@ def _write(since: int, what: AveragePool, operands: Operands) -> Mapping[str, An
         return Reason("it has no ceil_mode")
     if since < 19 and skips(what) and not what.fits:
         return Reason("onnxruntime takes no stride longer than the window with auto_pad, for sizes that are unknown")
-    said = dict(told(what))
-    said.pop("fits", None)
-    return unsaid(what, operands, since >= 22) or said
+    attributes = dict(nondefault_attributes(what))
+    attributes.pop("fits", None)
+    return unsupported_ceil_mode(what, operands, since >= 22) or attributes
 
 
 def _before_19(since: int) -> Version:
@@ -104,8 +105,8 @@ def by_pads(x, pads: Sequence[int]):
 
 
 def _counts(what: AveragePool, operands: Operands) -> Reason | None:
-    if not (what.ceil_mode and what.count_include_pad and any(what.pads)):
-        return Reason("it has no ceil_mode, or padding does not count")
+    if not (what.count_include_pad and any(what.pads)):
+        return Reason("padding does not count")
     if set(what.dilations) - {1}:
         return Reason("it has dilations")
     return explicit(what, operands)
@@ -124,13 +125,16 @@ def padded(x, around: Sequence[int], pads: Sequence[int]):
     return meaning.Same(op.Pad(x, around), pads=pads, ceil_mode=0, count_include_pad=0)
 
 
-def _dilated(what: AveragePool, operands: Operands) -> Reason | None:
-    if set(what.dilations) <= {1}:
-        return Reason("it has no dilations")
+def _convolvable(what: AveragePool, operands: Operands) -> Reason | None:
     dtype = first(operands).dtype
     if dtype != TensorProto.FLOAT:
         return Reason("it is not of float", missing=dtype is None)
-    return explicit(what, operands)
+    if reason := explicit(what, operands):
+        return reason
+    found = windows(what, sizes_of(operands) or ())
+    # The mean of no elements is not defined: 0 / 0 here.
+    least = min(int(along.elements(what.count_include_pad).min()) for along in found)
+    return None if least else Reason("windows may start in the padding on the right")
 
 
 def _sums(what: AveragePool, operands: Operands) -> Mapping[str, Any]:
@@ -149,7 +153,7 @@ def _sums(what: AveragePool, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, applies_if=_dilated, bind=_sums, rounds=True)
+@lowering(18, applies_if=_convolvable, bind=_sums, rounds=True)
 def by_convolution(
     x,
     one: Sequence[int],
@@ -169,7 +173,7 @@ OPERATOR = Operator(
     name="AveragePool",
     meaning=AveragePool,
     versions=(
-        *(_before_19(since) for since in (7, 10, 11)),
+        *(_before_19(since) for since in (1, 7, 10, 11)),
         below_22(AveragePool, 19, _write),
         Version(22, write=functools.partial(_write, 22)),
     ),
@@ -177,5 +181,6 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     lowerings=(by_pads, padded, by_convolution),
+    wider_types=SUMMED,
     traits=Traits(miscounts=True, floats=(Trait.SUMS, Trait.WEIGHS)),
 )

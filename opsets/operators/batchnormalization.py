@@ -15,6 +15,7 @@ from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import channels
 from opshift.opsets.registry.traits import Interval, Trait, Traits, Undefined
+from opshift.opsets.registry.wider_types import SUMMED
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class BatchNormalization:
     """The attributes of version 15, `spatial` of version 7, and whether running and saved statistics are outputs.
 
     Without `spatial`, each element of a sample has a mean and a variance of its own. `training_mode` is None where that
-    is what the outputs tell.
+    is what the outputs tell; `tests` says that a version below 7 must not train.
     """
 
     epsilon: float = float(np.float32(1e-5))
@@ -31,6 +32,7 @@ class BatchNormalization:
     spatial: int = 1
     running: int = 0
     saved: int = 0
+    tests: int = 0
 
 
 def oracle(
@@ -69,7 +71,21 @@ def _lift_by_outputs(attributes: Mapping[str, Any]) -> BatchNormalization:
     return BatchNormalization(attributes["epsilon"], attributes["momentum"], None, int(bool(spatial)))
 
 
-def _told(what: BatchNormalization, used: tuple[bool, ...]) -> BatchNormalization:
+def _lift_by_flag(attributes: Mapping[str, Any]) -> BatchNormalization:
+    """BatchNormalization-6: "Output case #1: Y, mean, var, saved_mean, saved_var (training mode)"; "#2: Y (test mode)".
+
+    `is_test` tells the same, and exporters leave it at its default 0 in models of one output: there it does not count.
+    """
+    return dataclasses.replace(_lift_by_outputs(attributes), tests=int(bool(attributes["is_test"])))
+
+
+def _fault(what: BatchNormalization, operands: Operands) -> str | None:
+    if what.tests and what.training_mode:
+        return "its is_test is set, and it has outputs of training"
+    return None
+
+
+def _adjusted_to_outputs(what: BatchNormalization, used: tuple[bool, ...]) -> BatchNormalization:
     running, saved = int(any(used[1:3])), int(any(used[3:]))
     trains = int(any(used[1:])) if what.training_mode is None else what.training_mode
     return dataclasses.replace(what, training_mode=trains, running=running, saved=saved)
@@ -182,6 +198,14 @@ def in_one_type(x, scale, bias, mean, var, to: int, like: int, epsilon: float):
 # --- training -----------------------------------------------------------------------------------------------------
 
 
+def _wide(operands: Operands) -> Reason | None:
+    """Require a type that holds small epsilons and squares; float16 is computed in float."""
+    if reason := _one_type(operands):
+        return reason
+    wide = first(operands).dtype in {TensorProto.FLOAT, TensorProto.DOUBLE}
+    return None if wide else Reason("it is not of float or double")
+
+
 def _trains(what: BatchNormalization, operands: Operands) -> Reason | None:
     if not (what.training_mode and what.spatial) or what.saved:
         return Reason("it does not train, or saves what later versions do not have")
@@ -190,7 +214,7 @@ def _trains(what: BatchNormalization, operands: Operands) -> Reason | None:
         return Reason("the rank is unknown", missing=True)
     if rank < 2:
         return Reason("the input has no channel axis")
-    return _one_type(operands)
+    return _wide(operands)
 
 
 def _over_all_but_channels(what: BatchNormalization, operands: Operands) -> Mapping[str, Any]:
@@ -224,7 +248,7 @@ def _infers(what: BatchNormalization, operands: Operands) -> Reason | None:
     rank = first(operands).rank
     if rank is None:
         return Reason("the rank is unknown", missing=True)
-    return _one_type(operands)
+    return _wide(operands)
 
 
 def _along_channels(what: BatchNormalization, operands: Operands) -> Mapping[str, Any]:
@@ -242,6 +266,7 @@ OPERATOR = Operator(
     name="BatchNormalization",
     meaning=BatchNormalization,
     versions=(
+        *(Version(since, lift=_lift_by_flag) for since in (1, 6)),
         Version(7, lift=_lift_by_outputs, write=_written("spatial"), applies_if=_of_7),
         Version(9, lift=_lift_by_outputs, write=_written(), applies_if=_of_9),
         Version(14, write=_written("training_mode"), applies_if=_of_14),
@@ -249,8 +274,11 @@ OPERATOR = Operator(
     ),
     operands=("X", "scale", "B", "input_mean", "input_var"),
     oracle=oracle,
-    outputs=_told,
+    outputs=_adjusted_to_outputs,
+    normal=lambda what, operands: (dataclasses.replace(what, tests=0), operands),
+    fault=_fault,
     lowerings=(flattened, in_one_type, measured, computed),
+    wider_types=SUMMED,
     traits=Traits(
         floats=(Trait.SUMS, Trait.WEIGHS), domains={4: Interval(0)}, equal_dims=channels, undefined=Undefined.NO_BATCH
     ),

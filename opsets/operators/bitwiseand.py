@@ -9,6 +9,7 @@ import numpy as np
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.operators.bitshift import BITS
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import SIGNED, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
@@ -83,5 +84,5 @@ OPERATOR = plain(
     np.bitwise_and,
     (by_bits,),
     adversarial=any_bits,
-    traits=Traits(floats=(Trait.MOVES,), equal_dims=broadcast),
+    traits=Traits(value_range=value_ranges.bits, floats=(Trait.MOVES,), equal_dims=broadcast),
 )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from opshift.opsets.operators.bitwiseand import any_bits, own_type, typed
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Trait, Traits
@@ -21,5 +22,5 @@ OPERATOR = plain(
     np.bitwise_not,
     (complement,),
     adversarial=any_bits,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(value_range=value_ranges.inverted, floats=(Trait.MOVES,)),
 )

@@ -3,8 +3,9 @@
 import numpy as np
 
 from opshift.opsets.operators.bitwiseand import any_bits
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
-from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.plain import neutral_operand, plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Trait, Traits
 
@@ -23,6 +24,6 @@ OPERATOR = plain(
     np.bitwise_xor,
     (by_sum,),
     adversarial=any_bits,
-    neutral=beside(0),
-    traits=Traits(floats=(Trait.MOVES,), equal_dims=broadcast),
+    neutral=neutral_operand(0),
+    traits=Traits(value_range=value_ranges.bits, floats=(Trait.MOVES,), equal_dims=broadcast),
 )

@@ -14,12 +14,16 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Strings, Trait, Traits, Undefined
 
 FLOAT8 = (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ)
 """Types to which what is too large becomes the largest number of the type, unless `saturate` is 0."""
+
+TYPES: Mapping[str, int] = {name: int(number) for name, number in TensorProto.DataType.items()}
+"""Element types by their names, which Cast-1 has."""
 
 FNUZ = (TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ)
 
@@ -45,6 +49,8 @@ def oracle(meaning: Cast, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """
     if meaning.to == TensorProto.STRING:
         return np.array([_text(each) for each in data.ravel()], dtype=object).reshape(data.shape)
+    if meaning.to == TensorProto.FLOAT8E8M0:
+        return _powers_of_two(meaning, data.astype(np.float64))
     dtype = onnx.helper.tensor_dtype_to_np_dtype(meaning.to)
     if not np.can_cast(data.dtype, dtype, "unsafe"):  # from one narrow type to another
         whole = "int" in data.dtype.name and "int" in dtype.name
@@ -56,6 +62,22 @@ def oracle(meaning: Cast, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     wide = data.astype(np.float32)
     found = np.where(np.abs(wide) > largest, (np.sign(wide) * largest).astype(dtype), found)
     return np.where(np.isinf(wide), np.array(np.nan, dtype), found) if meaning.infinity == "nan" else found
+
+
+_LEAST, _MOST = 2.0**-127, 2.0**127
+"""The range of float8e8m0, which holds powers of two and NaN: neither zero nor a sign."""
+
+
+def _powers_of_two(meaning: Cast, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Cast-24's table of float8e8m0: numbers out of range become its ends, or NaN where `saturate` is 0."""
+    if np.any(np.signbit(x) & ~np.isnan(x)):
+        raise ValueError("Cast-24 leaves open what becomes of negative numbers in float8e8m0")
+    mantissa, exponent = np.frexp(x)  # from 0.5 on, and below 1
+    rounded_up = {"up": mantissa > 0.5, "down": mantissa > 1, "nearest": mantissa >= 0.75}[meaning.round_mode]
+    codes = np.clip(exponent - 1 + rounded_up, -127, 127) + 127
+    codes = np.where(x < _LEAST, 0, np.where(x > _MOST, 254, codes))
+    lost = np.isnan(x) if meaning.saturate else ~((x >= _LEAST) & (x <= _MOST))
+    return np.where(lost, 255, codes).astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
 
 
 def _text(element: Any) -> str:
@@ -98,6 +120,17 @@ def _infinity(wanted: str) -> Callable[[Cast, Operands], Reason | None]:
     return given
 
 
+def _lift_name(attributes: Mapping[str, Any]) -> Cast:
+    # Cast-1: "Strictly must be one of the types from DataType enum in TensorProto", as a string.
+    return Cast(TYPES.get(attributes["to"].upper(), TensorProto.UNDEFINED))
+
+
+def _fault(meaning: Cast, operands: Operands) -> str | None:
+    if meaning.to == TensorProto.UNDEFINED:
+        return "its attribute to is not the name of an element type"
+    return None
+
+
 def _write(meaning: Cast, operands: Operands) -> Mapping[str, Any]:
     chosen = {"to": meaning.to, "saturate": meaning.saturate, "round_mode": meaning.round_mode}
     return {name: value for name, value in chosen.items() if value != getattr(Cast, name, None)}
@@ -109,10 +142,22 @@ def _write_first(meaning: Cast, operands: Operands) -> Mapping[str, Any] | Reaso
     return {"to": meaning.to}
 
 
+_DETOURS: Mapping[int, tuple[float, ...]] = {
+    TensorProto.INT16: (1.5 * 2**7, -1.5 * 2**7, 1.5 * 2**8),
+    TensorProto.UINT16: (1.5 * 2**7, 1.5 * 2**8, 1.5 * 2**14),
+    TensorProto.INT32: (1.5 * 2**15, -1.5 * 2**15, 1.5 * 2**16),
+    TensorProto.UINT32: (1.5 * 2**15, 1.5 * 2**16, 1.5 * 2**31),
+    TensorProto.INT64: (1.5 * 2**31, -1.5 * 2**31, 1.5 * 2**32),
+    TensorProto.UINT64: (1.5 * 2**31, 1.5 * 2**32, 1.5 * 2**63),
+}
+"""Numbers that an integer type holds and narrower ones do not, nor their signed or unsigned counterparts."""
+
+
 OPERATOR = Operator(
     name="Cast",
     meaning=Cast,
     versions=(
+        Version(1, lift=_lift_name),
         *(Version(since, write=_write_first) for since in (6, 9, 13)),
         *(Version(since, lift=_below_24, write=_write, applies_if=_infinity("nan")) for since in (19, 21, 23)),
         *(Version(since, write=_write, applies_if=_infinity("largest")) for since in (24, 25, 28)),
@@ -120,11 +165,14 @@ OPERATOR = Operator(
     operands=("input",),
     oracle=oracle,
     normal=normal,
+    fault=_fault,
     idle=lambda meaning, operands: first(operands).dtype == meaning.to,
     of_dims=lambda dim: dim,
     traits=Traits(
+        value_range=value_ranges.converted,
         floats=(Trait.ONCE, Trait.CONVERTS),
         moved=(0,),
+        landmarks=lambda attributes, constants: _DETOURS.get(attributes.get("to", 0), ()),
         strings=Strings.NUMERALS,
         undefined=Undefined.BEYOND_INTEGERS,
         all_elements=True,

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 
 from opshift.opsets.operators import cast as cast_of
 from opshift.opsets.operators.cast import FNUZ, without_unread
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Facts, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -86,5 +87,7 @@ OPERATOR = Operator(
     idle=_idle,
     lowerings=(cast,),
     by_facts=by_facts,
-    traits=Traits(floats=(Trait.ONCE, Trait.CONVERTS), moved=(0,), all_elements=True),
+    traits=Traits(
+        value_range=value_ranges.converted, floats=(Trait.ONCE, Trait.CONVERTS), moved=(0,), all_elements=True
+    ),
 )

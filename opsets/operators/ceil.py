@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Flow, Trait, Traits
@@ -25,10 +26,10 @@ def by_floor(x):
 
 OPERATOR = plain(
     "Ceil",
-    (6, 13),
+    (1, 6, 13),
     ("X",),
     _oracle,
     (by_floor,),
     wider_types=ORDERED,
-    traits=Traits(floats=(Trait.STEPS,), flow=Flow.POINTWISE),
+    traits=Traits(value_range=value_ranges.whole, floats=(Trait.STEPS,), flow=Flow.POINTWISE),
 )

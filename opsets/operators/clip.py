@@ -11,6 +11,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import INTEGERS, Facts, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -194,6 +195,7 @@ OPERATOR = Operator(
     name="Clip",
     meaning=Clip,
     versions=(
+        Version(1, lift=_runtime, spec=_spec),
         Version(6, lift=_runtime, spec=_spec, write=_write, applies_if=_as_float),
         Version(11, lift=_runtime, spec=_spec, write=_write, applies_if=_as_inputs),
         *(Version(since, applies_if=_limits_of_type) for since in (12, 13)),
@@ -202,5 +204,12 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     lowerings=(from_lowest, to_highest, chosen, looked_up),
-    traits=Traits(floats=(Trait.SELECTS,), compares=True, bounds=("min", "max"), flow=Flow.POINTWISE, clamped=(0,)),
+    traits=Traits(
+        value_range=value_ranges.clipped,
+        floats=(Trait.SELECTS,),
+        compares=True,
+        bounds=("min", "max"),
+        flow=Flow.POINTWISE,
+        clamped=(0,),
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs
+from opshift.opsets.registry.traits import Integers, Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,26 @@ class Col2Im:
 _Array = np.ndarray[Any, Any]
 
 
+def _spread(what: Col2Im, rank: int) -> tuple[tuple[int, ...], ...]:
+    """Return the dilations, the strides and the pads of a rank."""
+    ones = (1,) * rank
+    return what.dilations or ones, what.strides or ones, what.pads or (0,) * 2 * rank
+
+
+def _counts(what: Col2Im, image: Sequence[int], block: Sequence[int]) -> list[int]:
+    """Return how many blocks there are along each axis of an image."""
+    rank = len(image)
+    dilations, strides, pads = _spread(what, rank)
+    return [
+        (image[i] + pads[i] + pads[rank + i] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1 for i in range(rank)
+    ]
+
+
 def _elements(what: Col2Im, image: Sequence[int], block: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
     """Yield, for each element of a block, its place in the image by the number of the block; what is cut off is not."""
     rank = len(image)
-    ones = (1,) * rank
-    dilations, strides, pads = what.dilations or ones, what.strides or ones, what.pads or (0,) * 2 * rank
-    counts = [
-        (image[i] + pads[i] + pads[rank + i] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1 for i in range(rank)
-    ]
+    dilations, strides, pads = _spread(what, rank)
+    counts = _counts(what, image, block)
     for element in itertools.product(*map(range, block)):
         places = []
         for number, place in enumerate(itertools.product(*map(range, counts))):
@@ -55,6 +68,18 @@ def oracle(what: Col2Im, data: _Array, image: _Array, block: _Array) -> _Array:
         for number, at in places:
             y[..., at] += columns[:, :, element, number]
     return y.reshape(*columns.shape[:2], *sizes)
+
+
+def equal_dims(node: NodeShapes) -> Pairs:
+    """Yield the number of blocks, and that of the elements of one, of which channels are a multiple."""
+    image, block, data = node.constant(1), node.constant(2), node.inputs[0]
+    if image is None or block is None or data is None or len(data) != 3:
+        return
+    what = Col2Im(**{one.name: node.attributes.get(one.name) for one in fields(Col2Im)})
+    dilations, strides, pads = _spread(what, image.size)
+    if {len(dilations), len(strides), len(pads) / 2, block.size} == {image.size} and 0 not in strides:
+        yield data[1], math.prod(block.tolist())
+        yield data[2], math.prod(_counts(what, image.tolist(), block.tolist()))
 
 
 def _sizes(operands: Operands) -> tuple[list[int], list[int]] | None:
@@ -76,12 +101,7 @@ def _table(what: Col2Im, operands: Operands) -> Mapping[str, Any]:
     """Bind, for each pixel, the numbers of the values that are added up there; behind all values is a zero."""
     image, block = _sizes(operands) or ([], [])
     size, channels = math.prod(block), first(operands).dim(1)
-    rank = len(image)
-    ones = (1,) * rank
-    dilations, strides, pads = what.dilations or ones, what.strides or ones, what.pads or (0,) * 2 * rank
-    blocks = math.prod(
-        (image[i] + pads[i] + pads[rank + i] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1 for i in range(rank)
-    )
+    blocks = math.prod(_counts(what, image, block))
     bounded(blocks * size)
     added: list[list[int]] = [[] for _ in range(bounded(math.prod(image)))]
     for element, places in enumerate(_elements(what, image, block)):
@@ -113,6 +133,12 @@ def looked_up(
     return meaning.Reshape(sums, op.Concat(batch, shape, axis=0), allowzero=1)
 
 
+def _misplaced(attributes: Mapping[str, Any]) -> bool:
+    """Return whether onnxruntime 1.32.0 misplaces elements: of dilated windows, along one axis or more than two."""
+    dilations = attributes.get("dilations") or ()  # None: a function's parameter
+    return len(dilations) != 2 and any(one > 1 for one in dilations)
+
+
 OPERATOR = Operator(
     name="Col2Im",
     meaning=Col2Im,
@@ -120,5 +146,12 @@ OPERATOR = Operator(
     operands=("input", "image_shape", "block_shape"),
     oracle=oracle,
     lowerings=(looked_up,),
-    traits=Traits(floats=(Trait.SUMS,), counts=(1, 2)),
+    traits=Traits(
+        floats=(Trait.SUMS,),
+        integers=Integers.SUMS,
+        counts=(1, 2),
+        equal_dims=equal_dims,
+        spreads=False,
+        miscomputed=_misplaced,
+    ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,10 +42,16 @@ def equal_dims(node: NodeShapes) -> Pairs:
             yield from all_but(axis, one, other)
 
 
+def _lift_first(attributes: Mapping[str, Any]) -> Concat:
+    # Concat-1: "Which axis to concat on.  Default value is 1."
+    axis = attributes.get("axis")
+    return Concat(1 if axis is None else axis)
+
+
 OPERATOR = Operator(
     name="Concat",
     meaning=Concat,
-    versions=(Version(4, applies_if=axis_not_negative), Version(11), Version(13)),
+    versions=(Version(1, lift=_lift_first), Version(4, applies_if=axis_not_negative), Version(11), Version(13)),
     operands=(),
     oracle=oracle,
     normal=one_axis,

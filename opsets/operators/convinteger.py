@@ -46,11 +46,19 @@ def padding(what: Any, sizes: Sequence[int], kernel: Sequence[int]) -> tuple[lis
 
 def sums(what: Any, x: Array, w: Array) -> Array:
     """ConvInteger-10: "performs the convolution", here of 64-bit integers or of doubles."""
+    if x.shape[1] != w.shape[1] * what.group or w.shape[0] % what.group:
+        raise ValueError(
+            f"{x.shape[1]} channels in {what.group} groups do not fit kernels of the shape {list(w.shape)}"
+        )
+    if what.kernel_shape and tuple(what.kernel_shape) != w.shape[2:]:
+        raise ValueError(f"kernels of the shape {list(w.shape[2:])} do not fit kernel_shape")
     count = x.ndim - 2
     strides, dilations = what.strides or (1,) * count, what.dilations or (1,) * count
     before, behind = padding(what, x.shape[2:], w.shape[2:])
     x = np.pad(x, [(0, 0), (0, 0), *zip(before, behind, strict=True)])
     spans = [(one - 1) * by + 1 for one, by in zip(w.shape[2:], dilations, strict=True)]
+    if any(n < k for n, k in zip(x.shape[2:], spans, strict=True)):
+        raise ValueError(f"a kernel that spans {spans} does not fit in {list(x.shape[2:])}, padding included")
     out = [(n - k) // s + 1 for n, k, s in zip(x.shape[2:], spans, strides, strict=True)]
     y = np.zeros((x.shape[0], w.shape[0], *out), np.result_type(x, w))
     each = w.shape[0] // what.group

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from opshift.opsets.families.cumulative import along_known_axis, cumulative, pairs
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 
@@ -31,5 +32,10 @@ def of_each_place(
 
 
 OPERATOR = cumulative(
-    "CumSum", (11, 14), np.add, 0, (of_each_place,), traits=Traits(floats=(Trait.SUMS,), flow=Flow.SUMMED)
+    "CumSum",
+    (11, 14),
+    np.add,
+    0,
+    (of_each_place,),
+    traits=Traits(value_range=value_ranges.accumulated, floats=(Trait.SUMS,), flow=Flow.SUMMED),
 )

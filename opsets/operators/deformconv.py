@@ -37,7 +37,7 @@ class DeformConv:
 _Array = np.ndarray[Any, Any]
 
 
-def _told(what: DeformConv, kernel: Sequence[Dim]) -> DeformConv:
+def _with_kernel_shape(what: DeformConv, kernel: Sequence[Dim]) -> DeformConv:
     """Fill in what is left out; DeformConv-19 on kernel_shape: "If not present, it is inferred from the shape"."""
     count = len(kernel)
     known = tuple(dim for dim in kernel if isinstance(dim, int))
@@ -52,7 +52,7 @@ def _told(what: DeformConv, kernel: Sequence[Dim]) -> DeformConv:
 
 def _normal(what: DeformConv, operands: Operands) -> tuple[DeformConv, Operands]:
     weights = operands[1]
-    return (what if weights is None or weights.shape is None else _told(what, weights.shape[2:])), operands
+    return (what if weights is None or weights.shape is None else _with_kernel_shape(what, weights.shape[2:])), operands
 
 
 def _places(what: DeformConv, out: Sequence[int]) -> _Array:
@@ -77,7 +77,11 @@ def oracle(
     mask: _Array | None = None,
 ) -> _Array:
     """DeformConv-19: "linear interpolation for fractional offset values", and zero "outside of the padded input"."""
-    what = _told(what, weights.shape[2:])
+    what = _with_kernel_shape(what, weights.shape[2:])
+    if tuple(what.kernel_shape or ()) != weights.shape[2:]:
+        raise ValueError(f"DeformConv-19: kernels of the shape {list(weights.shape[2:])} do not fit kernel_shape")
+    if bias is not None and bias.shape != weights.shape[:1]:
+        raise ValueError("DeformConv-19: there is not one bias for each output channel")
     batch, channels, *sizes = x.shape
     out = offset.shape[2:]
     base = _places(what, out)
@@ -247,12 +251,13 @@ def looked_up(
 
 
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Have half of all offsets in eighths, which lead in and around the image."""
+    """Have half of all offsets in eighths, which lead in and around the image, and none that no place can hold."""
     offset = feeds["offset"]
     if not offset.flags.writeable:
         return feeds
     near = rng.integers(-40, 41, offset.shape) / 8
-    return {**feeds, "offset": np.where(rng.random(offset.shape) < 0.5, near, offset).astype(offset.dtype)}
+    held = np.where(np.abs(offset) < 2.0**-10, 0, offset)
+    return {**feeds, "offset": np.where(rng.random(offset.shape) < 0.5, near, held).astype(offset.dtype)}
 
 
 @of_two
@@ -289,6 +294,10 @@ OPERATOR = Operator(
     infinity_defined=lambda what, operands: False,
     adversarial=adversarial,
     traits=Traits(
-        floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), equal_dims=equal_dims, spreads=False, reads_places=True
+        floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES),
+        equal_dims=equal_dims,
+        spreads=False,
+        reads_places=True,
+        nan_undefined=True,
     ),
 )

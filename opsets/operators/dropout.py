@@ -47,6 +47,11 @@ def _lift_first(attributes: Mapping[str, Any]) -> Dropout:
     return Dropout(mask="zeros of data")
 
 
+def _training_by_flag(attributes: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
+    # Dropout-1, Dropout-6: "(int, default 0) if nonzero, run dropout in test mode where the output is simply Y = X."
+    return None if attributes["is_test"] else np.array(True)
+
+
 def _lift_bool(attributes: Mapping[str, Any]) -> Dropout:
     return Dropout(mask="zeros")
 
@@ -134,6 +139,7 @@ OPERATOR = Operator(
     name="Dropout",
     meaning=Dropout,
     versions=(
+        *(Version(since, lift=_lift_first, made={"training_mode": _training_by_flag}) for since in (1, 6)),
         Version(7, lift=_lift_first, write=_write_nothing, applies_if=_masks("zeros of data")),
         Version(10, lift=_lift_bool, write=_write_nothing, applies_if=_masks("zeros")),
         *(Version(since, write=_write, applies_if=_ones) for since in (12, 13, 22)),

@@ -36,7 +36,7 @@ def by_tanh(x, twice: float):
 OPERATOR = Operator(
     name="Elu",
     meaning=Elu,
-    versions=(Version(6), Version(22)),
+    versions=(Version(1), Version(6), Version(22)),
     operands=("X",),
     oracle=oracle,
     lowerings=(by_tanh,),

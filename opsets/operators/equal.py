@@ -8,6 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, Dim
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
@@ -79,13 +80,16 @@ def _of_dims(a: Dim, b: Dim) -> Dim:
     return False if named and any(isinstance(one, int) and one < 0 for one in (a, b)) else None
 
 
-OPERATOR = plain(
-    "Equal",
-    (7, 11, 13, 19),
-    ("A", "B"),
-    _equal,
-    (by_order, both_or_neither, neither_less, by_number),
-    wider_types=MOVED,
-    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
-    of_dims=_of_dims,
+OPERATOR = with_legacy_broadcast(
+    plain(
+        "Equal",
+        (7, 11, 13, 19),
+        ("A", "B"),
+        _equal,
+        (by_order, both_or_neither, neither_less, by_number),
+        wider_types=MOVED,
+        traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
+        of_dims=_of_dims,
+    ),
+    1,
 )

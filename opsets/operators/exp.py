@@ -52,7 +52,7 @@ def by_power(x, base: Sequence[int], lost: Sequence[int]):
 
 OPERATOR = plain(
     "Exp",
-    (6, 13),
+    (1, 6, 13),
     ("input",),
     _oracle,
     (by_power,),

@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Dim, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -85,5 +86,5 @@ OPERATOR = Operator(
     normal=_normal,
     shape=_shape,
     lowerings=(from_float, by_places),
-    traits=Traits(floats=(Trait.MOVES,), typed_by_attribute=True),
+    traits=Traits(value_range=value_ranges.zero_to_one, floats=(Trait.MOVES,), typed_by_attribute=True),
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Flow, Trait, Traits
@@ -32,7 +33,7 @@ def by_round(x):
 
 OPERATOR = plain(
     "Floor",
-    (6, 13),
+    (1, 6, 13),
     ("X",),
     _oracle,
     (
@@ -40,5 +41,5 @@ OPERATOR = plain(
         by_round,
     ),
     wider_types=ORDERED,
-    traits=Traits(floats=(Trait.STEPS,), flow=Flow.POINTWISE),
+    traits=Traits(value_range=value_ranges.whole, floats=(Trait.STEPS,), flow=Flow.POINTWISE),
 )

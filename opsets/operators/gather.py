@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.families.axes import END, axis_not_negative, one_axis
+from opshift.opsets.families.axes import END, axis_not_negative, from_front, one_axis
 from opshift.opsets.registry.facts import Facts, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -37,7 +37,7 @@ def normal(meaning: Gather, operands: Operands) -> tuple[Gather, Operands]:
     known = indices.known if indices else None
     if known is None or not isinstance(dim, int) or known.min(initial=0) >= 0:
         return meaning, operands
-    return meaning, (data, constant(np.where(known < 0, known + dim, known).astype(known.dtype)))
+    return meaning, (data, constant(from_front(known, dim)))
 
 
 def _indices_from_front(meaning: Gather, operands: Operands) -> Reason | None:

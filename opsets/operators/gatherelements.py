@@ -23,6 +23,8 @@ class GatherElements:
 
 def oracle(what: GatherElements, data: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """GatherElements-11: "out[i][j][k] = input[i][index[i][j][k]][k] if axis = 1", and so on."""
+    if any(size > data.shape[axis] for axis, size in enumerate(indices.shape) if axis != what.axis % data.ndim):
+        raise ValueError("GatherElements-13: the indices are longer than the data along another axis")
     places = list(np.indices(indices.shape))
     places[what.axis] = indices
     taken: np.ndarray[Any, Any] = data[tuple(places)]

@@ -33,6 +33,8 @@ def oracle(what: GatherND, data: _Array, indices: _Array) -> _Array:
     """GatherND-13: "each tensor slice corresponding to data[0:b-1, indices_slice, :] is filled into" its place."""
     batch = what.batch_dims
     places = indices.shape[:-1]
+    if places[:batch] != data.shape[:batch]:
+        raise ValueError("GatherND-13: the first dimensions of data and indices are not the same")
     result = np.empty((*places, *data.shape[batch + indices.shape[-1] :]), data.dtype)
     for place in np.ndindex(*places):
         result[place] = data[(*place[:batch], *(int(index) for index in indices[place]))]

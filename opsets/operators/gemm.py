@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.registry.facts import Tensor
-from opshift.opsets.registry.lowering import Reason, lowering, meaning
+from opshift.opsets.registry.facts import FLOATS, Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import Trait, Traits
@@ -64,6 +64,46 @@ def with_zero(a, b, c, zero: Sequence[int], alpha: float, turn_a: int, turn_b: i
     return meaning.Itself(a, b, zero, alpha=alpha, beta=0.0, transA=turn_a, transB=turn_b)
 
 
+def _scaled(what: Gemm, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    if dtype not in FLOATS and (what.alpha, what.beta) != (1.0, 1.0):
+        return Reason("integers are multiplied by floats")
+    return None
+
+
+def _without_c(what: Gemm, operands: Operands) -> Reason | None:
+    return Reason("there is a C") if operands[2] is not None and what.beta else _scaled(what, operands)
+
+
+def _with_c(what: Gemm, operands: Operands) -> Reason | None:
+    return _scaled(what, operands) if operands[2] is not None and what.beta else Reason("C does not count")
+
+
+def _factors(what: Gemm, operands: Operands) -> Mapping[str, Any]:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or 0)
+    return {
+        "alpha": Tensor(np.array(what.alpha, dtype)),
+        "beta": Tensor(np.array(what.beta, dtype)),
+        "turn_a": (1, 0) if what.transA else (0, 1),
+        "turn_b": (1, 0) if what.transB else (0, 1),
+    }
+
+
+@lowering(18, applies_if=_without_c, bind=_factors, rounds=True)
+def product(a, b, c, alpha: float, beta: float, turn_a: Sequence[int], turn_b: Sequence[int]):
+    """Multiply the matrices, then scale the product."""
+    return op.Mul(op.MatMul(op.Transpose(a, perm=turn_a), op.Transpose(b, perm=turn_b)), alpha)
+
+
+@lowering(18, applies_if=_with_c, bind=_factors, rounds=True)
+def product_and_sum(a, b, c, alpha: float, beta: float, turn_a: Sequence[int], turn_b: Sequence[int]):
+    """Multiply the matrices, scale the product, and add C, scaled too."""
+    scaled = op.Mul(op.MatMul(op.Transpose(a, perm=turn_a), op.Transpose(b, perm=turn_b)), alpha)
+    return op.Add(scaled, op.Mul(c, beta))
+
+
 @of_two
 def equal_dims(node: NodeShapes, first: Shape, second: Shape) -> Pairs:
     """Yield the dims over which the matrices are multiplied."""
@@ -75,10 +115,14 @@ def equal_dims(node: NodeShapes, first: Shape, second: Shape) -> Pairs:
 OPERATOR = Operator(
     name="Gemm",
     meaning=Gemm,
-    versions=(Version(7, applies_if=_three), Version(9, applies_if=_three), Version(11), Version(13)),
+    versions=(
+        *(Version(since, applies_if=_three) for since in (1, 6, 7, 9)),
+        Version(11),
+        Version(13),
+    ),
     operands=("A", "B", "C"),
     oracle=oracle,
-    lowerings=(with_zero,),
+    lowerings=(with_zero, product, product_and_sum),
     wider_types=COMPUTED,
     traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims, factors=2),
 )

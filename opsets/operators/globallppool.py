@@ -22,7 +22,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 class GlobalLpPool:
     """The p of the Lp norm."""
 
-    p: int = 2
+    p: float = 2
 
 
 def oracle(what: GlobalLpPool, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -79,10 +79,22 @@ def by_powers(x, axes: Sequence[int], p: Sequence[int], root: Sequence[int], wit
     return op.Cast(op.Pow(op.ReduceSum(powers, axes, keepdims=1), root), to=to)
 
 
+def _lift_first(attributes: Mapping[str, Any]) -> GlobalLpPool:
+    p = attributes["p"]
+    return GlobalLpPool(int(p) if float(p).is_integer() else p)
+
+
+def _whole(what: GlobalLpPool, operands: Operands) -> Reason | None:
+    return None if isinstance(what.p, int) else Reason("p is an integer")
+
+
 OPERATOR = Operator(
     name="GlobalLpPool",
     meaning=GlobalLpPool,
-    versions=(Version(2), Version(22)),
+    versions=(
+        Version(1, lift=_lift_first),
+        *(Version(since, applies_if=_whole) for since in (2, 22)),
+    ),
     operands=("X",),
     oracle=oracle,
     lowerings=(by_l1, by_l2, by_powers),

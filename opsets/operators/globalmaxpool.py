@@ -36,7 +36,7 @@ OPERATOR = dataclasses.replace(
         oracle,
         (by_maximum,),
         wider_types=ORDERED,
-        traits=Traits(floats=(Trait.SELECTS,)),
+        traits=Traits(floats=(Trait.SELECTS,), nan_undefined=True),
     ),
     # Of the maximum of a NaN and a number the text says nothing, as for ReduceMax.
     nan_defined=lambda what, operands: False,

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.shape_hints import broadcast
@@ -15,12 +16,15 @@ def exchanged(a, b):
     return op.Less(b, a)
 
 
-OPERATOR = plain(
-    "Greater",
-    (7, 9, 13),
-    ("A", "B"),
-    np.greater,
-    (exchanged,),
-    wider_types=ORDERED,
-    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
+OPERATOR = with_legacy_broadcast(
+    plain(
+        "Greater",
+        (7, 9, 13),
+        ("A", "B"),
+        np.greater,
+        (exchanged,),
+        wider_types=ORDERED,
+        traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
+    ),
+    1,
 )

@@ -66,6 +66,8 @@ def _taps(meaning: GridSample, place: _Array) -> Iterator[tuple[_Array, _Array]]
 def oracle(meaning: GridSample, x: _Array, grid: _Array) -> _Array:
     """GridSample-20: "the coordinates ... are listed from the innermost tensor dimension to the outermost"."""
     sizes = x.shape[2:]
+    if len(grid) != len(x) or grid.shape[-1] != len(sizes):
+        raise ValueError("GridSample-20: there is not one grid for each image, or not one coordinate for each axis")
     axes = []
     for axis, size in enumerate(sizes):
         place = grid[..., len(sizes) - 1 - axis].astype(np.float64)
@@ -241,7 +243,7 @@ def nearest(
     depth = op.Gather(shape, [1], axis=0)
     image = op.Mul(op.Range(0, op.Gather(shape, 0, axis=0), 1), images)
     index = op.Max(op.Add(op.Add(row, op.Reshape(image, batch)), 1), 0)
-    listed = op.Reshape(op.Transpose(x, perm=flat), op.Concat(op.Mul(count, images), depth, axis=0))
+    listed = op.Reshape(op.Transpose(x, perm=flat), op.Concat(op.Mul(count, images), depth, axis=0), allowzero=1)
     zero = op.Expand(op.CastLike(0.0, x), op.Concat([1], depth, axis=0))
     return op.Transpose(op.Gather(op.Concat(zero, listed, axis=0), index, axis=0), perm=back)
 
@@ -288,7 +290,7 @@ def weighed(
     depth = op.Gather(shape, [1], axis=0)
     image = op.Mul(op.Range(0, op.Gather(shape, 0, axis=0), 1), images)
     index = op.Max(op.Add(op.Add(row, op.Reshape(image, batch)), 1), 0)
-    listed = op.Reshape(op.Transpose(x, perm=flat), op.Concat(op.Mul(count, images), depth, axis=0))
+    listed = op.Reshape(op.Transpose(x, perm=flat), op.Concat(op.Mul(count, images), depth, axis=0), allowzero=1)
     zero = op.Expand(op.CastLike(0.0, x), op.Concat([1], depth, axis=0))
     values = op.Gather(op.Concat(zero, listed, axis=0), index, axis=0)
     return op.Transpose(op.ReduceSum(op.Mul(values, weight), taps, keepdims=0), perm=back)
@@ -324,6 +326,10 @@ OPERATOR = Operator(
     # What a place that is no number shows, the text does not say.
     nan_defined=lambda meaning, operands: False,
     traits=Traits(
-        floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), equal_dims=equal_dims, spreads=False, reads_places=True
+        floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES),
+        equal_dims=equal_dims,
+        spreads=False,
+        reads_places=True,
+        nan_undefined=True,
     ),
 )

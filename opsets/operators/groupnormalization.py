@@ -17,6 +17,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Dim, Facts
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, spatial
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
@@ -208,6 +209,7 @@ OPERATOR = Operator(
     traits=Traits(
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         floats_by=floats_by,
+        inner_sum=InnerSum(SumUse.CENTERED, spatial, by_group=True),
         equal_dims=equal_dims,
         likely_sizes=likely_sizes,
     ),

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from opshift.opsets.families.recurrent import (
     Array,
     adversarial,
-    batch_first,
+    both_ways,
+    cell,
     check_shapes,
     equal_dims,
     functions,
+    one_direction,
+    propagates,
     run,
-    runs,
     states_of,
+    transposed,
 )
-from opshift.opsets.registry.lowering import lowering, meaning, op
-from opshift.opsets.registry.operator import Operator, Version
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
-from opshift.opsets.registry.wider_types import COMPUTED
+from opshift.opsets.registry.wider_types import SUMMED
+
+FUNCTIONS = ("Sigmoid", "Tanh")
+"""The default activations of a direction."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ def oracle(
     check_shapes(what, 3, (x, w, r, b, sequence_lens, initial_h))
     x = x.swapaxes(0, 1) if what.layout else x
     directions, hidden = w.shape[0], r.shape[2]
-    each = functions(what, ("Sigmoid", "Tanh"), directions)
+    each = functions(what, FUNCTIONS, directions)
     bias = np.zeros((directions, 6 * hidden), x.dtype) if b is None else b
 
     def step(direction: int, token: Array, states: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -70,27 +79,143 @@ def oracle(
     return run(what, step, x, sequence_lens, [states_of(what, initial_h, directions, x, hidden)])
 
 
-@lowering(18, applies_if=batch_first)
-def transposed(x, w, r, b, sequence_lens, initial_h):
-    """Transpose the batch to the second axis, and back."""
-    y, y_h = meaning.Same(
-        op.Transpose(x, perm=[1, 0, 2]), w, r, b, sequence_lens, op.Transpose(initial_h, perm=[1, 0, 2]), layout=0
+def _lift_first(attributes: Mapping[str, Any]) -> GRU:
+    # GRU-1: direction "must be one of forward (default), reverse, or bidirectional"; the schema's default is misspelt.
+    names = {field.name for field in dataclasses.fields(GRU)}
+    told = {name: value for name, value in attributes.items() if name in names and value is not None}
+    return GRU(**{**told, "direction": "forward" if told["direction"] == "foward" else told["direction"]})
+
+
+def _cell(what: GRU, operands: Operands) -> Mapping[str, Any]:
+    r = operands[2]
+    hidden = what.hidden_size if r is None or not isinstance(r.dim(2), int) else r.dim(2)
+    bound = dataclasses.asdict(cell(what, FUNCTIONS, what.linear_before_reset))
+    size = hidden if isinstance(hidden, int) else 0
+    return {**bound, "start": (0,), "middle": (2 * size,), "end": (3 * size,), "rows": (3 * size, size)}
+
+
+def _sized(what: GRU, operands: Operands) -> Reason | None:
+    r = operands[2]
+    known = what.hidden_size is not None or (r is not None and isinstance(r.dim(2), int))
+    return None if known else Reason("the hidden size is unknown", missing=True)
+
+
+def _reset_before(what: GRU, operands: Operands) -> Reason | None:
+    if what.linear_before_reset or one_direction(what, operands) is not None:
+        return Reason("")
+    return _sized(what, operands)
+
+
+def _reset_after(what: GRU, operands: Operands) -> Reason | None:
+    return one_direction(what, operands) if what.linear_before_reset else Reason("")
+
+
+@lowering(18, applies_if=_reset_before, bind=_cell, rounds=True)
+def reset_before(
+    x,
+    w,
+    r,
+    b,
+    sequence_lens,
+    initial_h,
+    functions: Sequence[str],
+    alphas: Sequence[float],
+    betas: Sequence[float],
+    clips: Sequence[float],
+    variant: int,
+    backwards: int,
+    start: Sequence[int],
+    middle: Sequence[int],
+    end: Sequence[int],
+    rows: Sequence[int],
+):
+    """Multiply all tokens with the weights, then process them one by one; a state is reset, then multiplied."""
+    biases = op.Reshape(b, [2, -1])
+    bias = op.Add(op.Slice(biases, [0], [1], [0]), op.Slice(biases, [1], [2], [0]))
+    gates = meaning.LinearLayer(x, op.Transpose(op.Squeeze(w, [0]), perm=[1, 0]), bias)
+    # Of unknown lengths onnxruntime 1.32.0 takes both parts that Slice-10 cuts for as long as the whole.
+    recurrence = op.Transpose(op.Reshape(r, rows), perm=[1, 0])
+    count = op.Squeeze(op.Shape(x, start=0, end=1), [0])
+    places = op.Unsqueeze(op.Cast(op.Range(0, count, 1), to=6), [1])
+    mask = op.Unsqueeze(op.Greater(sequence_lens, places), [2])
+    y_h, rows = meaning.GRUTokens(
+        count,
+        meaning.FirstState(x, r, sequence_lens, initial_h),
+        gates,
+        mask,
+        op.Slice(recurrence, start, middle, [1]),
+        op.Slice(recurrence, middle, end, [1]),
+        None,
+        functions=functions,
+        alphas=alphas,
+        betas=betas,
+        clips=clips,
+        variant=variant,
+        backwards=backwards,
     )
-    return op.Transpose(y, perm=[2, 0, 1, 3]), op.Transpose(y_h, perm=[1, 0, 2])
+    y = meaning.StackedRows(rows, y_h)
+    return meaning.KeptWhere(y, op.Unsqueeze(mask, [1])), y_h
+
+
+@lowering(18, applies_if=_reset_after, bind=_cell, rounds=True)
+def reset_after(
+    x,
+    w,
+    r,
+    b,
+    sequence_lens,
+    initial_h,
+    functions: Sequence[str],
+    alphas: Sequence[float],
+    betas: Sequence[float],
+    clips: Sequence[float],
+    variant: int,
+    backwards: int,
+):
+    """Multiply all tokens with the weights, then process them one by one; a state is multiplied, then reset."""
+    biases = op.Reshape(b, [2, -1])
+    bias = op.Slice(biases, [0], [1], [0])
+    gates = meaning.LinearLayer(x, op.Transpose(op.Squeeze(w, [0]), perm=[1, 0]), bias)
+    recurrence = op.Transpose(op.Squeeze(r, [0]), perm=[1, 0])
+    count = op.Squeeze(op.Shape(x, start=0, end=1), [0])
+    places = op.Unsqueeze(op.Cast(op.Range(0, count, 1), to=6), [1])
+    mask = op.Unsqueeze(op.Greater(sequence_lens, places), [2])
+    y_h, rows = meaning.GRUTokens(
+        count,
+        meaning.FirstState(x, r, sequence_lens, initial_h),
+        gates,
+        mask,
+        recurrence,
+        None,
+        op.Slice(biases, [1], [2], [0]),
+        functions=functions,
+        alphas=alphas,
+        betas=betas,
+        clips=clips,
+        variant=variant,
+        backwards=backwards,
+    )
+    y = meaning.StackedRows(rows, y_h)
+    return meaning.KeptWhere(y, op.Unsqueeze(mask, [1])), y_h
 
 
 OPERATOR = Operator(
     name="GRU",
     meaning=GRU,
-    versions=(Version(7), Version(14), Version(22)),
+    versions=(Version(1, lift=_lift_first), Version(3), Version(7), Version(14), Version(22)),
     operands=("X", "W", "R", "B", "sequence_lens", "initial_h"),
     oracle=oracle,
     adversarial=adversarial,
-    lowerings=(transposed,),
-    wider_types=COMPUTED,
-    nan_defined=runs,
-    infinity_defined=runs,
+    lowerings=(transposed, both_ways, reset_before, reset_after),
+    wider_types=SUMMED,
+    nan_defined=propagates,
+    infinity_defined=propagates,
     traits=Traits(
-        floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS), equal_dims=equal_dims(gates=3), spreads=False, aborts=True
+        floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS),
+        equal_dims=equal_dims(gates=3),
+        spreads=False,
+        aborts=True,
+        nan_undefined=True,
+        overflows_inside=True,
     ),
 )

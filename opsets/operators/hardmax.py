@@ -35,17 +35,17 @@ def _half(rows: Rows, operands: Operands) -> Reason | None:
 @lowering(
     18,
     applies_if=_half,
-    bind=lambda rows, operands: {"axes": rows.axes, "onward": rows.onward, "to": first(operands).dtype},
+    bind=lambda rows, operands: {"axes": rows.axes, "to_end": rows.to_end, "to": first(operands).dtype},
 )
-def through_float(x, axes: Sequence[int], onward: int, to: int):
+def through_float(x, axes: Sequence[int], to_end: int, to: int):
     """Compare float16 and bfloat16 as float, which represents all of their values."""
-    return op.Cast(meaning.Itself(op.Cast(x, to=1), axes=axes, onward=onward), to=to)
+    return op.Cast(meaning.Itself(op.Cast(x, to=1), axes=axes, to_end=to_end), to=to)
 
 
 def one_axis(rows: Rows, operands: Operands) -> Reason | None:
     """Hold for rows along one axis."""
     facts = first(operands)
-    if rows.onward or len(rows.axes) != 1:
+    if rows.to_end or len(rows.axes) != 1:
         return Reason("a row has more than one axis")
     if rows.axes[0] >= 0 and facts.rank is None:
         return Reason("the rank is unknown", missing=True)
@@ -182,7 +182,7 @@ def index_scatter(x, axis: int, zero: Sequence[int], one: Sequence[int]):
 
 
 def _typed_axis(rows: Rows, operands: Operands) -> Reason | None:
-    if rows.onward or len(rows.axes) != 1:
+    if rows.to_end or len(rows.axes) != 1:
         return Reason("a row has more than one axis")
     known = first(operands).dtype is not None
     return None if known else Reason("the element type is unknown", missing=True)

@@ -10,7 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.registry.inner_sums import InnerSum, Use, spatial
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, spatial
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import channels
@@ -71,7 +71,7 @@ def computed(x, scale, bias, axes: Sequence[int], behind: Sequence[int], epsilon
 OPERATOR = Operator(
     name="InstanceNormalization",
     meaning=InstanceNormalization,
-    versions=(Version(6), Version(22)),
+    versions=(Version(1), Version(6), Version(22)),
     operands=("input", "scale", "B"),
     oracle=oracle,
     lowerings=(computed,),
@@ -79,7 +79,7 @@ OPERATOR = Operator(
     traits=Traits(
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         equal_dims=channels,
-        inner_sum=InnerSum(Use.CENTERED, spatial, by_channel=True),
+        inner_sum=InnerSum(SumUse.CENTERED, spatial, by_channel=True),
         aborts=True,
     ),
 )

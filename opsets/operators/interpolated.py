@@ -48,10 +48,16 @@ def oracle(what: Interpolated, x: Array) -> Array:
     return x
 
 
+MANY = 0
+"""Any other number of taps than those for which each sum is written out."""
+
+
 def _has(taps: int) -> Callable[[Interpolated, Operands], Reason | None]:
     def given(what: Interpolated, operands: Operands) -> Reason | None:
-        if what.taps != taps:
+        if (what.taps if what.taps in (1, 2, 4) else MANY) != taps:
             return Reason(f"a sum has {what.taps} elements")
+        if first(operands).rank is None:
+            return Reason("the rank is unknown", missing=True)
         return None if what.axes else Reason("no axis is left")
 
     return given
@@ -102,6 +108,43 @@ def of_four(
     return meaning.Same(total, axes=axes, sizes=sizes, places=places, weights=weights)
 
 
+@lowering(18, applies_if=_has(1), bind=_next)
+def of_one(
+    x, axis: int, place_0: Sequence[int], axes: Sequence[int], sizes: Sequence[int], places: Sequence[int],
+    weights: Sequence[float],
+):  # fmt: skip
+    """Look up elements along one axis, then along the others."""
+    return meaning.Same(op.Gather(x, place_0, axis=axis), axes=axes, sizes=sizes, places=places, weights=weights)
+
+
+def _window(what: Interpolated, operands: Operands) -> Mapping[str, Any]:
+    data = first(operands)
+    axis, count = what.axes[0], bounded(what.sizes[0] * what.taps)
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(data.dtype or 1)
+    rows = [np.array(one[:count]).reshape(what.taps, -1).T for one in (what.places, what.weights)]
+    behind = (1,) * ((data.rank or 0) - 1 - axis)
+    return {
+        "axis": axis,
+        "tap": (axis + 1,),
+        "window": Tensor(rows[0].astype(np.int64)),
+        "factors": Tensor(rows[1].astype(dtype).reshape(*rows[1].shape, *behind)),
+        "axes": what.axes[1:],
+        "sizes": what.sizes[1:],
+        "places": what.places[count:],
+        "weights": what.weights[count:],
+    }
+
+
+@lowering(18, applies_if=_has(MANY), bind=_window)
+def of_many(
+    x, axis: int, tap: Sequence[int], window: Sequence[int], factors: Sequence[int], axes: Sequence[int],
+    sizes: Sequence[int], places: Sequence[int], weights: Sequence[float],
+):  # fmt: skip
+    """Look up all elements of each sum along one axis, and add them; then along the others."""
+    sums = op.ReduceSum(op.Mul(op.Gather(x, window, axis=axis), factors), tap, keepdims=0)
+    return meaning.Same(sums, axes=axes, sizes=sizes, places=places, weights=weights)
+
+
 def _facts(what: Interpolated, operands: Operands) -> tuple[Facts, ...]:
     data = first(operands)
     if data.shape is None:
@@ -117,7 +160,7 @@ OPERATOR = Operator(
     versions=(),
     operands=("x",),
     oracle=oracle,
-    lowerings=(of_two, of_four),
+    lowerings=(of_one, of_two, of_four, of_many),
     facts=_facts,
     idle=lambda what, operands: not what.axes,
 )

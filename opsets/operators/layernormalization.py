@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first, one_axis
-from opshift.opsets.registry.inner_sums import InnerSum, Use, from_axis
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, from_axis
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
@@ -170,6 +170,6 @@ OPERATOR = Operator(
     traits=Traits(
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         equal_dims=equal_dims,
-        inner_sum=InnerSum(Use.CENTERED, from_axis),
+        inner_sum=InnerSum(SumUse.CENTERED, from_axis, statistics=(1, 2)),
     ),
 )

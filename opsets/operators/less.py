@@ -6,6 +6,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -36,12 +37,15 @@ def exchanged(a, b):
     return op.Greater(b, a)
 
 
-OPERATOR = plain(
-    "Less",
-    (7, 9, 13),
-    ("A", "B"),
-    np.less,
-    (by_halves, exchanged),
-    wider_types=ORDERED,
-    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
+OPERATOR = with_legacy_broadcast(
+    plain(
+        "Less",
+        (7, 9, 13),
+        ("A", "B"),
+        np.less,
+        (by_halves, exchanged),
+        wider_types=ORDERED,
+        traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
+    ),
+    1,
 )

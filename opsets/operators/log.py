@@ -26,7 +26,7 @@ def of_sum(x):
 
 OPERATOR = plain(
     "Log",
-    (6, 13),
+    (1, 6, 13),
     ("input",),
     _oracle,
     (of_sum,),

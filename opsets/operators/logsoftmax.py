@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.families.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
-from opshift.opsets.registry.inner_sums import InnerSum, Use, of_softmax
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, of_softmax
 from opshift.opsets.registry.operator import Operands, Operator
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
@@ -31,6 +32,12 @@ def defined(rows: Rows, operands: Operands) -> bool:
     return first(operands).dtype not in (TensorProto.DOUBLE, None)
 
 
+def _not_finite(read: Sequence[Any]) -> bool:
+    """Whether a double is NaN, or infinite and above all others."""
+    x = read[0]
+    return isinstance(x, np.ndarray) and x.dtype == np.float64 and bool((np.isnan(x) | (x == np.inf)).any())
+
+
 OPERATOR = Operator(
     name="LogSoftmax",
     meaning=Rows,
@@ -43,5 +50,9 @@ OPERATOR = Operator(
     wider_types=COMPUTED,
     nan_defined=defined,
     infinity_defined=defined,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), inner_sum=InnerSum(Use.LESS_LOGARITHM, of_softmax)),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS),
+        inner_sum=InnerSum(SumUse.LESS_LOGARITHM, of_softmax),
+        meaningless=_not_finite,
+    ),
 )

@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
-from opshift.opsets.registry.inner_sums import InnerSum, Use
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -83,5 +83,7 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(by_l1, by_l2),
     wider_types=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS), inner_sum=InnerSum(Use.SCALED)),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS), inner_sum=InnerSum(SumUse.SCALED)
+    ),
 )

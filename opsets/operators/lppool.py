@@ -17,12 +17,12 @@ from opshift.opsets.families.windows import (
     Pool,
     as_pads,
     below_22,
+    nondefault_attributes,
     normal,
     overhangs,
     same_pads,
     spatial,
-    told,
-    unsaid,
+    unsupported_ceil_mode,
     windows,
 )
 from opshift.opsets.registry.facts import Tensor
@@ -36,7 +36,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 class LpPool(Pool):
     """The windows along each axis behind the first two, and the p of the norm."""
 
-    p: int = 2
+    p: float = 2
 
 
 def oracle(what: LpPool, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -60,8 +60,10 @@ def _write(since: int, what: LpPool, operands: Operands) -> Mapping[str, Any] | 
         return Reason("it has no dilations")
     if since < 18 and what.ceil_mode:
         return Reason("it has no ceil_mode")
-    fields = {name: value for name, value in told(what).items() if (name, value) != ("p", LpPool.p)}
-    return unsaid(what, operands, since >= 22) or fields
+    if not isinstance(what.p, int):
+        return Reason("p is an integer")
+    fields = {name: value for name, value in nondefault_attributes(what).items() if (name, value) != ("p", LpPool.p)}
+    return unsupported_ceil_mode(what, operands, since >= 22) or fields
 
 
 @lowering(18, applies_if=overhangs, bind=as_pads)
@@ -182,16 +184,31 @@ def by_powers(
     return op.Cast(op.Pow(average * count, root), to=to)
 
 
+def _first() -> Version:
+    version = below_22(LpPool, 1, _write)
+    lift = version.lift
+
+    def lifted(attributes: Mapping[str, Any]) -> LpPool:
+        # LpPool-1 has a float p; and of the kernel's shape, which may be left out, it has no default.
+        assert lift
+        what: LpPool = lift(attributes)
+        return dataclasses.replace(what, p=int(what.p)) if float(what.p).is_integer() else what
+
+    return dataclasses.replace(version, lift=lifted, spec=lifted)
+
+
 OPERATOR = Operator(
     name="LpPool",
     meaning=LpPool,
     versions=(
+        _first(),
         *(below_22(LpPool, since, _write) for since in (2, 11, 18)),
         Version(22, write=functools.partial(_write, 22)),
     ),
     operands=("X",),
     oracle=oracle,
     normal=normal,
+    fault=lambda what, operands: None if what.kernel_shape else "it has no kernel_shape",
     lowerings=(by_pads, by_distances, by_squares, by_powers),
     wider_types=COMPUTED,
     traits=Traits(miscounts=True, floats=(Trait.SUMS, Trait.WEIGHS)),

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.scalars import alone
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands
-from opshift.opsets.registry.plain import alone, one_shape, own_type, plain
+from opshift.opsets.registry.plain import one_shape, own_type, plain, single_operand
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
@@ -40,12 +41,12 @@ def divided(a, between, b, count: float, to: int):
 
 OPERATOR = plain(
     "Mean",
-    (6, 8, 13),
+    (1, 6, 8, 13),
     (),
     _oracle,
-    (divided,),
+    (divided, alone),
     variadic=True,
-    neutral=alone,
+    neutral=single_operand,
     applies_if={6: one_shape},
     wider_types=COMPUTED,
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), flow=Flow.POINTWISE, equal_dims=broadcast),

@@ -10,7 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.registry.inner_sums import InnerSum, Use, listed
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, listed
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -66,6 +66,6 @@ OPERATOR = Operator(
     body_unused="the difference of two means of squares cancels, and the text does not add 1e-9",
     traits=Traits(
         floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS),
-        inner_sum=InnerSum(Use.CENTERED, listed, bare=True),
+        inner_sum=InnerSum(SumUse.CENTERED, listed, bare=True),
     ),
 )

@@ -6,15 +6,18 @@ import functools
 
 import numpy as np
 
+from opshift.opsets.families.scalars import AS_VECTOR, alone
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.plain import (
-    alone,
-    apart,
+    distinct_upper_halves,
     more_than_two,
     of_two_shapes,
     one_shape,
     own_type,
     plain,
+    single_operand,
+    two_floats,
     two_integers,
 )
 from opshift.opsets.registry.shape_hints import broadcast
@@ -26,6 +29,12 @@ from opshift.opsets.registry.wider_types import ORDERED
 def chosen(a, b):
     """Select the smaller of two."""
     return op.Where(op.Less(a, b), a, b)
+
+
+@lowering(13, applies_if=two_floats)
+def chosen_of_floats(a, b):
+    """Select the smaller of two; a NaN in either is selected."""
+    return op.Where(op.Or(op.Less(b, a), op.IsNaN(b)), b, a)
 
 
 @lowering(13, applies_if=more_than_two, variadic=True)
@@ -44,14 +53,21 @@ def spread(a, b, to: int):
 
 OPERATOR = plain(
     "Min",
-    (6, 8, 12, 13),
+    (1, 6, 8, 12, 13),
     (),
     lambda *x: functools.reduce(np.minimum, x),
-    (chosen, in_pairs, spread),
+    (chosen, chosen_of_floats, in_pairs, spread, alone, *AS_VECTOR),
     variadic=True,
-    adversarial=apart,
+    adversarial=distinct_upper_halves,
     applies_if={6: one_shape},
     wider_types=ORDERED,
-    neutral=alone,
-    traits=Traits(floats=(Trait.SELECTS,), compares=True, flow=Flow.POINTWISE, clamped=EVERY, equal_dims=broadcast),
+    neutral=single_operand,
+    traits=Traits(
+        value_range=value_ranges.smallest,
+        floats=(Trait.SELECTS,),
+        compares=True,
+        flow=Flow.POINTWISE,
+        clamped=EVERY,
+        equal_dims=broadcast,
+    ),
 )

@@ -10,6 +10,8 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.operators.div import check_divisor
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS, SIGNED, UNSIGNED
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -27,6 +29,7 @@ class Mod:
 
 def oracle(what: Mod, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     """Mod-28: fmod 0 is "A - floor(A / B) * B", fmod 1 "A - trunc(A / B) * B"."""
+    check_divisor(b)
     return np.fmod(a, b) if what.fmod else np.mod(a, b)
 
 
@@ -107,5 +110,11 @@ OPERATOR = Operator(
     lowerings=(of_quotient, truncated, floored, floored_floats),
     wider_types={dtype: wide for dtype, wide in QUOTIENT.items() if dtype != TensorProto.FLOAT},
     adversarial=adversarial,
-    traits=Traits(domains={1: Interval(zero=False)}, compares=True, flow=Flow.POINTWISE, equal_dims=broadcast),
+    traits=Traits(
+        value_range=value_ranges.remainder,
+        domains={1: Interval(zero=False)},
+        compares=True,
+        flow=Flow.POINTWISE,
+        equal_dims=broadcast,
+    ),
 )

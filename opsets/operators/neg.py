@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Arithmetic, Flow, Trait, Traits
@@ -16,10 +17,12 @@ def by_product(x):
 
 OPERATOR = plain(
     "Neg",
-    (6, 13),
+    (1, 6, 13),
     ("X",),
     np.negative,
     (by_product,),
     wider_types=WRAPPED,
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.POINTWISE, arithmetic=Arithmetic.NEGATE),
+    traits=Traits(
+        value_range=value_ranges.negated, floats=(Trait.MOVES,), flow=Flow.POINTWISE, arithmetic=Arithmetic.NEGATE
+    ),
 )

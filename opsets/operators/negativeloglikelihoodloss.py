@@ -28,6 +28,8 @@ def oracle(
     "loss is zero for the case when target-value equals ignore_index"; of the mean the text says "mean(loss)" and
     "sum(loss) / sum(weight[...])", and its function body divides by the weights, or numbers, of those not ignored.
     """
+    if target.shape != (*x.shape[:1], *x.shape[2:]):
+        raise ValueError(f"the labels of {list(x.shape)} have the shape {[*x.shape[:1], *x.shape[2:]]}")
     counted = np.ones(target.shape, bool) if what.ignore_index is None else target != what.ignore_index
     places = np.where(counted, target, 0)
     weights = np.ones(x.shape[1]) if weight is None else weight.astype(np.float64)

@@ -9,6 +9,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first, rank_known
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
@@ -47,5 +48,5 @@ OPERATOR = plain(
     lambda x: np.array(np.nonzero(x), dtype=np.int64),
     (compressed,),
     weight=3.0,
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
+    traits=Traits(value_range=value_ranges.positions, floats=(Trait.MOVES,), flow=Flow.BOUNDED),
 )

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from opshift.opsets.families.axes import END, axis_fault, first, resolve
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, SIGNED, UNSIGNED, Dim, Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -672,6 +673,7 @@ OPERATOR = Operator(
         ranked,
     ),
     traits=Traits(
+        value_range=value_ranges.chosen(2),
         floats=(Trait.MOVES,),
         counts=(1,),
         indices={0: Below(limit=1)},

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.registry.lowering import lowering, op
-from opshift.opsets.registry.plain import decided, plain
+from opshift.opsets.registry.plain import absorbing_operand, plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 
@@ -20,12 +21,15 @@ def by_sum(a, b):
     return op.Cast(op.Add(op.Cast(a, to=1), op.Cast(b, to=1)), to=9)
 
 
-OPERATOR = plain(
-    "Or",
-    (7,),
-    ("A", "B"),
-    np.logical_or,
-    (by_and, by_sum),
-    neutral=decided(1, 0),
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, equal_dims=broadcast),
+OPERATOR = with_legacy_broadcast(
+    plain(
+        "Or",
+        (7,),
+        ("A", "B"),
+        np.logical_or,
+        (by_and, by_sum),
+        neutral=absorbing_operand(1, 0),
+        traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, equal_dims=broadcast),
+    ),
+    1,
 )

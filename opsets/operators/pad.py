@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.families.axes import distinct_axes, first
-from opshift.opsets.registry.facts import Tensor, constant
+from opshift.opsets.families.axes import END, distinct_axes, first
+from opshift.opsets.registry import value_ranges
+from opshift.opsets.registry.facts import Facts, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -169,6 +170,44 @@ def _last(operands: Operands) -> tuple[int, int, int, tuple[int, ...]]:
     low, high = int(left[axis]), int(left[axis + rank])
     left[[axis, axis + rank]] = 0
     return axis, low, high, tuple(left.tolist())
+
+
+def _crops(what: Pad, operands: Operands) -> Reason | None:
+    if operands[3] is not None:
+        return Reason("its axes are named")
+    pads = (operands[1] or Facts()).known
+    if pads is None:
+        return Reason("its pads are computed at run time", missing=True)
+    return None if (pads < 0).any() else Reason("no pad is negative")
+
+
+def _cut(what: Pad, operands: Operands) -> Mapping[str, Any]:
+    pads = (operands[1] or Facts()).known
+    assert pads is not None
+    low, high = pads.reshape(2, -1).tolist()
+    return {
+        "starts": tuple(max(-one, 0) for one in low),
+        "ends": tuple(one if one < 0 else END for one in high),
+        "axes_cut": tuple(range(len(low))),
+        "left": tuple(max(one, 0) for one in (*low, *high)),
+        "mode": what.mode,
+    }
+
+
+@lowering(18, applies_if=_crops, bind=_cut)
+def cropped(
+    data,
+    pads,
+    value,
+    axes,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    axes_cut: Sequence[int],
+    left: Sequence[int],
+    mode: str,
+):
+    """Cut off what negative pads remove, then pad."""
+    return meaning.Itself(op.Slice(data, starts, ends, axes_cut), left, value, mode=mode)
 
 
 def _zeros(what: Pad, operands: Operands) -> Reason | None:
@@ -411,6 +450,7 @@ OPERATOR = Operator(
     name="Pad",
     meaning=Pad,
     versions=(
+        Version(1, renamed={"pads": "paddings", "constant_value": "value"}),
         Version(2, applies_if=_as_float, renamed={"constant_value": "value"}),
         *(Version(since, applies_if=_since(since, MODES[:3])) for since in (11, 13, 18)),
         *(Version(since, applies_if=_since(since, MODES)) for since in (19, 21, 23, 24, 25)),
@@ -422,6 +462,13 @@ OPERATOR = Operator(
     wider_types=MOVED,
     fault=lambda what, operands: None if what.mode in MODES else f"its mode is {what.mode!r}, and there is no such",
     idle=lambda what, operands: _nothing(what, operands) is None,
-    lowerings=(placed, placed_at_run_time, with_zero, joined, indexed, bordered, held, repeated, unpadded),
-    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), unchecked=True, grows=True),
+    lowerings=(cropped, placed, placed_at_run_time, with_zero, joined, indexed, bordered, held, repeated, unpadded),
+    traits=Traits(
+        value_range=value_ranges.chosen(0, 2),
+        floats=(Trait.MOVES,),
+        counts=(1,),
+        moved=(0,),
+        unchecked=True,
+        grows=True,
+    ),
 )

@@ -9,6 +9,9 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
+from opshift.opsets.families.scalars import AS_VECTOR
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -100,18 +103,22 @@ def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[s
     return changed
 
 
-OPERATOR = plain(
-    "Pow",
-    (7, 12, 13, 15),
-    ("X", "Y"),
-    _pow,
-    (in_double, by_logarithm),
-    applies_if={7: _one_type},
-    adversarial=adversarial,
-    traits=Traits(
-        floats=(Trait.MULTIPLIES, Trait.DIVIDES),
-        domains={0: Interval(0)},
-        equal_dims=broadcast,
-        meaningless=_beyond_integers,
+OPERATOR = with_legacy_broadcast(
+    plain(
+        "Pow",
+        (7, 12, 13, 15),
+        ("X", "Y"),
+        _pow,
+        (in_double, by_logarithm, *AS_VECTOR),
+        applies_if={7: _one_type},
+        adversarial=adversarial,
+        traits=Traits(
+            value_range=value_ranges.powers,
+            floats=(Trait.MULTIPLIES, Trait.DIVIDES),
+            domains={0: Interval(0)},
+            equal_dims=broadcast,
+            meaningless=_beyond_integers,
+        ),
     ),
+    1,
 )

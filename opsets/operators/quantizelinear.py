@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +26,11 @@ from opshift.opsets.families.granularity import (
     spread,
 )
 from opshift.opsets.operators import cast
+from opshift.opsets.operators.round import HALVES
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Traits
+from opshift.opsets.registry.traits import Traits, Undefined
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,13 @@ def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[s
     return {**feeds, "y_scale": rng.choice([0.1, 0.5, 2, 3, 100], factors.shape).astype(factors.dtype)}
 
 
+def _ties(attributes: Mapping[str, Any], constants: Sequence[Any]) -> Iterator[float]:
+    """Yield the quotients that are ties, or next to one, of a scale that is a constant."""
+    scale = constants[1] if len(constants) > 1 else None
+    if isinstance(scale, np.ndarray) and scale.size == 1:
+        yield from (half * float(scale.item()) for half in HALVES)
+
+
 OPERATOR = Operator(
     name="QuantizeLinear",
     meaning=QuantizeLinear,
@@ -182,5 +190,5 @@ OPERATOR = Operator(
     adversarial=adversarial,
     # No text says which integer NaN becomes.
     nan_defined=lambda what, operands: False,
-    traits=Traits(scales=(1,), marks_quantization=True),
+    traits=Traits(scales=(1,), marks_quantization=True, landmarks=_ties, undefined=Undefined.QUANTIZED_NAN),
 )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Dim, Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -175,5 +176,5 @@ OPERATOR = Operator(
     oracle=oracle,
     shape=shape,
     lowerings=(in_float, counted, nonzero, folded),
-    traits=Traits(counts=(0, 1, 2), grows=True),
+    traits=Traits(value_range=value_ranges.stepped, counts=(0, 1, 2), grows=True),
 )

@@ -30,7 +30,7 @@ def divided(x):
 
 OPERATOR = plain(
     "Reciprocal",
-    (6, 13),
+    (1, 6, 13),
     ("X",),
     lambda x: np.reciprocal(x).astype(x.dtype),
     (divided,),

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.reduction import reduction
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits
 
 Array = np.ndarray[Any, Any]
@@ -16,5 +17,10 @@ def _l1(data: Array, **options: Any) -> Array:
 
 
 OPERATOR = reduction(
-    "ReduceL1", (1, 11, 13, 18), _l1, traits=Traits(floats=(Trait.SUMS,), flow=Flow.SUMMED, integers=Integers.SUMS)
+    "ReduceL1",
+    (1, 11, 13, 18),
+    _l1,
+    traits=Traits(
+        value_range=value_ranges.absolutes_summed, floats=(Trait.SUMS,), flow=Flow.SUMMED, integers=Integers.SUMS
+    ),
 )

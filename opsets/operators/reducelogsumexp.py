@@ -10,7 +10,7 @@ from onnx import helper
 
 from opshift.opsets.families.reduction import Reduction, in_float_or_double, reduction, typed
 from opshift.opsets.registry.facts import Tensor
-from opshift.opsets.registry.inner_sums import InnerSum, Use
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.traits import Integers, Trait, Traits
@@ -54,5 +54,7 @@ OPERATOR = reduction(
     _log_sum_exp,
     (shifted,),
     body_unused="exponentials overflow where their logarithm does not",
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), integers=Integers.EXPONENTIALS, inner_sum=InnerSum(Use.LOGARITHM)),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS), integers=Integers.EXPONENTIALS, inner_sum=InnerSum(SumUse.LOGARITHM)
+    ),
 )

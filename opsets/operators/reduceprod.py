@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.reduction import reduction
-from opshift.opsets.registry.traits import Flow, Trait, Traits
+from opshift.opsets.families.reduction_steps import product_of_halves, product_with_last
+from opshift.opsets.registry import value_ranges
+from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -34,5 +36,11 @@ OPERATOR = reduction(
     "ReduceProd",
     (1, 11, 13, 18),
     _product,
-    traits=Traits(floats=(Trait.SUMS, Trait.PRODUCTS), flow=Flow.POINTWISE),
+    (product_of_halves, product_with_last),
+    traits=Traits(
+        value_range=value_ranges.multiplied_up,
+        floats=(Trait.SUMS, Trait.PRODUCTS),
+        flow=Flow.POINTWISE,
+        integers=Integers.PRODUCTS,
+    ),
 )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.reduction import in_float, reduction, typed
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.traits import Integers, Trait, Traits
 
@@ -30,6 +31,7 @@ OPERATOR = reduction(
     (1, 11, 13, 18),
     _sum_square,
     (of_squares,),
+    nests=False,
     body_unused="squares of float16 overflow from 256 on, and vanish below 2e-4",
-    traits=Traits(floats=(Trait.SUMS,), integers=Integers.SQUARES),
+    traits=Traits(value_range=value_ranges.squares_summed, floats=(Trait.SUMS,), integers=Integers.SQUARES),
 )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.registry.facts import Dim, constant
+from opshift.opsets.registry.facts import Dim, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs
@@ -29,6 +30,8 @@ class Reshape:
 def oracle(meaning: Reshape, data: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Reshape-14: "If 'allowzero' is set ... the zero value is honored"; else it copies; one -1 is inferred."""
     dims = [int(dim) for dim in shape]
+    if min(dims, default=0) < -1:
+        raise ValueError("Reshape-14: no dimension is below -1")
     if meaning.allowzero and 0 in dims and -1 in dims:
         raise ValueError("Reshape-14: with allowzero, a shape cannot have both 0 and -1")
     if not meaning.allowzero:
@@ -95,6 +98,39 @@ def _like(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
     return {"like": first(operands).dtype}
 
 
+def _no_dim_inferred(meaning: Reshape, operands: Operands) -> Reason | None:
+    if reason := _zero_may_come(meaning, operands):
+        return reason
+    wanted = _wanted(operands)
+    if not wanted or any(dim is None or (isinstance(dim, int) and dim < 0) for dim in wanted):
+        return Reason("a dimension may be inferred, or the rank be 0")
+    return None
+
+
+def _one(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
+    kind = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or TensorProto.FLOAT)
+    return {"one": Tensor(np.ones(1, kind))}
+
+
+@lowering(13, applies_if=_no_dim_inferred, bind=_one, cost=5)
+def scattered(data, shape, one: Sequence[int]):
+    """Put the elements into a tensor of the new shape, one after the other: the places of ones are in this order."""
+    ones = op.Expand(one, shape)
+    return op.ScatterND(ones, op.Transpose(op.NonZero(ones), perm=[1, 0]), op.Reshape(data, [-1]))
+
+
+@lowering(13, applies_if=_zero_may_come, bind=_one, cost=8)
+def scattered_after_inference(data, shape, one: Sequence[int]):
+    """Do the same where a dimension is inferred, or the rank may be 0, with an axis more.
+
+    Reshape-14: with allowzero a zero and -1 cannot both be there, so what is inferred can be divided out.
+    """
+    inferred = op.Div(op.Size(data), op.Max(op.Abs(op.ReduceProd(shape, keepdims=0)), 1))
+    wanted = op.Where(op.Equal(shape, -1), inferred, shape)
+    ones = op.Expand(one, op.Concat(wanted, [1], axis=0))
+    return op.Squeeze(op.ScatterND(ones, op.Transpose(op.NonZero(ones), perm=[1, 0]), op.Reshape(data, [-1])), [-1])
+
+
 @lowering(13, applies_if=_zero_may_come, bind=_like, cost=10)
 def padded(data, shape, like: int):
     """Fill an empty tensor up so that no dimension is zero, reshape, and cut the zeros again by Tile."""
@@ -140,7 +176,7 @@ def likely_sizes(node: NodeShapes) -> Iterable[int]:
 OPERATOR = Operator(
     name="Reshape",
     meaning=Reshape,
-    versions=tuple(Version(since) for since in (5, 13, 14, 19, 21, 23, 24, 25)),
+    versions=tuple(Version(since) for since in (1, 5, 13, 14, 19, 21, 23, 24, 25)),
     operands=("data", "shape"),
     oracle=oracle,
     normal=normal,
@@ -148,7 +184,7 @@ OPERATOR = Operator(
     moves_data=True,
     idle=_idle,
     neutral=lambda what, operands: 0,
-    lowerings=(padded,),
+    lowerings=(scattered, scattered_after_inference, padded),
     traits=Traits(
         floats=(Trait.MOVES,),
         counts=(1,),

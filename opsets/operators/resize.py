@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,22 +47,29 @@ def oracle(
     sizes: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
     """Resize-11: "every value in the output tensor [is] a weighted average of neighborhood", axis by axis."""
-    if what.antialias or what.keep_aspect_ratio_policy != "stretch":
-        raise NotImplementedError("antialiasing and kept aspect ratios are onnxruntime's to compute")
     axes = tuple(range(x.ndim)) if what.axes is None else what.axes
     y = x.astype(np.float64)
+    kept = None
+    if sizes is not None and sizes.size and what.keep_aspect_ratio_policy != "stretch":
+        kept = _kept(what, [x.shape[axis] for axis in axes], sizes)
     for place, axis in enumerate(axes):
         start, end = (
             (0.0, 1.0) if what.coordinate_transformation_mode != CROP or roi is None else roi[place :: len(axes)]
         )
         length = x.shape[axis]
-        if sizes is not None and sizes.size:
+        if kept is not None:
+            size, scale = _rounded(length, kept), kept
+        elif sizes is not None and sizes.size:
             size, scale = int(sizes[place]), np.float32(sizes[place]) / np.float32(length)
         else:
             assert scales is not None
             size, scale = int(np.floor(np.float32(length) * np.float32(end - start) * scales[place])), scales[place]
         weights = np.array([_weights(what, at, size, length, float(scale), start, end) for at in range(size)])
-        y = np.moveaxis(np.tensordot(weights.reshape(size, length + 1)[:, :length], y, (1, axis)), 0, axis)
+        shares = weights.reshape(size, length + 1)[:, :length]
+        if what.mode == "nearest" and length:
+            y = y.take(shares.argmax(1), axis)
+        else:
+            y = np.moveaxis(np.tensordot(shares, y, (1, axis)), 0, axis)
         outside = weights.reshape(size, length + 1)[:, length].astype(bool)
         y[(slice(None),) * (axis % x.ndim) + (outside,)] = what.extrapolation_value
     if x.dtype.kind in "iu" and _undecided(y):
@@ -89,13 +97,15 @@ def _weights(
         return weights
     if what.mode == "nearest":
         taps, values = [_nearest(what, x, scale)], [1.0]
+    elif what.antialias:
+        taps, values = _filtered(what, float(x), scale, length)
     elif what.mode == "linear":
         low = int(np.floor(x))
         taps, values = [low, low + 1], [1 - (x - low), x - low]
     else:
         low = int(np.floor(x))
-        taps, values = [low - 1, low, low + 1, low + 2], _cubic(x - low, what.cubic_coeff_a)
-    if what.exclude_outside and what.mode == "cubic":
+        taps, values = [low - 1, low, low + 1, low + 2], _cubic(x - np.float32(low), what.cubic_coeff_a)
+    if what.exclude_outside and what.mode == "cubic" and not what.antialias:
         values = [value * (0 <= tap < length) for tap, value in zip(taps, values, strict=True)]
         values = [value / sum(values) for value in values]
     for tap, value in zip(taps, values, strict=True):
@@ -139,11 +149,48 @@ def _nearest(what: Resize, x: float, scale: float) -> int:
     return int(rounded[what.nearest_mode](x))
 
 
-def _cubic(t: float, a: float) -> list[float]:
-    """The four weights of cubic convolution, whose free coefficient is `a`."""
-    near = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (t, 1 - t)]
-    far = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in (1 + t, 2 - t)]
+def _cubic(t: Any, a: Any) -> list[Any]:
+    """The four weights of cubic convolution, whose free coefficient is `a`, in float.
+
+    Resize-11 gives no precision; these are the bits of onnxruntime 1.32.0, which are not those of a double, rounded.
+    """
+    t, a = np.float32(t), np.float32(a)
+    one, two = np.float32(1), np.float32(2)
+    near = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (t, one - t)]
+    far = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in (t + one, two - t)]
     return [far[0], *near, far[1]]
+
+
+def _filtered(what: Resize, x: float, scale: float, length: int) -> tuple[list[int], list[float]]:
+    """Return the elements around a coordinate, and their weights if an axis that shrinks is not to alias.
+
+    Resize-18: "stretching the resampling filter by a factor max(1, 1 / scale)".
+    """
+    factor = min(1.0, scale)
+    reach = (1 if what.mode == "linear" else 2) / factor
+    taps = list(range(math.floor(x - reach) + 1, math.ceil(x + reach)))
+    distances = np.abs(np.array(taps) - x) * factor
+    if what.mode == "linear":
+        weights = np.maximum(1 - distances, 0)
+    else:
+        a = what.cubic_coeff_a
+        near = ((a + 2) * distances - (a + 3)) * distances**2 + 1
+        far = ((a * distances - 5 * a) * distances + 8 * a) * distances - 4 * a
+        weights = np.where(distances <= 1, near, far)
+    if what.exclude_outside:
+        weights = weights * [0 <= tap < length for tap in taps]
+    return taps, (weights / weights.sum()).tolist()
+
+
+def _kept(what: Resize, lengths: Sequence[int], sizes: Any) -> np.float32:
+    """Return the one scale with which no axis gets larger, or smaller, than its size."""
+    scales = [np.float32(size) / np.float32(length) for size, length in zip(sizes, lengths, strict=True)]
+    return min(scales) if what.keep_aspect_ratio_policy == "not_larger" else max(scales)
+
+
+def _rounded(length: int, scale: Any) -> int:
+    """Resize-18: "computing the nearest integer value, rounding halfway cases up"."""
+    return int(np.floor(np.float32(length) * scale + np.float32(0.5)))
 
 
 # --- versions -----------------------------------------------------------------------------------------------------
@@ -180,7 +227,8 @@ def normal(what: Resize, operands: Operands) -> tuple[Resize, Operands]:
         operands = (*operands[:3], None)
     unused = [
         *(["nearest_mode"] if what.mode != "nearest" else []),
-        *(["cubic_coeff_a", "exclude_outside"] if what.mode != "cubic" else []),
+        *(["cubic_coeff_a"] if what.mode != "cubic" else []),
+        *(["exclude_outside"] if what.mode == "nearest" or (what.mode == "linear" and not what.antialias) else []),
         *(["antialias"] if what.mode == "nearest" else []),
         *(["extrapolation_value"] if what.coordinate_transformation_mode != CROP else []),
         *(["keep_aspect_ratio_policy"] if _empty(operands, 3) else []),
@@ -325,9 +373,12 @@ def _scalable(what: Resize, operands: Operands) -> Reason | None:
     return found if isinstance(found, Reason) else None
 
 
-@lowering(18, applies_if=_scalable, bind=lambda what, operands: {"by": _by_sizes(what, operands)})
+@lowering(18, applies_if=_scalable, bind=lambda what, operands: {"by": _by_sizes(what, operands)}, cost=1)
 def scaled(x, roi, scales, sizes, by: Sequence[int]):
-    """Give scales, which are known, in place of sizes."""
+    """Give scales, which are known, in place of sizes; those stay where the target has them.
+
+    5 / 3 is 1.6666666 in float, and inside a Scan onnxruntime 1.32.0 makes 4 of 3 times that.
+    """
     return meaning.Same(x, None, by)
 
 
@@ -340,6 +391,17 @@ def _some_axes(what: Resize, operands: Operands) -> Reason | None:
     if what.coordinate_transformation_mode == CROP or what.keep_aspect_ratio_policy != "stretch":
         return Reason("it crops or keeps the aspect ratio")
     return None if first(operands).rank is not None else Reason("the rank is unknown", missing=True)
+
+
+def _cropped_axes(index: int) -> Callable[[Resize, Operands], Reason | None]:
+    def given(what: Resize, operands: Operands) -> Reason | None:
+        if what.coordinate_transformation_mode != CROP or operands[1] is None:
+            return Reason("it does not crop")
+        if what.keep_aspect_ratio_policy != "stretch" or what.axes is None or _empty(operands, index):
+            return Reason("all axes are meant, or it keeps the aspect ratio")
+        return None if first(operands).rank is not None else Reason("the rank is unknown", missing=True)
+
+    return given
 
 
 def _axes_scaled(what: Resize, operands: Operands) -> Reason | None:
@@ -371,6 +433,36 @@ def all_sized(x, roi, scales, sizes, index: Sequence[int], axes: Sequence[int]):
     return meaning.Same(x, None, None, every, axes=axes)
 
 
+def _regions(what: Resize, operands: Operands) -> Mapping[str, Any]:
+    named, rank = what.axes or (), first(operands).rank or 0
+    # Behind the region of the axes that are named stand 0 and 1, where others begin and end.
+    ends = [
+        named.index(axis) + place * len(named) if axis in named else 2 * len(named) + place
+        for place in (0, 1)
+        for axis in range(rank)
+    ]
+    return {**_places(what, operands), "ends": tuple(ends)}
+
+
+@lowering(18, applies_if=_cropped_axes(2), bind=_regions)
+def all_cropped_by_scales(
+    x, roi, scales, sizes, index: Sequence[int], axes: Sequence[int], ends: Sequence[int]
+):  # fmt: skip
+    """Give a region and a scale for each axis: the full extent for the others."""
+    region = op.Gather(op.Concat(roi, op.CastLike([0.0, 1.0], roi), axis=0), ends, axis=0)
+    return meaning.Same(x, region, op.Gather(op.Concat(scales, [1.0], axis=0), index, axis=0), axes=axes)
+
+
+@lowering(18, applies_if=_cropped_axes(3), bind=_regions)
+def all_cropped_by_sizes(
+    x, roi, scales, sizes, index: Sequence[int], axes: Sequence[int], ends: Sequence[int]
+):  # fmt: skip
+    """Give a region and a size for each axis: the full extent for the others."""
+    region = op.Gather(op.Concat(roi, op.CastLike([0.0, 1.0], roi), axis=0), ends, axis=0)
+    every = op.Gather(op.Concat(sizes, op.Shape(x), axis=0), index, axis=0)
+    return meaning.Same(x, region, None, every, axes=axes)
+
+
 # --- by weights -----------------------------------------------------------------------------------------------------
 
 
@@ -380,8 +472,8 @@ def _next(what: Resize, operands: Operands) -> tuple[int, np.ndarray[Any, Any]] 
     The weights have a column for each element of the input, a row for each of the output.
     """
     x = first(operands)
-    if what.antialias or what.keep_aspect_ratio_policy != "stretch" or what.coordinate_transformation_mode == CROP:
-        return Reason("it crops, keeps the aspect ratio, or does not alias")
+    if what.keep_aspect_ratio_policy != "stretch" or what.coordinate_transformation_mode == CROP:
+        return Reason("it crops or keeps the aspect ratio")
     given = operands[2] if _empty(operands, 3) else operands[3]
     if given is None or given.known is None or x.rank is None:
         return Reason("the rank, or what it is resized to, is computed at run time", missing=True)
@@ -446,8 +538,8 @@ def nearest_by_sizes(x, roi, scales, sizes, axis: int, index: Sequence[int]):
 def _scale_of_each(what: Resize, operands: Operands) -> list[tuple[np.float32, int]] | Reason:
     """Return for each axis the scale and the size that it gets; 0 for that of one that is not resized."""
     x = first(operands)
-    if what.antialias or what.keep_aspect_ratio_policy != "stretch" or what.coordinate_transformation_mode == CROP:
-        return Reason("it crops, keeps the aspect ratio, or does not alias")
+    if what.coordinate_transformation_mode == CROP:
+        return Reason("it crops")
     given = operands[2] if _empty(operands, 3) else operands[3]
     if given is None or given.known is None or x.shape is None:
         return Reason("the rank, or what it is resized to, is computed at run time", missing=True)
@@ -455,6 +547,15 @@ def _scale_of_each(what: Resize, operands: Operands) -> list[tuple[np.float32, i
     if given.known.shape != (len(axes),):
         return Reason("there is not one number for each axis")
     found = [(np.float32(1), 0)] * len(x.shape)
+    if what.keep_aspect_ratio_policy != "stretch":
+        lengths = [dim for axis in axes if isinstance(dim := x.shape[axis], int) and dim]
+        if len(lengths) != len(axes):
+            return Reason("the length of an axis is unknown, or none", missing=True)
+        kept = _kept(what, lengths, given.known)
+        for axis, count in zip(axes, lengths, strict=True):
+            found[axis] = kept, _rounded(count, kept)
+        none_left = any(found[axis][1] == 0 for axis in axes)
+        return Reason("no element is left along an axis") if none_left else found
     for axis, number in zip(axes, given.known, strict=True):
         length = x.shape[axis]
         if _empty(operands, 3) and number == 1:
@@ -482,6 +583,8 @@ def _interpolated(what: Resize, operands: Operands) -> list[tuple[int, np.float3
     changed = [
         axis for axis in range(rank) if scales[axis][1] and (scales[axis][0] != 1 or scales[axis][1] != shape[axis])
     ]
+    if what.antialias or what.mode == "nearest":
+        return [(axis, *scales[axis], length) for axis in changed if isinstance(length := shape[axis], int)]
     spatial = (1, 2) if rank == 4 and 1 in changed and 3 not in changed else range(2 if rank > 3 else 0, rank)
     axes = changed if not changed or not set(changed) <= set(spatial) else [*spatial]
     # An axis of one element, or of unknown length, that does not change: nothing but itself is known to be added.
@@ -498,6 +601,11 @@ def _taps(what: Resize, scale: np.float32, size: int, length: int) -> tuple[Any,
         x = np.array(
             [_coordinate(what, one, size, length, scale, np.float32(0), np.float32(1)) for one in at], np.float32
         )
+    if what.mode == "nearest":
+        places = np.array([[_nearest(what, float(one), float(scale)) for one in x]])
+        return np.clip(places, 0, length - 1), np.ones(places.shape)
+    if what.antialias:
+        return _windows(what, scale, length, x)
     if what.mode == "linear":
         x = np.clip(x, np.float32(0), np.float32(length - 1))
         low = np.minimum(x.astype(np.int64), length - 1)
@@ -507,18 +615,27 @@ def _taps(what: Resize, scale: np.float32, size: int, length: int) -> tuple[Any,
         return np.stack([low, high]), np.stack([near, far])
     low = np.floor(x)
     places = low.astype(np.int64) + np.array([-1, 0, 1, 2])[:, None]
-    weights = np.array([_cubic(float(one), what.cubic_coeff_a) for one in x - low]).reshape(size, 4).T
+    weights = np.array([_cubic(one, what.cubic_coeff_a) for one in x - low], np.float32).reshape(size, 4).T
     if what.exclude_outside:
         weights = weights * ((places >= 0) & (places < length))
         weights = weights / weights.sum(axis=0)
     return np.clip(places, 0, length - 1), weights
 
 
+def _windows(what: Resize, scale: np.float32, length: int, x: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+    """Return the taps and weights of an antialiased axis; sums of fewer taps repeat their last one with weight 0."""
+    rows = [_filtered(what, float(one), float(scale), length) for one in x]
+    most = max((len(taps) for taps, _ in rows), default=1)
+    places = np.array([[*taps, *[taps[-1]] * (most - len(taps))] for taps, _ in rows]).T
+    weights = np.array([[*values, *[0.0] * (most - len(values))] for _, values in rows]).T
+    return np.clip(places, 0, length - 1), weights
+
+
 def _weighed(what: Resize, operands: Operands) -> Reason | None:
-    if what.mode == "nearest":
+    if what.mode == "nearest" and what.keep_aspect_ratio_policy == "stretch":
         return Reason("it takes the nearest element")
     dtype = first(operands).dtype
-    if dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+    if dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE) and what.mode != "nearest":
         return Reason("it is not known to be of float or double", missing=dtype is None)
     found = _interpolated(what, operands)
     return found if isinstance(found, Reason) else None if found else Reason("no axis changes")
@@ -527,9 +644,16 @@ def _weighed(what: Resize, operands: Operands) -> Reason | None:
 def _sums(what: Resize, operands: Operands) -> Mapping[str, Any]:
     found = _interpolated(what, operands)
     assert not isinstance(found, Reason)
-    taps = 2 if what.mode == "linear" else 4
-    bounded(taps * sum(size for _, _, size, _ in found))
+    bounded(4 * sum(size for _, _, size, _ in found))
     tables = [_taps(what, scale, size, length) for _, scale, size, length in found]
+    taps = max(len(places) for places, _ in tables)
+    # Sums with fewer elements than others have the last one again, which counts nothing.
+    tables = [
+        (np.pad(places, more, mode="edge"), np.pad(weights, more))
+        for places, weights in tables
+        for more in [((0, taps - len(places)), (0, 0))]
+    ]
+    bounded(sum(places.size for places, _ in tables))
     return {
         "axes": tuple(axis for axis, *_ in found),
         "lengths": tuple(size for _, _, size, _ in found),
@@ -549,7 +673,12 @@ def weighed(
 
 
 def _unchanged(what: Resize, operands: Operands) -> bool:
-    return _next(what, operands) is None
+    if what.keep_aspect_ratio_policy == "stretch":
+        return _next(what, operands) is None
+    found, shape = _scale_of_each(what, operands), first(operands).shape
+    if isinstance(found, Reason) or shape is None:
+        return False
+    return all(not size or (scale == 1 and size == dim) for (scale, size), dim in zip(found, shape, strict=True))
 
 
 # --- from the corner ----------------------------------------------------------------------------------------------
@@ -620,6 +749,8 @@ OPERATOR = Operator(
         scaled,
         all_scaled,
         all_sized,
+        all_cropped_by_scales,
+        all_cropped_by_sizes,
         twice,
         upsampled,
         *BY_WEIGHTS,

@@ -29,6 +29,8 @@ _Array = np.ndarray[Any, Any]
 def oracle(what: ReverseSequence, x: _Array, sequence_lens: _Array) -> _Array:
     """ReverseSequence-10: "reverses the first sequence_lens[i] elements on time axis", for each i of the batch."""
     y = np.moveaxis(x.copy(), (what.batch_axis, what.time_axis), (0, 1))
+    if np.any((sequence_lens < 0) | (sequence_lens > y.shape[1])):
+        raise ValueError("a sequence is longer than the axis of time, or has a negative length")
     for entry, length in zip(y, sequence_lens, strict=True):
         entry[:length] = entry[:length][::-1].copy()
     return np.moveaxis(y, (0, 1), (what.batch_axis, what.time_axis))

@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first, one_axis
 from opshift.opsets.registry.facts import Facts
-from opshift.opsets.registry.inner_sums import InnerSum, Use, from_axis
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, from_axis
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -104,5 +104,5 @@ OPERATOR = Operator(
     normal=normal,
     lowerings=(computed,),
     wider_types=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS), inner_sum=InnerSum(Use.SCALED, from_axis)),
+    traits=Traits(floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS), inner_sum=InnerSum(SumUse.SCALED, from_axis)),
 )

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from opshift.opsets.families.recurrent import (
     Array,
     adversarial,
-    batch_first,
+    both_ways,
+    cell,
     check_shapes,
     equal_dims,
     functions,
+    one_direction,
     run,
     runs,
     states_of,
+    transposed,
 )
 from opshift.opsets.registry.lowering import lowering, meaning, op
-from opshift.opsets.registry.operator import Operator, Version
+from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
-from opshift.opsets.registry.wider_types import COMPUTED
+from opshift.opsets.registry.wider_types import SUMMED
+
+FUNCTIONS = ("Tanh",)
+"""The default activations of a direction."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,7 @@ def oracle(
     check_shapes(what, 1, (x, w, r, b, sequence_lens, initial_h))
     x = x.swapaxes(0, 1) if what.layout else x
     directions, hidden = w.shape[0], r.shape[2]
-    each = functions(what, ("Tanh",), directions)
+    each = functions(what, FUNCTIONS, directions)
     bias = np.zeros((directions, 2 * hidden), x.dtype) if b is None else b
 
     def step(direction: int, token: Array, states: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -59,27 +68,79 @@ def oracle(
     return run(what, step, x, sequence_lens, [states_of(what, initial_h, directions, x, hidden)])
 
 
-@lowering(18, applies_if=batch_first)
-def transposed(x, w, r, b, sequence_lens, initial_h):
-    """Transpose the batch to the second axis, and back."""
-    y, y_h = meaning.Same(
-        op.Transpose(x, perm=[1, 0, 2]), w, r, b, sequence_lens, op.Transpose(initial_h, perm=[1, 0, 2]), layout=0
+def _cell(what: RNN, operands: Operands) -> Mapping[str, Any]:
+    return dataclasses.asdict(cell(what, FUNCTIONS))
+
+
+@lowering(18, applies_if=one_direction, bind=_cell, rounds=True)
+def token_by_token(
+    x,
+    w,
+    r,
+    b,
+    sequence_lens,
+    initial_h,
+    functions: Sequence[str],
+    alphas: Sequence[float],
+    betas: Sequence[float],
+    clips: Sequence[float],
+    variant: int,
+    backwards: int,
+):
+    """Multiply all tokens with the weights, then process them one by one."""
+    biases = op.Reshape(b, [2, -1])
+    bias = op.Add(op.Slice(biases, [0], [1], [0]), op.Slice(biases, [1], [2], [0]))
+    gates = meaning.LinearLayer(x, op.Transpose(op.Squeeze(w, [0]), perm=[1, 0]), bias)
+    recurrence = op.Transpose(op.Squeeze(r, [0]), perm=[1, 0])
+    count = op.Squeeze(op.Shape(x, start=0, end=1), [0])
+    places = op.Unsqueeze(op.Cast(op.Range(0, count, 1), to=6), [1])
+    mask = op.Unsqueeze(op.Greater(sequence_lens, places), [2])
+    y_h, rows = meaning.RNNTokens(
+        count,
+        meaning.FirstState(x, r, sequence_lens, initial_h),
+        gates,
+        mask,
+        recurrence,
+        functions=functions,
+        alphas=alphas,
+        betas=betas,
+        clips=clips,
+        variant=variant,
+        backwards=backwards,
     )
-    return op.Transpose(y, perm=[2, 0, 1, 3]), op.Transpose(y_h, perm=[1, 0, 2])
+    y = meaning.StackedRows(rows, y_h)
+    return meaning.KeptWhere(y, op.Unsqueeze(mask, [1])), y_h
+
+
+def _starts(what: RNN, operands: Operands) -> bool:
+    """Whether NaN and infinity have a result that can be kept.
+
+    "If not specified - assumed to be 0": 0 * NaN and 0 * infinity are NaN. onnxruntime 1.32.0 leaves the product of R
+    and the initial state out where there is no such input, and returns finite numbers of the first token. That is the
+    same for an R of finite numbers.
+    """
+    r = operands[2]
+    finite = r is not None and r.known is not None and bool(np.isfinite(r.known.astype(np.float32)).all())
+    return runs(what, operands) and (finite or (len(operands) > 5 and operands[5] is not None))
 
 
 OPERATOR = Operator(
     name="RNN",
     meaning=RNN,
-    versions=(Version(7), Version(14), Version(22)),
+    versions=(Version(1), Version(7), Version(14), Version(22)),
     operands=("X", "W", "R", "B", "sequence_lens", "initial_h"),
     oracle=oracle,
     adversarial=adversarial,
-    lowerings=(transposed,),
-    wider_types=COMPUTED,
-    nan_defined=runs,
-    infinity_defined=runs,
+    lowerings=(transposed, both_ways, token_by_token),
+    wider_types=SUMMED,
+    nan_defined=_starts,
+    infinity_defined=_starts,
     traits=Traits(
-        floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS), equal_dims=equal_dims(gates=1), spreads=False, aborts=True
+        floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS),
+        equal_dims=equal_dims(gates=1),
+        spreads=False,
+        aborts=True,
+        nan_undefined=True,
+        overflows_inside=True,
     ),
 )

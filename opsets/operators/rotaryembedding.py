@@ -47,6 +47,8 @@ def oracle(
         raise ValueError('RotaryEmbedding-23: the caches have "shape (batch_size, sequence_length, head_size / 2)"')
     if places is not None and places.shape != (batch, tokens):
         raise ValueError('RotaryEmbedding-23: "(batch_size, sequence_length)" is the shape of position_ids')
+    if places is not None and np.any(places < 0):
+        raise ValueError("RotaryEmbedding-23: a position is negative, and no row of the caches")
     cos, sin = (
         (cache if places is None else cache[places]).astype(np.float64)[:, :, None, : turned.shape[-1] // 2]
         for cache in (cosines, sines)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Flow, Trait, Traits
@@ -23,6 +24,10 @@ def by_floor(x):
     return op.Mul(op.Add(low, op.CastLike(up, x)), sign)
 
 
+HALVES = tuple(sign * (size + 0.5) for size in (0, 1, 2, 4, 7, 12, 20, 33, 54, 88, 120) for sign in (1, -1))
+"""Numbers where a rounded quotient or product decides between two integers, whatever the factor of those."""
+
+
 OPERATOR = plain(
     "Round",
     (11, 22),
@@ -30,5 +35,10 @@ OPERATOR = plain(
     np.rint,
     (by_floor,),
     wider_types=ORDERED,
-    traits=Traits(floats=(Trait.STEPS,), flow=Flow.POINTWISE),
+    traits=Traits(
+        value_range=value_ranges.whole,
+        floats=(Trait.STEPS,),
+        flow=Flow.POINTWISE,
+        landmarks=lambda attributes, constants: HALVES,
+    ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Iteration, Traits
+from opshift.opsets.registry.traits import IterationLayout, Traits
 
 
 @dataclass(frozen=True)
@@ -43,5 +43,5 @@ OPERATOR = Operator(
     operands=(),
     oracle=oracle,
     variadic=True,
-    traits=Traits(iteration=Iteration(scanned="num_scan_inputs"), grows=True, makes_types=()),
+    traits=Traits(iteration=IterationLayout(scanned="num_scan_inputs"), grows=True, makes_types=()),
 )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import axis_not_negative, one_axis
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
@@ -31,6 +32,8 @@ def oracle(
     what: ScatterElements, data: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], updates: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
     """ScatterElements-18: "output[indices[i][j]][j] = updates[i][j] if axis = 0", or joined by the reduction."""
+    if updates.shape != indices.shape:
+        raise ValueError("ScatterElements-18: there is not one update for each index")
     y = data.copy()
     for place in np.ndindex(*indices.shape):
         at = list(place)
@@ -137,6 +140,7 @@ OPERATOR = Operator(
     lowerings=(as_scatter, by_sums, by_products, by_maxima, by_minima),
     normal=one_axis,
     traits=Traits(
+        value_range=value_ranges.joined_if("reduction", 0, 2),
         floats=(Trait.MOVES,),
         floats_by=floats_by,
         integers_by=integers_by,

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.operators.scatterelements import JOIN, floats_by, joins_by_none, sums_only
+from opshift.opsets.operators.scatterelements import JOIN, floats_by, integers_by, joins_by_none, sums_only
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import SMALL, Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -30,6 +31,8 @@ _Array = np.ndarray[Any, Any]
 
 def oracle(what: ScatterND, data: _Array, indices: _Array, updates: _Array) -> _Array:
     """ScatterND-18: "output[tuple(indices[idx])] = updates[idx]", or joined by the reduction."""
+    if updates.shape != (*indices.shape[:-1], *data.shape[indices.shape[-1] :]):
+        raise ValueError("ScatterND-18: there is not one slice of updates for each tuple of indices")
     y = data.copy()
     for place in np.ndindex(*indices.shape[:-1]):
         where = tuple(indices[place])
@@ -83,6 +86,37 @@ def in_a_row(
     forward = places + op.Cast(op.Less(places, 0), to=7) * dims
     starts = op.Cast(op.MatMul(op.Cast(forward, to=11), strides), to=7)
     each = op.Reshape(starts + offsets, [-1])
+    row = op.Reshape(data, [-1])
+    y = meaning.ScatterElements(row, each, op.Reshape(updates, [-1]), axis=0)
+    return op.Reshape(y, op.Shape(data))
+
+
+def _known_places(what: ScatterND, operands: Operands) -> Reason | None:
+    places = (operands[1] or Facts()).known
+    if places is None or places.size == 0:
+        return Reason("its indices are computed at run time", missing=True)
+    if reason := _static(what, operands):
+        return reason
+    named = np.array((_split(operands) or ([], []))[0])
+    inside = bool(((places >= -named) & (places < named)).all())
+    return None if inside else Reason("an index is out of range")
+
+
+def _elements(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
+    """Bind the number of each element that is written, counted in a row of all elements."""
+    named, inner = _split(operands) or ([], [])
+    places = (operands[1] or Facts()).known
+    assert places is not None
+    size = math.prod(inner)
+    bounded(size * (places.size // len(named)))
+    forward = np.where(places < 0, places + np.array(named), places).reshape(-1, len(named))
+    starts = np.asarray(np.ravel_multi_index(tuple(forward.T), tuple(named)), np.int64) * size
+    return {"each": Tensor(np.add.outer(starts, np.arange(size)).reshape(-1))}
+
+
+@lowering(13, applies_if=_known_places, bind=_elements)
+def at_known_places(data, indices, updates, each: Sequence[int]):
+    """Write the elements of all slices to their places, which are constants, in a row of all elements."""
     row = op.Reshape(data, [-1])
     y = meaning.ScatterElements(row, each, op.Reshape(updates, [-1]), axis=0)
     return op.Reshape(y, op.Shape(data))
@@ -164,11 +198,13 @@ OPERATOR = Operator(
     oracle=oracle,
     # No text says what NaN is beside a number.
     nan_defined=lambda what, operands: what.reduction not in ("max", "min"),
-    lowerings=(in_a_row, in_rows),
+    lowerings=(at_known_places, in_a_row, in_rows),
     adversarial=adversarial,
     traits=Traits(
+        value_range=value_ranges.joined_if("reduction", 0, 2),
         floats=(Trait.MOVES,),
         floats_by=floats_by,
+        integers_by=integers_by,
         moved=(0, 2),
         indices={1: Coordinates()},
         equal_dims=equal_dims,

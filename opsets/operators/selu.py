@@ -42,7 +42,7 @@ def by_elu(x, alpha: float, gamma: float):
 OPERATOR = Operator(
     name="Selu",
     meaning=Selu,
-    versions=(Version(6), Version(22)),
+    versions=(Version(1), Version(6), Version(22)),
     operands=("X",),
     oracle=oracle,
     lowerings=(by_elu,),

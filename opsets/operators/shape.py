@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import END, first
-from opshift.opsets.registry.facts import Facts, partly
+from opshift.opsets.registry import value_ranges
+from opshift.opsets.registry.facts import Facts, partly_known
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Flow, Trait, Traits
@@ -45,7 +46,7 @@ def sliced(data, starts: Sequence[int], ends: Sequence[int]):
 def by_facts(attributes: Mapping[str, Any], operands: Operands) -> Facts | None:
     """Return the dims that are known."""
     shape = first(operands).shape
-    return None if shape is None else partly(shape[attributes.get("start", 0) : attributes.get("end")])
+    return None if shape is None else partly_known(shape[attributes.get("start", 0) : attributes.get("end")])
 
 
 OPERATOR = Operator(
@@ -57,5 +58,5 @@ OPERATOR = Operator(
     lowerings=(sliced,),
     weight=0.5,
     by_facts=by_facts,
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.DROPPED),
+    traits=Traits(value_range=value_ranges.dims, floats=(Trait.MOVES,), flow=Flow.DROPPED),
 )

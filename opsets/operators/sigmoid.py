@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Trait, Traits
@@ -27,10 +28,14 @@ def by_exp(x):
 
 OPERATOR = plain(
     "Sigmoid",
-    (6, 13),
+    (1, 6, 13),
     ("X",),
     _oracle,
     (by_exp,),
     wider_types=COMPUTED,
-    traits=Traits(floats=(Trait.ADDS_ONE,), inverse=lambda value: (math.log(value / (1 - value)),)),
+    traits=Traits(
+        value_range=value_ranges.zero_to_one,
+        floats=(Trait.ADDS_ONE,),
+        inverse=lambda value: (math.log(value / (1 - value)),),
+    ),
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Facts, constant
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import plain
@@ -26,5 +27,5 @@ OPERATOR = plain(
     ("data",),
     lambda data: np.array(data.size, dtype=np.int64),
     by_facts=by_facts,
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.DROPPED),
+    traits=Traits(value_range=value_ranges.elements, floats=(Trait.MOVES,), flow=Flow.DROPPED),
 )

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
-from opshift.opsets.registry.inner_sums import InnerSum, Use, of_softmax
+from opshift.opsets.registry import value_ranges
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, of_softmax
 from opshift.opsets.registry.operator import Operator
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
@@ -30,5 +31,9 @@ OPERATOR = Operator(
     fault=fault,
     lowerings=LOWERINGS,
     wider_types=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), inner_sum=InnerSum(Use.QUOTIENT, of_softmax)),
+    traits=Traits(
+        value_range=value_ranges.zero_to_one,
+        floats=(Trait.SUMS, Trait.WEIGHS),
+        inner_sum=InnerSum(SumUse.QUOTIENT, of_softmax),
+    ),
 )

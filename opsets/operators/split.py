@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import END, axis_not_negative, first, one_axis
+from opshift.opsets.families.float_counts import floats, in_integers
 from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -30,7 +31,7 @@ def oracle(
     what: Split, data: np.ndarray[Any, Any], split: np.ndarray[Any, Any] | None = None
 ) -> tuple[np.ndarray[Any, Any], ...]:
     """Split-18: "If the tensor is not evenly splittable into `num_outputs`, the last chunk will be smaller"."""
-    sizes = _sizes(data.shape[what.axis], what.num_outputs) if split is None else split.tolist()
+    sizes = _sizes(data.shape[what.axis], what.num_outputs) if split is None else [int(size) for size in split]
     if sum(sizes) != data.shape[what.axis]:
         raise ValueError(f"{list(sizes)} do not add up to {data.shape[what.axis]}")
     return tuple(np.split(data, np.cumsum(sizes)[:-1], axis=what.axis))
@@ -48,6 +49,7 @@ def _length(what: Split, operands: Operands) -> Dim:
 def normal(what: Split, operands: Operands) -> tuple[Split, Operands]:
     """Count the axis from the front where the rank is known; of a known length it is known which part is smaller."""
     what, _ = one_axis(what, operands)
+    operands = operands[0], in_integers(operands[1])
     length = _length(what, operands)
     if operands[1] is not None:
         return dataclasses.replace(what, last="smaller"), operands
@@ -58,6 +60,11 @@ def normal(what: Split, operands: Operands) -> tuple[Split, Operands]:
 
 def _lift(attributes: Mapping[str, Any]) -> Split:
     return Split(attributes["axis"])
+
+
+def _lift_first(attributes: Mapping[str, Any]) -> Split:
+    # Split-1: "Which axis to split on", without a default; it is that of Split-2.
+    return Split(attributes.get("axis") or 0, last="equal")
 
 
 def _lift_equal(attributes: Mapping[str, Any]) -> Split:
@@ -74,6 +81,8 @@ def _write_equal(what: Split, operands: Operands) -> Mapping[str, Any]:
 
 
 def _equal(what: Split, operands: Operands) -> Reason | None:
+    if operands[1] is not None and floats(operands[1]) is None:
+        return Reason("the sizes of its parts are integers")
     if operands[1] is not None or what.last == "equal":
         return None
     return Reason("its parts are of equal size, and here the last may be smaller")
@@ -92,11 +101,19 @@ def _from_front(what: Split, operands: Operands) -> Reason | None:
 
 
 def _not_short(what: Split, operands: Operands) -> Reason | None:
+    if operands[1] is not None and floats(operands[1]) is None:
+        return Reason("the sizes of its parts are integers")
     length = _length(what, operands)
     if operands[1] is not None or what.last != "equal" or (isinstance(length, int) and length >= what.num_outputs):
         return None
     # An axis of length 0 has any number of equal parts; onnxruntime 1.31.1 takes that below 18 only.
     return Reason("onnxruntime takes no more parts than the axis is long, which may be 0")
+
+
+@lowering(13, applies_if=lambda what, operands: floats(operands[1]), bind=lambda what, operands: {"axis": what.axis})
+def whole_sizes(data, split, axis: int):
+    """Cast the sizes, which Split-1 has as floats, to integers."""
+    return meaning.Itself(data, op.Cast(split, to=7), axis=axis)
 
 
 # --- with sizes ---------------------------------------------------------------------------------------------------
@@ -168,6 +185,8 @@ def whole(data, split):
 def _several(what: Split, operands: Operands) -> Reason | None:
     if operands[1] is None:
         return Reason("the sizes are not given")
+    if floats(operands[1]) is None:
+        return Reason("the sizes are floats")
     return None if what.num_outputs > 1 else Reason("there is one part")
 
 
@@ -185,10 +204,20 @@ def _counted(what: Split, used: tuple[bool, ...]) -> Split:
     return dataclasses.replace(what, num_outputs=len(used))
 
 
+def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return sizes that add up to the length of an axis, some of them 0: others are no sizes at all."""
+    if "input" not in feeds or "split" not in feeds or not feeds["input"].ndim or not feeds["split"].size:
+        return feeds
+    length = feeds["input"].shape[int(rng.integers(feeds["input"].ndim))]
+    cuts = np.sort(rng.integers(0, length + 1, feeds["split"].size - 1))
+    return {**feeds, "split": np.diff(cuts, prepend=0, append=length).astype(np.int64)}
+
+
 OPERATOR = Operator(
     name="Split",
     meaning=Split,
     versions=(
+        Version(1, lift=_lift_first),
         Version(2, lift=_lift_equal, write=_write_equal, applies_if=_from_front),
         Version(11, lift=_lift_equal, write=_write_equal, applies_if=_told_or_equal),
         Version(13, lift=_lift_equal, write=_write_equal, applies_if=_equal),
@@ -198,6 +227,7 @@ OPERATOR = Operator(
     oracle=oracle,
     outputs=_counted,
     normal=normal,
-    lowerings=(sized, measured, whole, cut),
+    lowerings=(whole_sizes, sized, measured, whole, cut),
+    adversarial=adversarial,
     traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), likely_sizes=parts),
 )

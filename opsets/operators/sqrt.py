@@ -19,7 +19,7 @@ def by_power(x):
 
 OPERATOR = plain(
     "Sqrt",
-    (6, 13),
+    (1, 6, 13),
     ("X",),
     lambda x: np.sqrt(x).astype(x.dtype),
     (by_power,),

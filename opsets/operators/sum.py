@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.scalars import AS_VECTOR, alone
 from opshift.opsets.registry.lowering import Reason, lowering, meaning
 from opshift.opsets.registry.operator import Operands
-from opshift.opsets.registry.plain import alone, more_than_two, one_shape, plain
+from opshift.opsets.registry.plain import more_than_two, one_shape, plain, single_operand
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 
@@ -32,12 +33,12 @@ def in_pairs(a, between, b):
 
 OPERATOR = plain(
     "Sum",
-    (6, 8, 13),
+    (1, 6, 8, 13),
     (),
     lambda *x: functools.reduce(np.add, x),
-    (added, in_pairs),
+    (added, in_pairs, alone, *AS_VECTOR),
     variadic=True,
-    neutral=alone,
+    neutral=single_operand,
     applies_if={6: one_shape},
     traits=Traits(floats=(Trait.SUMS,), flow=Flow.SUMMED, equal_dims=broadcast),
 )

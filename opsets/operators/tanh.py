@@ -34,7 +34,7 @@ def by_exp(x):
 
 OPERATOR = plain(
     "Tanh",
-    (6, 13),
+    (1, 6, 13),
     ("input",),
     _oracle,
     (by_exp,),

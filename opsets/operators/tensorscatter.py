@@ -34,6 +34,10 @@ def oracle(what: TensorScatter, past: _Array, update: _Array, write_indices: _Ar
     axis = what.axis % past.ndim
     length, count = past.shape[axis], update.shape[axis]
     present = past.copy()
+    if (*past.shape[:axis], *past.shape[axis + 1 :]) != (*update.shape[:axis], *update.shape[axis + 1 :]):
+        raise ValueError("TensorScatter-24: cache and update differ along another axis than that of the sequence")
+    if write_indices is not None and write_indices.shape != past.shape[:1]:
+        raise ValueError("TensorScatter-24: there is not one place for each of the batch")
     if not axis or count > length:
         raise ValueError("the axis is not that of the batch, and the update is no longer than the cache")
     for prefix in np.ndindex(*past.shape[:axis]):

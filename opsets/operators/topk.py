@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import first, one_axis
+from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -28,6 +29,8 @@ class TopK:
 
 def oracle(what: TopK, x: np.ndarray[Any, Any], k: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     """TopK-11: "Given two equivalent values, this operator uses the indices along the axis as a tiebreaker"."""
+    if k.item() < 0:
+        raise ValueError('TopK-11: K is "a single positive value"')
     key = -x.astype(np.float64) if what.largest else x
     order = np.argsort(key, axis=what.axis, kind="stable").take(range(int(k.item())), axis=what.axis)
     return np.take_along_axis(x, order, what.axis), order.astype(np.int64)
@@ -154,6 +157,12 @@ OPERATOR = Operator(
     weight=4.0,
     nan_defined=lambda what, operands: first(operands).dtype in INTEGERS,
     traits=Traits(
-        floats=(Trait.MOVES,), counts=(1,), moved=(0,), positions_after=True, decides=True, nan_undefined=True
+        value_range=value_ranges.moved_and_positions,
+        floats=(Trait.MOVES,),
+        counts=(1,),
+        moved=(0,),
+        positions_after=True,
+        decides=True,
+        nan_undefined=True,
     ),
 )

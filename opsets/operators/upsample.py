@@ -41,10 +41,20 @@ def floats_by(attributes: Mapping[str, Any]) -> tuple[Trait, ...]:
     return (Trait.MOVES,) if nearest else (Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES)
 
 
+def _lift_first(attributes: Mapping[str, Any]) -> Upsample:
+    # Upsample-1: "Two interpolation modes: nearest(default), bilinear".
+    return Upsample("linear" if attributes["mode"] == "bilinear" else attributes["mode"])
+
+
+def _scales(attributes: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    # Upsample-1: "output_width = floor(input_width * width_scale)", of a "4-D tensor, [N,C,H,W]".
+    return np.array([1, 1, attributes["height_scale"], attributes["width_scale"]], np.float32)
+
+
 OPERATOR = Operator(
     name="Upsample",
     meaning=Upsample,
-    versions=(Version(7), Version(9)),
+    versions=(Version(1, lift=_lift_first, made={"scales": _scales}), Version(7), Version(9)),
     operands=("X", "scales"),
     oracle=oracle,
     lowerings=(resized,),

@@ -90,6 +90,6 @@ OPERATOR = plain(
     adversarial=_hostile,
     wider_types=MOVED,
     neutral=lambda what, operands: 1 if all_are(operands[0], 1) else 2 if all_are(operands[0], 0) else None,
-    traits=Traits(floats=(Trait.MOVES,), moved=(1, 2), compares=True, equal_dims=broadcast),
+    traits=Traits(floats=(Trait.MOVES,), moved=(1, 2), compares=True, equal_dims=broadcast, drops_signs=True),
     of_dims=_of_dims,
 )

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.registry.lowering import lowering, op
-from opshift.opsets.registry.plain import beside, plain
+from opshift.opsets.registry.plain import neutral_operand, plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 
@@ -26,12 +27,15 @@ def by_difference(a, b):
     return op.Cast(op.Sub(op.Cast(a, to=1), op.Cast(b, to=1)), to=9)
 
 
-OPERATOR = plain(
-    "Xor",
-    (7,),
-    ("A", "B"),
-    np.logical_xor,
-    (unequal, either_alone, by_difference),
-    neutral=beside(0),
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, equal_dims=broadcast),
+OPERATOR = with_legacy_broadcast(
+    plain(
+        "Xor",
+        (7,),
+        ("A", "B"),
+        np.logical_xor,
+        (unequal, either_alone, by_difference),
+        neutral=neutral_operand(0),
+        traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, equal_dims=broadcast),
+    ),
+    1,
 )

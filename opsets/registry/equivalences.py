@@ -25,7 +25,7 @@ Default = int | float | str | tuple[int, ...]
 
 @dataclass(frozen=True)
 class SameMeaning:
-    """What a node must keep to so that it means the same at two versions of its operator.
+    """The conditions under which a node has the same meaning at two versions of its operator.
 
     The attributes named here must be absent or hold the value given, and are to be dropped. Whether the target takes
     the node's types and the number of its inputs, its schema says.
@@ -38,7 +38,7 @@ class SameMeaning:
     new_attributes: Mapping[str, Default] = field(default_factory=dict, hash=False)
 
     def lost(self, attributes: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return what of a node the target cannot say, in words."""
+        """Return what of a node the target cannot express, in words."""
         return tuple(
             f"attribute {name}"
             for name, default in self.new_attributes.items()

@@ -1,4 +1,4 @@
-"""What is known of a value: element type, dimensions, elements. Unknown is a value, not an error."""
+"""The known facts about a value: element type, dimensions, elements. Unknown is a value, not an error."""
 
 from __future__ import annotations
 
@@ -28,6 +28,28 @@ SIGNED = frozenset({TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, Tens
 INTEGERS = SIGNED | UNSIGNED
 
 COMMON = FLOATS - {TensorProto.BFLOAT16} | INTEGERS | {TensorProto.BOOL, TensorProto.STRING}
+_EXACT: Mapping[int, frozenset[int]] = {
+    TensorProto.BOOL: INTEGERS | FLOATS,
+    TensorProto.UINT8: frozenset({TensorProto.UINT16, TensorProto.INT16, TensorProto.UINT32, TensorProto.INT32,
+                                  TensorProto.UINT64, TensorProto.INT64, *FLOATS}),
+    TensorProto.INT8: frozenset({TensorProto.INT16, TensorProto.INT32, TensorProto.INT64, *FLOATS}),
+    TensorProto.UINT16: frozenset({TensorProto.UINT32, TensorProto.INT32, TensorProto.UINT64, TensorProto.INT64,
+                                   TensorProto.FLOAT, TensorProto.DOUBLE}),
+    TensorProto.INT16: frozenset({TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE}),
+    TensorProto.UINT32: frozenset({TensorProto.UINT64, TensorProto.INT64, TensorProto.DOUBLE}),
+    TensorProto.INT32: frozenset({TensorProto.INT64, TensorProto.DOUBLE}),
+    TensorProto.FLOAT16: frozenset({TensorProto.FLOAT, TensorProto.DOUBLE}),
+    TensorProto.BFLOAT16: frozenset({TensorProto.FLOAT, TensorProto.DOUBLE}),
+    TensorProto.FLOAT: frozenset({TensorProto.DOUBLE}),
+}  # fmt: skip
+"""The types that hold all values of a type, as IEEE 754 and the sizes of integers have it."""
+
+
+def exact_types(dtype: int) -> frozenset[int]:
+    """Return the element types that hold all values of a type."""
+    return _EXACT.get(dtype, frozenset())
+
+
 RARE = frozenset(TensorProto.DataType.values()) - COMMON - {TensorProto.UNDEFINED}
 """Element types that few models have, and that most versions differ in."""
 
@@ -79,7 +101,7 @@ class Tensor:
         return f"Tensor({self.array!r})"
 
 
-class Elsewhere(Tensor):
+class ExternalTensor(Tensor):
     """A constant whose elements are in another file, and are not read.
 
     It compares by where they are.
@@ -114,12 +136,12 @@ class Elsewhere(Tensor):
     def __repr__(self) -> str:
         """Show where the elements are."""
         where = {entry.key: entry.value for entry in self.proto.external_data}
-        return f"Elsewhere({type_name(self.proto.data_type)}{list(self.proto.dims)}, {where})"
+        return f"ExternalTensor({type_name(self.proto.data_type)}{list(self.proto.dims)}, {where})"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of one value.
+    """The known facts about one value.
 
     `dtype` is a TensorProto.DataType, `shape` a tuple of dimensions (None: not even the rank is known), `value` the
     elements where they are constant, wholly or (for integers) partly. With `unread` they are constant, but too many to
@@ -181,7 +203,7 @@ def constant(array: np.ndarray[Any, Any], dtype: int | None = None) -> Facts:
     return Facts(dtype or onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape, Tensor(array))
 
 
-def partly(elements: Sequence[Dim] | np.ndarray[Any, Any], dtype: int = TensorProto.INT64) -> Facts:
+def partly_known(elements: Sequence[Dim] | np.ndarray[Any, Any], dtype: int = TensorProto.INT64) -> Facts:
     """Return the facts of an integer tensor of which some elements are known."""
     array = np.array(elements, dtype=object)
     if all(isinstance(element, int) for element in array.reshape(-1)):
@@ -191,7 +213,7 @@ def partly(elements: Sequence[Dim] | np.ndarray[Any, Any], dtype: int = TensorPr
 
 def facts_of_attribute(value: Tensor) -> Facts:
     """Return the facts of a constant that a node holds; elements only where they are few and in the model's file."""
-    if isinstance(value, Elsewhere):
+    if isinstance(value, ExternalTensor):
         return Facts(value.proto.data_type, tuple(value.proto.dims), unread=True)
     known = constant(value.array)
     return known if value.array.nbytes <= SMALL else Facts(known.dtype, known.shape, unread=True)
@@ -279,7 +301,7 @@ def freeze(value: Any) -> Any:
         return FrozenType(value.SerializeToString(deterministic=True))
     if not isinstance(value, onnx.TensorProto):
         return value
-    return Elsewhere(value) if value.data_location == TensorProto.EXTERNAL else Tensor(array_of(value))
+    return ExternalTensor(value) if value.data_location == TensorProto.EXTERNAL else Tensor(array_of(value))
 
 
 def exact(attributes: Mapping[str, Any]) -> tuple[Hashable, ...]:

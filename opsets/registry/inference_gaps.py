@@ -46,7 +46,7 @@ FATAL = frozenset(_FATAL)
 """Operators with attributes that end the process."""
 
 
-def is_far(axis: int) -> bool:
+def exceeds_int32(axis: int) -> bool:
     """Whether an axis is beyond 32 bits, to which onnx's inference cuts it after the check (LayerNormalization)."""
     return not -(2**31) <= axis < 2**31
 
@@ -54,7 +54,7 @@ def is_far(axis: int) -> bool:
 def fatal(name: str, attributes: Mapping[str, Any], outputs: int) -> str | None:
     """Return why a node of the default domain is invalid in a way that ends the process, if it is."""
     axis = attributes.get("axis")
-    if isinstance(axis, int) and is_far(axis):
+    if isinstance(axis, int) and exceeds_int32(axis):
         return f"its axis is {axis}, which no tensor has"
     check = _FATAL.get(name)
     return check(attributes, outputs) if check else None
@@ -65,12 +65,12 @@ SLICE = "Slice"
 _NEEDED: Mapping[str, tuple[int, ...]] = {SLICE: (3, 4)}
 """Inputs without whose elements onnx infers as if they were left out: Slice along axis 0, whatever its axes are."""
 
-BLIND = frozenset(_NEEDED)
+NEEDS_CONSTANTS = frozenset(_NEEDED)
 """Operators of which onnx infers wrong dimensions where some inputs are not constant."""
 
 
-def blind(name: str, constant: Sequence[bool | None]) -> bool:
-    """Whether onnx infers wrong dimensions of a node, by which inputs are constant (None: left out)."""
+def wrong_without_constants(name: str, constant: Sequence[bool | None]) -> bool:
+    """Return whether onnx infers wrong dimensions of a node, by which inputs are constant (None: left out)."""
     return any(index < len(constant) and constant[index] is False for index in _NEEDED.get(name, ()))
 
 
@@ -83,17 +83,21 @@ Of a dimension that has a name and is cut, Slice-10 infers that the name stays.
 ROUNDED = frozenset(("AveragePool", "LpPool", "MaxPool"))
 """Operators whose sizes onnx rounds twice, see below."""
 
-MISSIZED = ROUNDED | {"ConvTranspose"}
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {"STFT": {"onesided": 1}}
+"""Attributes that onnx's inference takes for another number than the default, where they are left out."""
+
+WRONG_SIZE = ROUNDED | {"ConvTranspose", *DEFAULTS}
 """Operators of which onnx infers wrong sizes because of some attributes."""
 
 
-def missized(name: str, attributes: Mapping[str, Any]) -> bool:
-    """Whether onnx infers wrong sizes of a node."""
-    return rounded(name, attributes) or padded_twice(name, attributes)
+def wrong_size(name: str, attributes: Mapping[str, Any]) -> bool:
+    """Return whether onnx infers wrong sizes of a node."""
+    left_out = any(attribute not in attributes for attribute in DEFAULTS.get(name, ()))
+    return left_out or rounded(name, attributes) or padded_twice(name, attributes)
 
 
 def padded_twice(name: str, attributes: Mapping[str, Any]) -> bool:
-    """Whether onnx infers wrong sizes of a ConvTranspose, since it adds `output_padding` to those of `auto_pad`.
+    """Return whether onnx infers wrong sizes of a ConvTranspose, since it adds `output_padding` to those of `auto_pad`.
 
     ConvTranspose-11: SAME_UPPER and SAME_LOWER "mean pad the input so that `output_shape[i] = input_shape[i] *
     strides[i]`"; so onnxruntime 1.32.0 has it, where the kernel reaches as far.
@@ -109,7 +113,7 @@ def _is_same(attributes: Mapping[str, Any]) -> bool:
 
 
 def rounded(name: str, attributes: Mapping[str, Any]) -> bool:
-    """Whether onnx infers wrong sizes of a node because of its `ceil_mode`.
+    """Return whether onnx infers wrong sizes of a node because of its `ceil_mode`.
 
     MaxPool-22: with SAME_UPPER or SAME_LOWER a size is ceil(input / stride), whatever `ceil_mode` is. Where a stride is
     larger than the kernel, the padding that follows is negative, and onnx's inference counts one window too many.
@@ -153,7 +157,7 @@ UNSURE = frozenset((*_RANKED, *_STATIC))
 
 
 def unranked(name: str, shapes: Sequence[tuple[Dim, ...] | None]) -> bool:
-    """Whether onnx infers a wrong rank of a node, by the shapes of its inputs (() for one that is left out)."""
+    """Return whether onnx infers a wrong rank of a node, by the shapes of its inputs (() for one that is left out)."""
     return any(index < len(shapes) and shapes[index] is None for index in _RANKED.get(name, ()))
 
 
@@ -186,7 +190,7 @@ WIDENED = frozenset(_READ_AS_INT64)
 """Operators with such an input."""
 
 
-def misread(name: str, inputs: Sequence[Facts | None]) -> int | None:
+def int32_read_as_int64(name: str, inputs: Sequence[Facts | None]) -> int | None:
     """Return which input of a node holds constants of int32 that onnx reads as int64, if one does."""
     place = _READ_AS_INT64.get(name)
     facts = inputs[place] if place is not None and place < len(inputs) else None
@@ -202,5 +206,5 @@ Resize-11: "If 'sizes' is specified, then set scales to empty data (zero shape) 
 
 
 def is_absent(name: str, index: int, size: int | None) -> bool:
-    """Whether an input of so many elements is none."""
+    """Return whether an input of so many elements is none."""
     return size == 0 and index in _EMPTY_IS_ABSENT.get(name, ())

@@ -1,4 +1,4 @@
-"""Sums that an operator does more with than return: no disturbance of what it reads shows how they round."""
+"""Inner sums of operators, whose rounding a perturbation of the inputs does not show."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 
-class Use(enum.Enum):
-    """What an operator does with the sum of a row."""
+class SumUse(enum.Enum):
+    """The use of a row's sum in an operator."""
 
     LOGARITHM = "logarithm"
     """It returns the logarithm of a sum of exponentials."""
@@ -21,6 +21,12 @@ class Use(enum.Enum):
     """It subtracts the mean of the row, and divides by the root of a sum of squares."""
     SCALED = "scaled"
     """It divides by the root of a sum of squares."""
+    DETERMINANT = "determinant"
+    """It adds up products of the elements of a square matrix, by eliminating rows or term by term."""
+    TRANSFORM = "transform"
+    """It adds up the last axes times numbers of magnitude 1."""
+    INVERSE = "inverse"
+    """It adds up the last axes times numbers of magnitude 1, and divides by the size of the result."""
 
 
 Axes = Callable[[Mapping[str, Any], int, int], Sequence[int]]
@@ -34,13 +40,15 @@ def along(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]
 
 @dataclass(frozen=True)
 class InnerSum:
-    """How the rounding of a sum reaches the result.
+    """The way in which the rounding of a sum affects the result.
 
     Attributes:
         use: what is done with the sum.
         axes: the axes of a row.
         bare: it divides by the spread alone, without an epsilon: 0 / 0 is what the rounding of the mean makes it.
         by_channel: scale and bias have one number for each channel, and no dims of a row.
+        by_group: a row is a group of channels, num_groups in all, and its axes are those of the data with an axis of
+            groups before the channels; scale and bias have a number for each group, or for each channel of it.
         data: makes the rows of the inputs, which are None where they are left out; by default they are the first one.
         scale: the input that a row is multiplied by.
         bias: the input that is added after that.
@@ -48,17 +56,20 @@ class InnerSum:
         by_squares: kernels of what replaces it subtract the square of the mean from the mean of the squares, and both
             have the same first digits where the mean is large beside the spread (LayerNormalization, onnxruntime
             1.32.0).
+        statistics: the outputs that are the mean and the inverse standard deviation of the row, beside the first one.
     """
 
-    use: Use
+    use: SumUse
     axes: Axes = along
     bare: bool = False
     by_channel: bool = False
+    by_group: bool = False
     data: Callable[[Sequence[Any]], Any] = lambda inputs: inputs[0]
     scale: int = 1
     bias: int = 2
     epsilon: float = 1e-5
     by_squares: bool = False
+    statistics: tuple[int, ...] = ()
 
 
 def from_axis(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:

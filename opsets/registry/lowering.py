@@ -1,18 +1,19 @@
-"""`Lowering`: a meaning said with other operators, as an onnxscript function written at one opset."""
+"""`Lowering`: a meaning expressed with other operators, as an onnxscript function written at one opset."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx
 
 from opshift.opsets.registry.compiled import compiled
-from opshift.opsets.registry.facts import INTEGERS, exact, freeze
+from opshift.opsets.registry.facts import INTEGERS, Tensor, exact, freeze
 from opshift.opsets.registry.schema import attribute_value, default_domain
 
 op: Any = None
@@ -57,7 +58,7 @@ class Reason(str):
 
 
 @dataclass(frozen=True)
-class Call:
+class BodyNode:
     """A node of a function: the values of its attributes, and of others the parameter that each is bound to."""
 
     domain: str
@@ -68,8 +69,8 @@ class Call:
     parameters: Mapping[str, str]
 
     @functools.cached_property
-    def said(self) -> tuple[Hashable, ...]:
-        """What `exact` returns of its attributes."""
+    def attribute_key(self) -> tuple[Hashable, ...]:
+        """The key of its attributes, from `exact`."""
         return exact(self.attributes)
 
 
@@ -79,13 +80,13 @@ class Function:
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[BodyNode, ...]
 
 
 def read(function: onnx.FunctionProto) -> Function:
     """Return a function as plain data."""
     calls = (
-        Call(
+        BodyNode(
             default_domain(node.domain),
             node.op_type,
             tuple(node.input),
@@ -114,12 +115,12 @@ class Body:
     assumes: frozenset[str] = frozenset()
     rounds: bool = False
     carries: int | None = None
-    """How many values an iteration hands to the next, where this is the body of a Loop; see `Lowering`."""
+    """The number of values that an iteration passes to the next, if this is the body of a Loop; see `Lowering`."""
 
 
 @dataclass(frozen=True)
 class Lowering:
-    """One way to say a meaning with other operators.
+    """One way to express a meaning with other operators.
 
     `body` is a Python function in onnxscript's language: parameters without annotation are the operands, those with
     one are attributes, which `bind` computes. (None leaves one out; a list used as a value may be bound to a Tensor.)
@@ -218,6 +219,88 @@ class VariadicLowering(Lowering):
             for call in found.function.calls
         )
         return dataclasses.replace(found, function=Function((first, *names, last), found.function.outputs, calls))
+
+
+@dataclass(frozen=True)
+class UnrolledLowering(Lowering):
+    """A lowering of a step that its body is one turn of, as many times as `turns` returns, one after the other.
+
+    As with `carries`, the body's first operand is not read, then come the values that a turn hands to the next, and the
+    outputs are those, then a row. The operands that `scanned` names are cut along their first axis, and each turn has
+    its part of length 1. The rows, of length 1 too, are stacked. Turns go `backwards` where that is returned beside
+    their number.
+    """
+
+    turns: Callable[[Any, Any], tuple[int, bool]] = lambda meaning, operands: (1, False)
+    scanned: tuple[str, ...] = ()
+    handed: int = 1
+
+    def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
+        """Return the body with all turns, or why it does not apply."""
+        found = super().body_for(meaning, operands)
+        if isinstance(found, Reason):
+            return found
+        return dataclasses.replace(found, function=self._repeated(found.function, *self.turns(meaning, operands)))
+
+    def _repeated(self, function: Function, count: int, backwards: bool) -> Function:
+        """Return the function with so many turns."""
+        calls: list[BodyNode] = []
+        parts = {name: [f"{name}:{turn}" for turn in range(count)] if count > 1 else [name] for name in self.scanned}
+        if count > 1:
+            calls += [_call("Split", (name,), parts[name], axis=0, num_outputs=count) for name in self.scanned]
+        carried = function.inputs[1 : 1 + self.handed]
+        names: dict[str, str] = {}
+        rows: dict[int, str] = {}
+        for turn in reversed(range(count)) if backwards else range(count):
+            handed = [names.get(name, name) for name in (function.outputs if names else carried)[: self.handed]]
+            names = {**dict(zip(carried, handed, strict=True)), **{name: parts[name][turn] for name in self.scanned}}
+            for call in function.calls:
+                inputs = tuple(names.get(name, name) for name in call.inputs)
+                names.update((name, f"{name}/{turn}") for name in call.outputs)
+                outputs = tuple(names[name] for name in call.outputs)
+                calls.append(dataclasses.replace(call, inputs=inputs, outputs=outputs))
+            rows[turn] = names[function.outputs[self.handed]]
+        whole = rows[0]
+        if count > 1:
+            whole = "rows"
+            calls.append(_call("Concat", [rows[turn] for turn in range(count)], [whole], axis=0))
+        calls.append(_call("Constant", (), ["axes"], value=Tensor(np.array([1], np.int64))))
+        calls.append(_call("Unsqueeze", (whole, "axes"), ["stacked"]))
+        last = tuple(names[name] for name in function.outputs[: self.handed])
+        return Function(function.inputs, (*last, "stacked"), tuple(calls))
+
+
+def _call(name: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> BodyNode:
+    return BodyNode("", name, tuple(inputs), tuple(outputs), attributes, {})
+
+
+def unrolled(
+    opset: int,
+    *,
+    turns: Callable[[Any, Any], tuple[int, bool]],
+    scanned: tuple[str, ...],
+    carries: int,
+    applies_if: Callable[[Any, Any], Reason | None],
+    bind: Callable[[Any, Any], Mapping[str, Any]],
+) -> Callable[[Callable[..., Any]], Lowering]:
+    """Make an unrolled lowering, of which the onnxscript function that follows is one turn."""
+
+    def decorate(body: Callable[..., Any]) -> Lowering:
+        return UnrolledLowering(
+            body.__name__,
+            opset,
+            body,
+            applies_if,
+            bind,
+            None,
+            0.0,
+            rounds=True,
+            turns=turns,
+            scanned=scanned,
+            handed=carries,
+        )
+
+    return decorate
 
 
 def lowering(

@@ -1,4 +1,4 @@
-"""What has no conversion, and why: reviewed by hand, in `no_conversion.toml`."""
+"""Operators without a conversion, and the reasons: reviewed by hand, in `no_conversion.toml`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The traits of operators and of nodes, by name: verification and analysis ask here.
+"""The traits of operators and of nodes, by name, for verification and analysis.
 
 A name is enough: a function, or an operator of a domain that nobody registers, is taken for the operator whose name
 it bears.
@@ -20,7 +20,7 @@ from opshift.opsets.registry.traits import Integers, Trait, Traits
 _PLAIN = Traits()
 
 
-def given_traits(name: str, domain: str = "") -> Traits | None:
+def declared_traits(name: str, domain: str = "") -> Traits | None:
     """Return the traits that an operator's file, its package or its row gives, None if there are none."""
     operator = operator_for(domain, name)
     if operator is not None and operator.traits is not None:
@@ -31,8 +31,8 @@ def given_traits(name: str, domain: str = "") -> Traits | None:
 @functools.cache
 def traits(name: str, domain: str = "") -> Traits:
     """Return the traits of an operator; of one that is not known, those of the default domain's with its name."""
-    own = given_traits(name, default_domain(domain))
-    return own or (given_traits(name) if domain else None) or _PLAIN
+    own = declared_traits(name, default_domain(domain))
+    return own or (declared_traits(name) if domain else None) or _PLAIN
 
 
 def traits_of(node: onnx.NodeProto) -> Traits:

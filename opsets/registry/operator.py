@@ -22,27 +22,27 @@ import onnx
 
 from opshift.opsets.registry.dialect import MICROSOFT, STRAY
 from opshift.opsets.registry.facts import Dim, Facts, Tensor, constant
-from opshift.opsets.registry.lowering import Body, Call, Lowering, Reason
+from opshift.opsets.registry.lowering import Body, BodyNode, Lowering, Reason
 from opshift.opsets.registry.schema import Schema, default_domain, misfit, schema_at, schema_read_at
 from opshift.opsets.registry.traits import Traits
 from opshift.opsets.registry.wider_types import Wider
 
 Operands = tuple[Facts | None, ...]
-"""What is known of each operand, in the order of `Operator.operands`; None for one that is absent."""
+"""The known facts about each operand, in the order of `Operator.operands`; None for one that is absent."""
 
 SPELLING = "opshift"
 """The domain in which a lowering's body spells a meaning: the operator's name, the meaning's fields as attributes."""
 
 
 class Outputs(tuple[Facts, ...]):
-    """What is known of the outputs of a graph that is an attribute: all that a meaning sees of it."""
+    """The known facts about the outputs of a graph that is an attribute: all that a meaning sees of it."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node apart from its graph: what it is, and what is known of its inputs (None: left out)."""
+    """A node apart from its graph: what it is, and the known facts about its inputs (None: left out)."""
 
     domain: str
     name: str
@@ -66,15 +66,19 @@ class Version:
     spec: Callable[[Mapping[str, Any]], Any] | None = None
     write: Callable[[Any, Operands], Mapping[str, Any] | Reason] | None = None
     applies_if: Callable[[Any, Operands], Reason | None] | None = None
-    """Why the version cannot say this, in addition to what its schema tells."""
+    """Why the version cannot express this, in addition to what its schema tells."""
     unsure: Callable[[Any, Operands], Reason | None] | None = None
-    """What is missing to know that the version can say this: a function is then planned for each kind of call."""
+    """What is missing to know that the version can express this: a function is then planned for each kind of call."""
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Operands that the version has as attributes of another name."""
     without: frozenset[str] = frozenset()
     """Operands that the version does not have, though it has later ones."""
     left_out: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """What operands are that the version has as attributes, where a node leaves these out; else as a missing input."""
+    made: Mapping[str, Callable[[Mapping[str, Any]], np.ndarray[Any, Any] | None]] = dataclasses.field(
+        default_factory=dict
+    )
+    """Operands that the version has in attributes of another form: what makes the constant, None if it is absent."""
     explicit: frozenset[str] = frozenset()
     """Attributes that a converted node must have even if they are at their defaults."""
 
@@ -101,14 +105,14 @@ class Operator:
     variadic: bool = False
     moves_data: bool = False
     wider_types: Wider = dataclasses.field(default_factory=dict)
-    """Wider element types that give the same result, where a version does not take the node's own."""
+    """Wider element types that give the same result, where a version does not accept the node's own."""
     weight: float = 1.0
-    """What one such node costs beside others, where more than one lowering applies."""
+    """The relative cost of such a node, if more than one lowering applies."""
     normal: Callable[[Any, Operands], tuple[Any, Operands]] | None = None
     outputs: Callable[[Any, tuple[bool, ...]], Any] | None = None
     """Changes a meaning by how many outputs there are, and which are used, where a version lets these tell."""
     fault: Callable[[Any, Operands], str | None] | None = None
-    """What is wrong with a node, where onnx's own inference does not tell."""
+    """Return the error of an invalid node that onnx's own inference accepts."""
     idle: Callable[[Any, Operands], bool] | None = None
     """Whether the output is the first operand as it is."""
     neutral: Callable[[Any, Operands], int | None] | None = None
@@ -123,7 +127,7 @@ class Operator:
     """An element of the output, of an operator that computes each from those at its place, some of which are not known:
     a symbol, which is a dimension and so not negative, or None."""
     facts: Callable[[Any, Operands], tuple[Facts, ...]] | None = None
-    """What is known of the outputs of a step: an operator that only lowerings say, of which no schema tells."""
+    """The known facts about the outputs of a step: an operator that only lowerings say, of which no schema tells."""
     adversarial: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Changes drafted inputs, by operand name, into ones that this operator is likely to get wrong."""
     longest: int | None = None
@@ -139,7 +143,7 @@ class Operator:
     before: Version | None = None
     """The version that onnxruntime registers for opsets below the first of ONNX's."""
     traits: Traits | None = None
-    """What verification and analysis need to know of it; None, which no operator of the package has: nothing."""
+    """The facts for verification and analysis; None, which no operator of the package has: nothing is known."""
 
     def version(self, since: int) -> Version | None:
         """Return the reviewed version, None if nobody has read it."""
@@ -149,7 +153,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Lifted:
-    """A node's meaning, what is known of its operands, and which outputs are used.
+    """A node's meaning, the known facts about its operands, and which outputs are used.
 
     `sources` gives, for each operand, the index of the node's input that it comes from; None where it is absent, or a
     constant that the node has in another form.
@@ -163,7 +167,7 @@ class Lifted:
 
     @functools.cached_property
     def key(self) -> tuple[Any, ...]:
-        """What two nodes must share to be the same to every lowering."""
+        """The key that is equal for two nodes if every lowering treats them alike."""
         # A meaning equals another that says 0.0 for -0.0; in words they differ.
         return self.operator.domain, self.operator.name, self.meaning, repr(self.meaning), self.operands, self.used
 
@@ -183,7 +187,7 @@ def _defaults(meaning: Any) -> dict[str, Any]:
 def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     """Return the meaning of a node of this operator, or why it has none that is known."""
     if node.domain == SPELLING and operator.domain != SPELLING:
-        meaning = _told(operator, operator.meaning(**node.attributes), node.used)
+        meaning = _adjusted_to_outputs(operator, operator.meaning(**node.attributes), node.used)
         given = range(len(node.inputs))
         left_out = (None,) * (0 if operator.variadic else len(operator.operands) - len(node.inputs))
         return _normal(Lifted(operator, meaning, (*node.inputs, *left_out), (*given, *left_out), node.used))
@@ -203,19 +207,19 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     else:
         fields = _defaults(operator.meaning)
         meaning = operator.meaning(**{name: attributes[name] for name in fields if attributes.get(name) is not None})
-    meaning = _told(operator, meaning, node.used)
-    operands, sources = _operands(operator, version, schema, node)
+    meaning = _adjusted_to_outputs(operator, meaning, node.used)
+    operands, sources = _operands(operator, version, schema, node, attributes)
     if operator.fault and (fault := operator.fault(meaning, operands)):
         return Reason(fault, invalid=True)
     return _normal(Lifted(operator.means or operator, meaning, operands, sources, node.used))
 
 
-def _told(operator: Operator, meaning: Any, used: tuple[bool, ...]) -> Any:
+def _adjusted_to_outputs(operator: Operator, meaning: Any, used: tuple[bool, ...]) -> Any:
     return operator.outputs(meaning, used) if operator.outputs else meaning
 
 
 def _operands(
-    operator: Operator, version: Version, schema: Schema, node: Node
+    operator: Operator, version: Version, schema: Schema, node: Node, attributes: Mapping[str, Any]
 ) -> tuple[Operands, tuple[int | None, ...]]:
     if operator.variadic:
         return node.inputs, tuple(range(len(node.inputs)))
@@ -227,8 +231,15 @@ def _operands(
             operands.append(None)
             sources.append(None)
             continue
+        if operand in version.made:
+            made = version.made[operand](attributes)
+            operands.append(None if made is None else constant(made))
+            sources.append(None)
+            continue
         name = version.renamed.get(operand, operand)
-        if name in schema.attributes:
+        # Split-1 has an attribute and an input of one name: "using argument 'axis' or optional second input blob".
+        fed = position < len(node.inputs) and position < len(schema.inputs) and schema.inputs[position].name == name
+        if name in schema.attributes and not fed:
             # One left out is an operand left out: its default is what the input's absence means, but for `left_out`.
             operands.append(_as_operand(node.attributes.get(name, version.left_out.get(operand))))
             sources.append(None)
@@ -261,7 +272,7 @@ class Native:
 
 
 def write_native(lifted: Lifted, opset: int) -> Native | Reason:
-    """Say the meaning with the operator itself as this opset has it, or tell why that cannot be done."""
+    """Express the meaning with the operator itself as this opset has it, or tell why that cannot be done."""
     operator = lifted.operator
     schema = schema_at(operator.domain, operator.name, opset)
     if schema is None:
@@ -321,14 +332,14 @@ def write_native(lifted: Lifted, opset: int) -> Native | Reason:
 # --- the nodes of a lowering ------------------------------------------------------------------------------------------
 
 
-def bound(call: Call, body: Body, lifted: Lifted) -> tuple[str, Mapping[str, Any]]:
+def bound(call: BodyNode, body: Body, lifted: Lifted) -> tuple[str, Mapping[str, Any]]:
     """Return the operator of a body's node and its attributes, parameters replaced by what was bound."""
     # `Itself` is the operator with the fields given, `Same` the operator with the fields of this meaning but those.
     itself = call.domain == SPELLING and call.name in ("Itself", "Same")
     name = lifted.operator.name if itself else call.name
     if not call.parameters and not (itself and call.name == "Same"):
         return name, call.attributes
-    attributes = {**(_told_fields(lifted.meaning) if itself and call.name == "Same" else {}), **call.attributes}
+    attributes = {**(_nondefault_fields(lifted.meaning) if itself and call.name == "Same" else {}), **call.attributes}
     for attribute, parameter in call.parameters.items():
         value = body.bound[parameter]
         if isinstance(value, Tensor):
@@ -341,7 +352,7 @@ def bound(call: Call, body: Body, lifted: Lifted) -> tuple[str, Mapping[str, Any
     return name, attributes
 
 
-def _told_fields(meaning: Any) -> dict[str, Any]:
+def _nondefault_fields(meaning: Any) -> dict[str, Any]:
     """The fields of a meaning that are not at their defaults."""
     values = {field.name: (getattr(meaning, field.name), field.default) for field in dataclasses.fields(meaning)}
     return {name: value for name, (value, default) in values.items() if value != default}
@@ -402,23 +413,23 @@ def operator_for(domain: str, name: str) -> Operator | None:
 
 
 def _all_operators() -> tuple[Operator, ...]:
-    operators = [*_filed(_FOLDERS[""][0]), *(entry.load() for entry in _third_party().values())]
+    operators = [*_operators_in(_FOLDERS[""][0]), *(entry.load() for entry in _third_party().values())]
     return tuple(sorted(operators, key=lambda operator: (operator.name, operator.domain)))
 
 
-def _filed(package: str) -> Iterator[Operator]:
+def _operators_in(package: str) -> Iterator[Operator]:
     yield from (importlib.import_module(f"{package}.{file}").OPERATOR for file in sorted(_files(package)))
 
 
 def dialect_operators() -> tuple[Operator, ...]:
     """Return onnxruntime's own operators that have a file, by name; those of the default domain come last."""
-    found = (operator for operator in _filed(*_FOLDERS[MICROSOFT]) if operator.versions)
+    found = (operator for operator in _operators_in(*_FOLDERS[MICROSOFT]) if operator.versions)
     return tuple(sorted(found, key=lambda operator: (not operator.domain, operator.name)))
 
 
 def ml_operators() -> tuple[Operator, ...]:
     """Return the operators of ai.onnx.ml that have a file, by name."""
-    found = (operator for operator in _filed(*_FOLDERS[ML]) if operator.versions)
+    found = (operator for operator in _operators_in(*_FOLDERS[ML]) if operator.versions)
     return tuple(sorted(found, key=lambda operator: operator.name))
 
 
@@ -432,7 +443,7 @@ def known_operators() -> tuple[Operator, ...]:
     return tuple(operator for operator in _all_operators() if operator.versions)
 
 
-def steps() -> tuple[Operator, ...]:
+def internal_operators() -> tuple[Operator, ...]:
     """Return the operators without a version: lowerings say them, and models do not have them."""
-    filed = (*_filed(*_FOLDERS[MICROSOFT]), *_filed(*_FOLDERS[ML]))
+    filed = (*_operators_in(*_FOLDERS[MICROSOFT]), *_operators_in(*_FOLDERS[ML]))
     return tuple(operator for operator in (*_all_operators(), *filed) if not operator.versions)

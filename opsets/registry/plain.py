@@ -1,4 +1,4 @@
-"""Operators without attributes that have meant the same since opset 7, but for the element types they take."""
+"""Operators without attributes that have always meant the same, but for the element types they take."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def one_shape(meaning: Plain, operands: Operands) -> Reason | None:
 
 
 def more_than_two(meaning: Plain, operands: Operands) -> Reason | None:
-    """Hold for at least three operands."""
+    """Require at least three operands."""
     return None if len(operands) > 2 else Reason(f"there are {len(operands)} operands")
 
 
 def of_two_shapes(meaning: Plain, operands: Operands) -> Reason | None:
-    """Hold for two tensors of floats that are not known to have one shape."""
+    """Require two tensors of floats that are not known to have one shape."""
     if len(operands) != 2 or one_shape(meaning, operands) is None:
         return Reason("the inputs are not two of different shapes")
     floats = all(facts is not None and facts.dtype in FLOATS for facts in operands)
@@ -49,7 +49,7 @@ def own_type(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
 
 
 def known_type(meaning: Any, operands: Operands) -> Reason | None:
-    """Hold for a known element type, which constants are to have."""
+    """Require a known element type, which constants are to have."""
     known = operands[0] is not None and operands[0].dtype is not None
     return None if known else Reason("the element type is unknown", missing=True)
 
@@ -64,15 +64,31 @@ def in_own_type(**numbers: float) -> Callable[[Any, Operands], Mapping[str, Any]
     return bind
 
 
+def in_wide_type(**numbers: float) -> Callable[[Any, Operands], Mapping[str, Any]]:
+    """Return what binds numbers as `in_own_type` does, but in float beside 16-bit floats, and `within` and `to`.
+
+    onnxruntime computes in float there, with numbers that are floats.
+    """
+
+    def bind(meaning: Any, operands: Operands) -> Mapping[str, Any]:
+        to = operands[0].dtype if operands[0] else None
+        within = TensorProto.FLOAT if to in {None, TensorProto.FLOAT16, TensorProto.BFLOAT16} else to
+        kind = onnx.helper.tensor_dtype_to_np_dtype(within or TensorProto.FLOAT)
+        bound = {name: Tensor(np.array(number, kind)) for name, number in numbers.items()}
+        return {**bound, "within": within, "to": to}
+
+    return bind
+
+
 def all_are(operand: Facts | None, number: float) -> bool:
-    """Whether all elements are constant and this number; of floats, 0.0 is not -0.0."""
+    """Return whether all elements are constant and this number; of floats, 0.0 is not -0.0."""
     if operand is None or operand.known is None or operand.known.dtype.kind not in "biuf":
         return False
     signed = operand.known.dtype.kind != "f" or (np.signbit(operand.known) == np.signbit(number)).all()
     return bool((operand.known == number).all() and signed)
 
 
-def beside(
+def neutral_operand(
     number: float, *, right_only: bool = False, floats: float | None = None
 ) -> Callable[[Any, Operands], int | None]:
     """Return what finds the operand beside one that is all `number`, which changes nothing.
@@ -92,36 +108,44 @@ def beside(
     return neutral
 
 
-def alone(meaning: Any, operands: Operands) -> int | None:
+def single_operand(meaning: Any, operands: Operands) -> int | None:
     """Return the operand of which there is only one."""
     return 0 if len(operands) == 1 else None
 
 
-def decided(ends: float, keeps: float) -> Callable[[Any, Operands], int | None]:
+def absorbing_operand(ends: float, keeps: float) -> Callable[[Any, Operands], int | None]:
     """Return what finds the operand that And or Or repeats: all elements of one are `ends`, or of the other `keeps`."""
 
     def neutral(meaning: Any, operands: Operands) -> int | None:
         found = next((place for place, one in enumerate(operands) if all_are(one, ends)), None)
-        return beside(keeps)(meaning, operands) if found is None else found
+        return neutral_operand(keeps)(meaning, operands) if found is None else found
 
     return neutral
 
 
 def two_integers(meaning: Plain, operands: Operands) -> Reason | None:
-    """Hold for two tensors of integers, which have no NaN that a comparison would lose."""
+    """Require two tensors of integers, which have no NaN that a comparison would lose."""
     dtypes = {facts.dtype for facts in operands if facts is not None} - {None}
     if len(operands) == 2 and dtypes and dtypes <= INTEGERS:
         return None
     return Reason("the inputs are not known to be two tensors of integers", missing=not dtypes)
 
 
+def two_floats(meaning: Plain, operands: Operands) -> Reason | None:
+    """Require two tensors of floats."""
+    dtypes = {facts.dtype for facts in operands if facts is not None} - {None}
+    if len(operands) == 2 and dtypes and dtypes <= FLOATS:
+        return None
+    return Reason("the inputs are not known to be two tensors of floats", missing=not dtypes)
+
+
 def of_double(meaning: Any, operands: Operands) -> Reason | None:
-    """Hold for double, for which onnxruntime 1.31.1 has no kernel of many a function."""
+    """Require double, for which onnxruntime 1.31.1 has no kernel of many a function."""
     dtype = operands[0].dtype if operands[0] is not None else None
     return None if dtype == TensorProto.DOUBLE else Reason("it is not known to be double", missing=dtype is None)
 
 
-def apart(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+def distinct_upper_halves(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Give 64-bit integers equal upper halves only where the lower ones are small.
 
     Elsewhere onnxruntime compares the lower ones as signed: the larger of 2^31 and 0 is 0 to it (seen in 1.31.1).

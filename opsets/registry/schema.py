@@ -194,3 +194,7 @@ def default_domain(domain: str) -> str:
 
 NEWEST = onnx.defs.onnx_opset_version()
 OLDEST = 7
+"""The oldest opset of a target."""
+
+OLDEST_SOURCE = 1
+"""The oldest opset of a model that is read."""

@@ -1,4 +1,4 @@
-"""Operators without a file: a node means what it says, in the words of the version that it has.
+"""Operators without a file: the meaning of a node is its attributes, as its version names them.
 
 What another version says of it is read off the reviewed rows of `equivalences.toml`.
 """
@@ -15,7 +15,7 @@ import onnx.defs
 from opshift.opsets.registry.equivalences import same_meaning, table
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands, Operator, Version, operator_for
-from opshift.opsets.registry.schema import NEWEST, OLDEST, Schema, schema_at
+from opshift.opsets.registry.schema import NEWEST, OLDEST_SOURCE, Schema, schema_at
 from opshift.opsets.registry.wider_types import KINDS
 
 _OPAQUE = frozenset(
@@ -35,23 +35,23 @@ class VersionedAttributes:
 
 def operator_of(domain: str, name: str) -> Operator | None:
     """Return the operator of a node: from its file or its package, else, in the default domain, off its schemas."""
-    return operator_for(domain, name) or (None if domain else _unfiled(name))
+    return operator_for(domain, name) or (None if domain else _schema_only_operator(name))
 
 
 @functools.cache
 def schemas(name: str) -> tuple[Schema, ...]:
-    """Return the versions of an operator of the default domain that opsets 7 to the newest have, oldest first."""
-    found = (schema_at("", name, opset) for opset in range(OLDEST, NEWEST + 1))
+    """Return the versions of an operator of the default domain of all opsets, oldest first."""
+    found = (schema_at("", name, opset) for opset in range(OLDEST_SOURCE, NEWEST + 1))
     return tuple({schema.since_version: schema for schema in found if schema is not None}.values())
 
 
 def has_body(name: str) -> bool:
-    """Whether ONNX says of any version of an operator what it means in nodes of others."""
+    """Return whether ONNX says of any version of an operator what it means in nodes of others."""
     return any(schema.has_body for schema in schemas(name))
 
 
 @functools.cache
-def _unfiled(name: str) -> Operator | None:
+def _schema_only_operator(name: str) -> Operator | None:
     versions = schemas(name)
     if not versions or any(item.type in _OPAQUE for one in versions for item in one.raw.attributes.values()):
         return None
@@ -77,12 +77,12 @@ def _no_oracle(meaning: VersionedAttributes, *arrays: Any) -> NoReturn:
 
 def _lift(schema: Schema) -> Callable[[Mapping[str, Any]], VersionedAttributes]:
     def lift(attributes: Mapping[str, Any]) -> VersionedAttributes:
-        said = {
+        nondefault = {
             name: value
             for name, value in attributes.items()
             if value is not None and (schema.attributes[name][0] or value != schema.attributes[name][1])
         }
-        return VersionedAttributes(schema.since_version, tuple(sorted(said.items())))
+        return VersionedAttributes(schema.since_version, tuple(sorted(nondefault.items())))
 
     return lift
 

@@ -1,15 +1,16 @@
-"""What the shapes of a node's inputs have to do with each other: hints for a search of shapes that a model accepts.
+"""Relations between the shapes of a node's inputs: hints for the search of shapes that a model accepts.
 
 Rules that one operator has alone are in its file; here are those that several have, and those of operators without one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from opshift.opsets.registry.facts import Dim
 
 Shape = tuple[Dim, ...]
 Pairs = Iterator[tuple[Dim, Dim]]
+_Hint = TypeVar("_Hint")
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class NodeShapes:
         output: the shape of the first output.
         attributes: those that the node has.
         opset: the version of the default domain.
-        constant: the elements of an input by its index, if they are a few constants.
+        constant: the elements of an input by its index, as a vector, if they are a few constants.
     """
 
     inputs: tuple[Shape | None, ...]
@@ -40,6 +42,13 @@ class NodeShapes:
 
 EqualDims = Callable[[NodeShapes], Pairs]
 """Yields the dims of inputs that are equal, or that are spread over each other."""
+
+
+def hints_of(rule: Callable[[NodeShapes], Iterable[_Hint]], node: NodeShapes) -> list[_Hint]:
+    """Return what a rule yields for a node: nothing if the node is invalid, or reads a parameter of a function."""
+    with contextlib.suppress(ArithmeticError, IndexError, TypeError, ValueError):
+        return list(rule(node))
+    return []
 
 
 def of_two(rule: Callable[[NodeShapes, Shape, Shape], Pairs]) -> EqualDims:
@@ -59,7 +68,11 @@ def all_but(axis: int, one: Shape, other: Shape) -> Pairs:
 
 
 def broadcast(node: NodeShapes) -> Pairs:
-    """Yield the dims of the inputs that meet, counted from the last."""
+    """Yield the dims of the inputs that meet, counted from the last, or from `axis` on below opset 7."""
+    axis = node.attributes.get("axis")
+    if node.opset < 7 and isinstance(axis, int) and len(node.inputs) == 2 and None not in node.inputs:
+        yield from zip((node.inputs[0] or ())[axis:], node.inputs[1] or (), strict=False)
+        return
     for one, other in itertools.pairwise(dims for dims in node.inputs if dims is not None):
         yield from zip(reversed(one), reversed(other), strict=False)
 

@@ -1,4 +1,4 @@
-"""`Traits`: all that verification and analysis need to know of an operator, beside its meaning.
+"""`Traits`: the facts about an operator that verification and analysis need, besides its meaning.
 
 An operator with a file gives its traits there; those of the others are in `schema_only_traits.py`. The defaults hold
 for an operator that computes each element by itself, and rounds it once or more.
@@ -14,10 +14,11 @@ from typing import Any
 
 from opshift.opsets.registry.inner_sums import InnerSum
 from opshift.opsets.registry.shape_hints import EqualDims, NodeShapes
+from opshift.opsets.registry.value_ranges import Rule
 
 
 class Trait(enum.Enum):
-    """What an operator does with floats."""
+    """The effect of an operator on floats."""
 
     MOVES = "moves"
     """Each float of an output is a float of an input, or a constant, bit for bit: zeros keep their sign."""
@@ -62,6 +63,11 @@ class Trait(enum.Enum):
     IN_FLOAT = "in float"
     """It computes in float also where the output is double, by the function body that ONNX defines, or in
     onnxruntime (the scale of an inverse DFT, 1.32.0)."""
+    QUANTIZES = "quantizes"
+    """It quantizes what it computes with other scales, which kernels multiply in an order of their own: what is near
+    the middle of two steps becomes one or the other. So is
+    one byte of 81,920 that QLinearAdd makes (onnxruntime 1.32.0).
+    """
     RANDOM = "random"
     """It draws random numbers, at least if it trains (Dropout): the same model returns others each time, or in another
     session."""
@@ -128,7 +134,7 @@ class Strings(enum.Enum):
 
 
 class Flow(enum.Enum):
-    """What an output's elements have to do with those of an input that it does not hold as they are."""
+    """The relation of an output's elements to the elements of an input that are not passed on unchanged."""
 
     COMPUTED = "computed"
     """Each comes from any number of them."""
@@ -143,7 +149,7 @@ class Flow(enum.Enum):
 
 
 class Arithmetic(enum.Enum):
-    """What an operator does with two numbers, or with one: an equation with a constant can be solved."""
+    """The arithmetic of an operator with one or two numbers, for solving equations with a constant."""
 
     ADD = "add"
     SUBTRACT = "subtract"
@@ -153,7 +159,7 @@ class Arithmetic(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Iteration:
+class IterationLayout:
     """An operator that runs its body many times: what the node and the body have before the values they carry.
 
     Attributes:
@@ -171,7 +177,7 @@ class Iteration:
 
 
 class Integers(enum.Enum):
-    """How an operator computes with integers, of which kernels hold no more than floats do."""
+    """Integer arithmetic of operators whose kernels hold no more digits than floats."""
 
     AS_FLOATS = "as floats"
     """In float."""
@@ -181,6 +187,8 @@ class Integers(enum.Enum):
     """Sums that may not leave it."""
     SQUARES = "squares"
     """Sums of squares."""
+    PRODUCTS = "products"
+    """Products, in double: those of 64 bits are rounded."""
     EXPONENTIALS = "exponentials"
     """Sums of exponentials, which are cut to integers."""
     JOINED_SUMS = "joined sums"
@@ -194,6 +202,8 @@ class Undefined(enum.Enum):
 
     BEYOND_INTEGERS = "beyond integers"
     """Floats are cast to integers that do not hold them."""
+    QUANTIZED_NAN = "quantized NaN"
+    """A NaN becomes an integer."""
     PADDED_ROWS = "padded rows"
     """Floats are not finite where some keys are padding."""
     WITHOUT_RANGE = "without range"
@@ -206,22 +216,25 @@ class Undefined(enum.Enum):
 
 @dataclass(frozen=True)
 class NearOne:
-    """What an operator loses that adds 1 to a number which is small beside it.
+    """The digits that an operator loses when it adds 1 to a much smaller number.
 
     Attributes:
         factor: the largest number that it multiplies by afterwards, where what was lost still counts.
         divided: its attribute `alpha` divides what is lost, where it is above 1, and does not multiply it.
         in_double_only: kernels lose it in double, and not in float.
+        rounded: it adds its attribute `beta`, by default the `factor`, to a product, and where that is an operator of
+            its own the sum is rounded to the type of the result.
     """
 
     factor: float = 1.0
     divided: bool = False
     in_double_only: bool = False
+    rounded: bool = False
 
 
 @dataclass(frozen=True)
 class Traits:
-    """What an operator does with floats, and with the values of its inputs.
+    """The effect of an operator on floats, and its use of the values of its inputs.
 
     Inputs are given by their indices, attributes by their names.
     """
@@ -240,10 +253,17 @@ class Traits:
     """The numbers for which the operator has a meaning, or beyond which all that follows is rounded to a constant."""
     corners: Sequence[int] = ()
     """Inputs that are corners of boxes."""
+    overlaps: int | None = None
+    """The input that holds what shares of two boxes are compared with: of the area of both, the part that both have."""
+    compared_with: Mapping[int, int] = field(default_factory=dict)
+    """Inputs of which each element is compared with the one number of another input."""
     compares: bool = False
     """Whether it compares its inputs with each other."""
     bounds: tuple[str, ...] = ()
     """Attributes with which it compares its input."""
+    landmarks: Callable[[Mapping[str, Any], Sequence[Any]], Iterable[float]] | None = None
+    """Numbers where a detour shows, such as a narrower type or another order of rounding, by the attributes and by the
+    constants among the inputs; None stands for one that is computed."""
     strings: Strings | None = None
     """Strings that it distinguishes; None where it reads none, or does with all the same."""
 
@@ -255,14 +275,17 @@ class Traits:
     arithmetic: Arithmetic | None = None
     inverse: Callable[[float], Sequence[float]] | None = None
     """For a function of one number: those of which it returns this one."""
-    iteration: Iteration | None = None
+    iteration: IterationLayout | None = None
     joins: bool = False
     """Whether the output is one input after the other, along an axis."""
     reshapes: bool = False
     """Whether the output has the elements of the first input in the shape that the second one is."""
 
+    value_range: Rule | None = None
+    """Between which numbers the elements of the outputs lie; None: an output that moves elements has their range."""
+
     equal_dims: EqualDims | None = None
-    """Which dims of the inputs are equal, or spread over each other."""
+    """The dims of the inputs that are equal, or broadcast to each other."""
     spreads: bool = True
     """Whether one of these dims may be 1, and the other one not."""
     likely_sizes: Callable[[NodeShapes], Iterable[int]] | None = None
@@ -295,6 +318,10 @@ class Traits:
     slides: bool = False
     """Whether onnxruntime 1.32.0 moves its window by adding a square and subtracting another, so that beside a large
     element what is left of small ones is wrong, infinite or NaN."""
+    overflows_inside: bool = False
+    """Whether the kernel makes NaN of finite numbers, where what it computes on the way overflows."""
+    miscomputed: Callable[[Mapping[str, Any]], bool] | None = None
+    """Whether onnxruntime 1.32.0 computes nodes of these attributes wrongly."""
     scales: tuple[int, ...] = ()
     """Of an operator that quantizes: the scales of its inputs, then the one that they are divided by."""
     marks_quantization: bool = False
@@ -307,11 +334,13 @@ class Traits:
     """Whether these inputs, None where one is left out, have no result that is defined, for a reason of its own."""
 
     factors: int = 1
-    """How many inputs the terms of its sums are products of."""
+    """The number of inputs that each term of its sums is a product of."""
     inner_sum: InnerSum | None = None
     near_one: NearOne = NearOne()
     exact_body: bool = False
     """Whether ONNX's function body moves and compares floats, or adds once, so that no kernel rounds otherwise."""
+    drops_signs: bool = False
+    """Whether onnxruntime's kernel makes 0.0 of -0.0, which it only moves (1.32.0)."""
     reads_bits: bool = False
     """Whether it reads the bits of floats, of which a wider type has others."""
     typed_by_attribute: bool = False

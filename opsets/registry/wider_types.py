@@ -59,6 +59,12 @@ COMPUTED: Wider = {TensorProto.BFLOAT16: (TensorProto.FLOAT,)}
 No text says how a kernel of bfloat16 rounds, so this is the same but for rounding, as ONNX's function bodies are.
 """
 
+SUMMED: Wider = {**COMPUTED, TensorProto.FLOAT16: (TensorProto.FLOAT,)}
+"""The same for operators whose sums leave the range of float16: onnxruntime 1.32.0 computes recurrent ones in float."""
+
+ROUNDED = (COMPUTED, SUMMED)
+"""The tables of types in which the result is the same but for rounding."""
+
 SELECTED: Wider = {TensorProto.BFLOAT16: (TensorProto.FLOAT,)}
 """For operators that give out one of their elements, of whose other types lowerings take care."""
 

@@ -1,4 +1,4 @@
-"""What a node costs: one node, or as many nodes that do nothing as take its time in onnxruntime.
+"""The cost of a node: 1, or its time in onnxruntime relative to one Identity node.
 
 The times are in a table that `benchmarks/kernels.py` writes, and decide under `--optimize` only: times of onnxruntime's
 kernels on tensors of several sizes, the first of which is hardly an element;

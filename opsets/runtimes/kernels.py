@@ -1,4 +1,4 @@
-"""Which operators the installed onnxruntime can run, asked of its own kernel table."""
+"""The operators that the installed onnxruntime can run, from its own kernel table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Kernel:
     types: Mapping[str, frozenset[str]]
 
     def serves(self, since_version: int) -> bool:
-        """Whether onnxruntime picks it for this version: an open end serves only the version it starts at."""
+        """Return whether onnxruntime picks it for this version: an open end serves only the version it starts at."""
         return self.start == since_version or (self.end != OPEN_END and self.start <= since_version <= self.end)
 
 
@@ -74,7 +74,7 @@ def _session(name: str, inputs: Mapping[str, _Typed], output: _Typed, opset: int
 
 
 def _loads(opset: int, ir_version: int) -> bool:
-    """Whether the installed onnxruntime loads a model of one node."""
+    """Return whether the installed onnxruntime loads a model of one node."""
     # 1.31.1 has kernels for opset 27 and loads 26: only a session tells.
     bools = TensorProto.BOOL, [1]
     try:
@@ -85,7 +85,7 @@ def _loads(opset: int, ir_version: int) -> bool:
 
 
 def installed() -> bool:
-    """Whether there is an onnxruntime, which is not imported yet."""
+    """Return whether there is an onnxruntime, which is not imported yet."""
     return importlib.util.find_spec("onnxruntime") is not None
 
 
@@ -151,7 +151,7 @@ _NEUTRAL = {"Add": 0, "Div": 1, "Mul": 1, "Sub": 0}
 
 
 def computes_wrongly(node: Node) -> str | None:
-    """Say what the kernels of onnxruntime get wrong about a node, so that no lowering relies on it.
+    """Return what the kernels of onnxruntime get wrong about a node, so that no lowering relies on it.
 
     All were seen in 1.31.1, what is dropped in 1.32.0 too.
     """
@@ -194,15 +194,15 @@ def _inlined(name: str, opset: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Misread:
-    """What onnxruntime inlines where it has no kernel, and what computes something else than the operator says."""
+class WrongBody:
+    """A function body that onnxruntime inlines for want of a kernel, and whose results differ from the operator's."""
 
     reason: str
     kernels: frozenset[str]
     """The types of the first input, such as `tensor(float)`, for which there are kernels."""
 
     def of(self, dtype: int | None) -> bool:
-        """Whether a node with this element type is inlined; where the type is unknown, whether all are.
+        """Return whether a node with this element type is inlined; where the type is unknown, whether all are.
 
         float16 goes the same ways before and after a conversion, with the same overflows, and is left to onnxruntime.
         """
@@ -212,7 +212,7 @@ class Misread:
 
 
 @functools.cache
-def misread(name: str, opset: int) -> Misread | None:
+def wrong_body(name: str, opset: int) -> WrongBody | None:
     """Return what onnxruntime inlines for an operator at an opset if opshift never uses it as a lowering."""
     schema = schema_at("", name, opset)
     if not schema or not _inlined(name, opset):
@@ -227,7 +227,7 @@ def misread(name: str, opset: int) -> Misread | None:
         return None
     types = frozenset(one for kernel in serving for one in kernel.types[variable])
     complete = {"tensor(float16)", *types} >= set(parameter.types if parameter else ())
-    return None if complete else Misread(operator.body_unused, types)
+    return None if complete else WrongBody(operator.body_unused, types)
 
 
 def loses(name: str, source: int, target: int) -> bool:
@@ -293,7 +293,7 @@ def _body_of_type_runs(schema: Schema, opset: int, kind: str) -> bool:
 
 
 def _runs_as_body(node: Node, opset: int) -> bool:
-    """Whether onnxruntime rightly runs what it inlines in the place of a node, as far as the types are known."""
+    """Return whether onnxruntime rightly runs what it inlines in place of a node, as far as the types are known."""
     operator = operator_for("", node.name)
     if not _inlined(node.name, opset) or (operator and operator.body_unused):
         return False
@@ -311,7 +311,7 @@ def _body_runs(
     *,
     rightly: bool = True,
 ) -> bool:
-    """Whether onnxruntime has the kernels of a body; `rightly`, not by a body in it that opshift never uses."""
+    """Return whether onnxruntime has the kernels of a body; `rightly`, not by a body in it that opshift never uses."""
     found = _typed_body(name, opset, attributes, dtypes, outputs)
     if found is None:
         return True
@@ -353,7 +353,7 @@ def _typed_body(
 
 
 def _fits(one: onnx.NodeProto, known: Mapping[str, int], opset: int) -> bool:
-    """Whether inputs of a node that must have one type have one, as far as types are known.
+    """Return whether inputs of a node that must have one type have one, as far as types are known.
 
     In the bodies of MeanVarianceNormalization-9 and 13 they do not for float16, nor does onnxruntime 1.32.0 load these.
     """
@@ -369,7 +369,7 @@ def _fits(one: onnx.NodeProto, known: Mapping[str, int], opset: int) -> bool:
 
 
 def _misfits(node: Node, opset: int) -> bool:
-    """Whether onnxruntime inlines a body in the place of a node that has no types which fit."""
+    """Return whether onnxruntime inlines a body in place of a node that has no types which fit."""
     dtypes = tuple(None if facts is None else facts.dtype or 0 for facts in node.inputs)
     if 0 in dtypes or not _inlined(node.name, opset):
         return False
@@ -432,7 +432,7 @@ def _bound_nodes(body: onnx.FunctionProto, call: onnx.NodeProto, schema: Schema)
 
 
 def _inner_runs(one: onnx.NodeProto, known: Mapping[str, int], opset: int, rightly: bool) -> bool:
-    """Whether there is a kernel for a node of a body, or the types are not known to tell."""
+    """Return whether there is a kernel for a node of a body, or the types are not known to tell."""
     schema = schema_at("", one.op_type, opset)
     if schema is None or one.domain or any(not known.get(name) for name in one.input if name):
         return True
@@ -483,7 +483,7 @@ def last_that_runs(name: str, source: int, target: int) -> int | None:
 
 
 def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
-    """Whether onnxruntime runs this node; False where a type is unknown and the kernels ask for certain ones."""
+    """Return whether onnxruntime runs this node; False where a type is unknown and the kernels ask for certain ones."""
     loaded = newest_opset()
     if loaded is None:
         return True  # it cannot be asked

@@ -52,7 +52,7 @@ class _Row:
     types: Types
 
     def takes(self, types: Mapping[str, str | None]) -> bool:
-        """Whether a node of these types opens; what the node leaves out counts for nothing."""
+        """Return whether a node of these types opens; what the node leaves out counts for nothing."""
         return all(name not in types or types[name] in allowed for name, allowed in self.types.items())
 
 
@@ -164,7 +164,7 @@ def _supported(release: Release) -> dict[str, list[str]]:
 
 
 def why_foreign(domain: str, name: str, release: Release) -> str | None:
-    """Say why a release does not have an operator of another domain; None if it has it, or nobody knows of it."""
+    """Return why a release does not have an operator of another domain; None if it has it, or nobody knows of it."""
     minor = _foreign().get(domain, {}).get(name)
     if minor is None:
         return None
@@ -205,7 +205,7 @@ def profile(release: Release) -> str:
     for name, found in spans.items():
         for low, high, rows, allowed in found if name not in without else ():
             schemas = (schema_at("", name, opset) for opset in range(low, high + 1))
-            if not all(_takes_all(schema, rows) for schema in schemas if schema):
+            if not all(_accepts_all(schema, rows) for schema in schemas if schema):
                 lines += _limit(name, (low, high), rows)
             if rows:
                 lines += _limit_of_attributes(name, (low, high), allowed)
@@ -236,8 +236,8 @@ def _spans(name: str, release: Release) -> list[tuple[int, int, Sequence[Types],
     return found
 
 
-def _takes_all(schema: Schema, rows: Sequence[Types]) -> bool:
-    """Whether one alternative has every element type that the schema allows."""
+def _accepts_all(schema: Schema, rows: Sequence[Types]) -> bool:
+    """Return whether one alternative has every element type that the schema allows."""
     allowed = {one.name: one.types for one in schema.inputs}
     returned = schema.outputs[0].types
     return any(

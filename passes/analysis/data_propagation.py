@@ -1,4 +1,4 @@
-"""Keep onnx's data propagation to what it is for, dimensions: it holds each element of a vector as a protobuf.
+"""Limit onnx's data propagation to dimensions: it stores each element of a vector as a protobuf.
 
 onnx 1.23.2 makes such elements also of a vector of which only the length is known, 64 bytes or so for each: an Add of
 10^12 of them takes all memory there is. A node that reads a long vector is set aside, with the type that it has.

@@ -1,4 +1,4 @@
-"""What is known of a node's outputs: onnx infers types and shapes, the operators' oracles fold constants."""
+"""The known facts about a node's outputs: onnx infers types and shapes, the operators' oracles fold constants."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from opshift.opsets.operators import constant as constants
 from opshift.opsets.registry.facts import (
     SMALL,
     Dim,
-    Elsewhere,
+    ExternalTensor,
     Facts,
     FrozenType,
     Tensor,
     constant,
     facts_of_attribute,
-    partly,
+    partly_known,
     tensor_of,
     type_name,
 )
 from opshift.opsets.registry.inference_gaps import (
+    DEFAULTS,
     INFERRED_AS,
     fatal,
     is_absent,
@@ -48,7 +49,7 @@ from opshift.opsets.registry.operator import (
     operator_for,
     write_native,
 )
-from opshift.opsets.registry.schema import NEWEST, Schema, is_dialect, schema_at, schema_read_at
+from opshift.opsets.registry.schema import NEWEST, OLDEST, Schema, is_dialect, schema_at, schema_read_at
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis.node_inference import NodeInference
 from opshift.passes.graph import limits
@@ -93,7 +94,7 @@ def make_attribute(name: str, value: Any, kind: int = 0) -> onnx.AttributeProto:
     """Build an attribute; a Tensor becomes a TensorProto, an empty tuple a list of a `kind`, by default of integers."""
     if isinstance(value, FrozenType):
         value = onnx.TypeProto.FromString(value)
-    elif isinstance(value, Elsewhere):
+    elif isinstance(value, ExternalTensor):
         value = value.proto
     elif isinstance(value, Tensor):
         value = tensor_of(value.array, constant(value.array).dtype or 0, "")
@@ -110,7 +111,7 @@ def _as_bytes(value: Any) -> Any:
 
 
 def infer(node: Node, most: int = SMALL) -> tuple[Facts, ...] | Reason:
-    """Return what is known of each output, elements included, or why the operator's schema does not take the node.
+    """Return the known facts about each output, elements included, or why the operator's schema does not take the node.
 
     `most` is how many bytes of elements are computed of smaller inputs.
     """
@@ -129,7 +130,7 @@ def infer(node: Node, most: int = SMALL) -> tuple[Facts, ...] | Reason:
 
 
 def typed(node: Node, *, written: bool = False) -> tuple[Facts, ...] | Reason:
-    """Return the type and shape of each output of a node, or why the operator's schema does not take it.
+    """Return the type and shape of each output of a node, or why the operator's schema does not accept it.
 
     A node that is to be `written` must pass with what is known: onnxruntime (1.32.0) infers as onnx does when it loads
     a model, and refuses a valid node where onnx takes what is not known for zero (Resize-13, sizes of unknown number).
@@ -144,7 +145,9 @@ def typed(node: Node, *, written: bool = False) -> tuple[Facts, ...] | Reason:
         else schema_read_at(node.domain, node.name, node.since_version)
     )
     if schema is not None and is_dialect(schema):
-        return _of_dialect(node, schema)
+        return _by_replacement(node, schema, " of onnxruntime")
+    if schema is not None and not schema.raw.has_type_and_shape_inference_function and schema.since_version < OLDEST:
+        return _by_replacement(node, schema)
     if schema is None:
         step = operator_for(node.domain, node.name)
         lifted = (
@@ -181,11 +184,12 @@ def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | 
     # An Attention with nonpad_kv_seqlen is valid only where it gives neither present_key nor present_value.
     outputs = [f"o{index}" if used else "" for index, used in enumerate(node.used)]
     unread = {"ceil_mode"} if rounded(node.name, node.attributes) else set()
-    attributes = {name: value for name, value in node.attributes.items() if name in schema.attributes.keys() - unread}
+    given_or_default = {**DEFAULTS.get(node.name, {}), **node.attributes}
+    attributes = {name: value for name, value in given_or_default.items() if name in schema.attributes.keys() - unread}
     proto = make_node(schema.raw.name, schema.domain, names, outputs, attributes)
     newer = INFERRED_AS.get((node.name, schema.since_version))
-    told = schema if newer is None or node.domain else schema_at("", node.name, newer) or schema
-    inference = NodeInference(dataclasses.replace(node, inputs=given), told, proto)
+    known_schema = schema if newer is None or node.domain else schema_at("", node.name, newer) or schema
+    inference = NodeInference(dataclasses.replace(node, inputs=given), known_schema, proto)
     found = _fault(node, schema) or inference.facts(strict=written)
     if isinstance(found, str):
         if node.domain == SPELLING:
@@ -209,7 +213,7 @@ def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | 
 
 
 def _filled(inferred: list[Facts], lifted: Lifted | Reason) -> list[Facts]:
-    """Return what is known of outputs, with the shapes that what replaces the node gives them."""
+    """Return the known facts about outputs, with the shapes that what replaces the node gives them."""
     found = lifted if isinstance(lifted, Reason) else _by_meaning(lifted)
     if isinstance(found, Reason):
         return inferred
@@ -217,10 +221,10 @@ def _filled(inferred: list[Facts], lifted: Lifted | Reason) -> list[Facts]:
     return [Facts(one.dtype or more.dtype, more.shape if one.shape is None else one.shape) for one, more in pairs]
 
 
-def _of_dialect(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
-    """Infer by what replaces a node: nobody else infers onnxruntime's own operators."""
+def _by_replacement(node: Node, schema: Schema, owner: str = "") -> tuple[Facts, ...] | Reason:
+    """Infer by what replaces a node: onnx infers neither onnxruntime's own operators, nor many of opset 1."""
     if wrong := _fault(node, schema):
-        return Reason(f"{node.name}-{node.since_version} of onnxruntime does not take this: {wrong}")
+        return Reason(f"{node.name}-{node.since_version}{owner} does not take this: {wrong}")
     operator = operator_for(node.domain, node.name)
     lifted = Reason("") if operator is None else lift(operator, node, "runtime")
     if isinstance(lifted, Reason):
@@ -229,6 +233,8 @@ def _of_dialect(node: Node, schema: Schema) -> tuple[Facts, ...] | Reason:
         found = _by_meaning(lifted)
     if isinstance(found, Reason):
         return found
+    if not isinstance(lifted, Reason) and lifted.operator.domain and lifted.operator.shape is not None and found:
+        found = (_refined(found[0], lifted.operator.shape(lifted.meaning, lifted.operands)), *found[1:])
     bound_types = {
         parameter.type_variable: facts.dtype
         for index, facts in enumerate(node.inputs)
@@ -287,6 +293,8 @@ def _fault(node: Node, schema: Schema) -> str | None:
     if not schema.domain and (wrong := fatal(node.name, node.attributes, len(node.used))):
         return wrong
     for name in _OUTPUT_TYPES & node.attributes.keys() & schema.attributes.keys():
+        if isinstance(node.attributes[name], str):
+            continue  # the name of a type, as Cast-1 has it
         kind = f"tensor({type_name(node.attributes[name])})"
         if node.attributes[name] and not any(kind in allowed for allowed in schema.outputs[0].types):
             return f"its output {schema.outputs[0].name!r} is a {kind}"
@@ -334,8 +342,8 @@ def _fold(node: Node, outputs: tuple[Facts, ...], most: int) -> tuple[Facts, ...
         return None
     # What is only moved about may be partly known; where it is moved to may not.
     moved = len(node.inputs) if operator.variadic else 1
-    partly_known = [index for index, facts in enumerate(node.inputs) if facts is not None and facts.known is None]
-    if partly_known and not (operator.moves_data and partly_known[-1] < moved):
+    unknown = [index for index, facts in enumerate(node.inputs) if facts is not None and facts.known is None]
+    if unknown and not (operator.moves_data and unknown[-1] < moved):
         return _of_dims(node, operator, outputs)
     if len(outputs) != 1 or outputs[0].dtype is None or not is_bounded(node, outputs, most := _most(node, most)):
         return None
@@ -347,11 +355,11 @@ def _fold(node: Node, outputs: tuple[Facts, ...], most: int) -> tuple[Facts, ...
     if computed is None:
         return None
     # An operator of several outputs may have one of them here. A symbol on its own is no string.
-    result = np.asarray(computed[0] if isinstance(computed, tuple) else computed, object if partly_known else None)
+    result = np.asarray(computed[0] if isinstance(computed, tuple) else computed, object if unknown else None)
     if result.nbytes > most:
         return None
     if result.dtype == object and outputs[0].dtype != TensorProto.STRING:
-        return (partly(result, outputs[0].dtype),)
+        return (partly_known(result, outputs[0].dtype),)
     return (constant(result, outputs[0].dtype),)
 
 
@@ -365,7 +373,9 @@ def _of_dims(node: Node, operator: Operator, outputs: tuple[Facts, ...]) -> tupl
     if rule is None or len(outputs) != 1 or output.dtype not in _DIMS or (output.size or 0) > limits.MOST_AXES:
         return None
     lifted = lift(operator, node, "runtime")
-    if isinstance(lifted, Reason) or any(facts is None or facts.value is None for facts in lifted.operands):
+    if isinstance(lifted, Reason) or getattr(lifted.meaning, "axis", None) is not None:
+        return None  # below opset 7 an axis aligns the elements otherwise
+    if any(facts is None or facts.value is None for facts in lifted.operands):
         return None
     arrays = [facts.value.array.astype(object) for facts in lifted.operands if facts and facts.value]
     filled = [
@@ -383,7 +393,7 @@ def _of_dims(node: Node, operator: Operator, outputs: tuple[Facts, ...]) -> tupl
         if not all(map(_is_number, elements)):
             dim = rule(*elements)
             found[place] = dim if _is_number(dim) or output.dtype != TensorProto.BOOL else None
-    return (partly(found, output.dtype),)
+    return (partly_known(found, output.dtype),)
 
 
 _is_number = np.frompyfunc(lambda element: isinstance(element, int), 1, 1)

@@ -20,11 +20,11 @@ from opshift.opsets.registry.node_traits import float_traits, is_firm, traits_of
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CONSTANT, IF
-from opshift.opsets.registry.traits import Iteration, Trait
+from opshift.opsets.registry.traits import IterationLayout, Trait
 from opshift.passes.analysis.inference import infer, is_bounded
 from opshift.passes.analysis.scopes import Array, Scope, default_opset, initializers, owner, unnamed, view
 from opshift.passes.graph.limits import FOLDED
-from opshift.passes.graph.traversal import named_subgraphs, said
+from opshift.passes.graph.traversal import attribute_key, named_subgraphs
 
 Evaluate = Callable[[onnx.NodeProto, Sequence[Array | None]], Sequence[Array] | None]
 """Computes the outputs that a node has, from constants; None if that is not possible."""
@@ -32,7 +32,7 @@ Evaluate = Callable[[onnx.NodeProto, Sequence[Array | None]], Sequence[Array] | 
 _ROUNDS = 4
 """How often a body is gone through until what it carries has one shape before and after."""
 
-Known = tuple[Facts, ...]
+KnownFacts = tuple[Facts, ...]
 
 
 class ContradictionError(Exception):
@@ -46,7 +46,7 @@ class ContradictionError(Exception):
 
 
 def known_values(model: onnx.ModelProto, evaluate: Evaluate | None = None, *, strict: bool = False) -> Scope:
-    """Return what is known of the values of the main graph and of the graphs in it, elements included.
+    """Return the known facts about the values of the main graph and of the graphs in it, elements included.
 
     The nodes of the model are in order. Functions are not looked into. `evaluate` computes what no oracle computes
     exactly.
@@ -70,12 +70,12 @@ class Propagation:
         self._functions = {(item.domain, item.name, item.overload) for item in model.functions}
         self._evaluate = evaluate
         self._strict = strict
-        self._found: dict[Hashable, Known | Reason] = {}
+        self._found: dict[Hashable, KnownFacts | Reason] = {}
         self._large: dict[str, TensorProto] = {}
         """Constants that are not small, by the name of their value."""
 
     def graph(self, graph: onnx.GraphProto, outer: Scope | None, given: Mapping[str, Facts | None]) -> Scope:
-        """Return the scope of a graph; `given` is what is known of its inputs."""
+        """Return the scope of a graph; `given` are the known facts about its inputs."""
         own: dict[str, Facts | None] = dict(given)
         inner: dict[tuple[str, str], Scope] = {}
         scope = Scope(own, outer, inner)
@@ -99,7 +99,7 @@ class Propagation:
         return Scope(own, outer, inner, fails)
 
     def _is_by_shapes(self, node: onnx.NodeProto, scope: Scope) -> bool:
-        """Whether a node that does not accept its inputs would accept others of the same types."""
+        """Return whether a node that does not accept its inputs would accept others of the same types."""
         types = {name: Facts(facts.dtype) for name in node.input if name and (facts := scope[name]) is not None}
         return not isinstance(infer(view(node, Scope(dict(types)), self._opset)), Reason)
 
@@ -114,7 +114,7 @@ class Propagation:
 
     def _node(
         self, node: onnx.NodeProto, scope: Scope, inner: MutableMapping[tuple[str, str], Scope]
-    ) -> Known | Reason:
+    ) -> KnownFacts | Reason:
         """Return what is known of the outputs of a node, or why it fails; the scopes of its graphs go into `inner`."""
         unknown = tuple(Facts() for _ in node.output)
         if any(attribute.ref_attr_name for attribute in node.attribute):
@@ -129,16 +129,16 @@ class Propagation:
             self._keep(node.output[0], held, found[0])
         return found
 
-    def _inferred(self, node: onnx.NodeProto, scope: Scope) -> Known | Reason:
+    def _inferred(self, node: onnx.NodeProto, scope: Scope) -> KnownFacts | Reason:
         inputs = tuple(scope[name] if name else None for name in node.input)
-        attributes = said(node)
+        attributes = attribute_key(node)
         key = node.domain, node.op_type, attributes, inputs, tuple(map(bool, node.output))
         # Of large constants nothing but their shapes is in the key.
         known = attributes is not None and not any(facts is not None and facts.unread for facts in inputs)
         if known and key in self._found:
             return self._found[key]
-        seen = view(node, scope, self._opset, self._imported)
-        found = infer(seen, FOLDED)
+        typed_node = view(node, scope, self._opset, self._imported)
+        found = infer(typed_node, FOLDED)
         if isinstance(found, Reason) and default_domain(node.domain):
             found = tuple(Facts() for _ in node.output)  # whether a node of another domain fails is not ours to tell
         if not isinstance(found, Reason) and not is_constant(node):
@@ -146,17 +146,17 @@ class Propagation:
                 found = tuple(map(_shaped, found))
             elif not is_firm(node):
                 found = tuple(map(_without_floats, found))
-            found = self._evaluated(node, seen, found) or found
+            found = self._evaluated(node, typed_node, found) or found
         if known:
             self._found[key] = found
         return found
 
-    def _evaluated(self, node: onnx.NodeProto, seen: Node, found: Known) -> Known | None:
+    def _evaluated(self, node: onnx.NodeProto, typed_node: Node, found: KnownFacts) -> KnownFacts | None:
         """Return what is evaluated of a node whose inputs are all constant."""
-        if self._evaluate is None or default_domain(node.domain) or not _is_computable(node, seen, found):
+        if self._evaluate is None or default_domain(node.domain) or not _is_computable(node, typed_node, found):
             return None
-        arrays = [self._elements(name, facts) for name, facts in zip(node.input, seen.inputs, strict=True)]
-        if any(array is None and facts is not None for array, facts in zip(arrays, seen.inputs, strict=True)):
+        arrays = [self._elements(name, facts) for name, facts in zip(node.input, typed_node.inputs, strict=True)]
+        if any(array is None and facts is not None for array, facts in zip(arrays, typed_node.inputs, strict=True)):
             return None
         made = self._evaluate(node, arrays)
         if made is None:
@@ -177,7 +177,7 @@ class Propagation:
 
     def _with_graphs(
         self, node: onnx.NodeProto, scope: Scope, inner: MutableMapping[tuple[str, str], Scope]
-    ) -> Known | Reason | None:
+    ) -> KnownFacts | Reason | None:
         place = owner(node)
         iteration = traits_of(node).iteration
         if node.op_type == IF and not default_domain(node.domain):
@@ -200,9 +200,9 @@ class Propagation:
         return None
 
     def _iterated(
-        self, node: onnx.NodeProto, body: onnx.GraphProto, iteration: Iteration, scope: Scope
-    ) -> tuple[Scope, Known | None]:
-        """Return the scope of the body of a Loop or a Scan, and what is known of the node's outputs."""
+        self, node: onnx.NodeProto, body: onnx.GraphProto, iteration: IterationLayout, scope: Scope
+    ) -> tuple[Scope, KnownFacts | None]:
+        """Return the scope of the body of a Loop or a Scan, and the known facts about the node's outputs."""
         attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute if one.name != "body"}
         count = attributes.get(iteration.scanned, 0) if iteration.scanned else 0
         if iteration.scanned and self._opset < 9:  # the sequences of Scan-8 have a batch in front
@@ -234,7 +234,7 @@ class Propagation:
 
 
 def is_constant(node: onnx.NodeProto) -> bool:
-    """Whether a node is a Constant."""
+    """Return whether a node is a Constant."""
     return node.op_type == CONSTANT and not default_domain(node.domain)
 
 
@@ -245,15 +245,15 @@ def _with_symbols(value: onnx.ValueInfoProto) -> Facts:
     return dataclasses.replace(facts, shape=dims)
 
 
-def _is_computable(node: onnx.NodeProto, seen: Node, found: Known) -> bool:
-    """Whether a node of constants returns the same each time, no more than is held, and no quantized weights."""
+def _is_computable(node: onnx.NodeProto, typed_node: Node, found: KnownFacts) -> bool:
+    """Return whether a node of constants returns the same each time, no more than is held, and no quantized weights."""
     if not node.input or Trait.RANDOM in float_traits(node) or traits_of(node).marks_quantization:
         return False
-    if all(facts.known is not None for facts, used in zip(found, seen.used, strict=True) if used):
+    if all(facts.known is not None for facts, used in zip(found, typed_node.used, strict=True) if used):
         return False
-    if not all(facts is None or facts.is_constant for facts in seen.inputs):
+    if not all(facts is None or facts.is_constant for facts in typed_node.inputs):
         return False
-    return all(facts.dtype for facts in found) and is_bounded(seen, found, FOLDED)
+    return all(facts.dtype for facts in found) and is_bounded(typed_node, found, FOLDED)
 
 
 def _completed(facts: Facts, declared: onnx.TypeProto | None, *, foreign: bool) -> Facts:
@@ -291,7 +291,7 @@ def joined(one: Facts, other: Facts) -> Facts:
 
 
 def _slice(facts: Facts | None, axis: int) -> Facts:
-    """Return what is known of the slices of a value along an axis."""
+    """Return the known facts about the slices of a value along an axis."""
     if facts is None or facts.shape is None:
         return Facts(facts.dtype if facts else None)
     place = axis % len(facts.shape) if facts.shape else 0
@@ -299,7 +299,7 @@ def _slice(facts: Facts | None, axis: int) -> Facts:
 
 
 def _stacked(facts: Facts, length: Dim, axis: int) -> Facts:
-    """Return what is known of slices put together along an axis."""
+    """Return the known facts about slices put together along an axis."""
     if facts.shape is None:
         return Facts(facts.dtype)
     place = axis % (len(facts.shape) + 1)
@@ -307,7 +307,7 @@ def _stacked(facts: Facts, length: Dim, axis: int) -> Facts:
 
 
 def is_static(facts: Facts) -> bool:
-    """Whether all dims of a value are known."""
+    """Return whether all dims of a value are known."""
     return facts.shape is not None and all(isinstance(dim, int) for dim in facts.shape)
 
 

@@ -1,4 +1,4 @@
-"""Types and shapes of single values, found out node by node from what is declared.
+"""Infer types and shapes of single values on demand, node by node from the declared ones.
 
 That does where dimensions are known or have names, and nothing is computed of shapes; for the rest onnx infers all
 values at once. What is told here is what onnx would tell, only sooner: equal nodes are inferred once.
@@ -21,16 +21,16 @@ from opshift.passes.analysis.inference import typed
 from opshift.passes.analysis.scopes import Scope, default_opset, initializers, view
 from opshift.passes.graph.columnar import OpKey
 from opshift.passes.graph.limits import LONGEST
-from opshift.passes.graph.traversal import GraphView, Walked, said
+from opshift.passes.graph.traversal import GraphView, GraphWalk, attribute_key
 
 MOST = 256
 """Nodes that are inferred one by one: where more of them differ, onnx is done sooner."""
 
 
-class Static:
+class StaticFacts:
     """The facts of values of a main graph, as far as they follow from those that are declared."""
 
-    def __init__(self, model: onnx.ModelProto, main: GraphView | Walked) -> None:
+    def __init__(self, model: onnx.ModelProto, main: GraphView | GraphWalk) -> None:
         """Take a model that is checked, and that nobody changes, and its main graph."""
         nodes = model.graph.node
         self._model = model
@@ -45,7 +45,7 @@ class Static:
         else:
             self._inputs = chain.from_iterable(node.input[:] for node in nodes)
             self._outputs = chain.from_iterable(node.output[:] for node in nodes)
-        self._rest = enumerate(self._plain(main.kinds))
+        self._rest = enumerate(self._plain(main.by_op_key))
         self._at = -1
         self._alike: dict[int, int] = {}
         self._inferred: dict[Hashable, tuple[Sequence[Facts | None], tuple[Facts, ...] | None]] = {}
@@ -143,7 +143,7 @@ class Static:
         outputs: Sequence[str],
         plain: dict[int, Facts] | None,
     ) -> None:
-        """Note what is known of the outputs of a node, and of its kind."""
+        """Note the known facts about the outputs of a node, and of its kind."""
         known = self._known
         found: tuple[Facts, ...] | None = None
         try:
@@ -151,15 +151,15 @@ class Static:
         except KeyError:
             pass
         else:
-            told = said(node) if node.attribute else ()
+            attributes = attribute_key(node) if node.attribute else ()
             used = len(outputs) if all(outputs) else tuple(map(bool, outputs))
-            key = node.op_type, node.domain, told, tuple(map(id, inputs)), used
+            key = node.op_type, node.domain, attributes, tuple(map(id, inputs)), used
             same = self._inferred.get(key)
             if same:
                 found = same[1]
             elif len(self._inferred) < MOST:
                 found = self._new(node, inputs)
-                if told is not None:
+                if attributes is not None:
                     # The inputs are kept, so that their ids are nobody else's.
                     same = self._inferred[key] = inputs, found
                 if found and plain is not None and used == 1 and inputs[0] is not None:
@@ -186,13 +186,13 @@ class Static:
             traits(node.op_type).flow is Flow.DROPPED or all(one is None or one.value for one in inputs)
         ):
             return None  # elements follow
-        if not constant and said(node) is None:
+        if not constant and attribute_key(node) is None:
             return None
-        seen = view(node, Scope(self._known), self._opset)
-        found = typed(seen)
-        if isinstance(found, Reason) or len(found) != len(seen.used):
+        typed_node = view(node, Scope(self._known), self._opset)
+        found = typed(typed_node)
+        if isinstance(found, Reason) or len(found) != len(typed_node.used):
             return None
-        if not all(_is_static(facts) for facts, used in zip(found, seen.used, strict=True) if used):
+        if not all(_is_static(facts) for facts, used in zip(found, typed_node.used, strict=True) if used):
             return None
         return tuple([self._the_one(facts) for facts in found])
 
@@ -201,13 +201,13 @@ class Static:
         return self._one.setdefault(facts, facts)
 
 
-class Asked:
+class OnDemandScope:
     """A scope of which nothing is found out until it is asked for a value.
 
     Of a main graph these are facts that follow from what is declared, as long as that does, and then all of them.
     """
 
-    def __init__(self, static: Static | None, whole: Callable[[], Scope]) -> None:
+    def __init__(self, static: StaticFacts | None, whole: Callable[[], Scope]) -> None:
         """Ask `whole` for the scope only where `static` does not do."""
         self._static = static
         self._infer = whole
@@ -215,7 +215,7 @@ class Asked:
         self._noted: dict[str, Facts] = {}
 
     def __getitem__(self, name: str) -> Facts | None:
-        """Return what is known of a value."""
+        """Return the known facts about a value."""
         if self._whole is None:
             if name in self._noted:
                 return self._noted[name]
@@ -224,7 +224,7 @@ class Asked:
         return self._all()[name]
 
     def alike(self, index: int) -> int | None:
-        """Return what a node shares with those that are the same to a planner, see `Static.alike`."""
+        """Return what a node shares with those that are the same to a planner, see `StaticFacts.alike`."""
         return self._static.alike(index) if self._static and not self._noted else None
 
     def note(self, name: str, facts: Facts) -> None:
@@ -247,12 +247,12 @@ class Asked:
 
 
 def _is_computed(facts: Facts | None) -> bool:
-    """Whether a value is one of which no elements are known."""
+    """Return whether a value is one of which no elements are known."""
     return facts is not None and facts.value is None and not facts.unread
 
 
 def _is_static(facts: Facts) -> bool:
-    """Whether type and rank are known, and each dimension or its name."""
+    """Return whether type and rank are known, and each dimension or its name."""
     if not facts.dtype or facts.shape is None or None in facts.shape:
         return False
     return len(facts.shape) != 1 or not isinstance(facts.shape[0], int) or facts.shape[0] <= LONGEST

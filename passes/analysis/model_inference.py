@@ -20,19 +20,19 @@ from onnx import AttributeProto, TypeProto
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import Facts, facts_of_type, type_of_facts
 from opshift.opsets.registry.inference_gaps import (
-    BLIND,
     FATAL,
-    MISSIZED,
+    NEEDS_CONSTANTS,
     ROUNDED,
     SLICE,
     UNSURE,
-    blind,
+    WRONG_SIZE,
+    exceeds_int32,
     fatal,
-    is_far,
-    missized,
     unranked,
     unsized,
     without_late,
+    wrong_size,
+    wrong_without_constants,
 )
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.schema import attribute_value, default_domain, schema_at
@@ -117,7 +117,7 @@ def _set_aside_unsafe(model: onnx.ModelProto, data: bytes) -> None:
 
     onnx takes the default for an attribute that refers to a parameter.
     """
-    listed = [name for name in FATAL | BLIND | MISSIZED if name.encode() in data]
+    listed = [name for name in FATAL | NEEDS_CONSTANTS | WRONG_SIZE if name.encode() in data]
     references = _REFERENCE in data
     if not listed and not references:
         return
@@ -133,8 +133,8 @@ def _set_aside_unsafe(model: onnx.ModelProto, data: bytes) -> None:
                 given = [name in constants if name else None for name in node.input]
                 attributes = {one.name: attribute_value(one) for one in node.attribute}
                 unsafe = (
-                    blind(node.op_type, given)
-                    or missized(node.op_type, attributes)
+                    wrong_without_constants(node.op_type, given)
+                    or wrong_size(node.op_type, attributes)
                     or bool(fatal(node.op_type, attributes, len(node.output)))
                 )
             if unsafe:
@@ -166,7 +166,7 @@ def _set_aside_malformed(model: onnx.ModelProto, graph: onnx.GraphProto, outer: 
 
 @dataclass(frozen=True)
 class _Form:
-    """How many inputs and outputs an operator has, which inputs must be given, and which attributes."""
+    """The numbers of inputs and outputs of an operator, its required inputs, and its attributes."""
 
     inputs: tuple[int, int]
     outputs: tuple[int, int]
@@ -174,13 +174,13 @@ class _Form:
     attributes: frozenset[str]
 
     def fits(self, node: onnx.NodeProto) -> bool:
-        """Whether a node has all that it must."""
+        """Return whether a node has all that it must."""
         return (
             self.inputs[0] <= len(node.input) <= self.inputs[1]
             and self.outputs[0] <= len(node.output) <= self.outputs[1]
             and "" not in node.input[: self.given]
             and (not self.attributes or self.attributes.issubset([attribute.name for attribute in node.attribute]))
-            and not any(attribute.name == "axis" and is_far(attribute.i) for attribute in node.attribute)
+            and not any(attribute.name == "axis" and exceeds_int32(attribute.i) for attribute in node.attribute)
         )
 
 

@@ -26,7 +26,7 @@ _FEW = 16
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """What an analysis of a model needs.
+    """The summary of a model, for analyses.
 
     Attributes:
         graph: the main graph, with functions inlined unless that makes too much of it.

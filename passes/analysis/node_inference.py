@@ -1,4 +1,4 @@
-"""Infer the outputs of one node with onnx, whatever is missing of what it must be told of the inputs.
+"""Infer the outputs of one node with onnx, even if facts about its inputs are missing.
 
 onnx infers nothing of an input without an element type, and takes what else it does not know for zero or for absent.
 Here types are assumed, and nothing is concluded from what is not known.
@@ -20,7 +20,7 @@ from onnx.shape_inference import InferenceError
 
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import Dim, Facts, constant, container_type, facts_of_type, tensor_of, type_of_facts
-from opshift.opsets.registry.inference_gaps import blind, unranked, unsized
+from opshift.opsets.registry.inference_gaps import unranked, unsized, wrong_without_constants
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import Schema
@@ -106,7 +106,7 @@ class NodeInference:
         return parameter.type_variable
 
     def _is_sure(self, index: int, facts: Facts, free: Collection[int], second: Sequence[Facts] | None) -> bool:
-        """Whether an output's element type does not come from an assumption about `free` inputs."""
+        """Return whether an output's element type does not come from an assumption about `free` inputs."""
         guessed = {parameter.type_variable for one in free if (parameter := self.schema.input(one)) is not None}
         formal = self.schema.outputs[min(index, len(self.schema.outputs) - 1)]
         if len(formal.types) == 1:
@@ -125,7 +125,9 @@ class NodeInference:
             for index, facts in present.items()
             if facts.known is not None and (_is_shown(facts) or self._counts(index, facts))
         }
-        if blind(self.node.name, [f"i{index}" in data if index in present else None for index in range(len(inputs))]):
+        if wrong_without_constants(
+            self.node.name, [f"i{index}" in data if index in present else None for index in range(len(inputs))]
+        ):
             data = {}
         given = {
             f"i{index}": assumed[index] if index in assumed else type_of_facts(facts)
@@ -146,7 +148,7 @@ class NodeInference:
         return found
 
     def _counts(self, index: int, facts: Facts) -> bool:
-        """Whether onnx reads sizes off floats: the scales of Resize."""
+        """Return whether onnx reads sizes off floats: the scales of Resize."""
         few = facts.dtype == TensorProto.FLOAT and (facts.size or 0) <= limits.MOST_AXES
         return few and index in traits(self.node.name, self.node.domain).counts
 
@@ -184,7 +186,7 @@ class NodeInference:
             }
 
     def _is_final(self) -> bool:
-        """Whether what onnx complains of would be wrong whatever became known of the inputs.
+        """Return whether what onnx complains of would be wrong whatever became known of the inputs.
 
         Pad with axes that are computed, and Resize with sizes whose number is not known, are examples of what would
         not. Dimensions are filled in, all with the same number, and some number would have to do; elements of integers
@@ -222,7 +224,7 @@ _COUNTS = (TensorProto.INT64, TensorProto.INT32)
 
 
 def _is_shown(facts: Facts) -> bool:
-    """Whether onnx is shown the elements of a constant."""
+    """Return whether onnx is shown the elements of a constant."""
     return facts.dtype in _COUNTS and facts.known is not None and facts.known.size <= 1024
 
 
@@ -231,7 +233,7 @@ def _is_static(facts: Facts) -> bool:
 
 
 def _filled(inputs: Sequence[Facts | None], number: int) -> Sequence[Facts | None]:
-    """Return what is known of inputs, with a number in place of dimensions that are not known."""
+    """Return the known facts about inputs, with a number in place of dimensions that are not known."""
     return [
         dataclasses.replace(facts, shape=tuple(dim if isinstance(dim, int) else number for dim in facts.shape))
         if facts is not None and facts.shape is not None
@@ -241,7 +243,7 @@ def _filled(inputs: Sequence[Facts | None], number: int) -> Sequence[Facts | Non
 
 
 def _counted(inputs: Sequence[Facts | None]) -> Sequence[Facts | None]:
-    """Return what is known of inputs, with elements 0, 1, 2 ... of vectors of integers that are not constant."""
+    """Return the known facts about inputs, with elements 0, 1, 2 ... of vectors of integers that are not constant."""
     return [
         constant(np.arange(size, dtype=helper.tensor_dtype_to_np_dtype(facts.dtype)), facts.dtype)
         if index

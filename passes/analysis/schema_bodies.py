@@ -1,4 +1,4 @@
-"""Function bodies: ONNX says of many operators what they mean in nodes of other operators, which are lowerings too.
+"""Function bodies: ONNX defines many operators by nodes of other operators, which serve as lowerings.
 
 Kernels round as they like, and a body rounds after each of its nodes: it computes the same but for rounding.
 """
@@ -65,7 +65,7 @@ def _bodies(lifted: Lifted, schema: Schema, native: Native) -> Iterator[Body | R
 
 
 def _rounds(lifted: Lifted, schema: Schema) -> bool:
-    """Whether a body and a kernel may round otherwise: not where there are no floats."""
+    """Return whether a body and a kernel may round otherwise: not where there are no floats."""
     given = {parameter.type_variable for parameter in schema.inputs}
     whole = all(facts is None or facts.dtype in INTEGERS for facts in lifted.operands)
     return not traits(schema.name).exact_body and not (

@@ -1,4 +1,4 @@
-"""What is known of a model's values: types, shapes and small constants, by graph."""
+"""The known facts about a model's values: types, shapes and small constants, by graph."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ INLINED = 200_000
 
 
 class Values(Protocol):
-    """What is known of the values that one graph can see."""
+    """The known facts about the values that one graph can see."""
 
     def __getitem__(self, name: str) -> Facts | None:
-        """Return what is known of a value, which may be nothing; None for an input that a call leaves out."""
+        """Return the known facts about a value, which may be nothing; None for an input that a call leaves out."""
 
     def note(self, name: str, facts: Facts) -> None:
         """Note what has been found out about a value of this graph."""
@@ -51,7 +51,7 @@ class Scope:
     """Whether a node of the graph does not accept the shapes of its inputs: nobody reaches its end."""
 
     def __getitem__(self, name: str) -> Facts | None:
-        """Return what is known of a value, which may be nothing; None for an input that a call leaves out."""
+        """Return the known facts about a value, which may be nothing; None for an input that a call leaves out."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.own:
@@ -120,7 +120,7 @@ def initializers(model: onnx.ModelProto) -> dict[str, Facts]:
 
 
 def _says_all(summary: onnx.ModelProto, model: onnx.ModelProto) -> bool:
-    """Whether an summary has every node, and there are neither functions nor values that a caller may override."""
+    """Whether a summary has every node, and there are neither functions nor values that a caller may override."""
     inputs = {value.name for value in model.graph.input}
     overridable = any(tensor.name in inputs for tensor in model.graph.initializer)
     return not model.functions and not overridable and len(summary.graph.node) == len(model.graph.node)
@@ -143,15 +143,15 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model whose functions stand where they were called; the model itself if it has none."""
     if not model.functions:
         return model
-    told = onnx.ModelProto()
-    told.CopyFrom(model)
-    functions = {(one.domain, one.name, one.overload): one for one in told.functions}
-    for node in (node for graph in graphs(told) for node in graph.node):
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    functions = {(one.domain, one.name, one.overload): one for one in copied.functions}
+    for node in (node for graph in graphs(copied) for node in graph.node):
         called = functions.get((node.domain, node.op_type, node.overload))
         given = {attribute.name for attribute in node.attribute}
         # onnx 1.23.2's inliner forgets the defaults of a function's attributes.
         node.attribute.extend(one for one in (called.attribute_proto if called else ()) if one.name not in given)
-    return onnx_process.inline(told)
+    return onnx_process.inline(copied)
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:

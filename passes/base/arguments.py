@@ -1,4 +1,4 @@
-"""Checks of the arguments of the Python interface: types that make sense, else a sentence."""
+"""Check the arguments of the Python interface, and raise UsageError with one clear sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_types(asked: Mapping[str, Any]) -> None:
     for name in ("decompose", "assume", "allow", "allow_paths"):
         if name in asked:
             _names(name, asked[name])
-    for name in ("optimize", "keep_initializers_as_inputs", "fold", "require_proof"):
+    for name in ("optimize", "keep_initializers_as_inputs", "fold", "io_types", "require_proof"):
         if not isinstance(asked.get(name, False), bool):
             raise UsageError(f"{name} is True or False, not {_shown(asked[name])}.")
     if not isinstance(asked.get("verify", True), bool) and not _is_one_of(asked["verify"], ("nodes",)):
@@ -35,6 +35,7 @@ def check_types(asked: Mapping[str, Any]) -> None:
     check_progress(asked.get("progress"))
     check_inputs(asked.get("input_shapes"), asked.get("inputs"))
     _check_sizes(asked.get("dims"), asked.get("batch"))
+    _check_changes(asked.get("types"))
 
 
 def check_effort(effort: object, max_time: object) -> None:
@@ -55,7 +56,7 @@ def check_progress(progress: Any) -> None:
 
 
 def _is_one_of(value: Any, words: Collection[str]) -> bool:
-    """Whether a value, which may be an array, is one of some words."""
+    """Return whether a value, which may be an array, is one of some words."""
     return isinstance(value, str) and value in words
 
 
@@ -68,8 +69,9 @@ def check_inputs(shapes: Any, inputs: Any) -> None:
             raise UsageError(
                 f"input_shapes gives {printable(str(name))} the shape {_shown(shape)}; give a tuple of sizes."
             )
-    if inputs is not None and not isinstance(inputs, str | os.PathLike | Mapping):
-        raise UsageError(f"inputs is a path, or a mapping from names to arrays, not {_shown(inputs)}.")
+    several = isinstance(inputs, list | tuple) and bool(inputs) and all(isinstance(one, Mapping) for one in inputs)
+    if inputs is not None and not several and not isinstance(inputs, str | os.PathLike | Mapping):
+        raise UsageError(f"inputs is a path, a mapping from names to arrays or a list of such, not {_shown(inputs)}.")
 
 
 def _check_sizes(dims: Any, batch: Any) -> None:
@@ -81,6 +83,15 @@ def _check_sizes(dims: Any, batch: Any) -> None:
             raise UsageError(f"dims gives {printable(str(name))} the size {_shown(size)}; give a whole number.")
     if batch is not None and not _is_size(batch):
         raise UsageError(f"batch is a size, not {_shown(batch)}.")
+
+
+def _check_changes(types: Any) -> None:
+    """Raise UsageError for changes of element types that are no mapping from names to names."""
+    if types is not None and not isinstance(types, Mapping):
+        raise UsageError(f"types is a mapping from old to new element types, not {_shown(types)}.")
+    for old, new in (types or {}).items():
+        if not isinstance(old, str) or not isinstance(new, str):
+            raise UsageError(f"types maps {_shown(old)} to {_shown(new)}; give names such as 'int64' and 'int32'.")
 
 
 def check_path(path: Any, name: str, forms: str) -> None:
@@ -105,7 +116,7 @@ def _is_sequence(value: Any) -> bool:
 
 
 def _is_size(value: Any) -> bool:
-    """Whether a value is a whole number, which is not negative and fits in 64 bits."""
+    """Return whether a value is a whole number, which is not negative and fits in 64 bits."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     return whole and 0 <= int(value) < 2**63
 

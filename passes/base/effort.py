@@ -1,4 +1,4 @@
-"""How much CPU time a comparison spends: so many times what onnxruntime takes to open both models and run each once.
+"""The CPU time of a comparison: a multiple of the time in which onnxruntime opens both models and runs each once.
 
 What is drawn depends on the seed alone. How much of it is run depends on measured times, which are rounded up to a
 power of two first, so that two comparisons of the same models nearly always try the same inputs; the report counts
@@ -28,7 +28,7 @@ LEAST_OF_NODE, LEAST_OF_REPEATED = 0.6, 0.03
 """The same for the comparison of a rewritten node, and of one that differs from an earlier one in its weights alone."""
 
 _SHARE = 0.6
-"""What the runs of both models may have of the allowance. The rest is for the measurement of rounding."""
+"""The share of the allowance for runs of both models. The rest is for the measurement of rounding."""
 
 _RUNS = 3
 """Every input runs through the original, and through the rewritten model with graph optimisations off and on."""
@@ -36,8 +36,13 @@ _RUNS = 3
 _LEAST_COST = 1 / 4096
 """CPU seconds of a run of which no less is believed."""
 
+_LEAP, _MANY = 32, 2**16
+"""The time of an input of more than `_MANY` elements is extrapolated by the square of its size, as for attention, if it
+is more than `_LEAP` times as large as the nearest one measured."""
+
 _FREE = 1 / 256
-"""CPU seconds up to which an input costs nothing, so that small models always get the same inputs."""
+"""CPU seconds up to which an input costs nothing, so that small models always get the same inputs; of a comparison
+that gets a share, that part of them."""
 
 _ONCE, _ONCE_OF_ORACLES = 1 / 2, 1.0
 """CPU seconds up to which the first input of a size is measured again, twice: it may include work that is done once,
@@ -60,6 +65,7 @@ class Allowance:
         max_time: seconds after which nothing more is begun that is not the least; None: no such limit.
         large: whether the weights are.
         least: CPU seconds that it may take with normal effort in any case.
+        share: the part of what is usual that it gets, of both.
     """
 
     used: Callable[[], float]
@@ -67,6 +73,7 @@ class Allowance:
     max_time: float | None = None
     large: bool = False
     least: float = LEAST
+    share: float = 1.0
     total: float = 0.0
     _start: float = 0.0
     _end: float = math.inf
@@ -75,13 +82,13 @@ class Allowance:
     def __post_init__(self) -> None:
         """Begin to count."""
         self._start = self.used()
-        self.total = self.least * self.factor
+        self.total = self.least * self.share * self.factor
         if self.max_time is not None and self._end == math.inf:
             self._end = time.monotonic() + self.max_time
 
-    def part(self, least: float, *, large: bool = False) -> Allowance:
+    def part(self, least: float, share: float = 1.0, *, large: bool = False) -> Allowance:
         """Return the allowance of a comparison of its own, beginning now, which ends when this one does."""
-        return replace(self, large=large, least=least, _late=self.late)
+        return replace(self, large=large, least=least, share=share, _late=self.late)
 
     @property
     def factor(self) -> float:
@@ -96,7 +103,7 @@ class Allowance:
 
     def measure(self, bare: float) -> None:
         """Take over what onnxruntime needs to open both models and to run each once."""
-        times = TIMES_LARGE if self.large else TIMES
+        times = max(1.0, self.share * (TIMES_LARGE if self.large else TIMES))
         self.total = max(self.total, self.factor * times * bare)
 
     def forgive(self, seconds: float) -> None:
@@ -114,7 +121,7 @@ class Allowance:
 
 @dataclass
 class Pace:
-    """Which inputs of a model may still be run, by their size; see `inputs.trials`.
+    """The budget of inputs that may still be run, by their size; see `find_trials`.
 
     The first input of each size is measured, and stands for all of that size. The first one of all decides, with the
     time to open a model, what the whole comparison may take.
@@ -124,6 +131,7 @@ class Pace:
     opening: float
     left: float = math.inf
     _costs: dict[int, float] = field(default_factory=dict)
+    _spent: dict[int, float] = field(default_factory=dict)
     _began: float = 0.0
 
     @property
@@ -138,6 +146,10 @@ class Pace:
             return False
         self.left -= cost
         return True
+
+    def is_free(self, elements: int) -> bool:
+        """Return whether an input with so many elements is expected to cost nothing."""
+        return self._cost(elements) == 0
 
     def start(self) -> None:
         """Note that a batch of inputs begins."""
@@ -160,7 +172,8 @@ class Pace:
             return
         expected, spent = self._cost(elements), self.allowance.used() - self._began
         first = not self._costs
-        self._costs[elements] = 0.0 if spent <= _FREE else rounded(spent)
+        self._costs[elements] = 0.0 if spent <= _FREE * self.allowance.share else rounded(spent)
+        self._spent[elements] = rounded(spent)
         if first:
             self._measure(spent)
         self.left -= self._costs[elements] - expected * (not first)
@@ -170,7 +183,7 @@ class Pace:
         allowance = self.allowance
         allowance.measure(2 * (self.opening + first))
         spent = rounded(allowance.total - allowance.left()) + 3 * self.opening
-        least = allowance.least * allowance.factor * _SHARE / 2
+        least = allowance.least * allowance.share * allowance.factor * _SHARE / 2
         self.left = max(least, (allowance.total - spent) * _SHARE) / _RUNS
 
     def _cost(self, elements: int) -> float:
@@ -180,4 +193,6 @@ class Pace:
         if elements in self._costs:
             return self._costs[elements]
         near = min(self._costs, key=lambda size: abs(math.log((size + 1) / (elements + 1))))
-        return self._costs[near] * max(1.0, elements / max(near, 1))
+        times = max(1.0, elements / max(near, 1))
+        leaps = times > _LEAP and elements > _MANY
+        return max(self._costs[near] * times, self._spent[near] * times**2 * leaps)

@@ -1,4 +1,4 @@
-"""The errors that opshift raises on purpose, and how messages quote names; anything else is a fault of its own."""
+"""The errors that opshift raises on purpose, and quoting of names in messages; any other error is a bug."""
 
 from __future__ import annotations
 

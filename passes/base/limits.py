@@ -1,4 +1,4 @@
-"""How much time and memory a verification may take: what is asked for, or what follows from the size of the models."""
+"""Time and memory limits of a verification: as requested, or derived from the size of the models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import onnx
 
 from opshift.opsets.registry.facts import facts_of_type
 from opshift.passes.base.errors import UsageError
-from opshift.passes.base.memory import LEAST_ASKED, machine_memory
+from opshift.passes.base.memory import LEAST_ASKED, MOST_ASKED, machine_memory
 
 GIB = 2**30
 
@@ -46,11 +46,11 @@ _NODES_PER_SECOND = 500
 
 
 class DeadlineError(Exception):
-    """What was to be found out takes longer than is allowed."""
+    """A computation takes longer than allowed."""
 
 
 class Deadline:
-    """When something ends, however much of it is left to do."""
+    """The point in time at which a computation stops, even if unfinished."""
 
     def __init__(self, seconds: float) -> None:
         """Begin to count."""
@@ -68,7 +68,7 @@ class Deadline:
 
 
 class Clock:
-    """What is left of a verification's time, and of the part of it that may be lost on runs that do not end."""
+    """The remaining time of a verification, and the part of it that may be lost on runs that do not end."""
 
     def __init__(self, total: float, patience: float) -> None:
         """Begin to count."""
@@ -78,7 +78,7 @@ class Clock:
         self._lost = 0.0
 
     def left(self, share: float = 1.0) -> float:
-        """Return the seconds that the next step may take, of the patience that share; none where the time is over."""
+        """Return the seconds that the next step may take: a share of the patience, or 0 if the time is over."""
         return max(0.0, min(self._end - time.monotonic(), self._patience - self._lost, self._patience * share))
 
     def lose(self, seconds: float) -> None:
@@ -95,7 +95,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one model may take in onnxruntime.
+    """Time and memory limits of one model in onnxruntime.
 
     Attributes:
         timeout: seconds to open it, or to run it once.
@@ -118,15 +118,15 @@ def check(seed: object, timeout: object, memory: object) -> None:
     """Raise UsageError for a seed, a time or a size of memory that is none."""
     if not _is_whole(seed, 0):
         raise UsageError(f"seed is a whole number, 0 or more, not {seed!r}.")
-    if memory is not None and not _is_whole(memory, LEAST_ASKED):
-        raise UsageError(f"memory is a number of bytes, {LEAST_ASKED} (64 MiB) or more, not {memory!r}.")
+    if memory is not None and not _is_whole(memory, LEAST_ASKED, MOST_ASKED):
+        raise UsageError(f"memory is a number of bytes, {LEAST_ASKED} (64 MiB) to {MOST_ASKED}, not {memory!r}.")
     is_number = isinstance(timeout, numbers.Real) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and 0 < float(timeout) < threading.TIMEOUT_MAX):  # type: ignore[arg-type]
         raise UsageError(f"timeout is a number of seconds, more than 0, not {timeout!r}.")
 
 
-def _is_whole(value: object, least: int) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least
+def _is_whole(value: object, least: int, most: float = math.inf) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= int(value) <= most
 
 
 def limits(timeout: float | None, memory: int | None, models: Iterable[onnx.ModelProto]) -> Limits:

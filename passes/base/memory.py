@@ -1,4 +1,4 @@
-"""A bound on the memory of this process: what goes beyond it raises MemoryError, and the machine stays usable."""
+"""Limit the memory of this process: allocations beyond the limit raise MemoryError, and the machine stays usable."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-LEAST_ASKED = 2**26
-"""Bytes that may be asked for at least. With less, libraries end the process in ways of their own."""
+LEAST_ASKED, MOST_ASKED = 2**26, 2**60
+"""Bytes that may be asked for. With less, libraries end the process in ways of their own; more no system counts."""
 
 
 def machine_memory() -> int:
@@ -43,7 +43,7 @@ def limited(memory: int | None) -> Iterator[None]:
         before, most = resource.getrlimit(resource.RLIMIT_DATA)
         wanted = machine_memory() if memory is None else memory
         bounds = [one for one in (before, most) if one != resource.RLIM_INFINITY]
-        resource.setrlimit(resource.RLIMIT_DATA, (min([wanted, *bounds]), most))
+        resource.setrlimit(resource.RLIMIT_DATA, (min([wanted, MOST_ASKED, *bounds]), most))
     except (ImportError, AttributeError, ValueError, OSError):
         yield
         return

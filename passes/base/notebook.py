@@ -1,4 +1,4 @@
-"""How results look at a prompt and in a notebook: one line, or a small table, whatever the model's size."""
+"""Short representations of results for prompts and notebooks: one line, or a small table."""
 
 from __future__ import annotations
 
@@ -56,7 +56,21 @@ def result_line(result: ConvertedModel) -> str:
 
 def result_html(result: ConvertedModel) -> str:
     """Return a result as a table."""
-    plan = result.plan
+    rows = _changes(result.plan)
+    rows += [("note", note) for note in (*result.repairs, *result.notes)]
+    rows.append(("verification", report_line(result.report) if result.report else "not run"))
+    return table("opshift.ConvertedModel", rows)
+
+
+def plan_html(plan: Plan) -> str:
+    """Return a plan as a table: the rewrites, or the refusals."""
+    rows = [(refusal_line(refusal), refusal.reason) for refusal in plan.refusals[:ROWS]] or _changes(plan)
+    rows += [("", f"and {len(plan.refusals) - ROWS} more")] * (len(plan.refusals) > ROWS)
+    return table("opshift.Plan", rows)
+
+
+def _changes(plan: Plan) -> list[tuple[str, Any]]:
+    """Return what a plan does with the nodes, as rows of a table."""
     becomes: dict[str, int] = {}
     for step in plan.lowered:
         line = f"{step.operator}-{step.since_version} \u2192 {', '.join(step.becomes) or 'nothing'}"
@@ -67,10 +81,7 @@ def result_html(result: ConvertedModel) -> str:
     ]
     if len(becomes) > ROWS:
         rows.append(("rewritten", f"and {len(becomes) - ROWS} more kinds"))
-    rows += [("version bumps", len(plan.steps) - len(plan.lowered)), ("unchanged", plan.kept)]
-    rows += [("note", note) for note in (*result.repairs, *result.notes)]
-    rows.append(("verification", report_line(result.report) if result.report else "not run"))
-    return table("opshift.ConvertedModel", rows)
+    return [*rows, ("version bumps", len(plan.steps) - len(plan.lowered)), ("unchanged", plan.kept)]
 
 
 def report_html(report: Report) -> str:

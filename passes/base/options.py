@@ -1,22 +1,26 @@
-"""What a conversion is asked for."""
+"""The options of a conversion."""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import onnx
+from onnx import TensorProto
 
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, exact_types, type_name
 from opshift.opsets.registry.schema import NEWEST, OLDEST, foreign_operators, schema_at
-from opshift.opsets.runtimes.profiles import ProfileError, load_target
+from opshift.opsets.runtimes.profile_source import ProfileError
+from opshift.opsets.runtimes.profiles import load_target
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.base import limits
 from opshift.passes.base.arguments import Progress, check_effort, check_path, check_types
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.results import ACCEPTED
+from opshift.passes.base.version_numbers import check_ir_version, check_opset
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Options:
     verify: bool | Literal["nodes"] = True
     semantics: str = "runtime"
     assume: Collection[str] = ()
+    assume_opset: int | None = None
     ir_version: int | None = None
     optimize: bool = False
     keep_initializers_as_inputs: bool = False
@@ -39,9 +44,11 @@ class Options:
     dims: Mapping[str, int] | None = None
     batch: int | None = None
     fold: bool = False
+    types: Mapping[str, str] | None = None
+    io_types: bool = False
     allow_paths: Collection[str | os.PathLike[str]] = ()
     require_proof: bool = False
-    inputs: str | os.PathLike[str] | Mapping[str, Any] | None = None
+    inputs: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     seed: int = 0
     timeout: float | None = None
     memory: int | None = None
@@ -59,20 +66,34 @@ class Options:
         check_types(vars(self))
         limits.check(self.seed, self.timeout, self.memory)
         check_effort(self.effort, self.max_time)
-        wanted = self.opset, self.target, self.ir_version, self.batch
-        asked = self.decompose or self.optimize or self.input_shapes or self.dims or self.fold
+        wanted = self.opset, self.target, self.ir_version, self.batch, self.assume_opset
+        asked = self.decompose or self.optimize or self.input_shapes or self.dims or self.fold or self.types
         if all(one is None for one in wanted) and not asked:
             raise UsageError(
                 "Nothing was requested: give an opset, operators to decompose, a target, an ir_version, shapes of "
-                "inputs, or fold."
+                "inputs, element types, or fold."
             )
         if unknown := sorted(set(self.assume) - {*ACCEPTED}):
             raise UsageError(f"There is no assumption {unknown[0]!r}; there are {', '.join(sorted(ACCEPTED))}.")
-        _check_number("opset", self.opset, NEWEST, "opsets 1")
-        _check_number("ir_version", self.ir_version, onnx.IR_VERSION, "1")
+        check_opset("opset", self.opset)
+        check_opset("assume_opset", self.assume_opset)
+        check_ir_version(self.ir_version)
         for name in self.decomposed:
             _check_operator(name)
-        return _profile(self.target)
+        for old, new in (self.types or {}).items():
+            check_type_change(old, new)
+        profile = _profile(self.target)
+        if self.io_types and not self.types and not (profile and profile.types):
+            raise UsageError(
+                "io_types changes the types of inputs and outputs as `types` lists them: give types too, or a target "
+                "that has certain types alone."
+            )
+        return profile
+
+    @property
+    def changes(self) -> Mapping[int, int]:
+        """The new element types of values by the old ones, as TensorProto.DataType."""
+        return {_TYPES[old]: _TYPES[new] for old, new in (self.types or {}).items()}
 
     @property
     def decomposed(self) -> frozenset[str]:
@@ -80,9 +101,29 @@ class Options:
         return frozenset(name.removeprefix("ai.onnx::") for name in self.decompose)
 
 
-def _check_number(name: str, number: int | None, newest: int, known: str) -> None:
-    if number is not None and (type(number) is not int or not 1 <= number <= newest):
-        raise UsageError(f"There is no {name} {number!r}; onnx {onnx.__version__} knows {known} to {newest}.")
+def check_type_change(old: str, new: str) -> None:
+    """Raise UsageError for a change of element types that opshift does not make."""
+    for name in (old, new):
+        if name not in _TYPES:
+            plain = name.casefold()
+            near = [_OTHER_NAMES[plain]] if plain in _OTHER_NAMES else difflib.get_close_matches(plain, _TYPES, 1)
+            raise UsageError(
+                f"There is no element type {name!r}"
+                + (f"; did you mean {near[0]}?" if near else ".")
+                + f" The types that can be changed are {', '.join(_TYPES)}."
+            )
+    before, after = _TYPES[old], _TYPES[new]
+    if before == after:
+        raise UsageError(f"types changes {old} to itself.")
+    if before in FLOATS and after not in {*exact_types(before), TensorProto.FLOAT, TensorProto.FLOAT16}:
+        allowed = {*exact_types(before) & FLOATS, TensorProto.FLOAT, TensorProto.FLOAT16} - {before}
+        names = ", ".join(sorted(map(type_name, allowed)))
+        raise UsageError(f"types cannot change {old} to {new}: it can become {names}.")
+
+
+_OTHER_NAMES = {"fp64": "double", "float64": "double", "fp32": "float", "fp16": "float16", "half": "float16"}
+"""What else people call element types."""
+_TYPES = {type_name(dtype): dtype for dtype in sorted(INTEGERS | FLOATS | {TensorProto.BOOL})}
 
 
 def _check_operator(name: str) -> None:

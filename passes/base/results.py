@@ -1,4 +1,4 @@
-"""What a conversion comes to: frozen data that prints, compares and turns into JSON.
+"""The results of a conversion: frozen data that prints, compares and converts to JSON.
 
 A `Plan` says what would happen to each node, a `Refusal` why something cannot, a `Report` what was shown to be equal.
 """
@@ -25,9 +25,12 @@ ASSUMPTIONS = ("no-nan", "finite-inputs", "whole-indices")
 """Assumptions about inputs, without which some lowerings are not valid; `finite-inputs` includes `no-nan`."""
 
 TENSOR_OUTPUT = "tensor-output"
-"""Accepts outputs that are tensors of scores in the place of maps, which ZipMap makes."""
+"""Accepts outputs that are tensors of scores in place of maps, which ZipMap makes."""
 
-ACCEPTED = (*ASSUMPTIONS, TENSOR_OUTPUT)
+FITS = "fits-int32"
+"""Accepts that integers whose range is unknown get a narrower type, which verification then checks."""
+
+ACCEPTED = (*ASSUMPTIONS, TENSOR_OUTPUT, FITS)
 """All that `--assume` accepts."""
 
 
@@ -35,7 +38,7 @@ class Code(enum.StrEnum):
     """Why a node, or a model, cannot be taken to the target. The set is closed."""
 
     OPSET_TOO_OLD = "opset-too-old"
-    """The model's or the target's opset is below 7, the oldest that opshift speaks."""
+    """The target's opset is below 7, the oldest that opshift writes."""
     UNKNOWN_OPERATOR = "unknown-operator"
     """The operator differs between the two opsets, and nobody has reviewed that difference."""
     ABSENT_OPERATOR = "absent-operator"
@@ -43,7 +46,7 @@ class Code(enum.StrEnum):
     NO_LOWERING = "no-lowering"
     """Lowerings are known, none applies here; the reason names the nearest one."""
     TYPE = "type"
-    """The target's version of the operator does not take these element types."""
+    """The target's version of the operator does not accept these element types."""
     MISSING_FACT = "missing-fact"
     """A lowering would apply if a rank, a dimension, a type or a constant were known."""
     ASSUMPTION = "assumption"
@@ -83,7 +86,7 @@ class Refusal:
 
 
 @dataclasses.dataclass(frozen=True)
-class Caution:
+class KernelWarning:
     """A node of the result that the installed onnxruntime does not run, although it runs the original: where, why, fix.
 
     The result is right, and other runtimes may have the operator.
@@ -100,10 +103,10 @@ class Caution:
 
 
 class Action(enum.StrEnum):
-    """What happens to a node."""
+    """The change of a node."""
 
     KEEP = "keep"
-    RESTAMP = "restamp"
+    VERSION_BUMP = "restamp"
     LOWER = "lower"
     FOLD = "fold"
     """It becomes a constant, or nothing if only folded nodes read it."""
@@ -113,6 +116,8 @@ class Action(enum.StrEnum):
     """It becomes the nodes of a graph that it holds: of the branch that an If takes."""
     UNROLL = "unroll"
     """It becomes the nodes of its body, once for each iteration."""
+    RETYPE = "retype"
+    """It computes in another element type."""
 
 
 class Step(NamedTuple):
@@ -137,7 +142,7 @@ class Step(NamedTuple):
 
 
 class Steps(Sequence[Step]):
-    """The steps of a plan, of which a large model has many: found out when they are asked for."""
+    """The steps of a plan, computed on first access: a large model has many."""
 
     def __init__(self, count: int, lowered: Sequence[Step], find: Callable[[], tuple[Step, ...]]) -> None:
         """Have `find` called once, if at all; it returns so many, those of nodes that are `lowered` among them."""
@@ -184,10 +189,10 @@ class Steps(Sequence[Step]):
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A way to say a node that was looked at: a lowering, the body that ONNX gives, or the operator itself ("native").
+    """A candidate for a node: a lowering, ONNX's function body, or the operator itself ("native").
 
-    `cost` counts in nodes that do nothing (opsets/runtimes/costs.py); None where the way does not apply, and `why_not`
-    has the reason.
+    `cost` counts in nodes that do nothing (opsets/runtimes/costs.py), and is a lower bound where the search for nodes
+    has ended before the last one; None where the way does not apply. In both cases `why_not` has the reason.
     """
 
     name: str
@@ -205,7 +210,7 @@ class Value:
 
 
 @dataclasses.dataclass(frozen=True)
-class Drawn:
+class DrawnNode:
     """A node of a drawing, its attributes as `axis=1`; `since_version` is None where ONNX has no such operator."""
 
     operator: str
@@ -222,13 +227,13 @@ class Subgraph:
     opset: int
     inputs: tuple[Value, ...]
     constants: tuple[Value, ...]
-    nodes: tuple[Drawn, ...]
+    nodes: tuple[DrawnNode, ...]
     outputs: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class RewriteGroup:
-    """Nodes that are rewritten in one way, with what is known of their inputs: `nodes` holds their paths.
+    """Nodes that are rewritten in one way, with the known facts about their inputs: `nodes` holds their paths.
 
     The first fields are those of their steps. `ways` are those that were compared, the one that was taken among them;
     they are empty where there was no choice. `before` is the node by itself and `after` what replaces it; where it
@@ -262,18 +267,25 @@ class Plan:
     kept: int
     steps: Sequence[Step]
     refusals: tuple[Refusal, ...]
-    warnings: tuple[Caution, ...] = ()
+    warnings: tuple[KernelWarning, ...] = ()
     """Nodes that the installed onnxruntime runs in the original only."""
     shapes: Mapping[str, tuple[int | str | None, ...]] = dataclasses.field(default_factory=dict)
     """The shapes of the inputs that are fixed, wholly or partly: a number, a symbol, or None for each dim."""
     prepared: tuple[Step, ...] = ()
-    """What happens before the nodes are planned: nodes that are folded, dropped, inlined or unrolled."""
+    """What happens before the nodes are planned: nodes that are folded, dropped, inlined, unrolled or retyped."""
+    types: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The new element types of values, inputs or outputs, by the old ones, if any change."""
+    wide: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Why nodes keep a type of floats that becomes a narrower one elsewhere, by their paths."""
     rewrites: Callable[[], tuple[RewriteGroup, ...]] = dataclasses.field(default=tuple, compare=False, repr=False)
     """Finds out `kinds`."""
 
     def __repr__(self) -> str:
         """Show opsets and numbers of nodes."""
         return f"<opshift.Plan {notebook.plan_line(self)}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.plan_html(self)
 
     @functools.cached_property
     def kinds(self) -> tuple[RewriteGroup, ...]:
@@ -299,8 +311,8 @@ class Plan:
     @property
     def nothing_to_do(self) -> bool:
         """Whether the model already satisfies the target."""
-        unchanged = self.source_opset == self.target_opset and not self.shapes and not self.prepared
-        return self.possible and not self.steps and unchanged
+        prepared = self.shapes or self.prepared or self.types
+        return self.possible and not self.steps and not prepared and self.source_opset == self.target_opset
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers."""
@@ -312,6 +324,8 @@ class Plan:
             "target": self.target,
             "decompose": self.decompose,
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
+            "types": dict(self.types),
+            "wide": dict(self.wide),
             "prepared": [step._asdict() for step in self.prepared],
             "kept": self.kept,
             "steps": [step._asdict() for step in self.steps],
@@ -325,6 +339,8 @@ class Verdict(enum.StrEnum):
     """The result of a comparison."""
 
     EQUAL = "equal"
+    WITHIN_BOUND = "within bound"
+    """Narrower floats were asked for, and no output departs further than they explain."""
     DIFFERENT = "different"
     UNCHECKED = "unchecked"
 
@@ -463,11 +479,10 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """DIFFERENT if anything differed, EQUAL if everything was equal, else UNCHECKED."""
+        """DIFFERENT if anything differed, then UNCHECKED, then WITHIN_BOUND; EQUAL if everything was equal."""
         verdicts = {check.verdict for check in (*self.nodes, self.whole)}
-        if Verdict.DIFFERENT in verdicts:
-            return Verdict.DIFFERENT
-        return Verdict.UNCHECKED if Verdict.UNCHECKED in verdicts else Verdict.EQUAL
+        order = (Verdict.DIFFERENT, Verdict.UNCHECKED, Verdict.WITHIN_BOUND)
+        return next((verdict for verdict in order if verdict in verdicts), Verdict.EQUAL)
 
     @property
     def coverage(self) -> Coverage:

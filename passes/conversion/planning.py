@@ -1,4 +1,4 @@
-"""The plan of a conversion, or why there is none."""
+"""Plan a conversion, or return the reason why it is impossible."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from itertools import starmap
 import onnx
 
 from opshift.opsets.registry.schema import OLDEST
+from opshift.opsets.runtimes import kernels
+from opshift.passes.analysis.known_values import known_values
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits
 from opshift.passes.base.arguments import Progress
@@ -17,14 +19,23 @@ from opshift.passes.base.errors import InvalidModelError, UsageError
 from opshift.passes.base.options import Options
 from opshift.passes.base.results import Code, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
-from opshift.passes.conversion.request import Request, prepare_model, refused, tell, wanted_ir_version, without_checks
+from opshift.passes.conversion.request import (
+    Request,
+    prepare_model,
+    refused,
+    report_stage,
+    retyped,
+    wanted_ir_version,
+    without_checks,
+)
 from opshift.passes.graph import traversal
 from opshift.passes.io import external_data as external
 from opshift.passes.rewrite.edits import Planned
 from opshift.passes.rewrite.fixed_shapes import dynamic, guessed, input_shapes, shape_option
-from opshift.passes.rewrite.groups import kinds
-from opshift.passes.rewrite.planner import Analysis, Focus, Planner, RefusedError, too_old, written_too_old
+from opshift.passes.rewrite.groups import rewrite_groups
+from opshift.passes.rewrite.planner import Analysis, FirstRefusalError, Focus, Planner, too_old
 from opshift.passes.rewrite.prepare import Prepared
+from opshift.passes.runtime.constant_nodes import ConstantNodes
 
 _ELSEWHERE = 10.0
 """Seconds in which other opsets of a target are tried for a model that does not go to the nearest one."""
@@ -40,8 +51,10 @@ def plan_nearest(request: Request, options: Options) -> tuple[Request, Planned]:
     Raises:
         UnsupportedError: the model cannot be converted.
     """
-    tell(options.progress, "plan")
+    report_stage(options.progress, "plan")
     request, planned = _first_possible(request, options.progress, options.timeout)
+    if request.legality.target is not None and not planned.plan.possible:
+        request, planned = _with_other_types(request, planned, options)
     planned = dataclasses.replace(planned, plan=_with_preparation(planned.plan, request.prepared))
     if not planned.plan.possible:
         raise refused(without_checks(request), planned.plan, _cured(request, planned.plan, options))
@@ -60,6 +73,26 @@ def _first_possible(request: Request, progress: Progress | None, timeout: float 
             continue
         if (other := _planned(again, None, left.left(), hinting=False)).plan.possible:
             return again, other
+    return request, planned
+
+
+_RETYPED = 4
+"""Plans after which no further nodes get other element types: each lowers what those before refused."""
+
+
+def _with_other_types(request: Request, planned: Planned, options: Options) -> tuple[Request, Planned]:
+    """Plan with other element types at nodes that are refused for theirs, as long as fewer nodes are refused then."""
+    for _ in range(_RETYPED):
+        refused = frozenset(one.node for one in planned.plan.refusals if one.code is not Code.LIMIT)
+        evaluate = ConstantNodes(request.model) if kernels.installed() else None
+        values = known_values(_shown(request, ()), evaluate) if refused else None
+        again = None if values is None else retyped(request, values, refused)
+        if again is None:
+            break
+        found = _planned(again, options.progress, options.timeout, hinting=False)
+        if len(found.plan.refusals) >= len(planned.plan.refusals):
+            break
+        request, planned = again, found
     return request, planned
 
 
@@ -88,7 +121,7 @@ def is_possible(request: Request, timeout: float | None, doubtful: frozenset[int
     """Return whether there is a plan, looking at doubtful nodes first, and no further than the first refusal."""
     try:
         return _planned(request, None, timeout, hinting=False, focus=Focus(doubtful)).plan.possible
-    except RefusedError:
+    except FirstRefusalError:
         return False
 
 
@@ -109,8 +142,7 @@ def _planned(
     focus: Focus | None = None,
 ) -> Planned:
     own = default_opset(request.source.model.opset_import) or 1
-    old = [] if (refusal := written_too_old(request.source.model, own)) is None else [refusal]
-    old += [too_old(request.legality.opset, "the target is")] * (request.legality.opset < OLDEST)
+    old = [too_old(request.legality.opset)] if request.legality.opset < OLDEST else []
     decompose = tuple(sorted(request.legality.decompose))
     nothing = Planned(Plan(own, request.legality.opset, "", decompose, 0, (), tuple(old)), (), ())
     if old:
@@ -138,7 +170,7 @@ def _planned(
         refusal = Refusal(Code.LIMIT, "model", "", reason, "Allow more time with --timeout.")
         return dataclasses.replace(nothing, plan=dataclasses.replace(nothing.plan, refusals=(refusal,)))
     planner.forget()
-    plan = dataclasses.replace(planned.plan, rewrites=functools.partial(kinds, planned))
+    plan = dataclasses.replace(planned.plan, rewrites=functools.partial(rewrite_groups, planned))
     return dataclasses.replace(planned, plan=plan)
 
 
@@ -162,7 +194,15 @@ def _shown(request: Request, lost: Collection[str]) -> onnx.ModelProto:
 def _with_preparation(plan: Plan, prepared: Prepared) -> Plan:
     """Add to a plan what is done before it."""
     refusals = (*prepared.refusals, *plan.refusals)
-    return dataclasses.replace(plan, shapes=prepared.shapes, prepared=prepared.steps, refusals=refusals)
+    return dataclasses.replace(
+        plan,
+        kept=max(plan.kept - prepared.casts, 0),
+        shapes=prepared.shapes,
+        types=prepared.types,
+        wide=prepared.wide,
+        prepared=prepared.steps,
+        refusals=refusals,
+    )
 
 
 def _is_in_main(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""The request of a conversion: the model that was read, the target, what is prepared."""
+"""The request of a conversion: the source model, the target, and the prepared model."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from opshift.opsets.registry.schema import default_domain, schema_at
 from opshift.opsets.registry.structural import IF, LOOP, SCAN, SEQUENCES
 from opshift.opsets.runtimes import kernels
 from opshift.opsets.runtimes.target import Legality, Target
-from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.base.arguments import Progress, check_types
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import TENSOR_OUTPUT, Plan, Refusal
+from opshift.passes.base.results import FITS, TENSOR_OUTPUT, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
-from opshift.passes.conversion.known import Known
+from opshift.passes.conversion.narrow_floats import MeasuredIslands
+from opshift.passes.conversion.plan_cache import PlanCache
 from opshift.passes.io import external_data as external
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import Source, load
@@ -28,14 +30,16 @@ from opshift.passes.rewrite.opset_imports import (
     converted_ir_version,
 )
 from opshift.passes.rewrite.planner import Goal
-from opshift.passes.rewrite.prepare import Preparation, Prepared, prepare
+from opshift.passes.rewrite.prepare import Preparation, Prepared, Shown, prepare, retype
+from opshift.passes.rewrite.target_types import interface_refusals, types_at, types_for
 from opshift.passes.rewrite.tensor_output import with_tensors
+from opshift.passes.rewrite.type_choice import Types
 from opshift.passes.runtime.constant_nodes import ConstantNodes
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for, checked."""
+    """A checked request."""
 
     source: Source
     prepared: Prepared
@@ -44,8 +48,10 @@ class Request:
     keep_initializers_as_inputs: bool
     others: tuple[int, ...] = ()
     """Other opsets of the target, the nearest first, where no opset is asked for."""
-    known: Known = field(default_factory=Known, compare=False)
-    """What several plans share."""
+    known: PlanCache = field(default_factory=PlanCache, compare=False)
+    """The cache that several plans share."""
+    changes: Mapping[int, int] = field(default_factory=dict)
+    """The new element types by the old ones, those that the target lacks included."""
 
     @property
     def model(self) -> onnx.ModelProto:
@@ -54,7 +60,7 @@ class Request:
 
     @property
     def legality(self) -> Legality:
-        """What the target takes."""
+        """The legality of nodes on the target."""
         return self.goal.legality
 
     def at(self, opset: int) -> Request:
@@ -81,8 +87,8 @@ def read_request(model: Model, options: Options) -> Request:
         InvalidModelError: the model is none.
     """
     profile = options.check()
-    tell(options.progress, "load")
-    return request_of(read_source(model, options), profile, options, Known())
+    report_stage(options.progress, "load")
+    return request_of(read_source(model, options), profile, options, PlanCache())
 
 
 def read_source(model: Model, options: Options) -> Source:
@@ -91,10 +97,10 @@ def read_source(model: Model, options: Options) -> Source:
     Raises:
         InvalidModelError: the model is none.
     """
-    return _with_tensors(load(model, options.allow_paths), options)
+    return _with_tensors(load(model, options.allow_paths, options.assume_opset), options)
 
 
-def request_of(source: Source, profile: Target | None, options: Options, known: Known) -> Request:
+def request_of(source: Source, profile: Target | None, options: Options, known: PlanCache) -> Request:
     """Return the request for a model that was read; `known` has what other requests for it have found out.
 
     Raises:
@@ -119,12 +125,13 @@ def request_of(source: Source, profile: Target | None, options: Options, known: 
     goal = Goal(
         Legality(own if opset is None else opset, options.decomposed, profile),
         options.semantics,
-        frozenset(options.assume) - {TENSOR_OUTPUT},
+        frozenset(options.assume) - {TENSOR_OUTPUT, FITS},
         runnable=profile is None and kernels.installed(),
         optimize=options.optimize,
     )
     prepared = prepare_model(source, goal.legality, options, known)
-    return Request(source, prepared, goal, ir_version, options.keep_initializers_as_inputs, others, known)
+    changes = type_changes(source.model, profile, options)
+    return Request(source, prepared, goal, ir_version, options.keep_initializers_as_inputs, others, known, changes)
 
 
 def _with_tensors(source: Source, options: Options) -> Source:
@@ -138,13 +145,13 @@ def _with_tensors(source: Source, options: Options) -> Source:
     return dataclasses.replace(source, model=model, repairs=repairs, bodies=(), static=None, inferred=None)
 
 
-def prepare_model(source: Source, legality: Legality, options: Options, known: Known) -> Prepared:
+def prepare_model(source: Source, legality: Legality, options: Options, known: PlanCache) -> Prepared:
     """Fix shapes and fold, where that is asked for or the target needs it."""
     target = legality.target
     sizes = Sizes(options.input_shapes or {}, options.dims or {}, options.batch)
     needed = target is not None and target.needs_constants and not source.model.training_info
-    missing = frozenset(() if source.model.training_info else _missing(legality))
-    held = {name for body in source.bodies for _, name, _ in body.kinds}
+    held = frozenset(name for body in source.bodies for domain, name, _ in body.by_op_key if not default_domain(domain))
+    missing = frozenset(() if source.model.training_info else _missing(legality, held))
     asked = Preparation(
         sizes=sizes,
         fold=options.fold or bool(sizes) or needed or bool(missing),
@@ -152,8 +159,35 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: K
         static=target.name if target is not None and target.static else "",
         # Targets that lack what the model does not have share a prepared model.
         missing=missing & held if source.bodies else missing,
+        types=Types(type_changes(source.model, target, options), options.io_types, FITS in options.assume),
+        constants=frozenset() if target is None else target.constant_dtypes,
+        runnable=target is None and kernels.installed(),
     )
-    return known.prepared(asked, lambda: _prepared(source, asked, options))
+    found = known.prepared(asked, lambda: _prepared(source, asked, options))
+    refusals = () if target is None else tuple(interface_refusals(target, found.model))
+    return dataclasses.replace(found, refusals=(*found.refusals, *refusals)) if refusals else found
+
+
+def type_changes(model: onnx.ModelProto, target: Target | None, options: Options) -> Mapping[int, int]:
+    """Return the new element types by the old ones: those that are asked for, and those that the target lacks."""
+    return {**({} if target is None else types_for(target, model)), **options.changes}
+
+
+def retyped(request: Request, values: Scope, refused: Collection[str]) -> Request | None:
+    """Return a request in which nodes of these paths have element types that the target accepts.
+
+    None: it is not for their types that they are refused, or their values do not fit others.
+    """
+    found = types_at(request.model, values, request.legality, refused)
+    if not found:
+        return None
+    evaluate = ConstantNodes(request.model) if kernels.installed() else None
+    prepared = retype(request.prepared, Types(at=found), _shown(request.source), evaluate)
+    return None if prepared is None else dataclasses.replace(request, prepared=prepared)
+
+
+def _shown(source: Source) -> Shown:
+    return functools.partial(external.with_small, files=source.files)
 
 
 def _prepared(source: Source, asked: Preparation, options: Options) -> Prepared:
@@ -162,15 +196,20 @@ def _prepared(source: Source, asked: Preparation, options: Options) -> Prepared:
         model = onnx.ModelProto()
         model.CopyFrom(source.model)
         without_inputs(model, lost)
-    shown = functools.partial(external.with_small, files=source.files)
-    found = prepare(model, asked, shown, ConstantNodes(model) if kernels.installed() else None)
+    evaluate = ConstantNodes(model) if kernels.installed() else None
+    islands = MeasuredIslands(source, options) if asked.types.narrows else None
+    found = prepare(model, asked, _shown(source), evaluate, islands)
     return dataclasses.replace(found, model=source.model) if found.model is model else found
 
 
-def _missing(legality: Legality) -> Iterator[str]:
-    """Yield those that the target lacks, or that are to be decomposed, of what is replaced before nodes are planned."""
+def _missing(legality: Legality, held: Collection[str]) -> Iterator[str]:
+    """Yield what the target lacks, or is to be decomposed, of what is replaced before nodes are planned.
+
+    Of what the opset lacks, those that the model has: `held` are its operators.
+    """
     for name in (IF, LOOP, SCAN, *SEQUENCES):
-        if name in legality.decompose or (legality.target is not None and not legality.target.has(name)):
+        lacks = name in legality.decompose or (legality.target is not None and not legality.target.has(name))
+        if lacks or (name in held and schema_at("", name, legality.opset) is None):
             yield name
 
 
@@ -204,8 +243,8 @@ def refused(request: Request, plan: Plan, refusals: tuple[Refusal, ...]) -> Unsu
     return UnsupportedError(refusals, dataclasses.replace(plan, refusals=refusals), request.source)
 
 
-def tell(progress: Progress | None, stage: str) -> None:
-    """Say that a stage begins; how much there is to do is told later, if at all."""
+def report_stage(progress: Progress | None, stage: str) -> None:
+    """Report that a stage begins; its number of steps follows later, if at all."""
     if progress:
         progress(stage, 0, 0)
 

@@ -39,9 +39,9 @@ class Result:
     rewritten: onnx.ModelProto
     """The protobuf of `model`; what is large may be in the file still that it was read from."""
     left_out: tuple[str, ...] = ()
-    """What the model held that its ir_version has no place for."""
+    """The parts of the model that were dropped because its ir_version cannot hold them."""
     notes: tuple[str, ...] = ()
-    """What else is to be known of the result: why its ir_version is higher, which inputs are constants now."""
+    """Further notes on the result: why its ir_version is higher, which inputs are constants now."""
 
     def __repr__(self) -> str:
         """Show opsets, numbers of nodes and the verdict."""

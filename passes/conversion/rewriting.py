@@ -10,33 +10,35 @@ import onnx
 
 from opshift.opsets.registry.inference_gaps import SLICE
 from opshift.opsets.registry.schema import default_domain, schema_at
-from opshift.opsets.registry.structural import CAST
+from opshift.opsets.registry.structural import CAST, SCAN
 from opshift.opsets.runtimes import kernels
 from opshift.passes.analysis import scopes
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.analysis.sliced_dims import declare_sliced_dims, keeps_names
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Caution, Code, Plan, Refusal
+from opshift.passes.base.results import Code, KernelWarning, Plan, Refusal
+from opshift.passes.base.version_numbers import released_with
 from opshift.passes.conversion.default_inputs import DEFAULTS, defaults, overridable, without_inputs
-from opshift.passes.conversion.request import Request, refused, tell, wanted_ir_version, without_checks
+from opshift.passes.conversion.request import Request, refused, report_stage, wanted_ir_version, without_checks
 from opshift.passes.conversion.result import Result
 from opshift.passes.graph import traversal
-from opshift.passes.graph.columnar import columns
-from opshift.passes.graph.traversal import Walked, walk
+from opshift.passes.graph.columnar import columnar_view
+from opshift.passes.graph.traversal import GraphWalk, walk
 from opshift.passes.io import external_data as external
-from opshift.passes.io.reader import is_small, load, without_weights
-from opshift.passes.io.serialization import length, pieces
+from opshift.passes.io.onnx_checks import without_weights
+from opshift.passes.io.reader import is_small, load
+from opshift.passes.io.serialization import length, serialized_chunks
 from opshift.passes.rewrite.apply import lower
 from opshift.passes.rewrite.edits import Planned
-from opshift.passes.rewrite.ir_downgrade import Fitted, fitted
+from opshift.passes.rewrite.ir_downgrade import IrDowngrade, downgrade_ir_version
 from opshift.passes.rewrite.opset_imports import (
     FUNCTIONS,
-    Need,
-    released_with,
-    restamp,
+    IrVersionNeed,
+    set_opset_imports,
     unused_imports,
 )
 from opshift.passes.rewrite.planner import Analysis, Planner
+from opshift.passes.rewrite.target_fit import fit, interface_faults, misfits
 
 
 def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Request, Planned, Result]:
@@ -52,9 +54,12 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
     rewritten = request.model
     notes: tuple[str, ...] = request.prepared.notes
     wanted, highest = wanted_ir_version(request, rewritten)
-    unplanned = source.repairs or _unloaded(request, rewritten)
+    if not planned.plan.nothing_to_do and _needs_initializers(request) and (highest is None or highest >= DEFAULTS):
+        wanted = max(wanted, DEFAULTS)
+    unfit = misfits(rewritten, request.legality)
+    unplanned = source.repairs or _unloaded(request, rewritten) or unfit
     if not planned.plan.nothing_to_do or wanted != rewritten.ir_version or unplanned:
-        tell(options.progress, "lower")
+        report_stage(options.progress, "lower")
         if rewritten is not source.model:
             bodies = ()
             if request.known.lasting:
@@ -62,27 +67,42 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
         elif source.path is None or is_small(source) or request.known.lasting:
             rewritten = _copy(source.model)
         else:  # nobody else has it, and with a copy its weights would be in memory twice
-            size = length(pieces(rewritten))
+            size = length(serialized_chunks(rewritten))
             source = dataclasses.replace(source, model=without_weights(rewritten), size=size)
             request = dataclasses.replace(request, source=source)
         lower(rewritten, planned, bodies, wanted)
         del bodies
-        restamp(rewritten, request.legality.opset, request.domains, request.legality.drops)
+        if unread := fit(rewritten, request.legality):
+            raise refused(request, planned.plan, unread)
+        set_opset_imports(rewritten, request.legality.opset, request.domains, request.legality.drops)
         _declare_sliced_dims(rewritten)
-        walked = tuple(walk(rewritten, columns(rewritten) if is_small(source) else None))
-        if planned.initializers and request.ir_version is None:
+        _declare_scanned(rewritten)
+        walked = tuple(walk(rewritten, columnar_view(rewritten) if is_small(source) else None))
+        if (planned.initializers or unfit) and request.ir_version is None:
             wanted = max(wanted, DEFAULTS)  # before, an initializer is an input that has a default
-        fit = fitted(rewritten, wanted, highest, walked, load, functions=request.loads_functions)
-        rewritten, walked, left_out = fit.model, tuple(fit.walked), fit.left_out
-        _fits(request, planned.plan, fit, highest)
-        notes += (*_kept(request, fit, wanted), *remove_defaults(request, rewritten))
+        fitted = downgrade_ir_version(rewritten, wanted, highest, walked, load, functions=request.loads_functions)
+        rewritten, walked, left_out = fitted.model, tuple(fitted.walked), fitted.left_out
+        _fits(request, planned.plan, fitted, highest)
+        notes += (*_kept(request, fitted, wanted), *remove_defaults(request, rewritten))
         _settled(request, planned.plan, rewritten, walked)
         warnings = tuple(_unrunnable(request, planned.plan, walked))
         named = {one.operator for one in warnings}
         warnings += tuple(one for one in planned.plan.warnings if one.operator not in named)
         planned = dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, warnings=warnings))
+    if faults := interface_faults(rewritten, request.legality):
+        raise refused(request, planned.plan, faults)
     result = Result(planned.plan, None, source, rewritten, left_out, (*missing, *notes))
     return request, planned, result
+
+
+def _needs_initializers(request: Request) -> bool:
+    """Return whether integers that a target needs as constants are to be initializers that are no inputs.
+
+    Below opset 9 a Constant holds floats only, so that integers would be Casts; below ir_version 4 an initializer is an
+    input.
+    """
+    target = request.legality.target
+    return target is not None and target.needs_constants and request.legality.opset < 9
 
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -95,7 +115,7 @@ def missed(request: Request) -> Iterator[str]:
     """Yield a note if operators are to be decomposed that the model does not have."""
     if not request.legality.decompose:
         return
-    held = {(default_domain(domain), name) for body in request.source.bodies for domain, name, _ in body.kinds}
+    held = {(default_domain(domain), name) for body in request.source.bodies for domain, name, _ in body.by_op_key}
     named = {one for domain, name in held for one in ((domain, f"{domain}::{name}") if domain else (name,))}
     missing = request.legality.decompose - named
     if missing:
@@ -114,14 +134,36 @@ def _declare_sliced_dims(model: onnx.ModelProto) -> None:
         declare_sliced_dims(model, infer_model(light))
 
 
+def _declare_scanned(model: onnx.ModelProto) -> None:
+    """Declare the shapes of what Scans collect, where they are known.
+
+    onnxruntime 1.32.0 needs them, and infers no shape of LessOrEqual and GreaterOrEqual below version 16.
+    """
+    outputs = _scanned(model)
+    if all(value.type.tensor_type.HasField("shape") for value in outputs):
+        return
+    with contextlib.suppress(onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+        inferred = _scanned(infer_model(scopes.without_weights(model)))
+        for value, known in zip(outputs, inferred, strict=True):
+            kind, found = value.type.tensor_type, known.type.tensor_type
+            if found.HasField("shape") and not kind.HasField("shape") and kind.elem_type == found.elem_type:
+                kind.shape.CopyFrom(found.shape)
+
+
+def _scanned(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """Return the outputs of the bodies of all Scans, in the order of the graphs."""
+    scans = (node for graph in traversal.graphs(model) for node in graph.node if node.op_type == SCAN)
+    return [value for node in scans for body in traversal.subgraphs(node) for value in body.output]
+
+
 def _unloaded(request: Request, model: onnx.ModelProto) -> bool:
-    """Whether the target does not load a model for its functions, or for what it imports of other domains."""
+    """Return whether the target does not load a model for its functions, or for what it imports of other domains."""
     newer = any(item.version > request.domains.get(item.domain, item.version) for item in model.opset_import)
     idle = any(request.legality.drops(item.domain) for item in unused_imports(model))
     return newer or idle or (bool(model.functions) and not request.loads_functions)
 
 
-def _settled(request: Request, plan: Plan, rewritten: onnx.ModelProto, walked: Sequence[Walked]) -> None:
+def _settled(request: Request, plan: Plan, rewritten: onnx.ModelProto, walked: Sequence[GraphWalk]) -> None:
     """Plan the result again, which must give nothing: else the fault is opshift's own, and nothing is written."""
     model = external.with_small(rewritten, request.source.files)
     again_walked = walked if model is rewritten else ()
@@ -136,13 +178,15 @@ def _settled(request: Request, plan: Plan, rewritten: onnx.ModelProto, walked: S
         # A Constant holds floats only there, and a Cast makes what else it is.
         hint = "Use opset 9 or newer, if the runtime allows."
         needed = "a constant of this type is a Constant and a Cast below opset 9"
-        said = tuple(Refusal(Code.NO_LOWERING, one.node, "Cast-6", f"{needed}; {one.why}.", hint) for one in casts)
-        raise refused(request, plan, said)
+        found_refusals = tuple(
+            Refusal(Code.NO_LOWERING, one.node, "Cast-6", f"{needed}; {one.why}.", hint) for one in casts
+        )
+        raise refused(request, plan, found_refusals)
     if again.steps:
         raise AssertionError(f"the result is not on the target: {again.steps[0]}")
 
 
-def _unrunnable(request: Request, plan: Plan, walked: Sequence[Walked]) -> Iterator[Caution]:
+def _unrunnable(request: Request, plan: Plan, walked: Sequence[GraphWalk]) -> Iterator[KernelWarning]:
     """Yield the nodes of the result that onnxruntime has no kernel for, and had one at the opset of the original."""
     if not request.goal.runnable or not kernels.newest_opset():
         return
@@ -150,7 +194,7 @@ def _unrunnable(request: Request, plan: Plan, walked: Sequence[Walked]) -> Itera
 
     for count, one in enumerate(walked):
         where = one.graph.name if count else "main"
-        for (domain, name, _), places in one.kinds.items():
+        for (domain, name, _), places in one.by_op_key.items():
             if default_domain(domain):
                 continue
             last = kernels.last_that_runs(name, plan.source_opset, plan.target_opset)
@@ -161,16 +205,16 @@ def _unrunnable(request: Request, plan: Plan, walked: Sequence[Walked]) -> Itera
             hint = f"Use opset {last} to run the model there."
             for place in places:
                 path = f"{where}/{traversal.node_name(one.graph.node[place], place)}"
-                yield Caution(path, f"{name}-{after.since_version}", reason, hint)
+                yield KernelWarning(path, f"{name}-{after.since_version}", reason, hint)
 
 
-def _fits(request: Request, plan: Plan, fit: Fitted, highest: int | None) -> None:
+def _fits(request: Request, plan: Plan, fit: IrDowngrade, highest: int | None) -> None:
     """Refuse where the model needs a higher ir_version than is accepted."""
     if highest is None:
         return
     opset = request.legality.opset
     least = min(released_with(opset), request.source.model.ir_version)
-    needed = [Need(least, f"opset {opset}"), *fit.needs]
+    needed = [IrVersionNeed(least, f"opset {opset}"), *fit.ir_version_needs]
     beyond = [need for need in needed if need.ir_version > highest]
     if not beyond:
         return
@@ -184,12 +228,12 @@ def _fits(request: Request, plan: Plan, fit: Fitted, highest: int | None) -> Non
     raise refused(request, plan, (Refusal(Code.IR_VERSION, "model", "", reason, hint),))
 
 
-def _kept(request: Request, fit: Fitted, wanted: int) -> Iterator[str]:
+def _kept(request: Request, fit: IrDowngrade, wanted: int) -> Iterator[str]:
     """Yield why the ir_version is higher than the one that goes with the opset, if it is."""
-    if not fit.needs:
+    if not fit.ir_version_needs:
         return
-    what = ", ".join(dict.fromkeys(need.what for need in fit.needs))
-    inlining = all(need.what in FUNCTIONS for need in fit.needs)
+    what = ", ".join(dict.fromkeys(need.what for need in fit.ir_version_needs))
+    inlining = all(need.what in FUNCTIONS for need in fit.ir_version_needs)
     hint = f" --ir-version {wanted} inlines the functions." if inlining else ""
     yield f"ir_version {fit.model.ir_version} is written, not {wanted}, which does not support {what}.{hint}"
 
@@ -209,4 +253,4 @@ def remove_defaults(request: Request, rewritten: onnx.ModelProto) -> Iterator[st
 
 
 _SHOWN = 5
-"""How many names a note has."""
+"""The number of names in a note."""

@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from opshift.opsets.operators import constant as constants
-from opshift.opsets.registry.facts import Elsewhere
+from opshift.opsets.registry.facts import INTEGERS, ExternalTensor, exact_types, type_name
 from opshift.opsets.registry.node_traits import rounds
 from opshift.opsets.registry.schema_only import VersionedAttributes
+from opshift.passes.analysis.departures import bound_of
 from opshift.passes.base import limits
 from opshift.passes.base.errors import VerificationError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import TENSOR_OUTPUT, Check, Report, Verdict
-from opshift.passes.conversion.request import Request, tell
+from opshift.passes.base.results import FITS, TENSOR_OUTPUT, Check, Report, Verdict
+from opshift.passes.conversion.request import Request, report_stage
 from opshift.passes.conversion.result import Result
 from opshift.passes.io import external_data as external
 from opshift.passes.io.reader import check_unchanged, is_small
 from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Planned, Replace
 from opshift.passes.rewrite.groups import replacements
+from opshift.passes.rewrite.interface_types import with_interface, with_small_integers
+from opshift.passes.rewrite.type_choice import is_narrower
 
 if TYPE_CHECKING:
     from opshift.passes.proof.node_pairs import Pair
@@ -37,7 +40,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
     assumes = change.fragment.assumes
     original, rewritten = alone(change, source, target)
     names = list(original.graph.node[0].input)
-    label = f"{change.seen.name}-{change.seen.since_version}"
+    label = f"{change.typed_node.name}-{change.typed_node.since_version}"
 
     def oracle(feeds: Mapping[str, Any], allowed: limits.Limits) -> Mapping[str, Any]:
         arrays = []
@@ -51,7 +54,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
 
     return Pair(
         node=change.where,
-        operator=f"{change.seen.domain}::{label}" if change.seen.domain else label,
+        operator=f"{change.typed_node.domain}::{label}" if change.typed_node.domain else label,
         original=original,
         rewritten=rewritten,
         # An operator without a file has no oracle: onnxruntime is the judge, or nobody.
@@ -66,14 +69,14 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
 
 
 def _stays_in_file(change: Replace) -> bool:
-    """Whether a node is a constant whose elements stay in their file: alone it has none to compare."""
+    """Return whether a node is a constant whose elements stay in their file: alone it has none to compare."""
     meaning = change.lifted.meaning
-    return isinstance(meaning, constants.Constant) and isinstance(meaning.value, Elsewhere)
+    return isinstance(meaning, constants.Constant) and isinstance(meaning.value, ExternalTensor)
 
 
 def verified(request: Request, planned: Planned, result: Result, options: Options) -> Result:
     """Return the result with its report; VerificationError if it must not be written."""
-    tell(options.progress, "verify")
+    report_stage(options.progress, "verify")
     try:
         report = _compared(request, planned, result.rewritten, options)
     finally:  # an error may not be about the model that was read
@@ -95,7 +98,10 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
         if not _stays_in_file(change)
     ]
     # What was read is what is compared; the weights of a large model are read once more.
-    again = source.path is not None and not is_small(source) and TENSOR_OUTPUT not in options.assume
+    whole = TENSOR_OUTPUT in options.assume or options.io_types or FITS in options.assume
+    whole = whole or options.assume_opset is not None
+    whole = whole or any(is_narrower(old, new) for old, new in request.changes.items())
+    again = source.path is not None and not is_small(source) and not whole
     original: Any = source.path if again else source.model
     original_dir = folder = source.directory
     if source.directory is not None:
@@ -104,18 +110,27 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
         if not again:
             original = external.with_small(source.model, source.files)
             original, original_dir = external.relocated(original, source.files, source.directory)
-    return verify(
+    inputs: Any = options.inputs
+    if options.io_types:
+        # Both are fed the type that has fewer values: all of them have a meaning in the other model.
+        original = with_interface(original, rewritten, _fed(request, wider=False))
+        rewritten = with_interface(rewritten, original, _fed(request, wider=True))
+        inputs = _given(request, original, inputs)
+    if FITS in options.assume and options.inputs is None:
+        original, rewritten = (with_small_integers(one, _integers(request)) for one in (original, rewritten))
+    narrow = [new for old, new in request.changes.items() if is_narrower(old, new) and type_name(old) in plan.types]
+    report = verify(
         original,
         rewritten,
         pairs=pairs,
-        whole=options.verify != "nodes",
+        whole=options.verify != "nodes" and not narrow,
         semantics=options.semantics,
         exact=all(pair.exact for pair in pairs),
         drift=True,
         original_dir=None if again else original_dir,
         rewritten_dir=folder,
         allow_paths=source.allowed,
-        inputs=options.inputs,
+        inputs=inputs,
         seed=options.seed,
         timeout=options.timeout,
         memory=options.memory,
@@ -124,6 +139,57 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
         save_repro=options.save_repro,
         progress=options.progress,
     )
+    if not narrow or options.verify == "nodes":
+        return report
+    bound = max(map(bound_of, narrow))
+    return dataclasses.replace(
+        report, whole=_within(original, rewritten, (original_dir, folder), bound, inputs, options)
+    )
+
+
+def _given(request: Request, fed: onnx.ModelProto, inputs: Any) -> Any:
+    """Return the user's inputs, which have the types of the source, in those that a model with other ones is fed."""
+    from opshift.passes.proof.inputs import generator, user_inputs
+
+    if inputs is None:
+        return None
+    types = {spec.name: spec.element_type for spec in generator.specs(fed.graph)}
+    return [
+        user_inputs.in_types(one, types) for one in user_inputs.of(inputs, generator.specs(request.source.model.graph))
+    ]
+
+
+def _within(
+    original: onnx.ModelProto,
+    rewritten: onnx.ModelProto,
+    folders: tuple[Any, Any],
+    bound: float,
+    given: Any,
+    options: Options,
+) -> Check:
+    """Compare two models of which one computes in narrower floats, on other inputs than those that chose these."""
+    from opshift.passes.proof.inputs.input_specs import UntestableError
+    from opshift.passes.proof.inputs.usual import usual_inputs
+    from opshift.passes.proof.within_bound import compare_within_bound
+    from opshift.passes.runtime.ort_session import RejectedError, read
+
+    before, after = (read(model, folder) for model, folder in zip((original, rewritten), folders, strict=True))
+    allowed = limits.limits(options.timeout, options.memory, (before.proto, after.proto))
+    try:
+        inputs = usual_inputs(before, given, options.seed + 1, allowed, fixed=after)
+    except (UntestableError, RejectedError) as error:
+        return Check("", "", Verdict.UNCHECKED, str(error), "", 0)
+    return compare_within_bound(before, after, inputs, bound, allowed)
+
+
+def _fed(request: Request, *, wider: bool) -> list[int]:
+    """Return the element types with which models are fed whose types change: old ones where the new are `wider`."""
+    return [old if wider else new for old, new in request.changes.items() if (new in exact_types(old)) is wider]
+
+
+def _integers(request: Request) -> list[int]:
+    """Return the integer types that are changed to narrower ones."""
+    return [dtype for dtype in request.changes if dtype in INTEGERS]
 
 
 def _about(result: Result) -> dict[str, Any]:
@@ -148,7 +214,7 @@ def _shown_to_be_equal(result: Result, report: Report, require_proof: bool) -> N
     if not require_proof:
         return
     for check in (*report.nodes, report.whole):
-        if check.verdict != Verdict.EQUAL:
+        if check.verdict not in (Verdict.EQUAL, Verdict.WITHIN_BOUND):
             raise VerificationError(_unproven(check), report, result)
 
 

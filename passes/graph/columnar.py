@@ -1,4 +1,4 @@
-"""What the nodes of a large graph say, field by field and all at once, in place of node by node."""
+"""A columnar view of a large graph's nodes: one list per field, read at once instead of node by node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LISTED = (
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnarView:
     """The nodes of a main graph: the places of each kind, the names ("" where there is none), all inputs and outputs.
 
     `types` are those that attributes have, `dtypes` the element types that attributes name. `noted` and `placed` say
@@ -41,7 +41,7 @@ class Columns:
 
     read: Any
     count: int
-    kinds: Mapping[OpKey, Sequence[int]]
+    by_op_key: Mapping[OpKey, Sequence[int]]
     types: Set[int]
     dtypes: Set[int]
     noted: bool
@@ -50,7 +50,7 @@ class Columns:
     @property
     def names(self) -> Sequence[str]:
         """The names of the nodes."""
-        return _said(self.read.name, self.count)
+        return _field_values(self.read.name, self.count)
 
     @property
     def inputs(self) -> Sequence[str]:
@@ -65,46 +65,46 @@ class Columns:
         return outputs
 
 
-def columns(model: onnx.ModelProto) -> Columns | None:
+def columnar_view(model: onnx.ModelProto) -> ColumnarView | None:
     """Read the nodes of the main graph; None where some nodes leave out what others say.
 
     The model is serialised, so that it had better be small.
     """
     count = len(model.graph.node)
     # Serialised anew, since a file may say a field twice; protobuf writes it once.
-    read = _reader().FromString(model.SerializeToString()).graph.node
+    read = _columnar_message().FromString(model.SerializeToString()).graph.node
     fields = (read.op_type, read.domain, read.overload, read.name)
     if any(len(field) != count and any(field) for field in fields):
         return None
-    operators, domains, overloads = (_said(field, count) for field in fields[:3])
-    kinds: defaultdict[OpKey, list[int]] = defaultdict(list)
+    operators, domains, overloads = (_field_values(field, count) for field in fields[:3])
+    by_op_key: defaultdict[OpKey, list[int]] = defaultdict(list)
     for index, kind in enumerate(zip(domains, operators, overloads, strict=True)):
-        kinds[kind].append(index)
+        by_op_key[kind].append(index)
     types: set[int] = set()
     dtypes: set[int] = set()
     for one in read.attribute:
         types.add(one.type)
         if one.name in NAMING and one.type == AttributeProto.INT:
             dtypes.add(one.i)
-    return Columns(
+    return ColumnarView(
         read,
         count,
-        dict(kinds),
+        dict(by_op_key),
         # A number that is none of a type reads as no type.
         {kind if kind in _TYPES else UNTYPED for kind in types},
         dtypes,
-        noted=bool(read.metadata_props) or any(overload for _, _, overload in kinds),
+        noted=bool(read.metadata_props) or any(overload for _, _, overload in by_op_key),
         placed=bool(read.device_configurations),
     )
 
 
-def _said(field: Any, count: int) -> Sequence[str]:
+def _field_values(field: Any, count: int) -> Sequence[str]:
     """Return what each node says in a field: nothing, where none says anything."""
     return field[:] if len(field) == count else [""] * count
 
 
 @functools.cache
-def _reader() -> Any:
+def _columnar_message() -> Any:
     """Return a ModelProto whose graph has one node with lists for fields.
 
     protobuf merges what it finds several times of a field that is single: lists grow. So one parse turns a list of

@@ -1,4 +1,4 @@
-"""Walks over the graphs and nodes of a model: what is asked of all nodes is asked once for each kind of them."""
+"""Walk over the graphs and nodes of a model; nodes are grouped by op key, so that each query runs once per group."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from opshift.passes.base.errors import InvalidModelError
-from opshift.passes.graph.columnar import NAMING, UNTYPED, Columns, OpKey
+from opshift.passes.graph.columnar import NAMING, UNTYPED, ColumnarView, OpKey
 from opshift.passes.graph.limits import NESTING
 
 _GRAPHS = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS})
 
 
-def kinds(graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[OpKey, list[int]]:
-    """Return the places of the nodes of one graph by their kind, in the order of first appearance."""
+def nodes_by_op_key(graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[OpKey, list[int]]:
+    """Return the indices of one graph's nodes by op key, in the order of first appearance."""
     places: dict[OpKey, list[int]] = {}
     for index, node in enumerate(graph.node):
         kind = node.domain, node.op_type, node.overload
@@ -28,15 +28,15 @@ def kinds(graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[OpKey, list[in
 
 
 @dataclass(frozen=True)
-class Walked:
-    """What one walk over the nodes of a graph or function has found.
+class GraphWalk:
+    """The results of one walk over the nodes of a graph or function.
 
     `noted` says whether any node has metadata_props or an overload, `placed` whether any has device configurations;
     `dtypes` are the element types of tensors in attributes, and those that attributes name.
     """
 
     graph: onnx.GraphProto | onnx.FunctionProto
-    kinds: Mapping[OpKey, Sequence[int]]
+    by_op_key: Mapping[OpKey, Sequence[int]]
     noted: bool
     placed: bool
     dtypes: Set[int]
@@ -46,10 +46,10 @@ _TELLING = frozenset({UNTYPED, AttributeProto.TENSOR, AttributeProto.SPARSE_TENS
 """Types of attributes that a walk looks into."""
 
 
-def walk(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Walked]:
+def walk(model: onnx.ModelProto, main: ColumnarView | None = None) -> Iterator[GraphWalk]:
     """Walk once over all nodes of a model, graph by graph, main graph first; `main` is what the main graph's say."""
     if main and not main.types & _TELLING and not model.functions and not model.training_info:
-        yield Walked(model.graph, main.kinds, main.noted, main.placed, main.dtypes)
+        yield GraphWalk(model.graph, main.by_op_key, main.noted, main.placed, main.dtypes)
         return
     for graph in graphs(model):
         places: dict[OpKey, list[int]] = {}
@@ -68,7 +68,7 @@ def walk(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[Walked
             if node.attribute:
                 dtypes.update(attribute_dtypes(node))
         noted = noted or any(overload for _, _, overload in places)
-        yield Walked(graph, places, noted, placed, dtypes)
+        yield GraphWalk(graph, places, noted, placed, dtypes)
 
 
 def attribute_dtypes(node: onnx.NodeProto) -> Iterator[int]:
@@ -86,8 +86,8 @@ _LARGE = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS, AttributeProto.
 """Types of attributes that are graphs, or may be as large as weights."""
 
 
-def said(node: onnx.NodeProto) -> tuple[bytes, ...] | None:
-    """Return what the attributes of a node say; None where one is a function's parameter, or may be large."""
+def attribute_key(node: onnx.NodeProto) -> tuple[bytes, ...] | None:
+    """Return a hashable key of a node's attributes; None if one is a function parameter, or may be large."""
     found = []
     for attribute in node.attribute:
         if attribute.ref_attr_name or attribute.type in _LARGE:
@@ -193,17 +193,17 @@ _HOLDERS = frozenset(
 class GraphView:
     """A graph or a function of a model, with what one walk over its nodes has found.
 
-    `holders` are those of its attributes that hold tensors or graphs, `kinds` the places of the nodes by their kind,
+    `holders` are its attributes that hold tensors or graphs, `by_op_key` the places of the nodes by their op key,
     `names` their names, `inputs` and `outputs` the values that they read and make, one after the other; where there is
     none, the name is empty. `dtypes` are the element types of tensors in attributes, and those that attributes name.
-    `path` reads `main`, `main/if_0.then_branch` or `function f`; `outer` is the one that it is inside of.
+    `path` reads `main`, `main/if_0.then_branch` or `function f`; `outer` is the one that it is inside.
     """
 
     graph: onnx.GraphProto | onnx.FunctionProto
     path: str
     outer: GraphView | None
     holders: tuple[AttributeProto, ...]
-    kinds: Mapping[OpKey, Sequence[int]]
+    by_op_key: Mapping[OpKey, Sequence[int]]
     names: Sequence[str]
     inputs: Sequence[str]
     outputs: Sequence[str]
@@ -212,10 +212,10 @@ class GraphView:
 
     def places(self, operators: Container[str]) -> list[int]:
         """Return the places of the nodes of operators of these names, whatever their domain, in order."""
-        return sorted(index for (_, name, _), found in self.kinds.items() if name in operators for index in found)
+        return sorted(index for (_, name, _), found in self.by_op_key.items() if name in operators for index in found)
 
 
-def graph_views(model: onnx.ModelProto, main: Columns | None = None) -> Iterator[GraphView]:
+def graph_views(model: onnx.ModelProto, main: ColumnarView | None = None) -> Iterator[GraphView]:
     """Walk all graphs and functions: the main graph first, an outer one always before those inside it.
 
     Raises:
@@ -266,8 +266,12 @@ def graph_views(model: onnx.ModelProto, main: Columns | None = None) -> Iterator
                 inner += [(nested, f"{path}.{attribute.name}") for nested in held_graphs(attribute)]
         dtypes.update(attribute.t.data_type for attribute in holders)
         dtypes.update(attribute.sparse_tensor.values.data_type for attribute in holders)
-        said = (places, names, inputs, outputs) if read is None else (read.kinds, read.names, read.inputs, read.outputs)
-        body = GraphView(graph, path, outer, tuple(holders), *said, dtypes, depth)
+        listed = (
+            (places, names, inputs, outputs)
+            if read is None
+            else (read.by_op_key, read.names, read.inputs, read.outputs)
+        )
+        body = GraphView(graph, path, outer, tuple(holders), *listed, dtypes, depth)
         yield body
         waiting += [(nested, label, body) for nested, label in reversed(inner)]
 

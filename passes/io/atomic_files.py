@@ -33,9 +33,9 @@ except ImportError:  # Windows, where an open file cannot be removed, which serv
     fcntl = None  # type: ignore[assignment]
 
 PREFIX, SUFFIX = ".opshift-", ".tmp"
-"""How the names of drafts begin and end."""
+"""The prefix and the suffix of the names of drafts."""
 
-_AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 _drafts: set[tuple[int, Path]] = set()
 """The drafts that exist, or are about to: the number of the process, and the path."""
@@ -238,7 +238,7 @@ class Lines:
             UsageError: it cannot be written, or is no regular file.
         """
         self.path = path
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | _AS_IT_IS
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | _OPEN_FLAGS
         try:
             if path.is_symlink() or (path.exists() and not path.is_file()):
                 raise UsageError(f"{shown_path(path)} is not a regular file; remove it, or name another folder.")
@@ -331,7 +331,7 @@ def _created(destination: Path, mode: int) -> tuple[Path, BinaryIO]:
 
 def _exclusive(place: Path, mode: int) -> BinaryIO:
     """Create a file where there is none, not even a link."""
-    return open(place, "xb", opener=lambda path, flags: os.open(path, flags | _AS_IT_IS, mode))
+    return open(place, "xb", opener=lambda path, flags: os.open(path, flags | _OPEN_FLAGS, mode))
 
 
 def _locked(place: Path) -> BinaryIO | None:
@@ -339,7 +339,7 @@ def _locked(place: Path) -> BinaryIO | None:
     if fcntl is None:
         return None
     with contextlib.suppress(OSError):
-        file = os.fdopen(os.open(place, os.O_RDONLY | _AS_IT_IS), "rb")
+        file = os.fdopen(os.open(place, os.O_RDONLY | _OPEN_FLAGS), "rb")
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file
@@ -358,7 +358,7 @@ def _remove_unlocked(path: Path) -> None:
     if fcntl is None:
         path.unlink()  # fails where the file is open
         return
-    with os.fdopen(os.open(path, os.O_RDONLY | _AS_IT_IS), "rb") as file:
+    with os.fdopen(os.open(path, os.O_RDONLY | _OPEN_FLAGS), "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails where it is locked
         path.unlink()
 

@@ -52,26 +52,30 @@ ELEMENTS = (
 """The fields of a tensor that hold its elements, or say where they are."""
 
 
-AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""How to open what was looked at before: a link or a FIFO that stands there now was put there since."""
+OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""Flags for opening a path that was checked before: a link or a FIFO that stands there now was put there since."""
 
 _SPAN = f"opshift {os.urandom(16).hex()}"
-"""The key of an entry that is a span. It is drawn anew in each process: no file can say it."""
+"""The key of an entry that is a span. It is drawn anew in each process: no file can contain it."""
 
 # onnxruntime reads what follows as an address in its own memory.
 _MEMORY = "*/_ORT_MEM_ADDR_/*"
 
 
 def is_external(tensor: TensorProto) -> bool:
-    """Tell whether the tensor's elements are in another file than the model's own."""
+    """Return whether the tensor's elements are in another file than the model's own."""
     return tensor.data_location == TensorProto.EXTERNAL and not is_span(tensor)
+
+
+_ADDRESSED = 2**58
+"""Elements that an array may have by its dims other than 0: beyond, numpy takes none, not even an empty one."""
 
 
 def size(tensor: TensorProto) -> int | None:
     """Return how many bytes the tensor's shape and element type need, if that is fixed.
 
     Raises:
-        InvalidModelError: an element type that does not exist, or a negative dimension.
+        InvalidModelError: an element type that does not exist, a negative dimension, or more than memory addresses.
     """
     if tensor.data_type not in ELEMENT_TYPES:
         raise InvalidModelError(
@@ -80,13 +84,16 @@ def size(tensor: TensorProto) -> int | None:
         )
     if any(dim < 0 for dim in tensor.dims):
         raise InvalidModelError(f"tensor {printable(tensor.name)} has a negative dimension: {list(tensor.dims)[:16]}.")
+    if math.prod(filter(None, tensor.dims)) > _ADDRESSED:
+        dims = list(tensor.dims)[:16]
+        raise InvalidModelError(f"tensor {printable(tensor.name)} has dimensions beyond memory: {dims}.")
     bits = _BITS.get(tensor.data_type)
     return None if bits is None else -(-math.prod(tensor.dims) * bits // 8)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Where a tensor's bytes are: `length` of them (None: it is not known) from `offset` in the file `location`."""
+    """The place of a tensor's bytes: `length` of them (None: it is not known) from `offset` in the file `location`."""
 
     tensor: str
     location: str
@@ -407,7 +414,7 @@ def opened(path: Path, read: tuple[int, ...] | None = None) -> Iterator[BinaryIO
         InvalidModelError: it cannot be opened, changes meanwhile, or has changed since it had the stamp `read`.
     """
     try:
-        file = os.fdopen(os.open(path, os.O_RDONLY | AS_IT_IS), "rb")
+        file = os.fdopen(os.open(path, os.O_RDONLY | OPEN_FLAGS), "rb")
     except OSError as error:
         raise InvalidModelError(f"{shown_path(path)} cannot be read: {reason(error)}.") from None
     with file:
@@ -420,7 +427,7 @@ def opened(path: Path, read: tuple[int, ...] | None = None) -> Iterator[BinaryIO
 
 
 def is_span(tensor: TensorProto) -> bool:
-    """Tell whether a tensor has a span in place of its elements."""
+    """Return whether a tensor has a span in place of its elements."""
     return len(tensor.external_data) == 1 and tensor.external_data[0].key == _SPAN
 
 
@@ -477,7 +484,7 @@ def take(tensor: TensorProto, span: Span) -> None:
 
 
 def same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    """Tell whether both paths exist and are one file or folder."""
+    """Return whether both paths exist and are one file or folder."""
     try:
         return Path(one).samefile(other)
     except OSError:

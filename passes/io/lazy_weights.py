@@ -1,4 +1,4 @@
-"""A model's file without its large weights: these stay where they are, and tensors say so.
+"""Read a model's file without its large weights; its tensors refer to the weights in the file.
 
 Protobuf's wire format is walked along two fields, the graph of a model and its initializers, and the raw_data of large
 ones are passed over. What is out of the ordinary is not: then the file is read as it is, and protobuf judges it.
@@ -23,8 +23,10 @@ _GRAPH, _INITIALIZER, _RAW_DATA = (
     onnx.GraphProto.INITIALIZER_FIELD_NUMBER,
     TensorProto.RAW_DATA_FIELD_NUMBER,
 )
-_BESIDE = {TensorProto.DESCRIPTOR.fields_by_name[name].number for name in ("dims", "data_type", "name", "doc_string")}
-_BESIDE.add(TensorProto.METADATA_PROPS_FIELD_NUMBER)
+_ELEMENT_FIELDS = {
+    TensorProto.DESCRIPTOR.fields_by_name[name].number for name in ("dims", "data_type", "name", "doc_string")
+}
+_ELEMENT_FIELDS.add(TensorProto.METADATA_PROPS_FIELD_NUMBER)
 """What a tensor may have beside raw_data. Others say that its elements are elsewhere too, or only in part here."""
 
 _FEW = 64
@@ -43,7 +45,7 @@ _Part = bytes | tuple[int, int]
 """Bytes, or where in the file they are."""
 
 
-class _OddError(Exception):
+class _UnusualEncodingError(Exception):
     """This is not as protobuf writes it, or too much."""
 
 
@@ -52,7 +54,7 @@ def read(file: BinaryIO, path: Path, status: os.stat_result) -> bytes:
     parts: Sequence[_Part]
     try:
         parts = _model(file, Span(external_data.real(path), external_data.stamp(status), 0, status.st_size))
-    except (_OddError, IndexError):  # IndexError: it ends in the middle of a field
+    except (_UnusualEncodingError, IndexError):  # IndexError: it ends in the middle of a field
         parts = [(0, status.st_size)]
     return b"".join([_bytes(file, part) for part in parts])
 
@@ -65,7 +67,7 @@ def _bytes(file: BinaryIO, part: _Part) -> bytes:
 
 
 def is_sound(model: onnx.ModelProto) -> bool:
-    """Tell whether all spans of a model have the bytes that the shapes and element types of their tensors need."""
+    """Return whether all spans of a model have the bytes that the shapes and element types of their tensors need."""
     spans = ((tensor, span) for tensor in model.graph.initializer if (span := external_data.span_of(tensor)))
     try:
         return all(external_data.size(tensor) == span.length for tensor, span in spans)
@@ -93,10 +95,14 @@ def _tensor(file: BinaryIO, field: _Field, whole: Span) -> list[_Part]:
     _, _, begin, end = field
     try:
         fields = list(_fields(file, begin, end, _FEW))
-    except (_OddError, IndexError):
+    except (_UnusualEncodingError, IndexError):
         return []
     raw = [one for one in fields if one[0] == _RAW_DATA]
-    if len(raw) != 1 or raw[0][3] - raw[0][2] < LARGE or not {one[0] for one in fields} <= {*_BESIDE, _RAW_DATA}:
+    if (
+        len(raw) != 1
+        or raw[0][3] - raw[0][2] < LARGE
+        or not {one[0] for one in fields} <= {*_ELEMENT_FIELDS, _RAW_DATA}
+    ):
         return []
     _, start, first, last = raw[0]
     stub = TensorProto()
@@ -137,11 +143,11 @@ def _fields(file: BinaryIO, begin: int, end: int, most: int, least: int = 0) -> 
         chunk = file.read(min(_CHUNK, end - at))
         stop = len(chunk) if at + len(chunk) == end else len(chunk) - _HEAD
         if stop <= 0:
-            raise _OddError
+            raise _UnusualEncodingError
         place = 0
         while place < stop:
             if not (most := most - 1):
-                raise _OddError
+                raise _UnusualEncodingError
             start = place
             tag, place = _varint(chunk, place)
             kind = tag & 7
@@ -152,17 +158,17 @@ def _fields(file: BinaryIO, begin: int, end: int, most: int, least: int = 0) -> 
             elif kind in (_EIGHT, _FOUR):
                 length = 8 if kind == _EIGHT else 4
             else:
-                raise _OddError
+                raise _UnusualEncodingError
             first = place
             place += length
             if length < least:
                 continue
             if kind == _DELIMITED and first - start != len(varint(tag) + varint(length)):
-                raise _OddError
+                raise _UnusualEncodingError
             yield tag >> 3, at + start, at + first, at + place
         at += place
     if at != end:
-        raise _OddError
+        raise _UnusualEncodingError
 
 
 def _varint(chunk: bytes, place: int) -> tuple[int, int]:
@@ -176,4 +182,4 @@ def _varint(chunk: bytes, place: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << 7 * count
         if byte < 0x80:
             return number, place + count + 1
-    raise _OddError
+    raise _UnusualEncodingError

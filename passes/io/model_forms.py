@@ -1,4 +1,4 @@
-"""The forms in which callers of the Python interface give a model."""
+"""The types of models that the Python interface accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FORMS = (
     "a path, bytes, a file opened in binary mode, an onnx.ModelProto, an onnx_ir.Model or an object with .model_proto"
 )
-"""What a model is given as."""
+"""The accepted types of a model, for messages."""
 
 
 class HasModelProto(Protocol):

@@ -1,12 +1,16 @@
-"""Repair defects that others tolerate, each with a note: two nodes of one name, nodes in the wrong order."""
+"""Repair defects that others tolerate, each with a note: two nodes of one name, the wrong order, no opset import."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import onnx
+from onnx import AttributeProto
 
+from opshift.opsets.registry.schema import default_domain
 from opshift.passes.base.errors import printable
+from opshift.passes.base.version_numbers import released_with
 from opshift.passes.graph.traversal import GraphView, graph_views, names_read
 
 
@@ -20,6 +24,76 @@ def repair(model: onnx.ModelProto) -> tuple[str, ...]:
         if _sort(body.graph):
             notes.append(f"Sorted the nodes of {printable(body.path)}, some of which came before their inputs.")
     return tuple(notes)
+
+
+def declare_opset(model: onnx.ModelProto) -> str:
+    """Change a model of ir_version 1 or 2, which is of opset 1, to ir_version 3 in place, and return a note on it.
+
+    onnx.proto, on opset_import: "For IR_VERSION < 3, this field must be absent", and opset 1 is meant. ir_version 2
+    brought the type of an attribute, which is that of the field that is set.
+    """
+    before, model.ir_version = model.ir_version, 3
+    model.opset_import.add(version=1)
+    for body in graph_views(model):
+        for attribute in (one for node in body.graph.node for one in node.attribute):
+            if attribute.type == AttributeProto.UNDEFINED:
+                named = (_TYPES[field.name] for field, _ in attribute.ListFields() if field.name in _TYPES)
+                attribute.type = next(named, AttributeProto.UNDEFINED)
+    return f"Read ir_version {before}, which has no opset import, as ir_version 3 with opset 1."
+
+
+def needs_no_opset(model: onnx.ModelProto) -> bool:
+    """Return whether a model imports other domains alone, and has no node of the default one: a pipeline of ai.onnx.ml.
+
+    onnxruntime 1.32.0 reads it at the newest opset that it knows.
+    """
+    imported = [default_domain(entry.domain) for entry in model.opset_import]
+    nodes = (node for body in graph_views(model) for node in body.graph.node)
+    return bool(imported) and all(imported) and all(default_domain(node.domain) for node in nodes)
+
+
+def declare_newest_opset(model: onnx.ModelProto) -> str:
+    """Have a model import, in place, the newest opset that its ir_version goes with, and return a note on it."""
+    known = range(1, onnx.defs.onnx_opset_version() + 1)
+    opset = max((one for one in known if released_with(one) <= model.ir_version), default=1)
+    model.opset_import.add(version=opset)
+    return f"Read as opset {opset}: the model imports no opset of ai.onnx, and has none of its operators."
+
+
+def read_as(model: onnx.ModelProto, opset: int) -> tuple[onnx.ModelProto, str]:
+    """Return a copy of a model that declares another opset of the default domain, and a note on it.
+
+    Functions that declare the model's opset declare the other one too. A model that declares it already is returned as
+    it is, with an empty note.
+    """
+    declared = {entry.version for entry in model.opset_import if not default_domain(entry.domain)}
+    if declared == {opset} or not model.HasField("graph"):
+        return model, ""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    if not declared:
+        copy.opset_import.add(version=opset)
+    for importer in (copy, *copy.functions):
+        for entry in importer.opset_import:
+            if not default_domain(entry.domain) and entry.version in declared:
+                entry.version = opset
+    before = f"it declares opset {min(declared)}" if declared else "it declares none"
+    return copy, f"Read as opset {opset}, as requested; {before}."
+
+
+_TYPES: Mapping[str, AttributeProto.AttributeType] = {
+    "f": AttributeProto.FLOAT,
+    "i": AttributeProto.INT,
+    "s": AttributeProto.STRING,
+    "t": AttributeProto.TENSOR,
+    "g": AttributeProto.GRAPH,
+    "floats": AttributeProto.FLOATS,
+    "ints": AttributeProto.INTS,
+    "strings": AttributeProto.STRINGS,
+    "tensors": AttributeProto.TENSORS,
+    "graphs": AttributeProto.GRAPHS,
+}
+"""Types of attributes by the field that holds the value."""
 
 
 def _rename(body: GraphView) -> int:

@@ -1,4 +1,4 @@
-"""A model as protobuf writes it, in pieces: large weights are not copied into one more string of all bytes.
+"""Serialize a model in chunks, so that large weights are not copied into one string of all bytes.
 
 Those that stayed in the model's file are pieces of that file.
 """
@@ -26,17 +26,17 @@ _GRAPH, _INITIALIZER, _RAW_DATA = (
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawData:
     """The raw_data of a tensor, and how many bytes they are."""
 
     tensor: TensorProto
     length: int
 
 
-Piece = bytes | Raw | Span
+Chunk = bytes | RawData | Span
 
 
-def pieces(model: onnx.ModelProto) -> list[Piece]:
+def serialized_chunks(model: onnx.ModelProto) -> list[Chunk]:
     """Return what `SerializeToString` returns, in pieces; fields in the same order.
 
     Raises:
@@ -45,31 +45,31 @@ def pieces(model: onnx.ModelProto) -> list[Piece]:
     large = [external_data.span_of(tensor) or _raw(tensor) for tensor in model.graph.initializer]
     if not any(large) or any(map(_has_unknown, (model, model.graph, *model.graph.initializer))):
         return [external_data.filled(model).SerializeToString()]
-    weights: list[Piece] = []
+    weights: list[Chunk] = []
     for tensor, data in zip(model.graph.initializer, large, strict=True):
         inside = list(_around(_bare(tensor), _RAW_DATA, [data])) if data else None
         weights += _field(_INITIALIZER, inside or [tensor.SerializeToString()])
     return list(_around(model, _GRAPH, list(_around(model.graph, _INITIALIZER, weights, whole=True))))
 
 
-def data_of(piece: bytes | Raw) -> bytes:
+def data_of(chunk: bytes | RawData) -> bytes:
     """Return the bytes of a piece that is in memory.
 
     Raises:
         InvalidModelError: a tensor has more or less of them than its shape and element type need.
     """
-    if isinstance(piece, bytes):
-        return piece
-    data = piece.tensor.raw_data
-    if len(data) != piece.length:
+    if isinstance(chunk, bytes):
+        return chunk
+    data = chunk.tensor.raw_data
+    if len(data) != chunk.length:
         raise InvalidModelError(
-            f"tensor {printable(piece.tensor.name)} has {len(data)} bytes of data; its shape and element type need "
-            f"{piece.length}."
+            f"tensor {printable(chunk.tensor.name)} has {len(data)} bytes of data; its shape and element type need "
+            f"{chunk.length}."
         )
     return data
 
 
-def _raw(tensor: TensorProto) -> Raw | None:
+def _raw(tensor: TensorProto) -> RawData | None:
     """Return the data of a tensor where they are large, by what it declares: protobuf would copy them to count them."""
     if not tensor.HasField("raw_data"):
         return None
@@ -77,10 +77,10 @@ def _raw(tensor: TensorProto) -> Raw | None:
         size = external_data.size(tensor)
     except InvalidModelError:  # no such type or shape
         return None
-    return None if size is None or size < LARGE else Raw(tensor, size)
+    return None if size is None or size < LARGE else RawData(tensor, size)
 
 
-def length(parts: Iterable[Piece]) -> int:
+def length(parts: Iterable[Chunk]) -> int:
     """Return the number of bytes."""
     return sum(len(part) if isinstance(part, bytes) else part.length for part in parts)
 
@@ -96,7 +96,7 @@ def _bare(tensor: TensorProto) -> TensorProto:
     return bare
 
 
-def _around(message: Message, number: int, parts: list[Piece], *, whole: bool = False) -> Iterator[Piece]:
+def _around(message: Message, number: int, parts: list[Chunk], *, whole: bool = False) -> Iterator[Chunk]:
     """Yield a message with these parts as the one field; `whole`: they have tags of their own."""
     yield _fields(message, lambda one: one < number)
     yield from parts if whole else _field(number, parts)
@@ -119,7 +119,7 @@ def _fields(message: Message, wanted: Callable[[int], bool]) -> bytes:
     return data
 
 
-def _field(number: int, parts: list[Piece]) -> list[Piece]:
+def _field(number: int, parts: list[Chunk]) -> list[Chunk]:
     """Return parts as one field whose length stands in front."""
     return [varint(number << 3 | 2) + varint(length(parts)), *parts]
 

@@ -27,17 +27,17 @@ from opshift.passes.io import external_data as external
 from opshift.passes.io.atomic_files import Batch, Target, target, unwritable
 from opshift.passes.io.external_data import Span, opened, stamp
 from opshift.passes.io.reader import LIMIT, Source, is_text
-from opshift.passes.io.serialization import Piece, data_of, length, pieces
+from opshift.passes.io.serialization import Chunk, data_of, length, serialized_chunks
 
 Weights = Literal["keep", "copy", "embed", "save"]
-"""Where weights go: they stay where they are, come along, go into the model's file, or into one beside it."""
+"""The destination of weights: unchanged, copied along, in the model's file, or in a file beside it."""
 
 WEIGHTS: tuple[Weights, ...] = get_args(Weights)
 
 THRESHOLD = 1024
 """Bytes: `save` leaves smaller tensors in the model's file, as `onnx.save` does."""
 
-Tell = Callable[[int], None]
+ReportBytes = Callable[[int], None]
 """Takes how many bytes more are done."""
 
 _CHUNK = 1 << 26
@@ -52,7 +52,7 @@ class _File:
     """A file of external data to write: pieces of other files, and tensors, each at its offset."""
 
     destination: Path
-    pieces: tuple[tuple[int, Span | TensorProto], ...]
+    chunks: tuple[tuple[int, Span | TensorProto], ...]
     size: int
 
 
@@ -111,7 +111,9 @@ def save(
         whole = external.filled(layout.model) if is_text(output.path) else layout.model
         parts = [_as_text(whole, output.path)] if is_text(output.path) else _as_binary(whole, output.path)
     kept = sum(part.length for part in parts if isinstance(part, Span))
-    _write(output, lambda file, tell: _write_parts(file, parts, tell), layout.files, progress, batch, kept)
+    _write(
+        output, lambda file, report_bytes: _write_parts(file, parts, report_bytes), layout.files, progress, batch, kept
+    )
     return layout.paths
 
 
@@ -160,9 +162,9 @@ def copy(
 # --- what is written ---
 
 
-def _as_binary(model: onnx.ModelProto, path: Path) -> list[Piece]:
+def _as_binary(model: onnx.ModelProto, path: Path) -> list[Chunk]:
     try:
-        parts = pieces(model)
+        parts = serialized_chunks(model)
     except EncodeError:
         raise _too_large(path) from None
     if not 0 < length(parts) <= LIMIT:
@@ -174,7 +176,7 @@ def _as_text(model: onnx.ModelProto, path: Path) -> bytes:
     try:
         text: str = onnx_process.to_text(model)
         same = _comparable(onnx_process.parse_model(text)) == _comparable(model)
-    except Exception:  # ParseError, or whatever C++ throws at a model that its text cannot say
+    except Exception:  # ParseError, or whatever C++ throws at a model that its text cannot express
         same = False
     if not same:
         raise UsageError(
@@ -211,16 +213,16 @@ def _drop_empty_strings(message: Message) -> None:
                 _drop_empty_strings(inner)
 
 
-def _write_parts(file: BinaryIO, parts: Sequence[Piece], tell: Tell) -> None:
+def _write_parts(file: BinaryIO, parts: Sequence[Chunk], report_bytes: ReportBytes) -> None:
     for part in parts:
         if isinstance(part, Span):
-            _copy_span(part, file, tell)
+            _copy_span(part, file, report_bytes)
         else:
             file.write(data_of(part))
 
 
-def _copy_span(span: Span, file: BinaryIO, tell: Tell) -> None:
-    _copy_file(span.file, file, span.stamp, (span.offset, span.length), tell)
+def _copy_span(span: Span, file: BinaryIO, report_bytes: ReportBytes) -> None:
+    _copy_file(span.file, file, span.stamp, (span.offset, span.length), report_bytes)
 
 
 def _copy_file(
@@ -228,7 +230,7 @@ def _copy_file(
     file: BinaryIO,
     read: tuple[int, ...] | None = None,
     part: tuple[int, int] | None = None,
-    tell: Tell = lambda done: None,
+    report_bytes: ReportBytes = lambda done: None,
 ) -> None:
     """Copy a file's bytes to where another stands; inside the kernel, and by reference, where the system can do that.
 
@@ -244,18 +246,18 @@ def _copy_file(
         end, shift = at + size, file.tell() - at
         for begin, stop in _extents(source, at, end):
             if begin > at:
-                tell(begin - at)
+                report_bytes(begin - at)
             file.seek(shift + begin)
-            _copy_extent(source.fileno(), file, begin, stop, tell)
+            _copy_extent(source.fileno(), file, begin, stop, report_bytes)
             at = stop
         if end > at:
-            tell(end - at)
+            report_bytes(end - at)
         file.seek(shift + end)
         file.truncate()
 
 
 def _extents(source: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield where a file has data between two places; all of it where nobody can tell. Elsewhere it reads as zeros."""
+    """Yield where a file has data between two places; all of it if unknown. Elsewhere it reads as zeros."""
     while at < end:
         begin, stop = at, end
         if hasattr(os, "SEEK_DATA"):
@@ -271,7 +273,7 @@ def _extents(source: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
         at = max(begin, stop)
 
 
-def _copy_extent(source: int, file: BinaryIO, begin: int, stop: int, tell: Tell) -> None:
+def _copy_extent(source: int, file: BinaryIO, begin: int, stop: int, report_bytes: ReportBytes) -> None:
     os.lseek(source, begin, os.SEEK_SET)
     left = stop - begin
     if hasattr(os, "copy_file_range"):
@@ -279,27 +281,27 @@ def _copy_extent(source: int, file: BinaryIO, begin: int, stop: int, tell: Tell)
         with contextlib.suppress(OSError):  # not between these file systems; a full disk is met again below
             while left and (done := os.copy_file_range(source, file.fileno(), min(left, _CHUNK))):
                 left -= done
-                tell(done)
+                report_bytes(done)
     # What is left: some file systems end copy_file_range too early.
     while left and (data := os.read(source, min(left, _MIB))):
         file.write(data)
         left -= len(data)
-        tell(len(data))
+        report_bytes(len(data))
 
 
-def _write_pieces(file: BinaryIO, item: _File, tell: Tell) -> None:
+def _write_chunks(file: BinaryIO, item: _File, report_bytes: ReportBytes) -> None:
     """Write external data; between the pieces are zeros."""
     at = 0
-    for offset, piece in item.pieces:
+    for offset, chunk in item.chunks:
         file.write(bytes(offset - at))
-        if isinstance(piece, TensorProto):
-            data = _raw(piece)
+        if isinstance(chunk, TensorProto):
+            data = _raw(chunk)
             file.write(data)
-            tell(len(data))
+            report_bytes(len(data))
             at = offset + len(data)
         else:
-            _copy_span(piece, file, tell)
-            at = offset + piece.length
+            _copy_span(chunk, file, report_bytes)
+            at = offset + chunk.length
 
 
 def _raw(tensor: TensorProto) -> bytes:
@@ -322,7 +324,7 @@ def _layout(
     *,
     outside: bool = True,
 ) -> _Layout:
-    """Say where weights go, and refuse what would lose or leave any; nothing is written yet.
+    """Decide the destination of weights, and refuse what would lose or leave any; nothing is written yet.
 
     `outside` says whether any tensor may be in another file.
     """
@@ -344,7 +346,7 @@ def _layout(
         )
     wanted = {output.directory / location: file for location, file in files.items()}
     copies = (
-        _File(destination, ((0, _piece(file)),), file.stat().st_size)
+        _File(destination, ((0, _chunk(file)),), file.stat().st_size)
         for destination, file in wanted.items()
         if not _is_there(file, destination, output)
     )
@@ -373,34 +375,34 @@ def _moved(
     moved = onnx.ModelProto()
     moved.CopyFrom(model)
     place = output.directory / f"{output.path.name}.data"
-    known = {location: _piece(file) for location, file in files.items()}
-    pieces: list[tuple[int, Span | TensorProto]] = []
+    known = {location: _chunk(file) for location, file in files.items()}
+    chunks: list[tuple[int, Span | TensorProto]] = []
     embedded: list[tuple[TensorProto, Span]] = []
     end = 0
     for old, new in zip(_moving(model, weights, threshold), _moving(moved, weights, threshold), strict=True):
-        length, piece = external.size(old) or 0, _part(old, known)
+        length, chunk = external.size(old) or 0, _part(old, known)
         if weights == "save" and length >= threshold:
             begin = -(-end // _PAGE) * _PAGE if length >= _MIB else end
-            pieces.append((begin, piece))
+            chunks.append((begin, chunk))
             _point(new, place.name, begin, length)
             end = begin + length
-        elif isinstance(piece, Span) and external.is_external(old):
-            embedded.append((new, piece))
-    if sum(piece.length for _, piece in embedded) > LIMIT:
+        elif isinstance(chunk, Span) and external.is_external(old):
+            embedded.append((new, chunk))
+    if sum(chunk.length for _, chunk in embedded) > LIMIT:
         raise _too_large(output.path)
     initializers = {id(tensor): tensor for tensor in moved.graph.initializer}  # held, so that the ids stay theirs
-    for tensor, piece in embedded:
-        if id(tensor) in initializers and piece.length >= external.LARGE:
-            external.refer(tensor, piece)
+    for tensor, chunk in embedded:
+        if id(tensor) in initializers and chunk.length >= external.LARGE:
+            external.refer(tensor, chunk)
         else:
-            external.take(tensor, piece)
-    if not pieces:
+            external.take(tensor, chunk)
+    if not chunks:
         return _Layout(moved, (), ())
     _check_place(place, output)
-    return _Layout(moved, (_File(place, tuple(pieces), end),), (place,))
+    return _Layout(moved, (_File(place, tuple(chunks), end),), (place,))
 
 
-def _piece(file: Path) -> Span:
+def _chunk(file: Path) -> Span:
     status = file.stat()
     return Span(file, stamp(status), 0, status.st_size)
 
@@ -449,7 +451,7 @@ def _check_beside(references: tuple[external.Reference, ...], output: Target, so
 
 
 def _is_there(file: Path, destination: Path, output: Target) -> bool:
-    """Tell whether the destination is the file already; refuse if it is another, or outside the output's folder."""
+    """Return whether the destination is the file already; refuse if it is another, or outside the output's folder."""
     _check_place(destination, output)
     try:
         if not os.path.lexists(destination):
@@ -492,7 +494,7 @@ def _too_large(path: Path) -> UsageError:
 
 def _write(
     output: Target,
-    content: Callable[[BinaryIO, Tell], None],
+    content: Callable[[BinaryIO, ReportBytes], None],
     files: tuple[_File, ...],
     progress: Progress | None,
     batch: Batch | None,
@@ -502,28 +504,28 @@ def _write(
 
     `content` writes the model, and tells of `size` bytes of weights.
     """
-    tell = _teller(progress, size + sum(item.size for item in files))
+    report_bytes = _byte_reporter(progress, size + sum(item.size for item in files))
     shown = shown_path(output.path)
     with contextlib.nullcontext(batch) if batch else Batch() as together:
         try:
             for item in files:
                 together.make_folders(item.destination.parent)
                 conflict = _other_weights(item.destination)
-                _write_pieces(together.draft(item.destination, shown, conflict=conflict), item, tell)
-            content(together.draft(output.real, shown), tell)
+                _write_chunks(together.draft(item.destination, shown, conflict=conflict), item, report_bytes)
+            content(together.draft(output.real, shown), report_bytes)
         except OSError as error:
             raise unwritable(shown, error) from None
         together.publish()
 
 
-def _teller(progress: Progress | None, size: int) -> Tell:
+def _byte_reporter(progress: Progress | None, size: int) -> ReportBytes:
     """Return what counts the bytes of weights that are written."""
     written = 0
 
-    def tell(done: int) -> None:
+    def report_bytes(done: int) -> None:
         nonlocal written
         written += done
         if progress:
             progress("writing weights (MiB)", written // _MIB, size // _MIB)
 
-    return tell
+    return report_bytes

@@ -1,4 +1,4 @@
-"""Where two models part: the first node whose value differs, cut out of both as two small models with one input.
+"""Find the first node whose value differs between two models, and extract it from both as small models with one input.
 
 Values are matched by name, and where names changed by their bits on the input at hand. A cut starts at values that are
 the same in both, so that what differs is in between.
@@ -169,7 +169,7 @@ def _bits(value: Any) -> Any:
     return repr(value)
 
 
-def partings(
+def first_differences(
     before: Trace, after: Trace, feeds: Feeds, differs: Callable[[Cut], bool], *, decisions: bool = False
 ) -> Iterator[Cut]:
     """Yield the places where two models part on an input: what is read is the same, and what comes out is not.

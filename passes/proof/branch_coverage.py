@@ -1,6 +1,6 @@
-"""The branches of an If that no input took, taken by force: a rewrite may be wrong where inputs hardly ever lead.
+"""Force the branches of an If that no input took: a rewrite may be wrong where inputs hardly ever lead.
 
-One inside of another If's branch is reached by taking that by force too. Loops that no input enters are named.
+One inside another If's branch is reached by taking that by force too. Loops that no input enters are named.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Taken = Mapping[str, Sequence[bool | None]]
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch that no input was seen to take: its name for people, and both models in which it is always taken."""
+    """A branch that no input took: its display name, and both models in which it is always taken."""
 
     name: str
     original: Runnable
@@ -37,12 +37,12 @@ class Branch:
     sure: bool = False
     """Whether both models take it under the same condition: else the two may have changed places, both being right."""
     runs: bool = True
-    """Whether it runs when it is forced: inside of a Loop, a Scan or a function nobody sees that."""
+    """Whether it runs when it is forced: inside a Loop, a Scan or a function nobody sees that."""
 
 
 @dataclass(frozen=True)
 class _If:
-    """An If: the branches that it is in by the places of their Ifs, and what else it is inside of."""
+    """An If: the branches that it is in by the places of their Ifs, and what else it is inside."""
 
     node: onnx.NodeProto
     within: tuple[tuple[int, str], ...]
@@ -51,10 +51,10 @@ class _If:
     """Its condition, where that is a constant."""
 
 
-def untaken(before: Runnable, after: Runnable, feeds: Sequence[Feeds], limits: Limits) -> Iterator[Branch]:
+def branches_not_taken(before: Runnable, after: Runnable, feeds: Sequence[Feeds], limits: Limits) -> Iterator[Branch]:
     """Yield the branches of the original that none of these inputs was seen to take, and that are not dead.
 
-    The condition of an If inside of a Loop, a Scan or a function, or computed in another If's branch, is not seen.
+    The condition of an If inside a Loop, a Scan or a function, or computed in another If's branch, is not seen.
     """
     conditionals, others = _conditionals(before.proto), _conditionals(after.proto)
     if not conditionals:
@@ -64,8 +64,8 @@ def untaken(before: Runnable, after: Runnable, feeds: Sequence[Feeds], limits: L
     for place, one in enumerate(conditionals):
         same = _match(conditionals, place, others)
         for name in NAMES:
-            way = (*one.within, (place, name))
-            if _dead(conditionals, way) or _seen(conditionals, way, one.inside, taken):
+            branch_path = (*one.within, (place, name))
+            if _dead(conditionals, branch_path) or _seen(conditionals, branch_path, one.inside, taken):
                 continue
             label = f"the {name.replace('_', ' ')} of If at {one.node.name or one.node.output[0]}"
             if one.inside:
@@ -77,21 +77,23 @@ def untaken(before: Runnable, after: Runnable, feeds: Sequence[Feeds], limits: L
             if _dead(others, other_way):
                 yield Branch(f"{label}, which the rewritten model never takes", before, None)
                 continue
-            if len(way) > _DEEPEST:
-                yield Branch(f"{label}, which was not taken by force, being inside of {len(way) - 1} Ifs", before, None)
+            if len(branch_path) > _DEEPEST:
+                yield Branch(
+                    f"{label}, which was not taken by force, being inside of {len(branch_path) - 1} Ifs", before, None
+                )
                 continue
             forced += 1
             if forced > _MOST:
                 yield Branch(f"{label}, which was not taken by force, as {_MOST} others were", before, None)
                 continue
-            mine, found = _named(conditionals, way), _named(others, other_way)
+            mine, found = _named(conditionals, branch_path), _named(others, other_way)
             sure = mine == found and one.inside == others[same].inside
             sure = sure and all(taken.get(condition) == theirs.get(condition) for condition, _, _ in mine)
-            yield Branch(label, _forced(before, way), _forced(after, other_way), sure, not one.inside)
+            yield Branch(label, _forced(before, branch_path), _forced(after, other_way), sure, not one.inside)
 
 
 def _conditionals(model: onnx.ModelProto) -> list[_If]:
-    """Return every If of a model, always in the same order; one that is inside of another comes after it."""
+    """Return every If of a model, always in the same order; one that is inside another comes after it."""
     found: list[_If] = []
     # From ir_version 4 on an initializer that is an input too is a default, which a caller may override.
     defaults = {value.name for value in model.graph.input} if model.ir_version >= 4 else set()
@@ -136,22 +138,22 @@ def _match(conditionals: Sequence[_If], place: int, others: Sequence[_If]) -> in
     return place if len(others) == len(conditionals) else None
 
 
-def _named(conditionals: Sequence[_If], way: Sequence[tuple[int, str]]) -> list[tuple[str, list[str], str]]:
+def _named(conditionals: Sequence[_If], branch_path: Sequence[tuple[int, str]]) -> list[tuple[str, list[str], str]]:
     """Return a way to a branch by the names of the conditions and outputs of the Ifs on it."""
-    nodes = ((conditionals[place].node, name) for place, name in way)
+    nodes = ((conditionals[place].node, name) for place, name in branch_path)
     return [(node.input[0], list(node.output), name) for node, name in nodes]
 
 
-def _dead(conditionals: Sequence[_If], way: Sequence[tuple[int, str]]) -> bool:
+def _dead(conditionals: Sequence[_If], branch_path: Sequence[tuple[int, str]]) -> bool:
     """Return whether a constant keeps every input off this way."""
-    return any(conditionals[place].constant is (name != NAMES[0]) for place, name in way)
+    return any(conditionals[place].constant is (name != NAMES[0]) for place, name in branch_path)
 
 
-def _seen(conditionals: Sequence[_If], way: Sequence[tuple[int, str]], inside: str, taken: _Taken) -> bool:
+def _seen(conditionals: Sequence[_If], branch_path: Sequence[tuple[int, str]], inside: str, taken: _Taken) -> bool:
     """Return whether some input was seen to go this way to its end."""
-    turns = [(taken.get(conditionals[place].node.input[0]), name == NAMES[0]) for place, name in way]
+    turns = [(taken.get(conditionals[place].node.input[0]), name == NAMES[0]) for place, name in branch_path]
     known = [[value is wanted for value in values] for values, wanted in turns if values is not None]
-    return not inside and len(known) == len(way) and any(map(all, zip(*known, strict=True)))
+    return not inside and len(known) == len(branch_path) and any(map(all, zip(*known, strict=True)))
 
 
 def _taken(source: Runnable, conditionals: Sequence[_If], feeds: Sequence[Feeds], limits: Limits) -> _Taken:
@@ -196,7 +198,7 @@ def _small(tensor: onnx.TensorProto | None) -> bool:
     return tensor is not None and tensor.data_location != onnx.TensorProto.EXTERNAL and np.prod(tensor.dims) == 1
 
 
-def unentered(source: Runnable, feeds: Sequence[Feeds], limits: Limits) -> Iterator[str]:
+def loops_not_entered(source: Runnable, feeds: Sequence[Feeds], limits: Limits) -> Iterator[str]:
     """Yield the Loops of the main graph whose body no input was seen to enter, by name.
 
     Loop-13: "the loop body is executed" for as long as `M`, the trip count, and `cond` allow; either may be left out.
@@ -211,12 +213,12 @@ def unentered(source: Runnable, feeds: Sequence[Feeds], limits: Limits) -> Itera
             yield node.name or node.output[0]
 
 
-def _forced(source: Runnable, way: Sequence[tuple[int, str]]) -> Runnable:
-    """Return the model in which every If on a way has the branch that leads on in the place of its other branch too."""
+def _forced(source: Runnable, branch_path: Sequence[tuple[int, str]]) -> Runnable:
+    """Return the model in which every If on a way has the branch that leads on in place of its other branch too."""
     proto = onnx.ModelProto()
     proto.CopyFrom(source.proto)
     conditionals = _conditionals(proto)
-    for place, name in reversed(way):  # a branch is copied with what was forced in it
+    for place, name in reversed(branch_path):  # a branch is copied with what was forced in it
         attributes = {attribute.name: attribute for attribute in conditionals[place].node.attribute}
         for other in NAMES:
             if other != name:

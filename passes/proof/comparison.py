@@ -1,4 +1,4 @@
-"""What equal means, and an input on which two models are not."""
+"""The definition of equality, and the search for an input on which two models differ."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.results import Counterexample
-from opshift.passes.proof.coverage import Covered, unequal
+from opshift.passes.proof.coverage import CoverageCounter, unequal
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.rounding.bound import EXACT, FACTOR, Bound, Enough, half_the_digits, rounded
 from opshift.passes.proof.shrink import shrink
 from opshift.passes.proof.wider_types import is_float
-from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, Why
+from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, RejectionKind
 
 Outputs = tuple[Any, ...]
 _SHOWN = 64  # elements of an array that a counterexample lists in full
@@ -46,12 +46,12 @@ class Executor(Protocol):
         """Return what `run` would for each; after one that ends onnxruntime come no others."""
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Release what is open."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What says which outputs are right, and how far others may be from them.
+    """The reference: the expected outputs, and the allowed distance from them.
 
     Attributes:
         executor: computes them.
@@ -93,7 +93,7 @@ class Reference:
 
 def _ended(result: Outputs | RejectedError) -> bool:
     """Return whether onnxruntime ended on an input, or is asked nothing more."""
-    return isinstance(result, RejectedError) and result.why in (Why.DEATH, Why.LIMIT)
+    return isinstance(result, RejectedError) and result.why in (RejectionKind.DEATH, RejectionKind.LIMIT)
 
 
 # --- the comparison -------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Comparison:
     beyond: list[tuple[Feeds, RejectedError]] = field(default_factory=list)
     unoptimised: list[RejectedError] = field(default_factory=list)
     undefined: list[Feeds] = field(default_factory=list)
-    covered: Covered = field(default_factory=Covered)
+    covered: CoverageCounter = field(default_factory=CoverageCounter)
     allowance: Allowance | None = None
     untried: list[Feeds] = field(default_factory=list)
     without: list[Feeds] = field(default_factory=list)
@@ -173,7 +173,7 @@ class Comparison:
 
     @property
     def note(self) -> str:
-        """Say that some results were compared with graph optimisations off only."""
+        """Return a note if some results were compared with graph optimisations off only."""
         if self.unoptimised:
             return f"with graph optimisations on, neither model runs: {self.unoptimised[0]}"
         if self.without:
@@ -322,10 +322,10 @@ class Comparison:
     ) -> Difference | None:
         expected = best if optimised else plain
         if isinstance(result, RejectedError):
-            if result.why is Why.LIMIT:
+            if result.why is RejectionKind.LIMIT:
                 self.beyond.append((feeds, result))
                 return None
-            if result.why in (Why.MISSING_KERNEL, Why.TOO_NEW):
+            if result.why in (RejectionKind.MISSING_KERNEL, RejectionKind.TOO_NEW):
                 raise result
             if optimised and self._shared(feeds, result):
                 return None
@@ -356,7 +356,7 @@ class Comparison:
                 pass
             elif not differs(expected[place], result[place], bound.plus(half_the_digits(plain[place]))):
                 unknown = f"output {name}: {found[0]}, and how much of it is rounding cannot be measured on this input"
-                self.beyond.append((feeds, RejectedError(unknown, Why.LIMIT)))
+                self.beyond.append((feeds, RejectedError(unknown, RejectionKind.LIMIT)))
                 return None
             if found is not None:
                 return Difference(name, expected[place], result[place], *found)
@@ -379,7 +379,7 @@ class Comparison:
 
     def _shared(self, feeds: Feeds, error: RejectedError) -> bool:
         """Return whether the original too, with graph optimisations on, ends with such an error on an input."""
-        if error.why is Why.LIMIT or True not in self.reference.executor.modes:
+        if error.why is RejectionKind.LIMIT or True not in self.reference.executor.modes:
             return False
         try:
             self.reference.executor.run(feeds, True)
@@ -504,10 +504,17 @@ def _array_difference(expected: Array, actual: Array, bound: Bound) -> tuple[str
         finite = np.isfinite(wide) & np.isfinite(other)
         with np.errstate(invalid="ignore"):
             near = np.abs(wide - other) <= (bound.slack if bound.graded is None else bound.graded)
+        near &= bound.encloses(other)
         signs = (wide == 0) & (other == 0)
         wrong &= ~(finite & near & ~signs) & ~(signs & bound.unsigned)
         neither = ~np.isfinite(wide) & ~np.isfinite(other)
         wrong &= finite | ~(bound.huge | (neither & bound.wild))
+    if bound.slack and wrong.any() and expected.dtype.kind in "iu":
+        wide_steps = np.abs(expected.astype(np.float64) - actual.astype(np.float64))
+        steps = np.abs(expected.astype(np.int64) - actual.astype(np.int64))  # far apart they wrap around
+        steps = np.where(wide_steps < 2.0**52, steps, wide_steps)
+        near = steps <= (bound.slack if bound.graded is None else bound.graded)
+        wrong &= ~(near & bound.encloses(actual.astype(np.float64)))
     if not wrong.any():
         return None
     index = tuple(int(at) for at in np.unravel_index(int(np.argmax(wrong)), wrong.shape))

@@ -1,4 +1,4 @@
-"""What a comparison covers: the elements, how many of them bit for bit, the largest sizes, the largest departure."""
+"""The coverage of a comparison: compared elements, bit-identical ones, the largest sizes, the largest departure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError
 
 
-class Covered:
+class CoverageCounter:
     """Adds up what is compared of a model's outputs; `specs` are its inputs."""
 
     def __init__(self, specs: Sequence[Spec] = ()) -> None:

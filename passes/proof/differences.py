@@ -1,4 +1,4 @@
-"""Where two models differ: the first node, a branch that no input took, a small input."""
+"""Locate a difference of two models: the first node, a branch that no input took, a small input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.passes.base.results import Counterexample
 from opshift.passes.proof import branch_coverage
-from opshift.passes.proof.bisect import Cut, Trace, partings, unoptimised_agree
+from opshift.passes.proof.bisect import Cut, Trace, first_differences, unoptimised_agree
 from opshift.passes.proof.comparison import Comparison, Mismatch, sentence
 from opshift.passes.proof.executors import Executors
 from opshift.passes.proof.inputs import generator
@@ -22,8 +22,8 @@ _STEPS = 400  # attempts at a smaller input
 
 
 @dataclass(frozen=True)
-class Look:
-    """The result of a further look at two models, with the input on which they differ if there is one."""
+class Diagnosis:
+    """The result of a further comparison of two models, with the input on which they differ, if any."""
 
     note: str
     shown: Counterexample | None = None
@@ -31,7 +31,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Differences:
+class DifferenceFinder:
     """Looks for differences of two models, and for the place of one that is known."""
 
     before: Runnable
@@ -39,21 +39,19 @@ class Differences:
     executors: Executors
     shown: Reproduction
 
-    def hidden(self, near: Sequence[Feeds]) -> Look:
+    def masked_difference(self, near: Sequence[Feeds]) -> Diagnosis:
         """Look for a place where the two differ by more than rounding, although the outputs differ by no more."""
         if not any(traits_of(node).decides for node in self.before.proto.graph.node):
-            return Look("")
+            return Diagnosis("")
         for place, feeds in enumerate(near):
             if place and self.executors.allowance.left() < 0:
                 break
             found = self._cut(feeds, optimised=False, decisions=True)
             if found is not None:
                 return self._at(found, "the outputs differ by no more than rounding")
-        return Look("")
+        return Diagnosis("")
 
-    def explained(
-        self, comparison: Comparison, mismatch: Mismatch, specs: Sequence[Spec]
-    ) -> tuple[str, Counterexample]:
+    def diagnose(self, comparison: Comparison, mismatch: Mismatch, specs: Sequence[Spec]) -> tuple[str, Counterexample]:
         """Return why the two differ: at which node, on which small input."""
         if self.executors.lean:
             return mismatch.reason, mismatch.counterexample(command=self.shown.command)
@@ -66,41 +64,41 @@ class Differences:
         found = comparison.shrunk(mismatch, specs, _STEPS)
         return found.reason, found.counterexample(command=self.shown(self.before, self.after, found))
 
-    def in_branches(self, inputs: Sequence[Feeds]) -> Look:
+    def compare_branches(self, inputs: Sequence[Feeds]) -> Diagnosis:
         """Take every branch of an If that no input took by force, and compare; name the Loops that none entered."""
         notes = []
-        for branch in branch_coverage.untaken(self.before, self.after, inputs, self.executors.limits):
+        for branch in branch_coverage.branches_not_taken(self.before, self.after, inputs, self.executors.limits):
             look = self._forced(branch, inputs)
             if look.shown is not None or look.undecided:
                 return look
             notes.append(look.note)
-        loops = branch_coverage.unentered(self.before, inputs, self.executors.limits)
-        return Look(sentence(*notes, *(f"no input entered the body of the Loop at {name}" for name in loops)))
+        loops = branch_coverage.loops_not_entered(self.before, inputs, self.executors.limits)
+        return Diagnosis(sentence(*notes, *(f"no input entered the body of the Loop at {name}" for name in loops)))
 
-    def _forced(self, branch: branch_coverage.Branch, inputs: Sequence[Feeds]) -> Look:
+    def _forced(self, branch: branch_coverage.Branch, inputs: Sequence[Feeds]) -> Diagnosis:
         """Compare a branch that is taken by force."""
         if branch.rewritten is None:
-            return Look(f"no input took {branch.name}")
+            return Diagnosis(f"no input took {branch.name}")
         try:
             comparison = self.executors.compare(branch.original, branch.rewritten)
             results = zip(inputs, comparison.reference.executor.run_all(inputs, False), strict=False)
             accepted = [(one, found) for one, found in results if not isinstance(found, RejectedError)]
             mismatch = comparison.run(accepted)
         except RejectedError as error:
-            return Look(f"no input took {branch.name}, and by force: {error}")
+            return Diagnosis(f"no input took {branch.name}, and by force: {error}")
         if mismatch is None:
             equal = "taken by force it is equal" if branch.runs else "no difference was seen by force"
-            return Look(f"no input took {branch.name}; {equal if accepted else 'none can by force'}")
+            return Diagnosis(f"no input took {branch.name}; {equal if accepted else 'none can by force'}")
         if not branch.sure:
             # The branches may have changed places with a condition that was turned around.
             why = f"no input took {branch.name}, and taken by force the two differ: {mismatch.reason}"
-            return Look(why, undecided=True)
+            return Diagnosis(why, undecided=True)
         mismatch = comparison.shrunk(mismatch, generator.specs(self.before.proto.graph), _STEPS)
         example = mismatch.counterexample(branch.name, self.shown(branch.original, branch.rewritten, mismatch))
-        return Look(f"{branch.name}, which no input took and was taken by force: {mismatch.reason}", example)
+        return Diagnosis(f"{branch.name}, which no input took and was taken by force: {mismatch.reason}", example)
 
     def _cut(self, feeds: Feeds, *, optimised: bool, decisions: bool = False) -> tuple[Cut, Mismatch] | None:
-        """Return the first place where the two part on an input, and the difference there; see `partings`."""
+        """Return the first place where the two part on an input, and the difference there; see `first_differences`."""
         found: list[tuple[Cut, Mismatch]] = []
 
         def differs(cut: Cut) -> bool:
@@ -113,7 +111,7 @@ class Differences:
             if optimised:
                 best = unoptimised_agree(*self._traces, feeds, differs)
                 return next((each for each in found if each[0] is best), None)
-            next(partings(*self._traces, feeds, differs, decisions=decisions), None)
+            next(first_differences(*self._traces, feeds, differs, decisions=decisions), None)
         except RejectedError:
             return None
         return found[0] if found else None
@@ -123,11 +121,11 @@ class Differences:
         sources = (ort_session.fit(self.before)[0], ort_session.fit(self.after)[0])
         return Trace(sources[0], self.executors.limits), Trace(sources[1], self.executors.limits)
 
-    def _at(self, cut: tuple[Cut, Mismatch], reason: str) -> Look:
+    def _at(self, cut: tuple[Cut, Mismatch], reason: str) -> Diagnosis:
         """Return where the two part, on an input made small."""
         place, found = cut
         where = f"{place.operator} at {place.node}"
         specs = generator.specs(place.original.proto.graph)
         found = self.executors.compare(place.original, place.rewritten).shrunk(found, specs, _STEPS)
         example = found.counterexample(where, self.shown(place.original, place.rewritten, found))
-        return Look(f"{reason}; the first value that differs is made by {where}: {found.reason}", example)
+        return Diagnosis(f"{reason}; the first value that differs is made by {where}: {found.reason}", example)

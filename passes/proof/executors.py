@@ -1,17 +1,21 @@
-"""How the two models of a comparison are run, and how far their outputs may differ."""
+"""The executors of the two models of a comparison, and the bounds of their outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import onnx
+
+from opshift.opsets.registry.node_traits import traits_of
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.limits import Limits
 from opshift.passes.proof.comparison import Comparison, Executor, Reference
-from opshift.passes.proof.kernel_drift import Drift
+from opshift.passes.proof.kernel_drift import KernelDrift
 from opshift.passes.proof.node_pairs import Pair, executor_of
 from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.proof.undefined_behavior import UndefinedFilter
+from opshift.passes.runtime import ort_session
 from opshift.passes.runtime.node_evaluator import Interpreter
 from opshift.passes.runtime.ort_session import RejectedError, Runnable, Runner
 
@@ -79,13 +83,22 @@ class Executors:
         excluded = UndefinedFilter(original, self.pairs, self.limits, reference.executor)
         return Comparison(reference, self.rewritten(rewritten, reference)[0], excluded, allowance=self.allowance)
 
-    def _bounds(self, original: Runnable, rewritten: Runnable) -> Bounds | Drift | None:
+    def _bounds(self, original: Runnable, rewritten: Runnable) -> Bounds | KernelDrift | None:
         """Return what bounds the outputs of both models, or of a part of both; None: nothing may differ."""
         if self.exact:
-            return Drift(original, rewritten, self.limits) if self.drift else None
-        return Bounds(original, self.limits)
+            return KernelDrift(original, rewritten, self.limits) if self.drift else None
+        return Bounds(original, self.limits, unsigned=_drops_signs(original.proto, rewritten.proto))
 
     def _executor(self, source: Runnable) -> tuple[Executor, str]:
         if self.by_oracle:
             return Interpreter(source, self.limits, self.by_oracle, "spec"), ""
         return executor_of(source, self.limits, lean=self.lean)
+
+
+def _drops_signs(original: onnx.ModelProto, rewritten: onnx.ModelProto) -> bool:
+    """Return whether a rewritten model has a node that the original has not, whose kernel drops the sign of a zero."""
+    before, after = (
+        {node.op_type for node in ort_session.nodes(one) if traits_of(node).drops_signs}
+        for one in (original, rewritten)
+    )
+    return not after <= before

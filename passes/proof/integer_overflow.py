@@ -1,4 +1,4 @@
-"""Integers that an operator cannot compute with: no text says what comes of them, and kernels disagree."""
+"""Integers for which an operator's result is undefined: no specification defines it, and kernels disagree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.node_traits import integers_of
+from opshift.opsets.registry.node_traits import attributes_of, integers_of
 from opshift.opsets.registry.traits import Integers
 
 _EXACT = 2**24
@@ -42,6 +42,12 @@ def overflows(node: onnx.NodeProto, read: Sequence[Any]) -> bool:
             return value.size > 1 or bool(wide.sum() > most)
         case Integers.WRAPPED:
             return bool(wide.sum() > most) and largest > _EXACT_DOUBLE
+        case Integers.PRODUCTS:
+            given = read[1].tolist() if len(read) > 1 and isinstance(read[1], np.ndarray) else ()
+            axes = attributes_of(node).get("axes") or given
+            with np.errstate(over="ignore"):
+                products = wide.prod(axis=tuple(axes) or None)
+            return bool((products > most).any()) and largest > _EXACT_DOUBLE
         case Integers.SUMS:
             return bool(wide.sum() > most)
         case Integers.JOINED_SUMS | Integers.JOINED_PRODUCTS:

@@ -1,4 +1,4 @@
-"""How far onnxruntime departs from itself on a model that a conversion leaves as it is.
+"""The distance between onnxruntime's own kernels on a model whose operators a conversion leaves unchanged.
 
 A rewrite that only moves data is compared bit for bit. Yet the same node may run in another kernel at another opset
 (Softsign of float16 at 18 and 19), or without one: the function body of Softplus of float16 overflows at 18, and the
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.node_traits import selects
+from opshift.opsets.registry.node_traits import selects, traits_of
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CONSTANT, IDENTITY, IF
 from opshift.passes.analysis.scopes import inlined
@@ -34,7 +34,7 @@ from opshift.passes.runtime.node_evaluator import Interpreter
 from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable, Runner
 
 
-class Drift:
+class KernelDrift:
     """The bounds of the outputs of a model whose rewrites are exact."""
 
     def __init__(self, before: Runnable, after: Runnable, limits: Limits) -> None:
@@ -72,12 +72,21 @@ class Drift:
         return tuple(Bound(unsigned=True) if value.name in lost else EXACT for value in graph.output)
 
     def _is_chosen(self, node: onnx.NodeProto) -> bool:
-        """Return whether a node is an If that became a Where, which makes 0.0 of -0.0 (onnxruntime 1.32.0)."""
-        if node.op_type != IF or default_domain(node.domain):
+        """Return whether a node is an If that became a Where, or a Where that became something else.
+
+        Where makes 0.0 of -0.0 (onnxruntime 1.32.0).
+        """
+        drops = traits_of(node).drops_signs
+        if default_domain(node.domain) or not (drops or node.op_type == IF):
             return False
-        others = list(nested_nodes(self._rewritten.model.graph))
-        stays = any(other.op_type == IF and other.output == node.output for other in others)
-        return not stays and any(other.op_type == "Where" for other in others)
+        if (node.op_type, tuple(node.output)) in self._remaining:
+            return False
+        return drops or any(traits_of(other).drops_signs for other in nested_nodes(self._rewritten.model.graph))
+
+    @functools.cached_property
+    def _remaining(self) -> frozenset[tuple[str, tuple[str, ...]]]:
+        """The operators and outputs of the nodes of the rewritten model."""
+        return frozenset((node.op_type, tuple(node.output)) for node in nested_nodes(self._rewritten.model.graph))
 
     def _drifting(self, feeds: Feeds) -> tuple[frozenset[str], Sequence[Any]]:
         """Return the values of the original in which onnxruntime departs from itself on an input.

@@ -1,4 +1,4 @@
-"""Whether a lowered node computes what the node did: each is compared on its own, as a model of one node.
+"""Compare each lowered node with its original, both as models of their own.
 
 Random values fed to a whole model hardly ever reach the corners of a node in its middle.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.runtimes import kernels
 from opshift.passes.analysis.model_summary import summary
+from opshift.passes.analysis.scopes import versions
 from opshift.passes.base.arguments import Progress
 from opshift.passes.base.effort import LEAST_OF_NODE, LEAST_OF_REPEATED, Allowance
 from opshift.passes.base.errors import OpshiftError, printable
@@ -25,7 +27,7 @@ from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
 from opshift.passes.proof.canonical import canonical, without_weights
 from opshift.passes.proof.comparison import Comparison, Executor, Mismatch, Outputs, Reference, sentence
-from opshift.passes.proof.coverage import Covered
+from opshift.passes.proof.coverage import CoverageCounter
 from opshift.passes.proof.inputs import generator
 from opshift.passes.proof.inputs.generator import Draft, Rng, Shape, UntestableError
 from opshift.passes.proof.inputs.input_specs import Spec
@@ -33,7 +35,7 @@ from opshift.passes.proof.inputs.shape_search import hints, repairer
 from opshift.passes.proof.inputs.trials import Budget, Trials, Values, find_trials
 from opshift.passes.proof.inputs.value_classes import counted, summed
 from opshift.passes.proof.integer_overflow import overflows
-from opshift.passes.proof.kernel_drift import Drift
+from opshift.passes.proof.kernel_drift import KernelDrift
 from opshift.passes.proof.kernel_faults import miscomputed
 from opshift.passes.proof.randomness import random_outputs
 from opshift.passes.proof.signature import contradiction, interface_difference
@@ -41,7 +43,7 @@ from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime import ort_session
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, Runnable, Runner, Why
+from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, RejectionKind, Runnable, Runner
 
 Oracle = Callable[[Feeds, Limits], Mapping[str, Array]]
 Adversarial = Callable[[Rng, Feeds], Feeds]
@@ -93,7 +95,7 @@ class Pair:
     longest: int | None = None
 
 
-def prove(
+def compare_pairs(
     pairs: Sequence[Pair],
     *,
     seed: int = 0,
@@ -105,7 +107,8 @@ def prove(
 ) -> tuple[Check, ...]:
     """Compare each pair; those that differ in names alone are compared once and share the verdict.
 
-    The first pair of a kind has a larger part of the effort than others that differ from it in their weights alone.
+    The first pair of a kind has a larger part of the effort than others that differ from it in their weights alone, and
+    the first of an operator than its further kinds: the n-th has an n-th.
     `allowance` tells the effort and its end; None: normal effort. After ENOUGH comparisons that found a difference the
     nodes that are left are not compared.
 
@@ -116,6 +119,7 @@ def prove(
     allowance = allowance or Allowance(ort_session.seconds)
     known: dict[tuple[object, ...], tuple[Check, dict[str, str]]] = {}
     kinds = set[tuple[bytes, bytes]]()
+    alike = Counter[str]()
     checks, different = [], 0
     for done, pair in enumerate(pairs, 1):
         renamed, names = canonical(pair.original, pair.rewritten)
@@ -127,10 +131,12 @@ def prove(
             continue
         if key not in known:
             kind = without_weights(renamed)
-            own = allowance.part(LEAST_OF_REPEATED if kind in kinds else LEAST_OF_NODE)
+            alike[pair.operator] += kind not in kinds
+            least = LEAST_OF_REPEATED if kind in kinds else LEAST_OF_NODE
+            own = allowance.part(least, 1 / alike[pair.operator])
             kinds.add(kind)
-            proof = Proof(pair, seed, semantics, limits, own, shown)
-            known[key] = proof.check(), {new: old for old, new in names.items()}
+            comparison = PairComparison(pair, seed, semantics, limits, own, shown)
+            known[key] = comparison.check(), {new: old for old, new in names.items()}
             different += known[key][0].verdict is Verdict.DIFFERENT
         check, originals = known[key]
         checks.append(_shared(check, pair, {originals[new]: old for old, new in names.items() if new in originals}))
@@ -140,7 +146,7 @@ def prove(
 
 
 @dataclass(frozen=True)
-class Proof:
+class PairComparison:
     """The comparison of one pair."""
 
     pair: Pair
@@ -159,7 +165,7 @@ class Proof:
         unserved: list[str] = []
         failure = "onnxruntime cannot be fed any element type that the operator takes"
         try:
-            for types in generator.guesses(pair.original):
+            for types in generator.guesses(pair.original, versions(pair.rewritten)[""]):
                 original, rewritten = _typed(pair.original, types), _typed(pair.rewritten, types)
                 check = self._typed(dataclasses.replace(pair, original=original, rewritten=rewritten), bool(equal))
                 if types and _MISSING in check.reason:
@@ -221,11 +227,18 @@ class Proof:
         complaints: list[str] = []
         values = _values(draft, pair, np.random.default_rng(self.seed), complaints)
         trials = self._trials(pair, draft, values, reference, () if again else long, 50 if again else 100)
-        ran = isinstance(reference.executor, _Trusted)
-        if not trials.accepted and not trials.fatal and pair.oracle and isinstance(reference.executor, _Trusted):
+        ran = isinstance(reference.executor, _ShapeCheckedRunner)
+        if (
+            not trials.accepted
+            and not trials.fatal
+            and pair.oracle
+            and isinstance(reference.executor, _ShapeCheckedRunner)
+        ):
             # Mod-28 of floats with fmod 0 loads as Mod-13, and is then run on nothing (onnxruntime 1.31.1).
             note = f"onnxruntime runs the original on no input: {trials.rejection}"
-            reference = Reference(_Asked(pair, pair.oracle, self.limits), reference.outputs, note, reference.bounds)
+            reference = Reference(
+                _OracleExecutor(pair, pair.oracle, self.limits), reference.outputs, note, reference.bounds
+            )
             trials = self._trials(pair, draft, values, reference, () if again else long, 50 if again else 100)
         if not trials.accepted:
             return unchecked(f"the original ran on none of {trials.tried} inputs: {trials.rejection}")
@@ -242,7 +255,7 @@ class Proof:
         ran: bool,
     ) -> Check:
         """Compare a pair on inputs that the original accepts; `ran`: it loads in onnxruntime."""
-        covered, count = Covered(), len(trials.accepted)
+        covered, count = CoverageCounter(), len(trials.accepted)
 
         def check(
             verdict: Verdict,
@@ -255,15 +268,15 @@ class Proof:
 
         try:
             # What ran in onnxruntime must run there still.
-            trusted = isinstance(reference.executor, _Trusted)
+            trusted = isinstance(reference.executor, _ShapeCheckedRunner)
             rewritten, relabelled = self._executor(pair.rewritten, trials.accepted[0][0], kernels=trusted)
             undefined = functools.partial(_undefined, pair, self.limits)
             comparison = Comparison(reference, rewritten, undefined, covered=covered, allowance=self.allowance)
             mismatch = comparison.run(trials.accepted)
         except RejectedError as error:
-            if error.why in (Why.LIMIT, Why.TOO_NEW):
+            if error.why in (RejectionKind.LIMIT, RejectionKind.TOO_NEW):
                 return check(Verdict.UNCHECKED, f"the replacement: {error}")
-            if error.why is Why.MISSING_KERNEL:
+            if error.why is RejectionKind.MISSING_KERNEL:
                 return check(Verdict.UNCHECKED, f"{_MISSING}: {error}")
             return check(Verdict.DIFFERENT, f"onnxruntime does not load the replacement: {error}")
         relabelled = relabelled and f"the replacement's {relabelled}"
@@ -289,8 +302,8 @@ class Proof:
         """
         way, note = executor_of(Runnable(rewritten), self.limits, kernels=kernels)
         if not kernels and isinstance(way, Runner):
-            tried = ort_session.attempt(way.run, feeds, False)
-            if isinstance(tried, RejectedError) and tried.why is Why.MISSING_KERNEL:
+            tried = ort_session.result_or_rejection(way.run, feeds, False)
+            if isinstance(tried, RejectedError) and tried.why is RejectionKind.MISSING_KERNEL:
                 way.close()
                 way, note = Interpreter(Runnable(rewritten), self.limits), f"nodes were run one by one, since {tried}"
         if faults := miscomputed(rewritten):
@@ -328,18 +341,22 @@ class Proof:
         """
         outputs = tuple(value.name for value in pair.original.graph.output)
         original = Runnable(pair.original)
-        bounds = Drift(original, Runnable(pair.rewritten), self.limits) if pair.exact else Bounds(original, self.limits)
+        bounds = (
+            KernelDrift(original, Runnable(pair.rewritten), self.limits)
+            if pair.exact
+            else Bounds(original, self.limits)
+        )
         if self.semantics == "spec" and pair.oracle is not None:
-            return Reference(_Asked(pair, pair.oracle, self.limits), outputs, bounds=bounds)
+            return Reference(_OracleExecutor(pair, pair.oracle, self.limits), outputs, bounds=bounds)
         if pair.oracle is not None and miscomputed(pair.original):
             bounds = bounds if pair.exact else Bounds(original, self.limits, kernels=False)
-            return Reference(_Asked(pair, pair.oracle, self.limits), outputs, MISCOMPUTED, bounds)
+            return Reference(_OracleExecutor(pair, pair.oracle, self.limits), outputs, MISCOMPUTED, bounds)
         try:
             source, note = ort_session.fit(Runnable(pair.original))
             runner = Runner(source, self.limits)
             opening = runner.open(optimised=False).opening
         except RejectedError as error:
-            if error.why in (Why.LIMIT, Why.DEATH):
+            if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
                 raise
             if pair.oracle is None:
                 way, note = executor_of(original, self.limits)
@@ -347,9 +364,13 @@ class Proof:
             note = f"onnxruntime does not run the original: {error}"
             if not pair.exact:
                 bounds = Bounds(original, self.limits, kernels=False)
-            return Reference(_Asked(pair, pair.oracle, self.limits), outputs, note, bounds)
+            return Reference(_OracleExecutor(pair, pair.oracle, self.limits), outputs, note, bounds)
         return Reference(
-            _Trusted(pair, runner, self.limits), outputs, note and f"the original's {note}", bounds, opening=opening
+            _ShapeCheckedRunner(pair, runner, self.limits),
+            outputs,
+            note and f"the original's {note}",
+            bounds,
+            opening=opening,
         )
 
 
@@ -370,7 +391,7 @@ def executor_of(source: Runnable, limits: Limits, *, kernels: bool = False, lean
         runner = Runner(fitting, limits, lean=lean)
         runner.open(optimised=False)
     except RejectedError as error:
-        lacking = (Why.TOO_NEW,) if kernels else (Why.TOO_NEW, Why.MISSING_KERNEL)
+        lacking = (RejectionKind.TOO_NEW,) if kernels else (RejectionKind.TOO_NEW, RejectionKind.MISSING_KERNEL)
         if error.why not in lacking and not _complex(source.proto):
             raise
         return Interpreter(source, limits), f"nodes were run one by one, since {error}"
@@ -384,7 +405,7 @@ def _complex(model: onnx.ModelProto) -> bool:
     return bool(types & {onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128})
 
 
-class _Asked:
+class _OracleExecutor:
     """An executor that asks a node's oracle."""
 
     name = ORACLE
@@ -407,13 +428,13 @@ class _Asked:
 
     def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[Outputs | RejectedError]:
         """Return the meaning for each."""
-        return [ort_session.attempt(self.run, feeds, optimised) for feeds in batch]
+        return [ort_session.result_or_rejection(self.run, feeds, optimised) for feeds in batch]
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-class _Trusted:
+class _ShapeCheckedRunner:
     """onnxruntime, but for empty inputs on which the shapes that it gives contradict onnx's inference.
 
     Scalars are asked of the oracle too: onnxruntime takes axis 1 of one.
@@ -431,7 +452,7 @@ class _Trusted:
         self._runner = runner
         self._model = pair.original
         self._outputs = tuple(value.name for value in pair.original.graph.output)
-        self._oracle = None if pair.oracle is None else _Asked(pair, pair.oracle, limits)
+        self._oracle = None if pair.oracle is None else _OracleExecutor(pair, pair.oracle, limits)
         node = pair.original.graph.node[0]
         foreign = bool(default_domain(node.domain))
         self._by_body = not foreign and kernels.runs_by_body(node.op_type, ort_session.opset(pair.original))
@@ -444,12 +465,12 @@ class _Trusted:
         """Return what is right for each."""
         found = self._runner.run_all(batch, optimised)
         return [
-            one if isinstance(one, RejectedError) else ort_session.attempt(self._checked, feeds, one)
+            one if isinstance(one, RejectedError) else ort_session.result_or_rejection(self._checked, feeds, one)
             for feeds, one in zip(batch, found, strict=False)
         ]
 
     def close(self) -> None:
-        """Let go of the sessions."""
+        """Release the sessions."""
         self._runner.close()
 
     def _checked(self, feeds: Feeds, outputs: Outputs) -> Outputs:
@@ -486,12 +507,12 @@ def _undefined(pair: Pair, limits: Limits, feeds: Feeds, optimised: bool) -> fro
     read = [values.get(name) for name in node.input]
     own = traits_of(node)
     undefined = overflows(node, read) or _excluded(pair, feeds, limits) or (own.aborts and _any_empty(read))
-    undefined = undefined or (own.miscounts and is_hollow(read[0]))
+    undefined = undefined or (own.miscounts and has_empty_axis(read[0]))
     undefined = undefined or (own.meaningless is not None and own.meaningless(read))
     return frozenset(value.name for value in pair.original.graph.output) if undefined else frozenset()
 
 
-def is_hollow(value: object) -> bool:
+def has_empty_axis(value: object) -> bool:
     """Return whether an image has an axis without elements."""
     return isinstance(value, np.ndarray) and 0 in value.shape[2:]
 
@@ -504,9 +525,9 @@ def _excluded(pair: Pair, feeds: Feeds, limits: Limits) -> bool:
     if pair.oracle is None:
         return False
     try:
-        _Asked(pair, pair.oracle, limits).run(feeds, False)
+        _OracleExecutor(pair, pair.oracle, limits).run(feeds, False)
     except RejectedError as error:
-        return error.why is Why.REJECTED
+        return error.why is RejectionKind.REJECTED
     return False
 
 
@@ -515,8 +536,13 @@ def _draft(pair: Pair) -> Draft:
     divides = generator.divides(pair.original) or generator.divides(pair.rewritten)
     allowed = generator.Allowed(nan=not pair.exclude_nan, infinite=not pair.finite, least=not divides)
     reshaped = any(traits_of(node).reshapes for node in pair.original.graph.node)
-    fills = generator.fills(summary(pair.original)) if reshaped else ()
-    return Draft(generator.specs(pair.original.graph), generator.steering(pair.original), allowed, fills=fills)
+    shape_inputs = generator.shape_inputs(summary(pair.original)) if reshaped else ()
+    return Draft(
+        generator.specs(pair.original.graph),
+        generator.position_inputs(pair.original),
+        allowed,
+        shape_inputs=shape_inputs,
+    )
 
 
 def _values(draft: Draft, pair: Pair, rng: Rng, complaints: list[str]) -> Values:
@@ -534,7 +560,7 @@ def _values(draft: Draft, pair: Pair, rng: Rng, complaints: list[str]) -> Values
         return {**found, **cut}
 
     def adversarial(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
-        drawn = draft.spikes(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
+        drawn = draft.along(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
         if pair.adversarial is None:
             return drawn
         try:

@@ -1,4 +1,4 @@
-"""Which outputs of a model are random: those are compared with nothing."""
+"""Find the random outputs of a model, which are not compared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def random_outputs(model: onnx.ModelProto, off: Collection[str] = ()) -> tuple[s
     """Return the outputs of a model that random numbers reach, where the inputs that are `off` are false."""
     if not any(_may_draw(node) for graph in graphs(model) for node in graph.node):
         return ()
-    drawing = _Drawing(frozenset((*_zeros(model), *off)), set())
+    drawing = _RandomSources(frozenset((*_zeros(model), *off)), set())
     before = -1
     while len(drawing.functions) > before:  # one may call another that comes after it
         before = len(drawing.functions)
@@ -42,8 +42,8 @@ def random_outputs(model: onnx.ModelProto, off: Collection[str] = ()) -> tuple[s
 
 
 @dataclass(frozen=True)
-class _Drawing:
-    """What is known to draw random numbers, beside the operators that do."""
+class _RandomSources:
+    """The sources of random numbers in a model, besides the operators that draw them."""
 
     zeros: frozenset[str]
     """The constants that hold zeros alone, or false."""

@@ -1,4 +1,4 @@
-"""A difference written down: two small models and the input on which they differ, as anybody can run them."""
+"""Write a reproduction of a difference: two small models, and the input on which they differ."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def verify_command(
     parts = ["opshift", "verify", before.named, after.named, "--seed", str(seed)]
     for name, shape in (shapes or {}).items():
         parts += ["--input-shape", f"{name}:{','.join(map(str, shape))}"]
-    if inputs is not None and not isinstance(inputs, Mapping):
-        parts += ["--inputs", os.fspath(inputs)]  # type: ignore[call-overload]
+    if isinstance(inputs, str | os.PathLike):
+        parts += ["--inputs", os.fspath(inputs)]
     return shlex.join([*parts, *options])
 
 

@@ -1,4 +1,4 @@
-"""What two models look like from outside, and whether the shapes of values are those that onnx infers."""
+"""Compare the signatures of two models, and the shapes of values with those that onnx infers."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 The model runs node by node in the next wider type (float as double, float16 and bfloat16 as float). What only moves,
 selects and compares gets no bound at all, nor does arithmetic on small whole numbers, which is exact in any order. For
-the rest the wide run is repeated with every value that is read disturbed by one unit of rounding, up or down (Monte
-Carlo arithmetic, Parker 1997): another order of summation is such a disturbance, in long sums of more than one unit.
-The bound is 8 times the largest distance from the wide run, of the narrow run and of the disturbed ones, and at least 8
+the rest the wide run is repeated with every value that is read perturbed by one unit of rounding, up or down (Monte
+Carlo arithmetic, Parker 1997): another order of summation is such a perturbation, in long sums of more than one unit.
+The bound is 8 times the largest distance from the wide run, of the narrow run and of the perturbed ones, and at least 8
 times half a unit of the largest result: where there are few results, the narrow run may happen to be right. The steps
 are in `rounding/`.
 """
@@ -18,9 +18,19 @@ from typing import Any
 from opshift.opsets.registry.node_traits import float_traits
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.base.limits import Limits
-from opshift.passes.proof.rounding.bound import Bound, Enough, bound_of_runs, nothing_counts, rounded, with_kernels
-from opshift.passes.proof.rounding.disturbance import RUNS, Disturbance
+from opshift.passes.proof.rounding.bound import (
+    FACTOR,
+    Bound,
+    Enough,
+    bound_of_runs,
+    bound_of_steps,
+    nothing_counts,
+    rounded,
+    with_kernels,
+)
 from opshift.passes.proof.rounding.overflow import marks, overflowing
+from opshift.passes.proof.rounding.perturbation import RUNS, Perturbation
+from opshift.passes.proof.rounding.values import is_integer
 from opshift.passes.proof.rounding.wide_run import WideModel
 from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable
 
@@ -40,7 +50,7 @@ class Rounding:
         """Return the bound of each output, given the outputs that the narrow model has on this input.
 
         `inexact` names values that other kernels round, even where this model's kernels are exact. Bounds without the
-        disturbed runs, which only widen them, are returned where they are `enough`.
+        perturbed runs, which only widen them, are returned where they are `enough`.
 
         Raises:
             RejectedError: the model cannot be run node by node.
@@ -54,23 +64,23 @@ class Rounding:
             return self._of(outputs, runs, first.exact, marked)
 
         runs: list[Mapping[str, Any]] = [first.values]
-        undisturbed = found(runs)
-        if all(first.exact[name] for name in model.outputs) or enough(undisturbed):
-            return undisturbed
-        ordinary = Disturbance(first, plain, marked, overflowing(model.nodes, plain, marked, first.firm))
+        unperturbed = found(runs)
+        if all(first.exact[name] for name in model.outputs) or enough(unperturbed):
+            return unperturbed
+        ordinary = Perturbation(first, plain, marked, overflowing(model.nodes, plain, marked, first.firm))
 
-        def disturbed(turn: int, seed: int) -> Mapping[str, Any]:
-            """Return the outputs of a disturbed run alone, since the values on the way take much room."""
+        def perturbed(turn: int, seed: int) -> Mapping[str, Any]:
+            """Return the outputs of a perturbed run alone, since the values on the way take much room."""
             values = model.run(feeds, plain, inexact, replace(ordinary, turn=turn, seed=seed)).values
             return {name: values[name] for name in model.outputs}
 
-        runs += [disturbed(turn, 0) for turn in range(RUNS)]
+        runs += [perturbed(turn, 0) for turn in range(RUNS)]
         bounds = found(runs)
         if not enough(bounds):
             # What rounds the few elements of one size may have been small by chance, and numbers that cancel each
             # other may have been moved alike.
             turns = (2, 0, 2, 0, 2, 0, RUNS - 1, 0)
-            runs += [disturbed(turns[seed % 8], seed) for seed in range(1, _MORE_RUNS)]
+            runs += [perturbed(turns[seed % 8], seed) for seed in range(1, _MORE_RUNS)]
             bounds = found(runs)
         return bounds
 
@@ -81,12 +91,20 @@ class Rounding:
         exact: Mapping[str, bool],
         marked: Mapping[str, Bound],
     ) -> tuple[Bound, ...]:
-        """Return the bound of each output, by the undisturbed run and what others there are."""
+        """Return the bound of each output, by the unperturbed run and what others there are."""
         normalizes = any(Trait.NORMALIZES in float_traits(node.node) for node in self._model.nodes)
         found = []
         for name, value in zip(self._model.outputs, outputs, strict=True):
             mark = marked[name]
-            bound = bound_of_runs(value, [run[name] for run in runs])
+            made = [run[name] for run in runs]
+            if name in self._model.quantized:
+                bound = bound_of_steps(value, made)
+            elif name in self._model.converted and is_integer(value):
+                bound = bound_of_steps(value, made, FACTOR)
+            else:
+                bound = bound_of_runs(value, made)
+            if name not in self._model.stepped:  # a difference of two steps goes both ways
+                bound = replace(bound, ends=None)
             bound = replace(bound, slack=max(bound.slack, rounded(value).slack / 2))
             bound = bound.spread() if normalizes else bound
             if mark.lost:
@@ -111,11 +129,13 @@ class Rounding:
 class Bounds:
     """The bounds of a model's outputs; 8 units of the largest value where it cannot be run node by node."""
 
-    def __init__(self, source: Runnable, limits: Limits, *, kernels: bool = True) -> None:
+    def __init__(self, source: Runnable, limits: Limits, *, kernels: bool = True, unsigned: bool = False) -> None:
         """Keep the model; without `kernels`, its outputs are an oracle's, and 8 units of the largest are added.
 
-        An oracle rounds once, and a kernel's Tanh or Exp is a few units off on whole numbers too.
+        An oracle rounds once, and a kernel's Tanh or Exp is a few units off on whole numbers too. With `unsigned`, the
+        sign of a zero does not count: a kernel of the rewritten model drops it.
         """
+        self._unsigned = unsigned
         self._rounding = Rounding(source, limits)
         self._kernels = kernels
         self.coarse = 0
@@ -127,6 +147,8 @@ class Bounds:
         """Return the bound of each output; `enough` and `inexact` as for `Rounding.bounds`."""
 
         def added(bounds: Sequence[Bound]) -> Sequence[Bound]:
+            if self._unsigned:
+                bounds = [replace(bound, unsigned=True) for bound in bounds]
             if self._kernels:
                 return bounds
             return [with_kernels(bound, value) for bound, value in zip(bounds, outputs, strict=True)]

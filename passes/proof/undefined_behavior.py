@@ -1,4 +1,4 @@
-"""Inputs that do not count although two models differ on them, since the original makes nothing defined of them."""
+"""Inputs whose differences do not count, because the original's result is undefined for them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.node_traits import selects, traits, traits_of
+from opshift.opsets.registry.node_traits import integers_of, selects, traits, traits_of
 from opshift.opsets.registry.operator import operator_for
-from opshift.opsets.registry.traits import Undefined
+from opshift.opsets.registry.traits import Integers, Undefined
 from opshift.opsets.runtimes.kernels import runs_by_body
 from opshift.passes.analysis.scopes import inlined
 from opshift.passes.base.limits import Limits
@@ -22,7 +22,7 @@ from opshift.passes.graph.traversal import outer_names, subgraphs
 from opshift.passes.proof.bisect import Trace
 from opshift.passes.proof.comparison import Executor, differs
 from opshift.passes.proof.integer_overflow import overflows
-from opshift.passes.proof.node_pairs import Pair, is_hollow
+from opshift.passes.proof.node_pairs import Pair, has_empty_axis
 from opshift.passes.proof.signature import contradiction
 from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime import ort_session
@@ -161,24 +161,28 @@ class UndefinedFilter:
     def _at(self, node: onnx.NodeProto, read: Sequence[Any], values: Mapping[str, Any]) -> bool:
         """Return whether a node itself makes something undefined."""
         inside = node.op_type in self._functions or any(self._selects(graph.node) for graph in subgraphs(node))
-        if inside and any(_has(np.isnan, value) for value in values.values()):
-            return True  # it may come up inside
+        if inside and any(_has(_not_finite, value) for value in values.values()):
+            return True  # a NaN may come up inside, also of infinities
         for graph in subgraphs(node):
             if any(self._at(inner, [values.get(name) for name in inner.input], values) for inner in graph.node):
                 return True
-        if any(overflows(inner, [one]) for inner in self._inside(node) for one in (*read, *values.values())):
-            return True
+        for inner in self._inside(node):
+            # What a product is of inside, nobody knows: it may be one that the node reads.
+            near = read if integers_of(inner) is Integers.PRODUCTS else (*read, *values.values())
+            if any(overflows(inner, [one]) for one in near):
+                return True
         places = any(traits_of(inner).reads_places for inner in self._inside(node))
         if places and any(_has(_nowhere, value) for value in values.values()):
             return True
-        own = traits_of(node)
+        own, made = traits_of(node), [values.get(name) for name in node.output]
         return (
             (own.reads_places and any(_has(_nowhere, value) for value in read[1:]))
             or (self._reads_no_nan(node) and any(_has(np.isnan, value) for value in read))
+            or (own.overflows_inside and _is_lost_inside(read, made))
             or (node.op_type in self._finite and any(_has(np.isinf, value) for value in read))
             or (node.op_type in self._whole and _has(_has_fraction, read[0]))
             or any(_empty(read[place]) for place in own.unwritten)
-            or (own.miscounts and is_hollow(read[0]))
+            or (own.miscounts and has_empty_axis(read[0]))
             or overflows(node, read)
             or (own.meaningless is not None and own.meaningless(read))
             or (own.undefined is not None and _UNDEFINED[own.undefined](node, read, values))
@@ -219,8 +223,13 @@ def _ranged(value: Any) -> bool:
         return bool(spread == 0 or (np.isfinite(spread) and spread / np.float32(255) >= np.finfo(np.float32).tiny))
 
 
-def _alone(node: onnx.NodeProto, size: Any) -> bool:
-    """Return whether one pixel alone is at both corners: 0 / 0 to ONNX's function body, 1 to onnxruntime's kernel."""
+def _alone(node: onnx.NodeProto, theta: Any, size: Any) -> bool:
+    """Return whether one pixel alone is at both corners: 0 / 0 to ONNX's function body, 1 to onnxruntime's kernel.
+
+    That is for float and double; of other types it runs the body.
+    """
+    if isinstance(theta, np.ndarray) and theta.dtype in (np.float32, np.float64):
+        return False
     aligned = any(attribute.name == "align_corners" and attribute.i for attribute in node.attribute)
     return aligned and isinstance(size, np.ndarray) and bool((size[2:] == 1).any())
 
@@ -242,6 +251,10 @@ def _has(what: Callable[[Any], Any], value: Any) -> bool:
     return isinstance(value, np.ndarray) and is_float(value.dtype) and bool(what(value).any())
 
 
+def _not_finite(value: Any) -> Any:
+    return ~np.isfinite(value)
+
+
 def _nowhere(value: Any) -> Any:
     return ~(np.abs(value.astype(np.float64)) < 2**23)
 
@@ -260,11 +273,21 @@ def _beyond(value: Any, integers: Any) -> bool:
     return not bool(((wide > float(info.min) - 1) & (wide < float(info.max) + 1)).all())
 
 
+def _is_lost_inside(read: Sequence[Any], made: Sequence[Any]) -> bool:
+    """Return whether kernels make numbers of a NaN on the way: of an infinity times 0, or of what overflows."""
+    return any(_has(_not_finite, value) for value in read) or any(_has(np.isnan, value) for value in made)
+
+
+def _is_quantized_nan(value: Any, made: Any) -> bool:
+    return _has(np.isnan, value) and isinstance(made, np.ndarray) and not is_float(made.dtype)
+
+
 # The kernel of onnxruntime 1.32.0 for Attention-24 makes 0 of a NaN in a row of which some keys are padding.
 _UNDEFINED: Mapping[Undefined, Callable[[onnx.NodeProto, Sequence[Any], Mapping[str, Any]], bool]] = {
     Undefined.BEYOND_INTEGERS: lambda node, read, values: _beyond(read[0], values.get(node.output[0])),
+    Undefined.QUANTIZED_NAN: lambda node, read, values: _is_quantized_nan(read[0], values.get(node.output[0])),
     Undefined.PADDED_ROWS: lambda node, read, values: len(read) > 6 and any(_has(_nowhere, one) for one in read[:3]),
     Undefined.WITHOUT_RANGE: lambda node, read, values: not _ranged(read[0]),
     Undefined.NO_BATCH: lambda node, read, values: any(node.output[1:]) and _empty(read[0]),
-    Undefined.ONE_PIXEL: lambda node, read, values: _alone(node, read[1]),
+    Undefined.ONE_PIXEL: lambda node, read, values: _alone(node, *read[:2]),
 }

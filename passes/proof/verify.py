@@ -1,4 +1,4 @@
-"""Whether a rewritten model computes what the original does: both run in onnxruntime on the same adversarial inputs.
+"""Verify that a rewritten model computes the original's outputs: both run on the same adversarial inputs.
 
 Each rewritten node is compared on its own first (node_pairs.py), then the whole models (whole_model.py). Everything
 drawn depends on the seed alone, and how much is drawn on the CPU time that it takes.
@@ -24,12 +24,13 @@ from opshift.passes.base.errors import OpshiftError
 from opshift.passes.base.limits import check as check_limits
 from opshift.passes.base.limits import limits as within
 from opshift.passes.base.results import Check, Report, Verdict
+from opshift.passes.base.version_numbers import check_opset
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import check_unchanged
 from opshift.passes.proof import repro
 from opshift.passes.proof.kernel_faults import unequal
 from opshift.passes.proof.model_variants import departing_operators, weights, with_own_names
-from opshift.passes.proof.node_pairs import ENOUGH, Pair, failed, prove
+from opshift.passes.proof.node_pairs import ENOUGH, Pair, compare_pairs, failed
 from opshift.passes.proof.whole_model import WholeModels
 from opshift.passes.runtime import ort_session
 from opshift.passes.runtime.ort_session import RejectedError, Runnable
@@ -40,7 +41,7 @@ def verify(
     rewritten: Model | Runnable,
     *,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
-    inputs: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    inputs: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     seed: int = 0,
     pairs: Sequence[Pair] = (),
     whole: bool = True,
@@ -54,6 +55,7 @@ def verify(
     save_repro: str | os.PathLike[str] | None = None,
     original_dir: str | os.PathLike[str] | None = None,
     rewritten_dir: str | os.PathLike[str] | None = None,
+    assume_opset: int | None = None,
     allow_paths: Collection[str | os.PathLike[str]] = (),
     progress: Progress | None = None,
 ) -> Report:
@@ -65,7 +67,7 @@ def verify(
         rewritten: the model to compare with it.
         input_shapes: shapes of inputs of the whole models, by name, instead of several sizes.
         inputs: input values of the whole models instead of generated ones: an .npz file, a directory test_data_set_N
-            or one that contains several, or values by name. Missing inputs are still generated.
+            or one that contains several, values by name, or several such mappings. Missing inputs are still generated.
         seed: the same seed and versions produce the same report.
         pairs: the rewritten nodes.
         whole: False compares only the pairs, and reports this.
@@ -89,6 +91,7 @@ def verify(
         save_repro: a directory for two small models and an input on which they differ, if they do.
         original_dir: the directory of the original's external data, where a protobuf is given.
         rewritten_dir: the same for the rewritten model.
+        assume_opset: read the original as one of this opset, whatever it declares.
         allow_paths: directories in which links of external data may end.
         progress: is called with a stage ("nodes" or "whole"), the steps done and all steps.
 
@@ -109,19 +112,20 @@ def verify(
     )
     check_limits(seed, timeout, memory)
     check_effort(effort, max_time)
+    check_opset("assume_opset", assume_opset)
     ort_session.runtime()
     allowance = Allowance(ort_session.seconds, effort, max_time)
     if save_repro is not None:
         repro.refuse_used(Path(save_repro))
     with onnx_process.limited(timeout, memory):
-        before = with_own_names(ort_session.read(original, original_dir, allow_paths))
+        before = with_own_names(ort_session.read(original, original_dir, allow_paths, assume_opset))
         after = with_own_names(ort_session.read(rewritten, rewritten_dir, allow_paths))
         limits = within(timeout, memory, (before.proto, after.proto))
         report = progress or (lambda stage, done, total: None)
-        options = _options(exact, semantics, timeout, memory, effort, allow_paths)
+        options = _options(exact, semantics, timeout, memory, effort, allow_paths, assume_opset)
         command = repro.verify_command(before, after, seed, input_shapes, inputs, options)
         shown = repro.Reproduction(save_repro, command, options)
-        checks = prove(
+        checks = compare_pairs(
             pairs, seed=seed, semantics=semantics, limits=limits, allowance=allowance, progress=report, shown=shown
         )
         if not whole:
@@ -165,10 +169,11 @@ def _options(
     memory: int | None,
     effort: str,
     allow_paths: Iterable[str | os.PathLike[str]],
+    assume_opset: int | None,
 ) -> list[str]:
     """Return what else directs the comparison, as options of the command."""
     asked = {"--semantics": semantics if semantics != "runtime" else None, "--timeout": timeout, "--memory": memory}
-    asked |= {"--effort": effort if effort != "normal" else None}
+    asked |= {"--effort": effort if effort != "normal" else None, "--assume-opset": assume_opset}
     given = [part for name, value in asked.items() if value is not None for part in (name, f"{value}")]
     permitted = [part for path in allow_paths for part in ("--allow-path", os.fspath(path))]
     return ["--exact"] * exact + given + permitted

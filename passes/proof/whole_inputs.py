@@ -16,7 +16,7 @@ from opshift.passes.analysis.scopes import Shape
 from opshift.passes.base.effort import Allowance
 from opshift.passes.proof.comparison import Reference
 from opshift.passes.proof.inputs import generator, user_inputs
-from opshift.passes.proof.inputs.data_flow import Use, says
+from opshift.passes.proof.inputs.data_flow import InputUsage, adversarial_nodes
 from opshift.passes.proof.inputs.generator import Draft
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.inputs.shape_search import hints, repairer, sizes_of
@@ -52,7 +52,7 @@ class WholeInputs:
         sets = () if self.values is None else user_inputs.of(self.values, specs)
         return functools.reduce(Trials.__add__, (self._round(specs, reference, one) for one in sets or ({},)))
 
-    def _round(self, specs: Sequence[Spec], reference: Reference, fixed: user_inputs.Given) -> Trials:
+    def _round(self, specs: Sequence[Spec], reference: Reference, fixed: user_inputs.UserInputs) -> Trials:
         """Return inputs whose outputs are as declared and as onnx infers, or any where there are none such.
 
         A conversion relies on declared ranks.
@@ -66,7 +66,7 @@ class WholeInputs:
         self,
         specs: Sequence[Spec],
         reference: Reference,
-        fixed: user_inputs.Given,
+        fixed: user_inputs.UserInputs,
         fitting: Callable[[Feeds, Result], Result],
     ) -> Trials:
         size = sum(1 for _ in ort_session.nodes(self.before.proto))
@@ -79,7 +79,7 @@ class WholeInputs:
         rng = np.random.default_rng(self.seed)
 
         def values(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
-            return draft.spikes(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
+            return draft.along(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
 
         if len(fixed) == len(specs):
             budget = dataclasses.replace(budget, shapes=1, inputs=1, rejections=1, long=0)
@@ -95,21 +95,21 @@ class WholeInputs:
         return find_trials(draft, drawn, plain, candidates, long, budget, repair, pace)
 
     def _draft(self, specs: Sequence[Spec]) -> Draft:
-        wanted, found = generator.uses(self._summary), generator.uses(self.after.proto)
+        wanted, found = generator.input_usages(self._summary), generator.input_usages(self.after.proto)
         # What the rewritten model compares its inputs with may be what is wrong with it.
-        numbers = {name: Use(numbers=use.numbers) for name, use in found.items()}
+        numbers = {name: InputUsage(numbers=use.numbers) for name, use in found.items()}
         return Draft(
             tuple(specs),
-            generator.steering(self._summary),
+            generator.position_inputs(self._summary),
             generator.Allowed(
                 nan=not any(pair.exclude_nan for pair in self.pairs),
                 infinite=not any(pair.finite for pair in self.pairs),
                 least=not (generator.divides(self.before.proto) or generator.divides(self.after.proto)),
                 whole=True,
             ),
-            {name: wanted.get(name, Use()) | numbers.get(name, Use()) for name in {**wanted, **numbers}},
-            says(self._summary),
-            generator.fills(self._summary),
+            {name: wanted.get(name, InputUsage()) | numbers.get(name, InputUsage()) for name in {**wanted, **numbers}},
+            adversarial_nodes(self._summary),
+            generator.shape_inputs(self._summary),
         )
 
     @functools.cached_property

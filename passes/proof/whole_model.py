@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -17,16 +18,16 @@ from opshift.passes.base.errors import UsageError
 from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
 from opshift.passes.proof.comparison import Comparison, Reference, differs, sentence
-from opshift.passes.proof.coverage import Covered
-from opshift.passes.proof.differences import Differences, Look
+from opshift.passes.proof.coverage import CoverageCounter
+from opshift.passes.proof.differences import Diagnosis, DifferenceFinder
 from opshift.passes.proof.executors import Executors
-from opshift.passes.proof.inputs import generator
+from opshift.passes.proof.inputs import generator, user_inputs
 from opshift.passes.proof.inputs.generator import UntestableError
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.inputs.shape_search import as_fixed
 from opshift.passes.proof.inputs.trials import Trials
 from opshift.passes.proof.inputs.value_classes import counted
-from opshift.passes.proof.kernel_drift import Drift
+from opshift.passes.proof.kernel_drift import KernelDrift
 from opshift.passes.proof.model_variants import optional_inputs, same, weights, without_initializers, without_outputs
 from opshift.passes.proof.node_pairs import Pair
 from opshift.passes.proof.randomness import random_outputs, training_inputs
@@ -35,7 +36,7 @@ from opshift.passes.proof.signature import interface_difference
 from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.proof.undefined_behavior import UndefinedFilter
 from opshift.passes.proof.whole_inputs import WholeInputs
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable, Why
+from opshift.passes.runtime.ort_session import Feeds, RejectedError, RejectionKind, Runnable
 
 _LEAN = 2**30  # bytes of weights from which on one session is open at a time
 
@@ -80,6 +81,7 @@ class WholeModels:
             RejectedError: onnxruntime went beyond the limits.
         """
         if same(self.before, self.after):
+            self._fit()
             return _check(Verdict.EQUAL, "the two models are the same, byte for byte")
         mismatch = interface_difference(self.before.proto, self.after.proto)
         if mismatch:
@@ -90,10 +92,7 @@ class WholeModels:
             found = generator.specs(self.before.proto.graph)
         except UntestableError as error:
             return _check(Verdict.UNCHECKED, str(error))
-        try:
-            specs = generator.with_shapes(found, self.shapes)
-        except ValueError as error:
-            raise UsageError(f"The input shapes do not fit the model: {error}.") from error
+        specs = self._shaped(found)
         if not all(spec.element_type for spec in specs):
             return _check(Verdict.UNCHECKED, "the model does not declare the type of each input")
         try:
@@ -101,6 +100,21 @@ class WholeModels:
         except ValueError as error:
             return _check(Verdict.DIFFERENT, f"the rewritten model does not fit: {error}")
         return dataclasses.replace(self._checked(specs), shapes=fixed)
+
+    def _fit(self) -> None:
+        """Raise UsageError if the user's shapes or inputs do not fit the model, where neither is needed."""
+        if not self.shapes and self.inputs is None:
+            return
+        with contextlib.suppress(UntestableError):
+            specs = self._shaped(generator.specs(self.before.proto.graph))
+            if self.inputs is not None:
+                user_inputs.of(self.inputs, specs)
+
+    def _shaped(self, found: Sequence[Spec]) -> Sequence[Spec]:
+        try:
+            return generator.with_shapes(found, self.shapes)
+        except ValueError as error:
+            raise UsageError(f"The input shapes do not fit the model: {error}.") from error
 
     def _checked(self, specs: Sequence[Spec]) -> Check:
         """Compare them on inputs of these specs."""
@@ -122,7 +136,7 @@ class WholeModels:
         off = {name: np.zeros([max(1, dim.dim_value) for dim in shapes[name]], np.bool_) for name in modes}
         check = dataclasses.replace(self, off=modes, inputs={**given, **off}).check()
         note = f"compared where {', '.join(modes)} is false, because training mode is random"
-        return dataclasses.replace(check, reason=sentence(check.reason, note))
+        return dataclasses.replace(check, reason=sentence(check.reason, note), classes={**check.classes, "training": 0})
 
     def _but_for_random(self) -> Check:
         """Compare all outputs but those that are random."""
@@ -132,7 +146,9 @@ class WholeModels:
         before, after = (without_outputs(one, self._random) for one in (self.before, self.after))
         check = dataclasses.replace(self, before=before, after=after).check()
         return dataclasses.replace(
-            check, reason=sentence(check.reason, f"not compared, since they are random: {names}")
+            check,
+            reason=sentence(check.reason, f"not compared, since they are random: {names}"),
+            classes={**check.classes, "random outputs": 0},
         )
 
     @functools.cached_property
@@ -145,8 +161,8 @@ class WholeModels:
         return Executors(self.pairs, self.limits, self.allowance, self.exact, self.drift, self.by_oracle, lean)
 
     @functools.cached_property
-    def _differences(self) -> Differences:
-        return Differences(self.before, self.after, self._executors, self.shown)
+    def _finder(self) -> DifferenceFinder:
+        return DifferenceFinder(self.before, self.after, self._executors, self.shown)
 
     def _compared(self, specs: Sequence[Spec], reference: Reference) -> Check:
         drawn = WholeInputs(self.before, self.after, self.pairs, self.shapes, self.inputs, self.seed, self.allowance)
@@ -157,7 +173,7 @@ class WholeModels:
             reason = f"the original ran on none of {trials.tried} inputs: {trials.rejection}"
             return _check(Verdict.UNCHECKED, reason)
         comparison: Comparison | None = None
-        covered = Covered(specs)
+        covered = CoverageCounter(specs)
 
         def check(verdict: Verdict, reason: str, shown: Counterexample | None = None) -> Check:
             tried = comparison.decided(trials.accepted) if comparison else [feeds for feeds, _ in trials.accepted]
@@ -175,13 +191,13 @@ class WholeModels:
             comparison = Comparison(reference, rewritten, excluded, covered=covered, allowance=self.allowance)
             mismatch = comparison.run(trials.accepted, lambda: self.progress("whole", next(done), 2 * count))
         except RejectedError as error:
-            if error.why in (Why.MISSING_KERNEL, Why.TOO_NEW, Why.LIMIT):
+            if error.why in (RejectionKind.MISSING_KERNEL, RejectionKind.TOO_NEW, RejectionKind.LIMIT):
                 return check(Verdict.UNCHECKED, f"the rewritten model: {error}")
             return check(Verdict.DIFFERENT, f"onnxruntime does not load the rewritten model: {error}")
         self.progress("whole", 2 * count, 2 * count)
         notes = self._notes(comparison, note, excluded)
         if mismatch is not None:
-            reason, shown = self._differences.explained(comparison, mismatch, specs)
+            reason, shown = self._finder.diagnose(comparison, mismatch, specs)
             return check(Verdict.DIFFERENT, sentence(reason, *notes), shown)
         if not comparison.compared(trials.accepted) or covered.total().is_void:
             return check(Verdict.UNCHECKED, sentence("the original's result is undefined for every input", *notes))
@@ -191,7 +207,7 @@ class WholeModels:
         """Return what is to be added to the verdict."""
         bounds = comparison.reference.bounds
         departs = f"on {len(comparison.near)} inputs or more floats differ by rounding" if comparison.near else ""
-        coarse = bounds.coarse if isinstance(bounds, Bounds | Drift) else 0
+        coarse = bounds.coarse if isinstance(bounds, Bounds | KernelDrift) else 0
         estimated = f"on {coarse} of them rounding was estimated by 8 units of the largest value" if coarse else ""
         lost = sorted(optional_inputs(self.before.proto) - optional_inputs(self.after.proto))
         kept = f"{', '.join(lost)} had a default, and is no longer an input" if lost else ""
@@ -206,9 +222,9 @@ class WholeModels:
         left_out = f"an input was skipped: {fatal[-1]}" if fatal else ""
         decided = len(comparison.decided(trials.accepted))
         inputs = [feeds for feeds, _ in trials.accepted[: max(1, decided)]]
-        further: tuple[Callable[[], Look], ...] = (
-            lambda: self._differences.hidden(comparison.near),
-            lambda: self._differences.in_branches(inputs),
+        further: tuple[Callable[[], Diagnosis], ...] = (
+            lambda: self._finder.masked_difference(comparison.near),
+            lambda: self._finder.compare_branches(inputs),
             self._overridden,
         )
         for find in () if self._executors.lean or self.by_oracle else further:
@@ -220,14 +236,14 @@ class WholeModels:
             notes = (*notes, look.note)
         return Verdict.EQUAL, sentence(*notes, left_out), None
 
-    def _overridden(self) -> Look:
+    def _overridden(self) -> Diagnosis:
         """Compare once more with the initializers of inputs taken away, which a caller may override.
 
         Below ir_version 4 every initializer is an input, and none is meant to be given.
         """
         names = optional_inputs(self.before.proto) & optional_inputs(self.after.proto)
         if not names or not self.defaults:
-            return Look("")
+            return Diagnosis("")
         check = dataclasses.replace(
             self,
             before=without_initializers(self.before, names),
@@ -237,10 +253,10 @@ class WholeModels:
             progress=lambda stage, done, total: None,
         ).check()
         if check.verdict is Verdict.EQUAL:
-            return Look("")
+            return Diagnosis("")
         note = f"where inputs that have defaults are given: {check.reason}"
         different = check.verdict is Verdict.DIFFERENT
-        return Look(note, check.counterexample or Counterexample({}, "", None, None) if different else None)
+        return Diagnosis(note, check.counterexample or Counterexample({}, "", None, None) if different else None)
 
 
 def _check(verdict: Verdict, reason: str) -> Check:
@@ -254,6 +270,6 @@ def _repeats(reference: Reference, trial: tuple[Feeds, Any]) -> bool:
     try:
         return differs(list(outputs), list(reference.plain(feeds))) is None
     except RejectedError as error:
-        if error.why is Why.LIMIT:
+        if error.why is RejectionKind.LIMIT:
             raise
         return False

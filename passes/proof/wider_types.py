@@ -33,7 +33,7 @@ WIDE: Mapping[np.dtype[Any], np.dtype[Any]] = {
 
 
 def widened(node: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a copy that makes the wide type where the node makes the narrow one, in the graphs inside of it too."""
+    """Return a copy that makes the wide type where the node makes the narrow one, in the graphs inside it too."""
     wide = copy.deepcopy(node)
     for attribute in wide.attribute:
         if attribute.name in ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "softmax_precision"):

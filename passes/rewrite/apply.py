@@ -14,7 +14,7 @@ from onnx import NodeProto, TensorProto
 
 from opshift.opsets.operators.constant import gives
 from opshift.opsets.registry.facts import (
-    Elsewhere,
+    ExternalTensor,
     Facts,
     Tensor,
     facts_of_attribute,
@@ -28,8 +28,18 @@ from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY, SCAN
 from opshift.passes.analysis.inference import make_node
 from opshift.passes.graph import traversal
 from opshift.passes.graph.traversal import GraphView, graphs, names_read, subgraph, subgraphs
-from opshift.passes.rewrite.edits import Call, Carry, Drop, FunctionPlan, GraphPlan, Nest, Planned, Relabel, Replace
-from opshift.passes.rewrite.fragment import Constant, Fragment, Input, Iteration, Output, Ref, Written
+from opshift.passes.rewrite.edits import (
+    CallFunction,
+    CarryValue,
+    Drop,
+    DropAttributes,
+    FunctionPlan,
+    GraphPlan,
+    NestScan,
+    Planned,
+    Replace,
+)
+from opshift.passes.rewrite.fragment import Constant, Fragment, FragmentNode, Input, LoopBody, Output, ValueRef
 from opshift.passes.rewrite.function_planner import bind_attributes
 
 METADATA = 10
@@ -114,7 +124,7 @@ class Constants:
 
 def _tensor(constant: Constant, name: str) -> TensorProto:
     """Return a constant as an initializer; what is in a file stays there."""
-    if not isinstance(constant.value, Elsewhere):
+    if not isinstance(constant.value, ExternalTensor):
         return tensor_of(constant.value.array, constant.dtype, name)
     tensor = TensorProto()
     tensor.CopyFrom(constant.value.proto)
@@ -172,7 +182,7 @@ class ConstantNodes(Constants):
 def lower(
     model: onnx.ModelProto, planned: Planned, bodies: Iterable[GraphView] = (), ir_version: int | None = None
 ) -> None:
-    """Rewrite a model in place, as planned; opset imports are `restamp`'s.
+    """Rewrite a model in place, as planned; opset imports are `set_opset_imports`'s.
 
     `bodies` are those of the model that it is a copy of, where somebody has walked over it. `ir_version` is the one
     that the result is to have, if not the model's: nodes get no metadata that would have no place in it.
@@ -298,21 +308,21 @@ def _lower_graph(
     renamed: dict[str, str] = {}
     for index, change in plan.changes.items():
         node = nodes[index]
-        if isinstance(change, Call):
+        if isinstance(change, CallFunction):
             node.op_type = change.name
             # A copy has its attributes bound; the call passes none.
             del node.attribute[:]
         elif isinstance(change, Drop):
             gone.append(index)
             renamed.update(dict.fromkeys(node.output, ""))
-        elif isinstance(change, Carry):
+        elif isinstance(change, CarryValue):
             before: list[NodeProto] = []
             _carry(node, names, constants, before)
             nodes.extend([*before, node])
             gone.append(index)
-        elif isinstance(change, Nest):
+        elif isinstance(change, NestScan):
             _nest(node, names)
-        elif isinstance(change, Relabel):
+        elif isinstance(change, DropAttributes):
             kept = [item for item in node.attribute if item.name not in change.drop]
             del node.attribute[:]
             node.attribute.extend(kept)
@@ -451,7 +461,7 @@ def splice(
 
     hold = functools.partial(constants.name, before=before)
 
-    def name_of(ref: Ref) -> str:
+    def name_of(ref: ValueRef) -> str:
         if ref is None:
             return ""
         if isinstance(ref, Output):
@@ -513,7 +523,12 @@ def _optional_outputs(name: str) -> frozenset[int]:
 
 
 def _filled(
-    leaf: Written, read: Sequence[str], made: Sequence[str], label: str, names: Names, hold: Callable[[Constant], str]
+    leaf: FragmentNode,
+    read: Sequence[str],
+    made: Sequence[str],
+    label: str,
+    names: Names,
+    hold: Callable[[Constant], str],
 ) -> NodeProto:
     """Return a node of a fragment with its names; `hold` gives those of constants."""
     node, inputs, outputs = leaf.form
@@ -528,7 +543,7 @@ def _filled(
 
 
 def _iteration(
-    iteration: Iteration, read: Sequence[str], base: str, names: Names, hold: Callable[[Constant], str]
+    iteration: LoopBody, read: Sequence[str], base: str, names: Names, hold: Callable[[Constant], str]
 ) -> onnx.GraphProto:
     """Return the body of a Loop; `read` are the values that the Loop reads, its own inputs first."""
     fragment, carried = iteration.fragment, iteration.carries
@@ -541,7 +556,7 @@ def _iteration(
     operands = [given[0], *given[2:], *read[len(given) :]]
     values = _output_names((), dataclasses.replace(fragment, outputs=()), names, base)
 
-    def name_of(ref: Ref) -> str:
+    def name_of(ref: ValueRef) -> str:
         if isinstance(ref, Input):
             return operands[ref.operand]
         return "" if ref is None else values[ref] if isinstance(ref, Output) else hold(ref)
@@ -582,21 +597,21 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
 
     Inputs bear the names of the operands; those that are constants are initializers. Outputs are y0, y1 ...
     """
-    seen, operator = change.seen, change.lifted.operator
+    typed_node, operator = change.typed_node, change.lifted.operator
     named = {
         index: name for name, index in zip(operator.operands, change.lifted.sources, strict=False) if index is not None
     }
-    inputs = ["" if facts is None else named.get(index, f"x{index}") for index, facts in enumerate(seen.inputs)]
-    outputs = [f"y{index}" if used else "" for index, used in enumerate(seen.used)]
-    original = _model(source, seen, inputs, outputs)
-    node = make_node(seen.name, seen.domain, inputs, outputs, seen.attributes)
+    inputs = ["" if facts is None else named.get(index, f"x{index}") for index, facts in enumerate(typed_node.inputs)]
+    outputs = [f"y{index}" if used else "" for index, used in enumerate(typed_node.used)]
+    original = _model(source, typed_node, inputs, outputs)
+    node = make_node(typed_node.name, typed_node.domain, inputs, outputs, typed_node.attributes)
     original.graph.node.append(node)
     node.name = "node"
     if change.cast is not None:
         node.output[0] = "index"
         original.graph.node.append(make_node(CAST, "", ["index"], outputs, {"to": change.cast}))
-        node = make_node(seen.name, seen.domain, inputs, outputs, seen.attributes)
-    rewritten = _model(target, seen, inputs, outputs)
+        node = make_node(typed_node.name, typed_node.domain, inputs, outputs, typed_node.attributes)
+    rewritten = _model(target, typed_node, inputs, outputs)
     constants = Constants(Names(original), target)
     # Alone, a value that is the output must have its name.
     change = change._replace(renamed=(), inputs=())
@@ -605,15 +620,15 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
     return original, rewritten
 
 
-def _model(opset: int, seen: Node, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.ModelProto:
+def _model(opset: int, typed_node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.ModelProto:
     imports = [onnx.helper.make_opsetid("", opset)]
-    if seen.domain:
-        imports.append(onnx.helper.make_opsetid(seen.domain, seen.since_version))
+    if typed_node.domain:
+        imports.append(onnx.helper.make_opsetid(typed_node.domain, typed_node.since_version))
     least = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
     model = onnx.ModelProto(ir_version=max(least, 8))
     model.opset_import.extend(imports)
     model.graph.name = "node"
-    for name, facts in zip(inputs, seen.inputs, strict=True):
+    for name, facts in zip(inputs, typed_node.inputs, strict=True):
         if facts is None:
             continue
         if facts.known is not None:

@@ -1,4 +1,4 @@
-"""Put nodes of graphs in the place of the node that holds them.
+"""Put nodes of graphs in place of the node that holds them.
 
 An If whose condition is known becomes the branch that it takes. Where the target lacks the operators, Loop and Scan
 are unrolled, and an If becomes both branches and a Where.
@@ -38,7 +38,7 @@ _WHERE = frozenset(
 """Element types that runtimes have a Where for: onnxruntime 1.32.0 lacks the others."""
 
 _STACKED = ("Unsqueeze", "Concat", "Gather")
-"""What takes one of two values of other types."""
+"""The operators that select one of two values of other types."""
 
 BOTH = 256
 """Nodes: of an If that has more in its branches, these are not both computed."""
@@ -47,7 +47,7 @@ BOTH = 256
 def expand(
     model: onnx.ModelProto, values: Scope, missing: Collection[str], propagation: Propagation
 ) -> tuple[Step, ...]:
-    """Put nodes of graphs in the place of the nodes that hold them, in place; return what became of these.
+    """Put nodes of graphs in place of the nodes that hold them, in place; return what became of these.
 
     `values` is what is known of the model, and `propagation` finds out more; `missing` are those of If, Loop and Scan
     that the target lacks.
@@ -109,7 +109,7 @@ class _Expansion:
             graph.node.extend(kept)
 
     def _expanded(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | None:
-        """Return what comes in the place of a node; None if it stays."""
+        """Return what comes in place of a node; None if it stays."""
         if default_domain(node.domain) or node.op_type not in (IF, LOOP, SCAN):
             return None
         if any(attribute.ref_attr_name for attribute in node.attribute):
@@ -208,7 +208,7 @@ def _branches(node: onnx.NodeProto) -> tuple[onnx.GraphProto, onnx.GraphProto]:
 
 
 def _are_alike(one: Facts, other: Facts) -> bool:
-    """Whether two values are tensors of one type and one known shape."""
+    """Return whether two values are tensors of one type and one known shape."""
     return bool(one.dtype) and one.dtype == other.dtype and one.shape == other.shape and is_static(one)
 
 

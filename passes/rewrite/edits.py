@@ -1,4 +1,4 @@
-"""What is to be done to a model, as `plan` decides it and `lower` carries it out."""
+"""The edits of a model: `plan` decides them, `lower` applies them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.operator import Lifted, Node
-from opshift.passes.base.results import Caution, Plan, Step
+from opshift.passes.base.results import KernelWarning, Plan, Step
 from opshift.passes.rewrite.fragment import Constant, Fragment
 
 FunctionKey = tuple[str, str, str]
 
 
 class Replace(NamedTuple):
-    """Write a fragment in the place of a node; `sources` says what each operand of the fragment is.
+    """Write a fragment in place of a node; `sources` says what each operand of the fragment is.
 
     Outputs that are `renamed` are written by no node: who reads them reads what they are instead. `cast` is the Cast
     behind the node that is replaced together with it, in whose place the fragment stands; `inputs` are the node's then.
@@ -23,7 +23,7 @@ class Replace(NamedTuple):
 
     fragment: Fragment
     sources: tuple[int | Constant | None, ...]
-    seen: Node
+    typed_node: Node
     lifted: Lifted
     where: str
     renamed: tuple[int, ...] = ()
@@ -36,24 +36,24 @@ class Replace(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Relabel:
+class DropAttributes:
     """Keep a node but for attributes that mean nothing at the target's version, or do not exist there."""
 
     drop: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Carry:
+class CarryValue:
     """Give a Loop that carries nothing a value to carry: Loop-1 must have one."""
 
 
 @dataclass(frozen=True)
-class Nest:
+class NestScan:
     """Put a Scan-8 into a Scan that goes through the batch, of which later versions know nothing."""
 
 
 @dataclass(frozen=True)
-class Call:
+class CallFunction:
     """Call a copy of a function that is made for these inputs."""
 
     name: str
@@ -64,21 +64,21 @@ class Drop:
     """Write nothing: the Cast that reads the node is replaced together with it."""
 
 
-Change = Replace | Relabel | Carry | Nest | Call | Drop
+Change = Replace | DropAttributes | CarryValue | NestScan | CallFunction | Drop
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of a node, and of every other that is the same but for its place and its names."""
+    """The decision for a node, and for every node that differs only in place and names."""
 
     change: Change | None
     steps: tuple[Step, ...]
     kept: int
-    cautions: tuple[Caution, ...] = ()
+    kernel_warnings: tuple[KernelWarning, ...] = ()
 
 
-class Known(NamedTuple):
-    """A decision, and what was known of the node's inputs."""
+class KnownDecision(NamedTuple):
+    """A decision, and the facts about the node's inputs on which it rests."""
 
     decision: Decision
     inputs: tuple[Facts | None, ...]
@@ -86,7 +86,7 @@ class Known(NamedTuple):
 
 @dataclass
 class GraphPlan:
-    """What to do in one graph, by the index of the node; `inner` by node and attribute."""
+    """The edits of one graph, by node index; `inner` by node and attribute."""
 
     path: str
     changes: dict[int, Change] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class FunctionPlan:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan with all that carrying it out needs."""
+    """A plan with all data that is needed to apply it."""
 
     plan: Plan
     graphs: tuple[GraphPlan, ...]

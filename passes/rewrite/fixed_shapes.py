@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from opshift.opsets.registry import inference_gaps
 from opshift.opsets.registry.facts import Dim, Facts, facts_of_type
+from opshift.opsets.registry.schema import default_domain
 from opshift.passes.analysis.known_values import is_static, scopes_of
 from opshift.passes.analysis.scopes import Scope, graph_inputs
 from opshift.passes.base.errors import UsageError, printable
@@ -32,7 +34,7 @@ class Sizes:
     batch: int | None = None
 
     def __bool__(self) -> bool:
-        """Whether any size is asked for."""
+        """Return whether any size is asked for."""
         return bool(self.inputs or self.dims or self.batch is not None)
 
 
@@ -199,8 +201,17 @@ def write_inputs(model: onnx.ModelProto, found: Fixed) -> None:
 
 
 def write_values(model: onnx.ModelProto, values: Scope) -> None:
-    """Declare the shapes of all values that are known, and add those of the main graph that are not declared yet."""
+    """Declare the shapes of all values that are known, and add those of the main graph that are not declared yet.
+
+    An attribute is written that onnx's own inference takes for another number where it is left out: it would find the
+    declared shape wrong.
+    """
     for graph, scope in scopes_of(values, model.graph):
+        for node in graph.node:
+            defaults = {} if default_domain(node.domain) else inference_gaps.DEFAULTS.get(node.op_type, {})
+            for name, default in defaults.items():
+                if all(attribute.name != name for attribute in node.attribute):
+                    node.attribute.append(onnx.helper.make_attribute(name, default))
         inputs = {value.name for value in graph.input}
         for value in (*graph.output, *graph.value_info):
             if value.name not in inputs and (facts := scope.own.get(value.name)) is not None:

@@ -1,4 +1,4 @@
-"""Write constants in the place of nodes whose outputs are known, and drop what nobody reads then.
+"""Write constants in place of nodes whose outputs are known, and drop what nobody reads then.
 
 Nothing else is changed: no node is moved, joined or exchanged for another.
 """
@@ -16,7 +16,7 @@ from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.operator import lift, operator_for, write_native
 from opshift.opsets.registry.schema import default_domain, schema_read_at
-from opshift.opsets.registry.structural import CONSTANT, IDENTITY
+from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY
 from opshift.opsets.registry.traits import Flow
 from opshift.passes.analysis.known_values import is_constant, scopes_of
 from opshift.passes.analysis.scopes import Scope, default_opset, view
@@ -48,18 +48,22 @@ def may_fold(model: onnx.ModelProto, missing: Collection[str] = ()) -> bool:
     return False
 
 
-def foldable(model: onnx.ModelProto, values: Scope) -> bool:
-    """Whether any node computes what is known, or reads what is partly known."""
+def foldable(model: onnx.ModelProto, values: Scope, types: Collection[int] = ()) -> bool:
+    """Return whether any node computes what is known, or reads what is partly known; `types` as of `fold`."""
     return any(
-        _is_known(node, scope) or any(name and _is_partly_known(scope[name]) for name in node.input)
+        (_is_known(node, scope) and not _is_spelled(node, scope, types))
+        or any(name and _is_partly_known(scope[name]) for name in node.input)
         for graph, scope in scopes_of(values, model.graph)
         for node in graph.node
     )
 
 
-def fold(model: onnx.ModelProto, values: Scope) -> tuple[Step, ...]:
-    """Fold in place, and return what became of the nodes that are gone; `values` is what is known of the model."""
-    work = _Folding(Names(model), default_opset(model.opset_import) or 1)
+def fold(model: onnx.ModelProto, values: Scope, types: Collection[int] = ()) -> tuple[Step, ...]:
+    """Fold in place, and return what became of the nodes that are gone; `values` is the known facts about the model.
+
+    `types` are the element types that the target reads constants in, if not all: others stay Casts of constants.
+    """
+    work = _Folding(Names(model), default_opset(model.opset_import) or 1, types)
     work.graph(model.graph, values, "main")
     if work.initializers:
         # Before 4, an initializer is an input that has a default.
@@ -69,10 +73,21 @@ def fold(model: onnx.ModelProto, values: Scope) -> tuple[Step, ...]:
 
 
 def _is_known(node: onnx.NodeProto, scope: Scope) -> bool:
-    """Whether a node that is no constant computes what is known, and small enough to be written down."""
+    """Return whether a node that is no constant computes what is known, and small enough to be written down."""
     if is_constant(node) or not any(node.output):
         return False
     return all(_is_writable(scope.own.get(name)) for name in node.output if name)
+
+
+def _is_spelled(node: onnx.NodeProto, scope: Scope, types: Collection[int]) -> bool:
+    """Return whether a node is a Cast of a constant, as a constant of an element type is written that is none of these.
+
+    Without any types, none is.
+    """
+    if not types or node.op_type != CAST or default_domain(node.domain):
+        return False
+    read, made = scope[node.input[0]], scope.own.get(node.output[0])
+    return read is not None and read.is_constant and not read.computed and made is not None and made.dtype not in types
 
 
 def _is_partly_known(facts: Facts | None) -> bool:
@@ -89,13 +104,14 @@ class _Folding:
 
     names: Names
     opset: int
+    types: Collection[int]
     steps: list[Step] = field(default_factory=list)
     initializers: list[onnx.TensorProto] = field(default_factory=list)
 
     def graph(self, graph: onnx.GraphProto, scope: Scope, path: str) -> set[str]:
         """Fold one graph, and return the names that it reads from outside."""
-        given_out = {value.name for value in graph.output}
-        needed = set(given_out)
+        graph_outputs = {value.name for value in graph.output}
+        needed = set(graph_outputs)
         for annotation in graph.quantization_annotation:
             needed.update(entry.value for entry in annotation.quant_parameter_tensor_names)
         kept: list[onnx.NodeProto] = []
@@ -107,11 +123,13 @@ class _Folding:
             if not wanted and any(node.output):
                 changed = True
                 self._gone(node, where, known=_is_known(node, scope))
-            elif wanted and not is_constant(node) and all(_is_writable(scope.own.get(name)) for name in wanted):
+            elif wanted and self._becomes_constant(node, scope, wanted):
                 changed = True
                 self._gone(node, where, known=True)
                 for name in wanted:
-                    kept += self._constant(node, name, scope.own[name], held=path == "main" and name not in given_out)
+                    kept += self._constant(
+                        node, name, scope.own[name], held=path == "main" and name not in graph_outputs
+                    )
             else:
                 if (canonical := self._canonical(node, scope)) is not None:
                     changed, node = True, canonical
@@ -125,6 +143,10 @@ class _Folding:
             del graph.node[:]
             graph.node.extend(nodes)
         return needed - _tidied(graph, needed)
+
+    def _becomes_constant(self, node: onnx.NodeProto, scope: Scope, wanted: Collection[str]) -> bool:
+        known = all(_is_writable(scope.own.get(name)) for name in wanted)
+        return known and not is_constant(node) and not _is_spelled(node, scope, self.types)
 
     def _canonical(self, node: onnx.NodeProto, scope: Scope) -> onnx.NodeProto | None:
         """Return a node in the form in which inputs are constant of which only some elements are known."""

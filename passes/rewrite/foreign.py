@@ -13,7 +13,7 @@ from opshift.passes.base.results import TENSOR_OUTPUT, Code, Refusal
 from opshift.passes.rewrite.tensor_output import ZIP_MAP
 
 WITHOUT = "Export the model again without the optimization that made this node."
-"""What helps where a node has no replacement."""
+"""The fix if a node has no replacement."""
 
 NUMBERS = "Export the model again with other options, or keep it for a runtime that has ai.onnx.ml."
 """The same of ONNX's operators for classical machine learning, which no optimization makes."""

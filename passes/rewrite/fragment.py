@@ -37,12 +37,12 @@ class Output(NamedTuple):
     place: int
 
 
-Ref = Input | Constant | Output | None
-"""Where a value comes from; None is an input left out."""
+ValueRef = Input | Constant | Output | None
+"""The source of a value; None is an omitted input."""
 
 
 @dataclass(frozen=True)
-class Iteration:
+class LoopBody:
     """The body of a Loop: input 0 is the number of the iteration, then come those carried; all others are outside."""
 
     fragment: Fragment
@@ -52,7 +52,7 @@ class Iteration:
 
 
 @dataclass(frozen=True)
-class Written:
+class FragmentNode:
     """A node of a fragment.
 
     A Loop has a `body`, and besides its own inputs those values from outside that its body reads.
@@ -60,9 +60,9 @@ class Written:
 
     name: str
     attributes: Mapping[str, Any]
-    inputs: tuple[Ref, ...]
+    inputs: tuple[ValueRef, ...]
     outputs: int
-    body: Iteration | None = None
+    body: LoopBody | None = None
 
     @functools.cached_property
     def form(self) -> tuple[onnx.NodeProto, Any, Any]:
@@ -72,21 +72,21 @@ class Written:
 
 @dataclass(frozen=True)
 class Fragment:
-    """The nodes that say a meaning on the target, in order, and where each output comes from."""
+    """The nodes that express a meaning on the target, in order, and where each output comes from."""
 
-    nodes: tuple[Written, ...]
-    outputs: tuple[Ref, ...]
+    nodes: tuple[FragmentNode, ...]
+    outputs: tuple[ValueRef, ...]
     lowerings: tuple[str, ...]
     cost: float
     assumes: frozenset[str] = frozenset()
     rounds: bool = False
     """Whether it computes the same only but for rounding."""
     ways: tuple[Candidate, ...] = field(default=(), compare=False)
-    """What it was chosen from, itself among them."""
+    """The candidates, the chosen one among them."""
 
     @functools.cached_property
     def made(self) -> tuple[tuple[tuple[Output, str], ...], ...]:
-        """What each node makes, and how the names of new values end."""
+        """The outputs of each node, and the suffixes of the names of new values."""
         return tuple(
             tuple(
                 (Output(place, position), f"/{leaf.name}:{position}" if leaf.outputs > 1 else f"/{leaf.name}.out")
@@ -109,8 +109,8 @@ class Failure:
     """It does not apply, whatever the target has."""
     absent: bool = False
     """The target's opset does not have the operator."""
-    too_costly: bool = False
-    """It costs as much as another candidate, or more; how much is not known."""
+    least: float = 0.0
+    """What it costs at least: as much as another candidate, or more."""
 
 
 def pruned(fragment: Fragment) -> Fragment:
@@ -123,7 +123,7 @@ def pruned(fragment: Fragment) -> Fragment:
         return fragment
     place = {old: new for new, old in enumerate(sorted(read))}
 
-    def renumbered(ref: Ref) -> Ref:
+    def renumbered(ref: ValueRef) -> ValueRef:
         return Output(place[ref.node], ref.place) if isinstance(ref, Output) else ref
 
     nodes = tuple(
@@ -133,7 +133,7 @@ def pruned(fragment: Fragment) -> Fragment:
     return dataclasses.replace(fragment, nodes=nodes, outputs=tuple(renumbered(ref) for ref in fragment.outputs))
 
 
-def moved(ref: Ref, base: int, operands: Sequence[Ref]) -> Ref:
+def moved(ref: ValueRef, base: int, operands: Sequence[ValueRef]) -> ValueRef:
     """Return where a value comes from in a fragment that another is put into, after `base` nodes of that."""
     if isinstance(ref, Output):
         return Output(ref.node + base, ref.place)
@@ -141,7 +141,7 @@ def moved(ref: Ref, base: int, operands: Sequence[Ref]) -> Ref:
 
 
 def operand_sources(lifted: Lifted) -> tuple[int | Constant | None, ...]:
-    """Say for each operand which input of the node it is, or the constant that it is instead."""
+    """Return for each operand the index of the node's input, or its constant."""
     return tuple(
         source
         if source is not None or facts is None

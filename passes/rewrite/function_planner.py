@@ -16,11 +16,11 @@ from opshift.opsets.registry.facts import Facts, freeze, type_name, type_of_fact
 from opshift.opsets.registry.operator import Outputs
 from opshift.opsets.registry.schema import attribute_value, default_domain
 from opshift.passes.analysis.inference import make_attribute
-from opshift.passes.analysis.lazy_inference import Asked
+from opshift.passes.analysis.lazy_inference import OnDemandScope
 from opshift.passes.analysis.scopes import Scope, Values, default_opset, describe
 from opshift.passes.base.results import Code
-from opshift.passes.graph.traversal import graphs, kinds, named_subgraphs, subgraphs
-from opshift.passes.rewrite.edits import Call, Change, FunctionKey, FunctionPlan, GraphPlan, Replace
+from opshift.passes.graph.traversal import graphs, named_subgraphs, nodes_by_op_key, subgraphs
+from opshift.passes.rewrite.edits import CallFunction, Change, FunctionKey, FunctionPlan, GraphPlan, Replace
 from opshift.passes.rewrite.fragment import Input
 from opshift.passes.rewrite.ledger import Ledger
 from opshift.passes.rewrite.node_context import NodeContext
@@ -84,13 +84,13 @@ class Functions:
     def _scope_of(
         self, key: FunctionKey, inputs: Sequence[Facts | None], bound: Mapping[str, Any], *, known: bool
     ) -> Values:
-        """What is known of the values in a function, called so; inferred once for all targets."""
+        """The known facts about the values in a function, called so; inferred once for all targets."""
         kind = key, tuple(inputs), _hashable(bound), known
         if kind not in self._scopes:
             called = [self.known[one] for one in self._called(key)]
             function = self.known[key]
             described = functools.partial(describe_function, self._model, function, called, inputs, bound, known=known)
-            self._scopes[kind] = Asked(None, described)
+            self._scopes[kind] = OnDemandScope(None, described)
         return self._scopes[kind]
 
     def _called(self, key: FunctionKey) -> Sequence[FunctionKey]:
@@ -100,13 +100,13 @@ class Functions:
         while waiting:
             one = waiting.pop()
             if one not in self._calls:
-                inside = (kind for graph in graphs(self.known[one]) for kind in kinds(graph))
+                inside = (kind for graph in graphs(self.known[one]) for kind in nodes_by_op_key(graph))
                 self._calls[one] = [kind for kind in inside if kind in self.known]
             waiting += [called for called in self._calls[one] if called not in found and called != key]
             found.update(dict.fromkeys(self._calls[one]))
         return list(found)
 
-    def call(self, key: FunctionKey, context: NodeContext) -> Call | None:
+    def call(self, key: FunctionKey, context: NodeContext) -> CallFunction | None:
         """Plan a call: None where the function stays one for all calls, under its name."""
         function = self.known[key]
         if context.bound is None:
@@ -114,14 +114,14 @@ class Functions:
                 self._ledger.refuse(Code.FUNCTION, function.name, "", "it cannot be planned without facts.", "")
             return None
         defaults = {item.name: freeze(attribute_value(item)) for item in function.attribute_proto}
-        seen = context.seen
+        typed_node = context.typed_node
         wanted = [*function.attribute, *defaults]
-        attributes = {name: seen.attributes.get(name, defaults.get(name)) for name in wanted}
-        return self.planned(key, seen.inputs, attributes, called=True)
+        attributes = {name: typed_node.attributes.get(name, defaults.get(name)) for name in wanted}
+        return self.planned(key, typed_node.inputs, attributes, called=True)
 
     def planned(
         self, key: FunctionKey, inputs: Sequence[Facts | None], attributes: Mapping[str, Any], *, called: bool
-    ) -> Call | None:
+    ) -> CallFunction | None:
         """Plan a function for one kind of call: as it is for all calls, if that needs no facts, else a copy of it."""
         function = self.known[key]
         if self.as_it_is(key) is not None:
@@ -130,7 +130,7 @@ class Functions:
         kind = tuple(inputs), _hashable(attributes)
         for known, plan in made:
             if known == kind:
-                return None if plan.name == function.name else Call(plan.name)
+                return None if plan.name == function.name else CallFunction(plan.name)
         # The first copy keeps the name, so that a function with one kind of call keeps it too.
         name = function.name if not made else self._free_name(function)
         bound = {name: value for name, value in attributes.items() if value is not None}
@@ -161,10 +161,10 @@ class Functions:
         if alike is None and done.name != name and any(one.name == done.name for _, one in made[:place]):
             done = dataclasses.replace(plan, graph=graph)
         made[place] = (kind, alike or done)
-        return None if made[place][1].name == function.name else Call(made[place][1].name)
+        return None if made[place][1].name == function.name else CallFunction(made[place][1].name)
 
     def _refuse_unread(self, function: onnx.FunctionProto, inputs: Sequence[Facts | None], graph: GraphPlan) -> None:
-        """Refuse an input that nothing reads any more, if onnxruntime then does not take its type.
+        """Refuse an input that nothing reads any more, if onnxruntime then does not accept its type.
 
         The type of an input that no node reads must be one that onnx 1.10 had: onnxruntime 1.32.0, "Type
         'tensor(float8e5m2)' of input parameter (x) of operator (F) in node () is invalid".
@@ -208,7 +208,7 @@ class Functions:
 
 
 def _lowers_untyped(change: Change) -> bool:
-    """Return whether a node is said in other words though the types of what it reads are not known."""
+    """Return whether a node is expressed in other words though the types of what it reads are not known."""
     if not isinstance(change, Replace) or not change.fragment.lowerings:
         return False
     return any(facts is not None and facts.dtype is None for facts in change.lifted.operands)
@@ -228,7 +228,7 @@ def _hashable(attributes: Mapping[str, Any]) -> Hashable:
 
 
 def same_work(one: GraphPlan, other: GraphPlan) -> bool:
-    """Whether two plans write the same into the same graph, whatever they were made for."""
+    """Return whether two plans write the same into the same graph, whatever they were made for."""
 
     def work(change: Change) -> object:
         return (change.fragment, change.sources) if isinstance(change, Replace) else change

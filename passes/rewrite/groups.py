@@ -1,4 +1,4 @@
-"""The kinds of rewrites in a plan: nodes that are alike together, each kind with what is drawn of it."""
+"""Group the rewrites of a plan by similar nodes, each group with its drawing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnx import AttributeProto, TensorProto
 from opshift.opsets.registry.facts import array_of, facts_of_type, type_name
 from opshift.opsets.registry.schema import default_domain, schema_at
 from opshift.passes.analysis.scopes import default_opset
-from opshift.passes.base.results import Action, Drawn, Plan, RewriteGroup, Step, Subgraph, Value
+from opshift.passes.base.results import Action, DrawnNode, Plan, RewriteGroup, Step, Subgraph, Value
 from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Planned, Replace
 
@@ -25,7 +25,7 @@ LONG = 60
 """Characters: what is longer is cut off, in a drawing."""
 
 
-def kinds(planned: Planned) -> tuple[RewriteGroup, ...]:
+def rewrite_groups(planned: Planned) -> tuple[RewriteGroup, ...]:
     """Return the kinds of rewrites in a plan, in the order in which they first occur.
 
     Nodes are of one kind if the same is done to them for the same reason, and the same is known of their inputs.
@@ -37,7 +37,7 @@ def kinds(planned: Planned) -> tuple[RewriteGroup, ...]:
         found = waiting.get((step.node, step.operator), []) if step.action is Action.LOWER else []
         change = found.pop(0) if found else None
         # Decisions that are shared share these objects: what is drawn of each decision is made once.
-        shared = (id(change.seen), id(change.fragment), change.cast) if change else None
+        shared = (id(change.typed_node), id(change.fragment), change.cast) if change else None
         alike.setdefault((_apart_from_place(step), shared), _Alike(step, change, [])).nodes.append(step.node)
     merged: dict[RewriteGroup, list[str]] = {}
     for one in alike.values():
@@ -64,7 +64,7 @@ def _changes(planned: Planned) -> dict[tuple[str, str], list[Replace]]:
     """Return what is done to each node that is lowered; nodes of one graph may bear one name."""
     found: dict[tuple[str, str], list[Replace]] = defaultdict(list)
     for change in replacements(planned):
-        found[change.where, change.seen.name].append(change)
+        found[change.where, change.typed_node.name].append(change)
     return found
 
 
@@ -99,7 +99,7 @@ def _kind(alike: _Alike, plan: Plan) -> RewriteGroup:
 def _itself(operator: str, opset: int) -> Subgraph:
     """Return an operator by itself: nothing is known of a node that stays but for what its version is called."""
     schema = schema_at("", operator, opset)
-    return Subgraph(opset, (), (), (Drawn(operator, schema.since_version if schema else None, (), (), ()),), ())
+    return Subgraph(opset, (), (), (DrawnNode(operator, schema.since_version if schema else None, (), (), ()),), ())
 
 
 def subgraph(model: onnx.ModelProto) -> Subgraph:
@@ -114,10 +114,10 @@ def subgraph(model: onnx.ModelProto) -> Subgraph:
     )
 
 
-def _drawn(node: onnx.NodeProto, opset: int) -> Drawn:
+def _drawn(node: onnx.NodeProto, opset: int) -> DrawnNode:
     domain = default_domain(node.domain)
     schema = schema_at(domain, node.op_type, opset)
-    return Drawn(
+    return DrawnNode(
         f"{domain}::{node.op_type}" if domain else node.op_type,
         schema.since_version if schema else None,
         tuple(f"{attribute.name}={_attribute(attribute)}" for attribute in node.attribute),

@@ -1,4 +1,4 @@
-"""An ir_version that is older than what a model holds: what has no place in it is left out or said otherwise."""
+"""Downgrade the ir_version: drop or rewrite the parts of a model that an older ir_version cannot hold."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis.scopes import INLINED, expanded, inlined
 from opshift.passes.base.errors import InvalidModelError
-from opshift.passes.graph.traversal import Walked, graphs, walk
+from opshift.passes.graph.traversal import GraphWalk, graphs, walk
 from opshift.passes.rewrite.apply import METADATA
-from opshift.passes.rewrite.opset_imports import FUNCTIONS, Need, needs, unwritten
+from opshift.passes.rewrite.opset_imports import FUNCTIONS, IrVersionNeed, ir_version_needs, unwritten
 
 OWN = "opshift."
-"""How the keys of metadata begin that opshift writes."""
+"""The prefix of the metadata keys that opshift writes."""
 
 
 Check = Callable[[onnx.ModelProto], object]
 
 
 @dataclass(frozen=True)
-class Fitted:
+class IrDowngrade:
     """A model with the ir_version that it got; what it lost for that, and what needs more than was wanted."""
 
     model: onnx.ModelProto
-    walked: Sequence[Walked]
+    walked: Sequence[GraphWalk]
     left_out: tuple[str, ...]
-    needs: tuple[Need, ...]
+    ir_version_needs: tuple[IrVersionNeed, ...]
 
 
-def fitted(
+def downgrade_ir_version(
     model: onnx.ModelProto,
     wanted: int,
     highest: int | None,
-    walked: Sequence[Walked],
+    walked: Sequence[GraphWalk],
     check: Check,
     *,
     functions: bool = True,
-) -> Fitted:
+) -> IrDowngrade:
     """Return a model at the ir_version wanted, or at the lowest above that can express all that it computes.
 
     Metadata of nodes, values, graphs and functions (10), and device configurations (11), are left out where they have
@@ -56,11 +56,11 @@ def fitted(
     if not functions and model.functions:
         model = _inlined(model, gone, check)
         walked = tuple(walk(model))
-    needed = needs(model, walked)
+    needed = ir_version_needs(model, walked)
     if highest is not None and any(need.ir_version > highest for need in needed):
         model = _forced(model, highest, gone, check)
         walked = tuple(walk(model))
-        needed = needs(model, walked)
+        needed = ir_version_needs(model, walked)
     ir_version = max(wanted, 3, *(need.ir_version for need in needed))
     newer = model.ir_version >= METADATA or any(one.noted for one in walked)
     model.ir_version = ir_version
@@ -71,7 +71,7 @@ def fitted(
     if ir_version < 4:
         _initializers_given(model)
         walked = tuple(walk(model))
-    return Fitted(model, walked, tuple(gone), tuple(need for need in needed if need.ir_version > wanted))
+    return IrDowngrade(model, walked, tuple(gone), tuple(need for need in needed if need.ir_version > wanted))
 
 
 def _forced(model: onnx.ModelProto, ir_version: int, gone: list[str], check: Check) -> onnx.ModelProto:
@@ -79,7 +79,9 @@ def _forced(model: onnx.ModelProto, ir_version: int, gone: list[str], check: Che
     if ir_version < 7 and model.training_info:
         gone.append("training information")
         del model.training_info[:]
-    if model.functions and any(need.what in FUNCTIONS and need.ir_version > ir_version for need in needs(model, ())):
+    if model.functions and any(
+        need.what in FUNCTIONS and need.ir_version > ir_version for need in ir_version_needs(model, ())
+    ):
         model = _inlined(model, gone, check)
     if ir_version < 5:
         noted = [graph for graph in graphs(model) if isinstance(graph, onnx.GraphProto)]
@@ -146,8 +148,8 @@ def _without_metadata(model: onnx.ModelProto) -> Iterator[str]:
             nodes += noted and isinstance(holder, onnx.NodeProto)
             others += noted and not isinstance(holder, onnx.NodeProto)
             del holder.metadata_props[:]
-    told = [function for function in model.functions if function.value_info]
-    for function in told:
+    typed_functions = [function for function in model.functions if function.value_info]
+    for function in typed_functions:
         del function.value_info[:]
     if own:
         yield f"opshift's own marks on {_count(own, 'node')}"
@@ -155,8 +157,8 @@ def _without_metadata(model: onnx.ModelProto) -> Iterator[str]:
         yield f"metadata of {_count(nodes, 'node')}"
     if others:
         yield f"metadata of {_count(others, 'graph or value', 'graphs and values')}"
-    if told:
-        yield f"types of values in {_count(len(told), 'function')}"
+    if typed_functions:
+        yield f"types of values in {_count(len(typed_functions), 'function')}"
 
 
 def _count(number: int, one: str, many: str = "") -> str:

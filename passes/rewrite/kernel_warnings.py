@@ -11,53 +11,55 @@ from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import schema_at
 from opshift.opsets.runtimes.kernels import has_kernel, named_output, version
 from opshift.passes.analysis.inference import infer
-from opshift.passes.base.results import Caution
-from opshift.passes.rewrite.fragment import Constant, Fragment, Input, Output, Ref
+from opshift.passes.base.results import KernelWarning
+from opshift.passes.rewrite.fragment import Constant, Fragment, Input, Output, ValueRef
 
 
-def caution(
-    seen: Node, source: int, target: int, fragment: Fragment, operands: Sequence[Facts | None], where: str
-) -> Caution | None:
+def kernel_warning(
+    typed_node: Node, source: int, target: int, fragment: Fragment, operands: Sequence[Facts | None], where: str
+) -> KernelWarning | None:
     """Return a warning if a node runs at the source's opset, and the fragment that replaces it lacks a kernel."""
-    if seen.domain or not _runs(seen, source):
+    if typed_node.domain or not _runs(typed_node, source):
         return None
     missing = _without_kernel(fragment, operands, target)
-    return None if missing is None else _warning(seen, missing, source, target, where)
+    return None if missing is None else _warning(typed_node, missing, source, target, where)
 
 
-def kept(seen: Node, source: int, target: int, where: str) -> Caution:
+def kept(typed_node: Node, source: int, target: int, where: str) -> KernelWarning:
     """Return the warning of a node that stays, and that `lacks_kernel` holds for."""
-    schema = schema_at("", seen.name, target)
-    since_version = schema.since_version if schema else seen.since_version
-    return _warning(seen, dataclasses.replace(seen, since_version=since_version), source, target, where)
+    schema = schema_at("", typed_node.name, target)
+    since_version = schema.since_version if schema else typed_node.since_version
+    return _warning(typed_node, dataclasses.replace(typed_node, since_version=since_version), source, target, where)
 
 
-def _warning(seen: Node, missing: Node, source: int, target: int, where: str) -> Caution:
+def _warning(typed_node: Node, missing: Node, source: int, target: int, where: str) -> KernelWarning:
     label = f"{missing.name}-{missing.since_version}"
     types = dict.fromkeys(type_name(facts.dtype) for facts in missing.inputs if facts is not None and facts.dtype)
     kinds = " to ".join(filter(None, (", ".join(types), named_output(missing, target))))
     reason = f"onnxruntime {version()} has no kernel for {label} of {kinds}."
     between = range(target - 1, source, -1) if target > source else range(target + 1, source)
-    nearest = next((opset for opset in between if _runs(seen, opset)), source)
-    keep = f"Keep {seen.name} to run the model there."
-    return Caution(where, label, reason, keep if source == target else f"Use opset {nearest} to run the model there.")
+    nearest = next((opset for opset in between if _runs(typed_node, opset)), source)
+    keep = f"Keep {typed_node.name} to run the model there."
+    return KernelWarning(
+        where, label, reason, keep if source == target else f"Use opset {nearest} to run the model there."
+    )
 
 
-def lacks_kernel(seen: Node, source: int, target: int) -> bool:
+def lacks_kernel(typed_node: Node, source: int, target: int) -> bool:
     """Return whether onnxruntime runs a node at the source's opset, and not as it stands at the target's."""
-    return _runs(seen, source) and not _runs(seen, target)
+    return _runs(typed_node, source) and not _runs(typed_node, target)
 
 
-def _runs(seen: Node, opset: int) -> bool:
-    schema = schema_at("", seen.name, opset)
+def _runs(typed_node: Node, opset: int) -> bool:
+    schema = schema_at("", typed_node.name, opset)
     return schema is not None and has_kernel(
-        dataclasses.replace(seen, since_version=schema.since_version), schema, opset
+        dataclasses.replace(typed_node, since_version=schema.since_version), schema, opset
     )
 
 
 def _without_kernel(fragment: Fragment, operands: Sequence[Facts | None], opset: int) -> Node | None:
     """Return the first node of a fragment that has no kernel, as far as types are known."""
-    made: dict[Ref, Facts] = {}
+    made: dict[ValueRef, Facts] = {}
     for place, leaf in enumerate(fragment.nodes):
         schema = schema_at("", leaf.name, opset)
         inputs = tuple(_facts(ref, operands, made) for ref in leaf.inputs)
@@ -76,7 +78,7 @@ def _without_kernel(fragment: Fragment, operands: Sequence[Facts | None], opset:
     return None
 
 
-def _facts(ref: Ref, operands: Sequence[Facts | None], made: dict[Ref, Facts]) -> Facts | None:
+def _facts(ref: ValueRef, operands: Sequence[Facts | None], made: dict[ValueRef, Facts]) -> Facts | None:
     if isinstance(ref, Input):
         return operands[ref.operand]
     if isinstance(ref, Constant):

@@ -1,20 +1,20 @@
-"""What planning finds, in the order of the nodes: steps, refusals, warnings, and how many nodes stay."""
+"""The record of planning, in node order: steps, refusals, warnings, and the number of unchanged nodes."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import NamedTuple
 
-from opshift.passes.base.results import Caution, Code, Refusal, Step
+from opshift.passes.base.results import Code, KernelWarning, Refusal, Step
 from opshift.passes.rewrite.edits import Change, Decision, Replace
 
 
 class Mark(NamedTuple):
-    """How much a ledger held at some time."""
+    """The size of a ledger at some time."""
 
     steps: int
     refusals: int
-    cautions: int
+    kernel_warnings: int
     kept: int
 
 
@@ -25,7 +25,7 @@ class Ledger:
         """Begin with nothing."""
         self.steps: list[Step] = []
         self.refusals: list[Refusal] = []
-        self.cautions: list[Caution] = []
+        self.kernel_warnings: list[KernelWarning] = []
         self.kept = 0
 
     def refuse(self, code: Code, where: str, operator: str, reason: str, hint: str = "") -> None:
@@ -34,26 +34,26 @@ class Ledger:
 
     def mark(self) -> Mark:
         """Return how much there is now."""
-        return Mark(len(self.steps), len(self.refusals), len(self.cautions), self.kept)
+        return Mark(len(self.steps), len(self.refusals), len(self.kernel_warnings), self.kept)
 
     def refused_since(self, mark: Mark) -> bool:
-        """Whether anything was refused since."""
+        """Return whether anything was refused since."""
         return len(self.refusals) > mark.refusals
 
     def since(self, mark: Mark, change: Change | None) -> Decision:
         """Return what was noted of one node, whose change this is, to be repeated for nodes like it."""
-        cautions = tuple(self.cautions[mark.cautions :])
-        return Decision(change, tuple(self.steps[mark.steps :]), self.kept - mark.kept, cautions)
+        kernel_warnings = tuple(self.kernel_warnings[mark.kernel_warnings :])
+        return Decision(change, tuple(self.steps[mark.steps :]), self.kept - mark.kept, kernel_warnings)
 
     def undo(self, mark: Mark) -> None:
         """Forget what was noted since."""
-        del self.steps[mark.steps :], self.refusals[mark.refusals :], self.cautions[mark.cautions :]
+        del self.steps[mark.steps :], self.refusals[mark.refusals :], self.kernel_warnings[mark.kernel_warnings :]
         self.kept = mark.kept
 
     def repeat(self, decision: Decision, where: str) -> Change | None:
         """Note of another node what was decided of one like it, and return its change."""
         self.steps += [step.at(where) for step in decision.steps]
         self.kept += decision.kept
-        self.cautions += [dataclasses.replace(one, node=where) for one in decision.cautions]
+        self.kernel_warnings += [dataclasses.replace(one, node=where) for one in decision.kernel_warnings]
         change = decision.change
         return change.at(where) if isinstance(change, Replace) else change

@@ -1,4 +1,4 @@
-"""Derivations: how the meaning of a node is said with what the target has, by the cheapest way.
+"""Search for lowerings: express the meaning of a node with the target's operators, at the least cost.
 
 A lowering is an edge from a meaning to the nodes of its body, specialised to what is known of the operands. A body's
 nodes are derived in turn until every leaf is legal. This is a pure function of the node and the target; models and
@@ -18,12 +18,13 @@ from typing import Any
 from onnx import TensorProto
 
 from opshift.opsets.operators import constant as constants
-from opshift.opsets.registry.facts import FLOATS, Elsewhere, Facts, facts_of_attribute
+from opshift.opsets.registry.facts import FLOATS, Dim, ExternalTensor, Facts, facts_of_attribute
 from opshift.opsets.registry.lowering import Body, Lowering, Reason
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Lifted, Node
 from opshift.opsets.registry.schema import schema_at
 from opshift.opsets.registry.structural import CAST, IDENTITY, LOOP
+from opshift.opsets.registry.traits import Flow
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.schema_bodies import bodies
 from opshift.passes.base.limits import Deadline
@@ -32,10 +33,10 @@ from opshift.passes.rewrite.fragment import (
     Constant,
     Failure,
     Fragment,
+    FragmentNode,
     Input,
-    Iteration,
+    LoopBody,
     Output,
-    Written,
     moved,
     operand_sources,
     pruned,
@@ -47,6 +48,10 @@ from opshift.passes.rewrite.wider_candidates import WiderTypes, in_wider_types
 DEPTH = 24
 """Lowerings within lowerings; none is known that nests more than half as deep."""
 
+RETURNS = 2
+"""How often lowerings may come back to an operator by way of others: TopK by ReduceMax, and ReduceMax by TopK, each of
+a larger tensor, would go on until they nest too deep."""
+
 FASTER = 0.9
 """The share of a kernel's cost that a lowering may have at most, to go in its place."""
 
@@ -54,8 +59,17 @@ MUCH_FASTER = 0.5
 """The same where more dimensions are unknown than that of a batch: costs are those of dimensions of nominal lengths."""
 
 
-OF_A_LOOP = 1e6
-"""What a Loop costs, so that it is taken only where nothing else is."""
+LOOP_COST = 1e6
+"""The cost of a Loop, so that it is chosen only if no other candidate applies."""
+
+PASSES = 1 + 2**-8
+"""How many times its number of nodes a candidate may cost: passes over the data are a small share of it."""
+
+
+def _returns(stack: tuple[Any, ...], key: tuple[Any, ...]) -> int:
+    """Count how often nodes of this one's operator come after nodes of others in the stack, with this one."""
+    names = [(domain, name) for domain, name, *_ in (*stack, key)]
+    return sum(name == names[-1] != before for before, name in itertools.pairwise(names)) - (names[0] != names[-1])
 
 
 class Deriver:
@@ -85,6 +99,7 @@ class Deriver:
         self._memo: dict[Any, Fragment | Failure] = {}
         self._nested: dict[Any, Fragment | Failure] = {}
         self._failed: dict[Any, list[Failure]] = {}
+        self._costs: dict[Any, float] = {}
         self._native = NativeNodes(legality, optimize)
         self._specialiser = Specialiser(semantics)
         self._freer: dict[frozenset[str], Deriver] = {}
@@ -94,7 +109,7 @@ class Deriver:
         return self._specialiser.lift(node)
 
     def derive(self, lifted: Lifted, stack: tuple[Any, ...] = ()) -> Fragment | Failure:
-        """Return the cheapest way to say a meaning on the target; inputs are numbered as its operands are.
+        """Return the cheapest way to express a meaning on the target; inputs are numbered as its operands are.
 
         Raises:
             DeadlineError: there is no time left to find it.
@@ -110,6 +125,8 @@ class Deriver:
             return Failure(f"{lifted.operator.name} leads back to itself", busy=frozenset({key}))
         if len(stack) >= DEPTH:
             return Failure("lowerings nest too deep", busy=frozenset({DEPTH}))
+        if _returns(stack, key) > RETURNS:
+            return Failure(f"{lifted.operator.name} leads back to itself", busy=frozenset(stack))
         for failure in self._failed.get(key, ()):
             if all(other in stack for other in failure.busy):
                 return failure
@@ -121,7 +138,7 @@ class Deriver:
             found = self._cheapest(lifted, (*stack, key), found)
         elif rivalled:
             lifted = lifted if stack else _named(lifted)
-            most = (FASTER if _static(lifted) or _of_a_batch(lifted) else MUCH_FASTER) * found.cost
+            most = (FASTER if _static(lifted) or _only_batch_unknown(lifted) else MUCH_FASTER) * found.cost
             other = self._cheapest(lifted, (*stack, key), Failure("it is legal"), most if stack else math.inf)
             if (
                 isinstance(other, Fragment)
@@ -131,7 +148,7 @@ class Deriver:
             ):
                 found = dataclasses.replace(other, ways=(*other.ways, Candidate("native", found.cost)))
         if isinstance(found, Failure) and isinstance(native, Failure) and found.assumption and not stack:
-            if enough := self._enough(lifted):
+            if enough := self._sufficient_assumption(lifted):
                 reason = f"{native.reason}, and its replacement is valid only under an assumption"
                 found = dataclasses.replace(found, reason=reason, missing=False, assumption=enough)
             else:
@@ -144,18 +161,19 @@ class Deriver:
             self._failed.setdefault(key, []).append(found)
         if not stack and len(self._nested) > REMEMBERED:
             self._nested.clear()
+            self._costs.clear()
         if not stack:
             self._failed.clear()
         return found
 
     def _pays(self, lifted: Lifted, way: Fragment, stack: tuple[Any, ...]) -> bool:
         """Return whether a way pays whatever the size of a batch: for one of it too, as far as the rest is known."""
-        if stack or not _of_a_batch(lifted):
+        if stack or not _only_batch_unknown(lifted):
             return True
-        one = self.derive(_one_of(lifted))
+        one = self.derive(_with_batch_of_one(lifted))
         return isinstance(one, Fragment) and one.lowerings[:1] == way.lowerings[:1]
 
-    def _enough(self, lifted: Lifted) -> str:
+    def _sufficient_assumption(self, lifted: Lifted) -> str:
         """Return the assumption with which there is a derivation, the empty string where none is enough."""
         if not self.explains or not self._derives_with(frozenset(ASSUMPTIONS), lifted):
             return ""
@@ -176,54 +194,66 @@ class Deriver:
     ) -> Fragment | Failure:
         """Take the way that costs least; a failure too where each costs `most` or more.
 
-        Ways to say a node of the model are told in reports, with their costs. Of others none is followed beyond what
-        the best so far costs.
+        Ways to say a node of the model are told in reports, with their costs, or the least that they would be.
         """
         nested = len(stack) > 1
         if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
             value = lifted.meaning.value
             dtype = facts_of_attribute(value).dtype or 0
-            if isinstance(value, Elsewhere) and self.legality.opset < 9 and dtype not in FLOATS:
+            if isinstance(value, ExternalTensor) and self.legality.opset < 9 and dtype not in FLOATS:
                 # A function says these as floats and a Cast, of which the elements must be known.
                 return Failure(
                     f"opset {self.legality.opset} has constants of floats only, and its elements are in a file"
                 )
             return Fragment((), (Constant(value, dtype),), ("initializer",), 0.0)
         tried: list[tuple[Body | WiderTypes | Reason, Fragment | Failure]] = []
-        for ways in self._ways(lifted):
-            best: Fragment | None = None
-            limit = most
-            for way in ways:
-                if best and not best.rounds and not isinstance(way, Reason) and way.rounds:
-                    tried.append((way, Failure("it rounds otherwise")))
-                    continue
-                found = self._by(way, lifted, stack, limit)
-                tried.append((way, found))
-                if isinstance(found, Fragment) and (
-                    best is None or (found.rounds, found.cost) < (best.rounds, best.cost)
-                ):
-                    best = found
-                    limit = min(most, best.cost) if nested and not best.rounds else most
+        for ways in self._candidate_groups(lifted):
+            best, found = self._best(tuple(ways), lifted, stack, most)
+            tried += found
             if best:
-                return best if nested else dataclasses.replace(best, ways=tuple(starmap(_told, tried)))
-            if any(isinstance(found, Failure) and found.too_costly for _, found in tried):
+                return best if nested else dataclasses.replace(best, ways=tuple(starmap(_candidate, tried)))
+            if any(isinstance(one, Failure) and one.least for _, one in found):
                 break
-        failures = [found for _, found in tried if isinstance(found, Failure)]
-        nearest = min(
-            failures,
-            key=lambda failure: (not failure.missing, not failure.assumption, failure.beside, bool(failure.busy)),
-            default=None,
-        )
-        return Failure(
-            _joined(native.reason, nearest.reason if nearest else ""),
-            missing=native.missing or any(failure.missing for failure in failures),
-            assumption=next((failure.assumption for failure in failures if failure.assumption), ""),
-            busy=frozenset().union(*(failure.busy for failure in failures)),
-            absent=schema_at("", lifted.operator.name, self.legality.opset) is None,
-        )
+        absent = schema_at("", lifted.operator.name, self.legality.opset) is None
+        return _failed(lifted, native, [found for _, found in tried if isinstance(found, Failure)], absent=absent)
 
-    def _ways(self, lifted: Lifted) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
-        """Yield groups of ways, each of which is only for what none before it can say.
+    def _best(
+        self, ways: Sequence[Body | WiderTypes | Reason], lifted: Lifted, stack: tuple[Any, ...], most: float
+    ) -> tuple[Fragment | None, list[tuple[Body | WiderTypes | Reason, Fragment | Failure]]]:
+        """Return the best of these ways, the first one of equals, and what became of each.
+
+        None is followed beyond what the best so far costs. A node like others, but for the lengths of its dimensions,
+        is likely to become as many nodes as they have: ways that take more than another then are not followed at all.
+        """
+        like = _apart_from_lengths(lifted)
+        least = [0.0 if isinstance(way, Reason) else self._costs.get((like, way.name), 0.0) for way in ways]
+        rounds = [not isinstance(way, Reason) and way.rounds for way in ways]
+        found: dict[int, Fragment | Failure] = {}
+        best: Fragment | None = None
+        chosen, limit = 0, most
+        for place in sorted(range(len(ways)), key=lambda place: (rounds[place], least[place])):
+            way = ways[place]
+            # Of two that cost the same, the first one is taken.
+            within = limit if best is None or place > chosen else math.nextafter(limit, math.inf)
+            if best and not best.rounds and rounds[place]:
+                found[place] = Failure("it rounds otherwise")
+                continue
+            if least[place] >= within:
+                found[place] = Failure("it costs more", least=least[place])
+                continue
+            one = found[place] = self._derive_by(way, lifted, stack, within)
+            cost = one.cost if isinstance(one, Fragment) else one.least
+            if cost and not self.optimize and not isinstance(way, Reason):
+                self._costs[like, way.name] = cost / PASSES
+            if isinstance(one, Fragment) and (
+                best is None or (one.rounds, one.cost, place) < (best.rounds, best.cost, chosen)
+            ):
+                best, chosen = one, place
+                limit = min(most, best.cost) if (stack[1:] or not self.optimize) and not best.rounds else most
+        return best, [(way, found[place]) for place, way in enumerate(ways)]
+
+    def _candidate_groups(self, lifted: Lifted) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
+        """Yield groups of ways, each of which is only for what none before it can express.
 
         They are those that are taken for their speed whatever others cost, the operator's lowerings and its meaning in
         wider element types, and ONNX's own bodies: some lose digits, such as a variance by squares.
@@ -238,16 +268,17 @@ class Deriver:
         yield itertools.chain(_bodies(lifted, (*lifted.operator.lowerings, *faster)), in_wider_types(lifted))
         yield bodies(lifted)
 
-    def _by(
+    def _derive_by(
         self, way: Body | WiderTypes | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
     ) -> Fragment | Failure:
         """Derive a meaning in this way, unless it costs as much as the limit or needs an assumption not made."""
         if isinstance(way, Reason):
             return Failure(way, way.missing, beside=True)
         if isinstance(way, WiderTypes):
-            found = self._around(way, stack)
+            found = self._in_wider_type(way, stack)
         elif refused := way.assumes - self.assume:
-            return Failure(f"{way.name} needs an assumption", assumption=", ".join(sorted(refused)))
+            asked = ", ".join(sorted(refused))
+            return Failure(f"{way.name}: it is valid only with --assume {asked}", assumption=asked)
         elif way.carries is not None:
             found = self._looped(way, way.carries, lifted, stack)
         else:
@@ -273,11 +304,11 @@ class Deriver:
         refs = tuple(None if facts is None else Input(index) for index, facts in enumerate(lifted.operands))
         given = lifted.operator.facts(lifted.meaning, lifted.operands) if lifted.operator.facts else ()
         rows = tuple(Facts(facts.dtype, None if facts.shape is None else facts.shape[1:]) for facts in given[carries:])
-        loop = Written(LOOP, {}, (refs[0], None, *refs[1:]), len(lifted.used), Iteration(found, carried, rows))
+        loop = FragmentNode(LOOP, {}, (refs[0], None, *refs[1:]), len(lifted.used), LoopBody(found, carried, rows))
         outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
-        return dataclasses.replace(found, nodes=(loop,), outputs=outputs, cost=found.cost + OF_A_LOOP)
+        return dataclasses.replace(found, nodes=(loop,), outputs=outputs, cost=found.cost + LOOP_COST)
 
-    def _around(self, wide: WiderTypes, stack: tuple[Any, ...]) -> Fragment | Failure:
+    def _in_wider_type(self, wide: WiderTypes, stack: tuple[Any, ...]) -> Fragment | Failure:
         """Derive a meaning in a carrier, between two casts that the target must have too."""
         schema = schema_at("", CAST, self.legality.opset)
         for source, to in ((wide.dtype, wide.wider), (wide.wider, wide.dtype)):
@@ -297,11 +328,11 @@ class Deriver:
     def _assembled(
         self, body: Body, specialised: Specialised, stack: tuple[Any, ...], limit: float
     ) -> Fragment | Failure:
-        written: list[Written] = []
+        written: list[FragmentNode] = []
         at = dict(specialised.values)
         lowerings = [body.name]
         spent, assumes, rounds = body.cost, body.assumes, body.rounds
-        for node, inputs, names, made in specialised.pending:
+        for place, (node, inputs, names, made) in enumerate(specialised.pending):
             found = self._derive_node(node, made, tuple(name in specialised.needed for name in names), stack)
             if isinstance(found, Failure):
                 return found
@@ -321,7 +352,8 @@ class Deriver:
             lowerings += fragment.lowerings
             spent, assumes, rounds = spent + fragment.cost, assumes | fragment.assumes, rounds or fragment.rounds
             if spent >= limit:
-                return Failure("it costs more than another candidate", too_costly=True)
+                left = len(specialised.pending) - place - 1
+                return Failure("it costs more", least=spent + left)
         unique = tuple(dict.fromkeys(lowerings))
         outputs = tuple(at[name] for name in specialised.outputs)
         return pruned(Fragment(tuple(written), outputs, unique, spent, assumes, rounds))
@@ -340,24 +372,79 @@ class Deriver:
         return found if isinstance(found, Failure) else (found, operand_sources(lifted))
 
 
-def _told(way: Body | WiderTypes | Reason, found: Fragment | Failure) -> Candidate:
-    """Say what a way costs, or why it was not taken; failures begin with its name."""
+def _failed(lifted: Lifted, native: Failure, failures: Sequence[Failure], *, absent: bool) -> Failure:
+    """Return why nothing expresses a meaning: why the operator itself does not, and what comes nearest."""
+    nearest = min(
+        (*_for_another_type(lifted), *failures),
+        key=lambda failure: (not failure.missing, not failure.assumption, bool(failure.busy), failure.beside),
+        default=None,
+    )
+    return Failure(
+        _without_repeats(native.reason, nearest.reason if nearest else ""),
+        missing=native.missing or any(failure.missing for failure in failures) or _follows_from_shapes(lifted),
+        assumption=next((failure.assumption for failure in failures if failure.assumption), ""),
+        busy=frozenset().union(*(failure.busy for failure in failures)),
+        absent=absent,
+    )
+
+
+def _candidate(way: Body | WiderTypes | Reason, found: Fragment | Failure) -> Candidate:
+    """Return what a way costs, or why it was not taken; failures begin with its name."""
     if isinstance(found, Fragment):
         return Candidate(found.lowerings[0], found.cost)
     name = way.partition(": ")[0] if isinstance(way, Reason) else way.name
+    if found.least:
+        return Candidate(name, found.least, "it was followed no further")
     return Candidate(name, None, found.reason.removeprefix(name).lstrip(": "))
 
 
-def _joined(native: str, nearest: str) -> str:
+def _without_repeats(native: str, nearest: str) -> str:
     """Return why a node stays, with what the nearest way lacks, each reason once."""
-    said = set(native.split("; "))
-    more = [part for part in nearest.split("; ") if part and part.split(": ", 1)[-1] not in said]
+    mentioned = set(native.split("; "))
+    more = [part for part in nearest.split("; ") if part and part.split(": ", 1)[-1] not in mentioned]
     return "; ".join(filter(None, (native, *more)))
 
 
 def _bodies(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Body | Reason]:
     for lowering in lowerings:
         yield lowering.body_for(lifted.meaning, lifted.operands)
+
+
+def _for_another_type(lifted: Lifted) -> Iterator[Failure]:
+    """Yield why lowerings do not apply that would if the first operand, and those of its type, were of float."""
+    dtype = lifted.operands[0].dtype if lifted.operands and lifted.operands[0] else None
+    if dtype in (None, TensorProto.FLOAT):
+        return
+    floats = tuple(
+        dataclasses.replace(facts, dtype=TensorProto.FLOAT)
+        if facts and facts.dtype == dtype and facts.known is None
+        else facts
+        for facts in lifted.operands
+    )
+    for lowering in lifted.operator.lowerings:
+        reason = lowering.body_for(lifted.meaning, lifted.operands)
+        if isinstance(reason, Reason) and not isinstance(lowering.body_for(lifted.meaning, floats), Reason):
+            yield Failure(reason, reason.missing, beside=True)
+
+
+def _follows_from_shapes(lifted: Lifted) -> bool:
+    """Return whether the outputs would be constants if the shapes of the operands were known."""
+    dropped = traits(lifted.operator.name).flow is Flow.DROPPED
+    return dropped and any(facts is not None and facts.size is None for facts in lifted.operands)
+
+
+def _apart_from_lengths(lifted: Lifted) -> tuple[Any, ...]:
+    """Return a key that is equal for nodes that differ only in how long dimensions are, within a range."""
+    operands = tuple(
+        facts and (facts.type, facts.value, facts.shape and tuple(map(_length_class, facts.shape)))
+        for facts in lifted.operands
+    )
+    return lifted.operator.domain, lifted.operator.name, repr(lifted.meaning), operands, lifted.used
+
+
+def _length_class(dim: Dim) -> Dim:
+    """Return a dimension as it is where it is not known, 0 or 1, else how many bytes it takes, as a negative number."""
+    return -(dim.bit_length() // 8) - 1 if isinstance(dim, int) and dim > 1 else dim
 
 
 def _static(lifted: Lifted) -> bool:
@@ -380,7 +467,7 @@ def _named(lifted: Lifted) -> Lifted:
     return dataclasses.replace(lifted, operands=operands)
 
 
-def _of_a_batch(lifted: Lifted) -> bool:
+def _only_batch_unknown(lifted: Lifted) -> bool:
     """Return whether of the first operand only the first dimension is unknown, along which nothing is searched."""
     data = lifted.operands[0] if lifted.operands else None
     shape = (data and data.shape) or ()
@@ -390,7 +477,7 @@ def _of_a_batch(lifted: Lifted) -> bool:
     return len(shape) > 1 and known and not {*along} & {0, -len(shape)}
 
 
-def _one_of(lifted: Lifted) -> Lifted:
+def _with_batch_of_one(lifted: Lifted) -> Lifted:
     """Return the same where the first dimension of the first operand is 1."""
     data, *others = lifted.operands
     one = data and dataclasses.replace(data, shape=(1, *(data.shape or ())[1:]))

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.operators.constant import gives
-from opshift.opsets.registry.facts import FLOATS, Facts, facts_of_attribute, type_name
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, Facts, facts_of_attribute, type_name
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Lifted, Node
@@ -21,18 +21,23 @@ from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import infer
 from opshift.passes.graph.traversal import names_read, subgraphs
 from opshift.passes.rewrite.edits import Change, Replace
-from opshift.passes.rewrite.fragment import Constant, Failure, Fragment, Input, Output, Ref, operand_sources
+from opshift.passes.rewrite.fragment import Constant, Failure, Fragment, Input, Output, ValueRef, operand_sources
 from opshift.passes.rewrite.lowering_search import Deriver
 from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions
 
 
-def closed(
-    change: Replace, node: onnx.NodeProto, deriver: Deriver, given_out: Callable[[], frozenset[str]], *, constants: bool
+def without_core_ops(
+    change: Replace,
+    node: onnx.NodeProto,
+    deriver: Deriver,
+    fixed_names: Callable[[], frozenset[str]],
+    *,
+    constants: bool,
 ) -> Replace | Failure:
     """Do without the Identity or Constant that gives an output its name, on a target that does not have them.
 
     Where only nodes read the output, they read what it is instead; else the Identity is lowered like any node.
-    `given_out` returns the names that must stay; with `constants`, a Constant of any type may stand on the target.
+    `fixed_names` returns the names that must stay; with `constants`, a Constant of any type may stand on the target.
     """
     fragment = change.fragment
     nodes, outputs, renamed = list(fragment.nodes), list(fragment.outputs), []
@@ -40,7 +45,7 @@ def closed(
         own = isinstance(ref, Output) and ref not in fragment.outputs[:place]
         if not name or own or (isinstance(ref, Constant) and constants):
             continue
-        if isinstance(ref, Constant) and name not in given_out():
+        if isinstance(ref, Constant) and name not in fixed_names():
             renamed.append(place)  # behind an Identity it would count as computed
             continue
         facts = Facts()
@@ -48,10 +53,10 @@ def closed(
             facts = Facts(ref.dtype, facts_of_attribute(ref.value).shape)
         elif isinstance(ref, Input):
             facts = change.lifted.operands[ref.operand] or facts
-        found = _named(_untold(facts), deriver)
+        found = _named(_without_elements(facts), deriver)
         if isinstance(found, Fragment) and not found.lowerings:
             continue
-        if name not in given_out():
+        if name not in fixed_names():
             renamed.append(place)
         elif constants and facts.known is not None and facts.value is not None and facts.dtype:
             outputs[place] = Constant(facts.value, facts.dtype)
@@ -64,8 +69,8 @@ def closed(
     return change._replace(fragment=fragment, renamed=tuple(renamed))
 
 
-def _untold(facts: Facts) -> Facts:
-    """Leave out the elements: what is known of them would be folded, and a node is wanted that names the value.
+def _without_elements(facts: Facts) -> Facts:
+    """Leave out the elements: the known facts about them would be folded, and a node is wanted that names the value.
 
     Of an empty tensor the dimensions tell the elements.
     """
@@ -82,7 +87,7 @@ def _named(facts: Facts | None, deriver: Deriver) -> Fragment | Failure:
     return Failure(lifted) if isinstance(lifted, Reason) else deriver.derive(lifted)
 
 
-def _behind(inputs: Sequence[Ref], base: int, ref: Ref) -> tuple[Ref, ...]:
+def _behind(inputs: Sequence[ValueRef], base: int, ref: ValueRef) -> tuple[ValueRef, ...]:
     """Move the inputs of a node that follows `base` others, and whose operand is `ref`."""
     return tuple(
         Output(one.node + base, one.place) if isinstance(one, Output) else ref if isinstance(one, Input) else one
@@ -91,28 +96,28 @@ def _behind(inputs: Sequence[Ref], base: int, ref: Ref) -> tuple[Ref, ...]:
 
 
 def folded(
-    seen: Node, derived: tuple[Lifted, Fragment] | Failure | None, deriver: Deriver
+    typed_node: Node, derived: tuple[Lifted, Fragment] | Failure | None, deriver: Deriver
 ) -> tuple[Lifted, Fragment] | None:
-    """Return constants in the place of a node that the target does not have as it is, where they are known."""
+    """Return constants in place of a node that the target does not have as it is, where they are known."""
     if isinstance(derived, tuple) and not derived[1].lowerings:
         return None
-    lifted, inferred = deriver.lift(seen), infer(seen)
+    lifted, inferred = deriver.lift(typed_node), infer(typed_node)
     if isinstance(lifted, Reason) or isinstance(inferred, Reason):
         return None
     refs = [
         Constant(facts.value, facts.dtype) if facts.known is not None and facts.value and facts.dtype else None
         for facts in inferred
     ]
-    if any(used and ref is None for used, ref in zip(seen.used, refs, strict=True)):
+    if any(used and ref is None for used, ref in zip(typed_node.used, refs, strict=True)):
         return None
-    rounds = {Trait.MOVES, Trait.SELECTS}.isdisjoint(traits(seen.name).floats) and any(
+    rounds = {Trait.MOVES, Trait.SELECTS}.isdisjoint(traits(typed_node.name).floats) and any(
         facts is not None and facts.dtype in FLOATS for facts in inferred
     )
     return lifted, Fragment((), tuple(refs), ("folded",), 0.0, rounds=rounds)
 
 
 def pin(
-    fragment: Fragment, lifted: Lifted, seen: Node, legality: Legality
+    fragment: Fragment, lifted: Lifted, typed_node: Node, legality: Legality
 ) -> tuple[tuple[int | Constant | None, ...], bool]:
     """Return where each operand comes from, a constant where the target needs one and the model computes the operand.
 
@@ -132,11 +137,11 @@ def pin(
 
 
 def is_folded(change: Change | None) -> bool:
-    """Whether a node becomes a constant, of which the scope has been told."""
+    """Return whether a node becomes a constant, of which the scope has been told."""
     return isinstance(change, Replace) and change.fragment.lowerings == ("folded",)
 
 
-def given_out(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
+def fixed_names(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
     """Return the names that must stay what they are: outputs, also of graphs inside, and values that notes speak of."""
     if isinstance(graph, onnx.FunctionProto):
         names = set(graph.output)
@@ -145,10 +150,10 @@ def given_out(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
         for note in graph.quantization_annotation:
             names.add(note.tensor_name)
             names.update(entry.value for entry in note.quant_parameter_tensor_names)
-    return frozenset(names).union(*(given_out(inner) for node in graph.node for inner in subgraphs(node)))
+    return frozenset(names).union(*(fixed_names(inner) for node in graph.node for inner in subgraphs(node)))
 
 
-def indices_cast(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, int]:
+def casts_of_indices(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, int]:
     """Return the Casts that alone read an index, with the ArgMax that gives it."""
     makers = {
         node.output[0]: index
@@ -157,7 +162,7 @@ def indices_cast(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, int]:
     }
     if not makers:
         return {}
-    names = given_out(graph)
+    names = fixed_names(graph)
     readers = Counter(name for node in graph.node for name in names_read(node))
     found = {
         index: makers[node.input[0]]
@@ -172,7 +177,7 @@ def indices_cast(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, int]:
     }
 
 
-def unheld(
+def constants_without_place(
     fragment: Fragment, legality: Legality, decisions: OpTypeDecisions, *, ir_version: int | None
 ) -> tuple[str, str] | None:
     """Say why, and what helps, if a graph of the target opset cannot hold a constant of the fragment.
@@ -193,6 +198,9 @@ def unheld(
     if ir_version is None and lacking:
         reason = f"a function needs {lacking} for a constant, and the target does not have it."
         return reason, "Inline the function."
+    if ir_version is None and dtypes & INTEGERS and opset < 9 and target and target.needs_constants:
+        reason = f"below opset 9 a function holds integers as Casts of floats, and {target.name} needs constants."
+        return reason, "Inline the function, or use opset 9 or newer."
     if not decisions.has(CONSTANT) and target and target.ir_version and target.ir_version[1] < 4:
         return "constants are initializers only from ir_version 4 on, and the target has no Constant.", ""
     if ir_version is not None and ir_version >= 4:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Lifted, Node, write_native
-from opshift.opsets.registry.schema import schema_at
+from opshift.opsets.registry.schema import Schema, schema_at
 from opshift.opsets.registry.schema_only import operator_of
 from opshift.opsets.runtimes.costs import cost, simplicity
 from opshift.opsets.runtimes.kernels import computes_wrongly
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import typed
-from opshift.passes.rewrite.fragment import Failure, Fragment, Input, Output, Ref, Written
+from opshift.passes.rewrite.fragment import Failure, Fragment, FragmentNode, Input, Output, ValueRef
 
 
 @dataclass(frozen=True)
@@ -28,29 +28,29 @@ class NativeNodes:
         """Return the node of the target's own version that expresses a meaning."""
         operator = lifted.operator
         if operator.domain:  # no opset has it: what it lacks is told by its lowerings
-            return Failure(self.legality.why_not_foreign(operator.domain, operator.name) or "")
+            is_step = operator.domain.startswith("opshift")
+            return Failure("" if is_step else self.legality.why_not_foreign(operator.domain, operator.name) or "")
         native = write_native(lifted, self.legality.opset)
         if isinstance(native, Reason):
             return Failure(native, native.missing)
+        attributes = self.legality.spelled_out(operator.name, native.attributes, lifted.meaning)
         inputs = tuple(None if index is None else lifted.operands[index] for index in native.inputs)
-        # Last outputs that nobody names are left out, since to ask for one may change the meaning (BatchNormalization).
-        count = max((index + 1 for index, used in enumerate(lifted.used) if used), default=1)
         schema = schema_at("", operator.name, native.since_version)
-        count = max(count, schema.raw.min_output) if schema else count
+        count = _count(lifted, schema)
         # As it is written: an Attention with nonpad_kv_seqlen is invalid where it names what the past becomes.
         optional = [parameter.optional for parameter in schema.outputs] if schema else []
         named = tuple(
             used or (index < count and not (index < len(optional) and optional[index]))
             for index, used in enumerate(lifted.used)
         )
-        node = Node("", operator.name, native.since_version, native.attributes, inputs, named)
+        node = Node("", operator.name, native.since_version, attributes, inputs, named)
         if reason := self.why_not(node, nested=nested):
             return Failure(reason, reason.missing)
         types = typed(node, written=True)
         if isinstance(types, Reason):
             return Failure(types, types.missing)
-        refs: tuple[Ref, ...] = tuple(None if index is None else Input(index) for index in native.inputs)
-        written = Written(operator.name, native.attributes, refs, count)
+        refs: tuple[ValueRef, ...] = tuple(None if index is None else Input(index) for index in native.inputs)
+        written = FragmentNode(operator.name, attributes, refs, count)
         outputs = tuple(Output(0, index) if index < count else None for index in range(len(lifted.used)))
         return Fragment((written,), outputs, (), self._cost(node, types, operator.weight))
 
@@ -73,5 +73,15 @@ class NativeNodes:
         refs = tuple(None if facts is None else Input(index) for index, facts in enumerate(node.inputs))
         operator = operator_of(node.domain, node.name)
         spent = self._cost(node, made, operator.weight if operator else 1.0)
-        written = Written(node.name, node.attributes, refs, outputs)
+        written = FragmentNode(node.name, node.attributes, refs, outputs)
         return Fragment((written,), tuple(Output(0, index) for index in range(outputs)), (), spent)
+
+
+def _count(lifted: Lifted, schema: Schema | None) -> int:
+    """Return how many outputs the node has."""
+    if schema and schema.outputs and schema.outputs[-1].variadic:
+        # How many there are is part of the meaning: Split-13 without sizes makes as many parts as it has outputs.
+        return len(lifted.used)
+    # Last outputs that nobody names are left out, since to ask for one may change the meaning (BatchNormalization).
+    count = max((index + 1 for index, used in enumerate(lifted.used) if used), default=1)
+    return max(count, schema.raw.min_output) if schema else count

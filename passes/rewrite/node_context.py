@@ -1,4 +1,4 @@
-"""A node of the source model, with everything that its graph says of it."""
+"""A node of the source model, with its context in the graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NodeContext:
         node: as the model has it.
         where: the path of its graph, and its name.
         opset: the opset of its graph.
-        scope: what is known of the values of its graph.
+        scope: the known facts about the values of its graph.
         bound: the parameters of the function around it, as one kind of call gives them; None leaves them open.
         imported: the versions of domains that the model imports.
     """
@@ -36,19 +36,19 @@ class NodeContext:
     imported: Mapping[str, int]
 
     @functools.cached_property
-    def seen(self) -> Node:
-        """The node as operators see it: its attributes, and what is known of its inputs."""
+    def typed_node(self) -> Node:
+        """The node as operators see it: its attributes, and the known facts about its inputs."""
         return bind(view(self.node, self.scope, self.opset, self.imported), self.node, self.bound)
 
     @property
     def operator(self) -> str:
         """The operator, with its domain unless that is the default one: com.microsoft::Gelu."""
-        return f"{self.seen.domain}::{self.seen.name}" if self.seen.domain else self.seen.name
+        return f"{self.typed_node.domain}::{self.typed_node.name}" if self.typed_node.domain else self.typed_node.name
 
     @property
     def label(self) -> str:
         """The operator with its version: Hardmax-13."""
-        return f"{self.operator}-{self.seen.since_version}"
+        return f"{self.operator}-{self.typed_node.since_version}"
 
     @property
     def in_function(self) -> bool:
@@ -61,13 +61,13 @@ class NodeContext:
         return [] if self.bound is not None else [item.name for item in self.node.attribute if item.ref_attr_name]
 
 
-def bind(seen: Node, node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> Node:
+def bind(typed_node: Node, node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> Node:
     """Fill in attributes that refer to a function's parameters; one without a value is left out."""
     references = {item.name: item.ref_attr_name for item in node.attribute if item.ref_attr_name}
     if not references or not bound:
-        return seen
+        return typed_node
     given = {name: bound[parameter] for name, parameter in references.items() if bound.get(parameter) is not None}
-    return dataclasses.replace(seen, attributes={**seen.attributes, **given})
+    return dataclasses.replace(typed_node, attributes={**typed_node.attributes, **given})
 
 
 class LazyScope:
@@ -85,7 +85,7 @@ class LazyScope:
         return self._found
 
     def __getitem__(self, name: str) -> Facts | None:
-        """Return what is known of a value."""
+        """Return the known facts about a value."""
         return self._scope()[name]
 
     def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:

@@ -1,4 +1,4 @@
-"""What becomes of one node: it stays, changes its version, or is derived; or why none of these is possible."""
+"""Plan one node: keep it, bump its version, or derive it; or refuse it with the reason."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from opshift.opsets.registry.operator import SPELLING, Lifted, Node, Outputs, op
 from opshift.opsets.registry.schema import Schema, default_domain, schema_at, schema_read_at
 from opshift.opsets.registry.schema_only import has_body, operator_of
 from opshift.opsets.registry.structural import CONSTANT, IDENTITY, SCAN
+from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import typed
 from opshift.passes.analysis.operator_checks import operator_fault
 from opshift.passes.analysis.scopes import Values
 from opshift.passes.base.errors import InvalidModelError
 from opshift.passes.base.results import Action, Code, Refusal, Step
 from opshift.passes.rewrite import foreign
-from opshift.passes.rewrite.edits import Change, Nest, Replace
+from opshift.passes.rewrite.edits import Change, NestScan, Replace
 from opshift.passes.rewrite.fragment import Constant, Failure, Fragment, Input, Output, operand_sources
-from opshift.passes.rewrite.kernel_warnings import caution, kept, lacks_kernel
+from opshift.passes.rewrite.kernel_warnings import kept, kernel_warning, lacks_kernel
 from opshift.passes.rewrite.ledger import Ledger
 from opshift.passes.rewrite.lowering_search import Deriver
-from opshift.passes.rewrite.missing_core_ops import closed, folded, pin, unheld
+from opshift.passes.rewrite.missing_core_ops import constants_without_place, folded, pin, without_core_ops
 from opshift.passes.rewrite.node_context import NodeContext
 from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions
 from opshift.passes.rewrite.unknown_types import UnknownTypes
 from opshift.passes.rewrite.version_bump import bumped
 
 
-class RefusedError(Exception):
+class NodeRefusedError(Exception):
     """A node cannot be converted."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -72,19 +73,19 @@ class NodePlanner:
         """Decide what becomes of a node that does not stay as it is whatever is known of it."""
         try:
             return self._decided(context)
-        except RefusedError as refused:
+        except NodeRefusedError as refused:
             self._ledger.refusals.append(refused.refusal)
             return None
 
     def _decided(self, context: NodeContext) -> Change | None:
-        seen, domain = context.seen, default_domain(context.node.domain)
-        if self.legality.opset < 13 and any(facts and facts.dtype == TensorProto.BFLOAT16 for facts in seen.inputs):
+        node, domain = context.typed_node, default_domain(context.node.domain)
+        if self.legality.opset < 13 and any(facts and facts.dtype == TensorProto.BFLOAT16 for facts in node.inputs):
             reason = "its input is bfloat16, which no operator accepts below opset 13, not even Cast."
             hint = "Use opset 13 or newer, or convert the model to float first."
             raise _refused(context, Code.TYPE, reason, hint)
-        if not domain and seen.name == SCAN and seen.since_version == 8:
+        if not domain and node.name == SCAN and node.since_version == 8:
             return self._nested(context)
-        if any(isinstance(value, Outputs) for value in seen.attributes.values()) and self.legality.computed(seen):
+        if any(isinstance(value, Outputs) for value in node.attributes.values()) and self.legality.computed(node):
             reason = f"{self._target} needs a constant input, which the model computes."
             raise _refused(context, Code.MISSING_FACT, reason, "Fold it into a constant first.")
         if limited := self._limited_parameters(context):
@@ -100,22 +101,22 @@ class NodePlanner:
 
     def _version_bumped(self, context: NodeContext) -> Change | None:
         """Keep the node of an operator without a file, if the reviewed table lets it pass; else derive it."""
-        seen = context.seen
+        node = context.typed_node
         found = bumped(context, self.legality, self._decisions, self._unknown)
-        operator = operator_of("", seen.name)
+        operator = operator_of("", node.name)
         if isinstance(found, Refusal):
-            if operator is not None and self.legality.why_not(seen) is not None:
+            if operator is not None and self.legality.why_not(node) is not None:
                 return self._rewritten(context, found)
-            raise RefusedError(found)
-        if operator and self.legality.computed(seen):
+            raise NodeRefusedError(found)
+        if operator and self.legality.computed(node):
             return self._rewritten(context)
         lacks = self._lacks_kernel(context)
-        if operator and (lacks or self._decisions.loses(seen.name, context.opset)):
+        if operator and (lacks or self._decisions.loses(node.name, context.opset)):
             return self._rewritten(context)
         if lacks:
-            self._ledger.cautions.append(kept(seen, context.opset, self.legality.opset, context.where))
-        after = schema_at("", seen.name, self.legality.opset)
-        if after is None or after.since_version == seen.since_version:
+            self._ledger.kernel_warnings.append(kept(node, context.opset, self.legality.opset, context.where))
+        after = schema_at("", node.name, self.legality.opset)
+        if after is None or after.since_version == node.since_version:
             self._ledger.kept += 1
             return None
         self._ledger.steps.append(self._bump(context))
@@ -124,33 +125,33 @@ class NodePlanner:
     def _lacks_kernel(self, context: NodeContext) -> bool:
         """Return whether onnxruntime, where it counts, runs a node, and not as it stands at the target's version."""
         asked = self._strict is not self._plain and not context.open_parameters
-        return asked and lacks_kernel(context.seen, context.opset, self.legality.opset)
+        return asked and lacks_kernel(context.typed_node, context.opset, self.legality.opset)
 
     def _bump(self, context: NodeContext) -> Step:
-        seen = context.seen
-        return Step(Action.RESTAMP, context.where, seen.name, seen.since_version, f"opset {self.legality.opset}")
+        node = context.typed_node
+        return Step(Action.VERSION_BUMP, context.where, node.name, node.since_version, f"opset {self.legality.opset}")
 
-    def _nested(self, context: NodeContext) -> Nest:
-        """Plan a Scan-8 inside of another Scan, unless its sequences have lengths of their own."""
-        seen = context.seen
+    def _nested(self, context: NodeContext) -> NestScan:
+        """Plan a Scan-8 inside another Scan, unless its sequences have lengths of their own."""
+        node = context.typed_node
         if asked := context.open_parameters:
             reason = f"{', '.join(asked)} is a parameter of the function."
             raise _refused(context, Code.MISSING_FACT, reason, "Inline the function.")
         if any(item.name == "body" and item.ref_attr_name for item in context.node.attribute):
             raise _refused(context, Code.NO_LOWERING, "its body is a parameter of the function.", "Inline it.")
-        if "num_scan_inputs" not in seen.attributes:
+        if "num_scan_inputs" not in node.attributes:
             raise _refused(context, Code.MISSING_FACT, "no call gives its num_scan_inputs.")
         after = schema_at("", SCAN, self.legality.opset)
-        attributes = {name: value for name, value in seen.attributes.items() if name != "directions"}
-        outer = Node("", SCAN, after.since_version if after else 9, attributes, seen.inputs[1:], seen.used)
+        attributes = {name: value for name, value in node.attributes.items() if name != "directions"}
+        outer = Node("", SCAN, after.since_version if after else 9, attributes, node.inputs[1:], node.used)
         why: str | None = self.legality.why_not(outer)
-        if seen.inputs[0] is not None:
+        if node.inputs[0] is not None:
             why = "each entry of its batch has a length of its own, and since version 9 all have one"
         if why is not None:
             raise _refused(context, Code.NO_LOWERING, f"{why}.")
         because = f"opset {self.legality.opset} has Scan-{outer.since_version}"
         self._ledger.steps.append(Step(Action.LOWER, context.where, SCAN, 8, because, ("batch",), (SCAN,)))
-        return Nest()
+        return NestScan()
 
     def _limited_parameters(self, context: NodeContext) -> str:
         """Name the attributes that the target limits, and that only a call of the function gives."""
@@ -162,58 +163,53 @@ class NodePlanner:
 
     def _rewritten(self, context: NodeContext, otherwise: Refusal | None = None) -> Replace | None:
         """Derive a node; `otherwise` is why it cannot stay, given where ONNX has no body for the operator either."""
-        seen = context.seen
-        before, after = self._versions(context)
-        if not seen.domain and before is None:
-            reason = f"opset {context.opset} has no {seen.name}."
-            raise RefusedError(Refusal(Code.UNKNOWN_OPERATOR, context.where, seen.name, reason, ""))
-        why = self.legality.why_not(seen)
-        if before and after and (untaken := self._unknown.not_taken(seen, before, after)):
+        node = context.typed_node
+        before, after = _versions(context, self.legality.opset)
+        if not node.domain and before is None:
+            reason = f"opset {context.opset} has no {node.name}."
+            raise NodeRefusedError(Refusal(Code.UNKNOWN_OPERATOR, context.where, node.name, reason, ""))
+        why = self.legality.why_not(node)
+        if before and after and (untaken := self._unknown.not_taken(node, before, after)):
             raise _refused(context, Code.MISSING_FACT, untaken, "Give the model's inputs element types.")
         if why is not None and why.missing and context.bound is None and context.in_function:
             # The facts of each call tell, and so does a new plan of the result.
             hint = "Give the model's inputs element types and shapes."
             raise _refused(context, Code.MISSING_FACT, f"{why}.", hint)
-        if why is None and self._stays(seen):
+        if why is None and self._stays(node):
             self._ledger.kept += 1
             return None
-        if not context.open_parameters and (fault := _fault(seen)):
+        if not context.open_parameters and (fault := _fault(node)):
             raise InvalidModelError(f"{context.label} at {context.where}: {fault}.")
         derived = self._derived(context, kept=why is None)
         if why is not None:
             derived = self._folded(context, derived) or derived
         if derived is None:
-            if not seen.domain and self._lacks_kernel(context):
-                self._ledger.cautions.append(kept(seen, context.opset, self.legality.opset, context.where))
+            if not node.domain and self._lacks_kernel(context):
+                self._ledger.kernel_warnings.append(kept(node, context.opset, self.legality.opset, context.where))
             self._ledger.kept += 1
             return None
         if isinstance(derived, Failure):
-            if otherwise and not has_body(seen.name):
-                raise RefusedError(otherwise)
+            if otherwise and not has_body(node.name):
+                raise NodeRefusedError(otherwise)
+            if (lacking := self.legality.absent_type(node)) is not None:
+                raise _refused(context, Code.TYPE, f"{lacking}.", "Change it with --types.")
             code, reason, hint = _refusal(derived)
-            if seen.domain and code in (Code.ABSENT_OPERATOR, Code.NO_LOWERING):
-                code, hint = Code.FOREIGN_OPERATOR, hint or foreign.hint(seen.domain)
+            if node.domain and code in (Code.ABSENT_OPERATOR, Code.NO_LOWERING):
+                code, hint = Code.FOREIGN_OPERATOR, hint or foreign.hint(node.domain)
             raise _refused(context, code, reason, hint)
         return self._replaced(context, *derived, why)
 
-    def _versions(self, context: NodeContext) -> tuple[Schema | None, Schema | None]:
-        """Return the version of the operator that the node has, and that of the target, which has no foreign ones."""
-        seen = context.seen
-        if seen.domain:
-            return schema_read_at(seen.domain, seen.name, seen.since_version), None
-        return schema_read_at("", seen.name, context.opset), schema_at("", seen.name, self.legality.opset)
-
-    def _stays(self, seen: Node) -> bool:
-        """Whether nothing asks for another form of a legal node."""
-        if (self._optimize and traits(seen.name).rivals) or self.legality.computed(seen):
+    def _stays(self, node: Node) -> bool:
+        """Return whether nothing asks for another form of a legal node."""
+        if (self._optimize and traits(node.name).rivals) or self.legality.computed(node):
             return False
-        return self._strict is self._plain or self._strict.legality.why_not(seen) is None
+        return self._strict is self._plain or self._strict.legality.why_not(node) is None
 
     def _derived(self, context: NodeContext, *, kept: bool) -> tuple[Lifted, Fragment] | Failure | None:
         """Derive what onnxruntime runs, else what is legal; None if a node that is legal had better stay as it is."""
         if asked := context.open_parameters:
             return Failure(f"{', '.join(asked)} is a parameter of the function", missing=True)
-        lifted = self._strict.lift(context.seen)
+        lifted = self._strict.lift(context.typed_node)
         if isinstance(lifted, Reason):
             if lifted.invalid:
                 raise InvalidModelError(f"{context.label} at {context.where}: {lifted}.")
@@ -239,7 +235,7 @@ class NodePlanner:
         return found if isinstance(found, Failure) else (lifted, found)
 
     def _unsure(self, lifted: Lifted) -> Reason | None:
-        """Say which fact a function must have of its call, for the target's version to be right for sure."""
+        """Return which fact a function must have of its call, for the target's version to be right for sure."""
         schema = schema_at(lifted.operator.domain, lifted.operator.name, self.legality.opset)
         version = lifted.operator.version(schema.since_version) if schema else None
         return version.unsure(lifted.meaning, lifted.operands) if version and version.unsure else None
@@ -247,12 +243,14 @@ class NodePlanner:
     def _folded(
         self, context: NodeContext, derived: tuple[Lifted, Fragment] | Failure | None
     ) -> tuple[Lifted, Fragment] | None:
-        """Return constants in the place of a node that is not wanted, where its outputs are known."""
-        unwanted = self.legality.target is not None or self.legality.decomposes(context.seen.domain, context.seen.name)
+        """Return constants in place of a node that is not wanted, where its outputs are known."""
+        unwanted = self.legality.target is not None or self.legality.decomposes(
+            context.typed_node.domain, context.typed_node.name
+        )
         # What an open parameter is decides what the elements are.
         if not unwanted or context.open_parameters:
             return None
-        constants = folded(context.seen, derived, self._plain)
+        constants = folded(context.typed_node, derived, self._plain)
         if constants is None:
             return None
         for name, ref in zip(context.node.output, constants[1].outputs, strict=True):
@@ -261,42 +259,45 @@ class NodePlanner:
         return constants
 
     def _replaced(self, context: NodeContext, lifted: Lifted, found: Fragment, why: Reason | None) -> Replace | None:
-        """Put a fragment in the place of a node, unless it is that node."""
-        seen, opset = context.seen, self.legality.opset
+        """Put a fragment in place of a node, unless it is that node."""
+        node, opset = context.typed_node, self.legality.opset
         inside = context.in_function
-        if refused := unheld(found, self.legality, self._decisions, ir_version=None if inside else self._ir_version):
+        if refused := constants_without_place(
+            found, self.legality, self._decisions, ir_version=None if inside else self._ir_version
+        ):
             raise _refused(context, Code.TYPE, *refused)
         if self._strict is not self._plain and isinstance(self._strict.derive(lifted), Failure):
-            warned = caution(seen, context.opset, opset, found, lifted.operands, context.where)
-            self._ledger.cautions += [] if warned is None else [warned]
-        before, after = self._versions(context)
-        sources, pinned = pin(found, lifted, seen, self.legality)
+            warned = kernel_warning(node, context.opset, opset, found, lifted.operands, context.where)
+            self._ledger.kernel_warnings += [] if warned is None else [warned]
+        before, after = _versions(context, self.legality.opset)
+        sources, pinned = pin(found, lifted, node, self.legality)
         if pinned and not found.lowerings:
             found = dataclasses.replace(found, lowerings=("constant_inputs",))
-            inputs = [after.input(index) for index in self.legality.computed(seen)] if after else []
+            inputs = [after.input(index) for index in self.legality.computed(node)] if after else []
             names = ", ".join(one.name for one in inputs if one)
             why = why or Reason(f"{self._target} needs a constant {names}, which the model computes")
         if not found.lowerings:
             if why is None and before is after:
                 self._ledger.kept += 1
                 return None
-            if after is not None and _unchanged(context, after, lifted, found, sources, self._plain):
+            stands = after is not None and _stands(self.legality, node, after)
+            if after is not None and stands and _unchanged(context, after, lifted, found, sources, self._plain):
                 self._ledger.steps.append(self._bump(context))
                 return None
-        because = str(why or self._strict.legality.why_not(seen) or "it is slower than what replaces it")
+        because = str(why or self._strict.legality.why_not(node) or "it is slower than what replaces it")
         self._lowered(context, because, found)
-        return Replace(found, sources, seen, lifted, context.where)
+        return Replace(found, sources, node, lifted, context.where)
 
     def _lowered(self, context: NodeContext, because: str, found: Fragment) -> None:
         """Note that a fragment replaces a node."""
         written, assumes = tuple(leaf.name for leaf in found.nodes), tuple(sorted(found.assumes))
-        seen = context.seen
+        node = context.typed_node
         self._ledger.steps.append(
             Step(
                 Action.LOWER,
                 context.where,
                 context.operator,
-                seen.since_version,
+                node.since_version,
                 because,
                 found.lowerings,
                 written,
@@ -310,29 +311,31 @@ class NodePlanner:
         """Write an index and the Cast behind it as one, for targets that have neither Cast nor integers."""
         try:
             return self._joined(context, cast)
-        except RefusedError as refused:
+        except NodeRefusedError as refused:
             self._ledger.refusals.append(refused.refusal)
             return None
 
     def _joined(self, context: NodeContext, cast: NodeContext) -> Replace:
-        lifted, to = self._plain.lift(context.seen), cast.seen.attributes["to"]
+        lifted, to = self._plain.lift(context.typed_node), cast.typed_node.attributes["to"]
         if isinstance(lifted, Reason):
             raise _refused(context, *_refusal(Failure(lifted, lifted.missing)))
         lifted = dataclasses.replace(lifted, meaning=dataclasses.replace(lifted.meaning, dtype=to))
         found = self._plain.derive(lifted)
         if isinstance(found, Failure):
             raise _refused(context, *_refusal(found))
-        self._lowered(context, str(self.legality.why_not(cast.seen)), found)
+        self._lowered(context, str(self.legality.why_not(cast.typed_node)), found)
         inputs = tuple(context.node.input)
-        return Replace(found, operand_sources(lifted), context.seen, lifted, context.where, cast=to, inputs=inputs)
+        return Replace(
+            found, operand_sources(lifted), context.typed_node, lifted, context.where, cast=to, inputs=inputs
+        )
 
-    def closed(
-        self, change: Replace, node: onnx.NodeProto, given_out: Callable[[], frozenset[str]], values: Values
+    def without_core_ops(
+        self, change: Replace, node: onnx.NodeProto, fixed_names: Callable[[], frozenset[str]], values: Values
     ) -> Replace | None:
         """Do without the Identity or Constant that the target does not have."""
-        found = closed(change, node, self._plain, given_out, constants=self.constants)
+        found = without_core_ops(change, node, self._plain, fixed_names, constants=self.constants)
         if isinstance(found, Failure):
-            self._ledger.refuse(Code.NO_LOWERING, change.where, change.seen.name, f"{found.reason}.")
+            self._ledger.refuse(Code.NO_LOWERING, change.where, change.typed_node.name, f"{found.reason}.")
             return None
         for place, (name, ref) in enumerate(zip(node.output, found.fragment.outputs, strict=True)):
             if name and isinstance(ref, Constant) and place not in found.renamed and not self.constants:
@@ -341,12 +344,12 @@ class NodePlanner:
         return found
 
 
-def _refused(context: NodeContext, code: Code, reason: str, hint: str = "") -> RefusedError:
-    return RefusedError(Refusal(code, context.where, context.label, reason, hint))
+def _refused(context: NodeContext, code: Code, reason: str, hint: str = "") -> NodeRefusedError:
+    return NodeRefusedError(Refusal(code, context.where, context.label, reason, hint))
 
 
 def _holds_constants(deriver: Deriver) -> bool:
-    """Whether a Constant of any type may stand on the target: below 9 it is a float."""
+    """Return whether a Constant of any type may stand on the target: below 9 it is a float."""
     schema = schema_at("", CONSTANT, deriver.legality.opset)
     if schema is None or schema.since_version < 9:
         return False
@@ -364,7 +367,7 @@ def _fault(node: Node) -> str | None:
 
 
 def _takes_others(node: Node) -> bool:
-    """Whether an input can be no tensor, so that nothing is known of it: a sequence, say."""
+    """Return whether an input can be no tensor, so that nothing is known of it: a sequence, say."""
     schema = schema_at(node.domain, node.name, node.since_version)
     parameters = [] if schema is None else [schema.input(index) for index in range(len(node.inputs))]
     return any(one is not None and not any(kind.startswith("tensor(") for kind in one.types) for one in parameters)
@@ -372,6 +375,13 @@ def _takes_others(node: Node) -> bool:
 
 _NEGATIVE = 11
 """The opset whose versions allow an axis that is counted from the end."""
+
+
+def _stands(legality: Legality, node: Node, after: Schema) -> bool:
+    """Return whether the target takes a node of its own version as it is written: it may need another axis."""
+    renewed = dataclasses.replace(node, since_version=after.since_version)
+    written = not legality.unwritten(node.name, node.attributes)
+    return written and (legality.target is None or legality.why_not(renewed) is None)
 
 
 def _unchanged(
@@ -386,36 +396,37 @@ def _unchanged(
 
     The axis may be another one where the node's own means the same, since it is counted from the end.
     """
-    node, seen = context.node, context.seen
-    if len(fragment.nodes) != 1 or len(node.input) > after.raw.max_input:
+    proto, node = context.node, context.typed_node
+    if len(fragment.nodes) != 1 or len(proto.input) > after.raw.max_input:
         return False
     (leaf,) = fragment.nodes
-    operator = operator_for(seen.domain, seen.name)
+    operator = operator_for(node.domain, node.name)
     version = operator.version(after.since_version) if operator else None
-    if version and version.explicit - {attribute.name for attribute in node.attribute}:
+    if version and version.explicit - {attribute.name for attribute in proto.attribute}:
         return False
     defaults = {name: default for name, (_, default) in after.attributes.items()}
     places = tuple(sources[ref.operand] if isinstance(ref, Input) else -1 for ref in leaf.inputs)
-    given = tuple(index if name else -1 for index, name in enumerate(node.input))
-    straight = fragment.outputs == tuple(Output(0, index) for index in range(len(node.output)))
+    given = tuple(index if name else -1 for index, name in enumerate(proto.input))
+    straight = fragment.outputs == tuple(Output(0, index) for index in range(len(proto.output)))
     same = places == given[: len(places)] and all(place == -1 for place in given[len(places) :])
-    if leaf.name != seen.name or not straight or not same:
+    if leaf.name != node.name or not straight or not same:
         return False
-    written, own = {**defaults, **leaf.attributes}, {**defaults, **seen.attributes}
+    written, own = {**defaults, **leaf.attributes}, {**defaults, **node.attributes}
     if written == own:
-        return True
+        # LpPool-1 has a float p, and LpPool-2 an integer.
+        return all(isinstance(value, float) == isinstance(own[name], float) for name, value in written.items())
     if (
         after.since_version < _NEGATIVE
         or written.keys() != own.keys()
         or any(written[name] != own[name] for name in own if name != "axis")
     ):
         return False
-    there = deriver.lift(dataclasses.replace(seen, since_version=after.since_version))
+    there = deriver.lift(dataclasses.replace(node, since_version=after.since_version))
     return isinstance(there, Lifted) and (there.key, there.sources) == (lifted.key, lifted.sources)
 
 
 def _refusal(failure: Failure) -> tuple[Code, str, str]:
-    """Say a failure as code, reason and hint."""
+    """Return a failure as code, reason and hint."""
     reason = f"{failure.reason}."
     if failure.missing:
         constant = "run time" in failure.reason
@@ -424,3 +435,11 @@ def _refusal(failure: Failure) -> tuple[Code, str, str]:
     if failure.assumption:
         return Code.ASSUMPTION, reason, f"Accept it with --assume {failure.assumption}."
     return (Code.ABSENT_OPERATOR if failure.absent else Code.NO_LOWERING), reason, ""
+
+
+def _versions(context: NodeContext, target: int) -> tuple[Schema | None, Schema | None]:
+    """Return the version of the operator that the node has, and that of the target opset, which has no foreign ones."""
+    node = context.typed_node
+    if node.domain:
+        return schema_read_at(node.domain, node.name, node.since_version), None
+    return schema_read_at("", node.name, context.opset), schema_at("", node.name, target)

@@ -1,6 +1,6 @@
-"""What becomes of all nodes of a kind, where their operator and the model's element types decide it.
+"""Decide for all nodes of an operator at once, if the operator and the model's element types suffice.
 
-Most nodes of a model are settled so, and nobody asks what is known of their values.
+Most nodes of a model are settled so, and their values are never needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opshift.opsets.runtimes.kernels import loses, lost_types
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.analysis.scopes import dtypes
 from opshift.passes.base.results import Action, Step
-from opshift.passes.graph.traversal import GraphView, Walked
+from opshift.passes.graph.traversal import GraphView, GraphWalk
 from opshift.passes.rewrite.fragment import Failure, Input, Output
 from opshift.passes.rewrite.lowering_search import Deriver
 
@@ -34,12 +34,12 @@ TYPES = 6
 
 
 class OpTypeDecisions:
-    """What becomes of all nodes of an operator of the default domain."""
+    """Decisions for all nodes of an operator of the default domain."""
 
     def __init__(self, plain: Deriver, strict: Deriver, types: Callable[[], Set[int] | None]) -> None:
         """Judge for the target of two derivers; `strict` prefers what onnxruntime runs.
 
-        `types` returns what `occurring` does; it is called only where that counts.
+        `types` returns what `occurring_types` does; it is called only where that counts.
         """
         self._plain = plain
         self._strict = strict
@@ -48,7 +48,7 @@ class OpTypeDecisions:
         self._renewals: dict[tuple[str, int], Step | None] = {}
 
     def has(self, name: str) -> bool:
-        """Whether the target has an operator, be it with limits."""
+        """Return whether the target has an operator, be it with limits."""
         legality = self._plain.legality
         return name not in legality.decompose and (legality.target is None or legality.target.has(name))
 
@@ -65,7 +65,7 @@ class OpTypeDecisions:
         return types is None or any(f"tensor({type_name(one)})" in lost for one in types)
 
     def stays(self, name: str, opset: int) -> bool:
-        """Whether a node is legal whatever is known of it: same version, nothing that the target asks of it."""
+        """Return whether a node is legal whatever is known of it: same version, nothing that the target asks of it."""
         key = name, opset
         if key not in self._still:
             target = self._plain.legality.opset
@@ -75,7 +75,7 @@ class OpTypeDecisions:
                 before is not None
                 and after is not None
                 and before.since_version == after.since_version
-                and self._unasked(name)
+                and self._without_limits(name)
                 and not (self._plain.optimize and traits(name).rivals)
                 and not preferred
                 and not self.loses(name, opset)
@@ -83,39 +83,41 @@ class OpTypeDecisions:
             )
         return self._still[key]
 
-    def renewal(self, name: str, opset: int) -> Step | None:
+    def version_bump_step(self, name: str, opset: int) -> Step | None:
         """Return the step of a node that the target's version takes as it is, whatever is known of it; None: ask."""
         key = name, opset
         if key not in self._renewals:
             before, after = schema_at("", name, opset), schema_at("", name, self._plain.legality.opset)
             self._renewals[key] = (
-                Step(Action.RESTAMP, "", name, before.since_version, f"opset {self._plain.legality.opset}")
+                Step(Action.VERSION_BUMP, "", name, before.since_version, f"opset {self._plain.legality.opset}")
                 if before is not None
                 and after is not None
                 and before.since_version != after.since_version
-                and self._unasked(name)
+                and self._without_limits(name)
                 and not self.loses(name, opset)
                 and not self.loses_types(name, opset)
-                and _takes_all(before, after)
+                and _accepts_all(before, after)
                 and (self._reviewed(before, after) if operator_for("", name) is None else self._native(before, after))
                 else None
             )
         return self._renewals[key]
 
-    def _unasked(self, name: str) -> bool:
-        """Whether the target has an operator, and asks nothing of its nodes."""
+    def _without_limits(self, name: str) -> bool:
+        """Return whether the target has an operator, and asks nothing of its nodes."""
         target = self._plain.legality.target
         if target and target.name == "onnxruntime" and has_body(name):
             return False  # it depends on the types whether there are kernels for the body
         if name in WIDENED and ((types := self._types()) is None or TensorProto.INT32 in types):
             return False  # it depends on which constants are int32
-        return self.has(name) and (target is None or self._within(name, target))
+        return self.has(name) and (target is None or self._within_limits(name, target))
 
-    def _within(self, name: str, target: Target) -> bool:
+    def _within_limits(self, name: str, target: Target) -> bool:
         """Whether all nodes of an operator fit the target's limits, of whichever types of the model their inputs are.
 
         So a value whose type onnx does not infer is none that the target does not take.
         """
+        if target.types and ((found := self._types()) is None or not found <= target.dtypes):
+            return False
         opset = self._plain.legality.opset
         limits = [limit for limit in target.limits if limit.operator == name and limit.holds(opset)]
         schema = schema_at("", name, opset)
@@ -130,7 +132,7 @@ class OpTypeDecisions:
         return not any(limit.why_not(node, schema, types) for limit in limits)
 
     def _reviewed(self, before: Schema, after: Schema) -> bool:
-        """Whether the reviewed table lets every node pass."""
+        """Return whether the reviewed table lets every node pass."""
         row = same_meaning(before.name, before.since_version, after.since_version)
         old = self._plain.legality.opset < 13 and any("tensor(bfloat16)" in one.types for one in before.inputs)
         return row is not None and not row.new_attributes and not old
@@ -153,28 +155,30 @@ class OpTypeDecisions:
         for chosen in itertools.product(*choices):
             bound = dict(zip(variables, chosen, strict=True))
             inputs = tuple(Facts(bound[parameter.type_variable]) for parameter in before.inputs)
-            seen = Node("", before.name, before.since_version, {}, inputs, (True,) * len(before.outputs))
-            if not self._is_native(seen):
+            typed_node = Node("", before.name, before.since_version, {}, inputs, (True,) * len(before.outputs))
+            if not self._is_native(typed_node):
                 return False
         return True
 
-    def _is_native(self, seen: Node) -> bool:
-        if self._plain.legality.opset < 13 and any(one and one.dtype == TensorProto.BFLOAT16 for one in seen.inputs):
+    def _is_native(self, typed_node: Node) -> bool:
+        if self._plain.legality.opset < 13 and any(
+            one and one.dtype == TensorProto.BFLOAT16 for one in typed_node.inputs
+        ):
             return False
-        lifted = self._strict.lift(seen)
+        lifted = self._strict.lift(typed_node)
         if isinstance(lifted, Reason):
             return False
         found = self._strict.derive(lifted)
         if isinstance(found, Failure) or found.lowerings or len(found.nodes) != 1:
             return False
         (leaf,) = found.nodes
-        straight = tuple(Input(index) for index in range(len(seen.inputs)))
-        outputs = tuple(Output(0, index) for index in range(len(seen.used)))
-        return (leaf.name, leaf.attributes, leaf.inputs, found.outputs) == (seen.name, {}, straight, outputs)
+        straight = tuple(Input(index) for index in range(len(typed_node.inputs)))
+        outputs = tuple(Output(0, index) for index in range(len(typed_node.used)))
+        return (leaf.name, leaf.attributes, leaf.inputs, found.outputs) == (typed_node.name, {}, straight, outputs)
 
 
-def occurring(model: onnx.ModelProto, walked: Iterable[GraphView | Walked], opset: int) -> Set[int] | None:
-    """Return the element types that values of a model can have; None where nobody can tell.
+def occurring_types(model: onnx.ModelProto, walked: Iterable[GraphView | GraphWalk], opset: int) -> Set[int] | None:
+    """Return the element types that values of a model can have; None if unknown.
 
     A value has a type that is declared or that an attribute names, or one that its operator gives whatever it reads.
     """
@@ -184,11 +188,21 @@ def occurring(model: onnx.ModelProto, walked: Iterable[GraphView | Walked], opse
     for one in walked:
         types.update(one.dtypes)
         types.update(dtypes(one.graph))
-        for domain, name, _ in one.kinds:
+        for domain, name, _ in one.by_op_key:
             made = None if default_domain(domain) else _made(name, opset)
             if made is None:
                 return None
             types |= made
+    return types - {TensorProto.UNDEFINED}
+
+
+def named_types(walked: Iterable[GraphView | GraphWalk], opset: int) -> Set[int]:
+    """Return the element types that a model declares, that attributes name, or that operators always give."""
+    types: set[int] = set()
+    for one in walked:
+        types.update(one.dtypes, dtypes(one.graph))
+        for domain, name, _ in one.by_op_key:
+            types |= (not default_domain(domain) and _made(name, opset)) or frozenset()
     return types - {TensorProto.UNDEFINED}
 
 
@@ -211,7 +225,7 @@ def _made(name: str, opset: int) -> frozenset[int] | None:
 
 @functools.cache
 def holds_graphs(name: str) -> bool:
-    """Whether any version of an operator of the default domain has graphs as attributes."""
+    """Return whether any version of an operator of the default domain has graphs as attributes."""
     kind = onnx.defs.OpSchema.AttrType
     return any(
         attribute.type in (kind.GRAPH, kind.GRAPHS)
@@ -220,8 +234,8 @@ def holds_graphs(name: str) -> bool:
     )
 
 
-def _takes_all(before: Schema, after: Schema) -> bool:
-    """Whether a version takes, and types, every node that another takes."""
+def _accepts_all(before: Schema, after: Schema) -> bool:
+    """Return whether a version takes, and types, every node that another takes."""
     given = {parameter.type_variable for parameter in after.inputs}
     pairs = [(before.input(index), after.input(index)) for index in range(max(len(before.inputs), len(after.inputs)))]
     return (

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from opshift.opsets.registry.operator import SPELLING
 from opshift.opsets.registry.schema import default_domain
 from opshift.passes.analysis.scopes import dtypes
-from opshift.passes.graph.traversal import Walked, graphs
+from opshift.passes.base.version_numbers import released_with
+from opshift.passes.graph.traversal import GraphWalk, graphs
 from opshift.passes.rewrite.apply import METADATA
 
 _TYPES = {
@@ -30,13 +31,13 @@ _CONSTANT_1 = frozenset({TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOU
 """The element types of Constant-1, the version of the opsets that go with ir_version 3."""
 
 FUNCTIONS = "local functions", "default values of a function's attributes", "overloads of functions"
-"""What functions need an ir_version for, each another."""
+"""The features of functions that need an ir_version, each another one."""
 
 _LATE_TYPES = frozenset({"optional_type", "sparse_tensor_type"})
 """The kinds of values that came with ir_version 8."""
 
 
-def restamp(
+def set_opset_imports(
     model: onnx.ModelProto,
     opset: int,
     domains: Mapping[str, int] | None = None,
@@ -70,11 +71,6 @@ def unused_imports(owner: onnx.ModelProto | onnx.FunctionProto) -> list[onnx.Ope
     return [item for item in foreign if item.domain not in used]
 
 
-def released_with(opset: int, domain: str = "") -> int:
-    """Return the ir_version of the first onnx release that has an opset; 3 if onnx does not know it."""
-    return helper.find_min_ir_version_for([helper.make_opsetid(domain, opset)], ignore_unknown=True)
-
-
 def converted_ir_version(ir_version: int, before: int, opset: int) -> int:
     """Return the ir_version that goes with a conversion between two opsets, whatever the model holds.
 
@@ -86,60 +82,64 @@ def converted_ir_version(ir_version: int, before: int, opset: int) -> int:
     return max(ir_version, released_with(opset)) if opset > before else max(3, ir_version)
 
 
-class Need(NamedTuple):
+class IrVersionNeed(NamedTuple):
     """An ir_version that something in a model needs, and what that is."""
 
     ir_version: int
     what: str
 
 
-def least_ir_version(model: onnx.ModelProto, walked: Sequence[Walked]) -> int:
+def least_ir_version(model: onnx.ModelProto, walked: Sequence[GraphWalk]) -> int:
     """Return the lowest ir_version that holds a model as it is: the opset, and the fields and types that it uses."""
     opset = max((item.version for item in model.opset_import if not default_domain(item.domain)), default=1)
-    held = (released_with(opset), *(need.ir_version for need in needs(model, walked)), *_spare(model, walked))
+    held = (
+        released_with(opset),
+        *(need.ir_version for need in ir_version_needs(model, walked)),
+        *_spare(model, walked),
+    )
     return max(held)
 
 
-def needs(model: onnx.ModelProto, walked: Sequence[Walked]) -> list[Need]:
+def ir_version_needs(model: onnx.ModelProto, walked: Sequence[GraphWalk]) -> list[IrVersionNeed]:
     """Return what no lower ir_version can express, apart from the opset and from what can be dropped or rewritten."""
     found = list(_fields(model, walked))
     imported = {item.domain: item.version for item in model.opset_import}
-    used = {domain for one in walked for domain, _, _ in one.kinds if default_domain(domain)}
+    used = {domain for one in walked for domain, _, _ in one.by_op_key if default_domain(domain)}
     for domain in sorted(used & imported.keys()):
         version = imported[domain]
-        found.append(Need(released_with(version, domain), f"operators of {domain} {version}"))
+        found.append(IrVersionNeed(released_with(version, domain), f"operators of {domain} {version}"))
     known = set(TensorProto.DataType.values())  # an operator of another domain may number its own
     dtyped = {*itertools.chain.from_iterable((*dtypes(one.graph), *one.dtypes) for one in walked)}
     types = {TensorProto.DataType.Name(dtype) for dtype in dtyped & known}
     for version, names in _TYPES.items():
         if held := sorted(types & set(names)):
-            found.append(Need(version, f"the element type {held[0].lower()}"))
+            found.append(IrVersionNeed(version, f"the element type {held[0].lower()}"))
     return [need for need in found if need.ir_version > 3]
 
 
-def _fields(model: onnx.ModelProto, walked: Sequence[Walked]) -> Iterator[Need]:
+def _fields(model: onnx.ModelProto, walked: Sequence[GraphWalk]) -> Iterator[IrVersionNeed]:
     bodies = [one.graph for one in walked if isinstance(one.graph, onnx.GraphProto)]
     if any(unwritten(graph) for graph in bodies[1:]):
-        yield Need(4, "initializers of a subgraph, which Constant-1 cannot hold")
+        yield IrVersionNeed(4, "initializers of a subgraph, which Constant-1 cannot hold")
     if any(graph.quantization_annotation for graph in bodies):
-        yield Need(5, "quantization annotations")
+        yield IrVersionNeed(5, "quantization annotations")
     if any(graph.sparse_initializer for graph in bodies):
-        yield Need(6, "sparse initializers")
+        yield IrVersionNeed(6, "sparse initializers")
     if model.training_info:
-        yield Need(7, "training information")
+        yield IrVersionNeed(7, "training information")
     if any(
         kind in _LATE_TYPES
         for graph in bodies
         for value in (*graph.input, *graph.output)
         for kind in kinds_of_type(value.type)
     ):
-        yield Need(8, "optional or sparse values")
+        yield IrVersionNeed(8, "optional or sparse values")
     if model.functions:
-        yield Need(8, FUNCTIONS[0])
+        yield IrVersionNeed(8, FUNCTIONS[0])
     if any(item.attribute_proto for item in model.functions):
-        yield Need(9, FUNCTIONS[1])
+        yield IrVersionNeed(9, FUNCTIONS[1])
     if any(item.overload for item in model.functions):
-        yield Need(METADATA, FUNCTIONS[2])
+        yield IrVersionNeed(METADATA, FUNCTIONS[2])
 
 
 def unwritten(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
@@ -154,7 +154,7 @@ def unwritten(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
 
 
 def kinds_of_type(kind: onnx.TypeProto) -> Iterator[str]:
-    """Yield what a type is, and what the types inside of it are: sequence_type, tensor_type."""
+    """Yield what a type is, and what the types inside it are: sequence_type, tensor_type."""
     which = kind.WhichOneof("value")
     if which:
         yield which
@@ -164,7 +164,7 @@ def kinds_of_type(kind: onnx.TypeProto) -> Iterator[str]:
         yield from kinds_of_type(kind.map_type.value_type)
 
 
-def _spare(model: onnx.ModelProto, walked: Sequence[Walked]) -> Iterator[int]:
+def _spare(model: onnx.ModelProto, walked: Sequence[GraphWalk]) -> Iterator[int]:
     """Yield the ir_versions of what can be dropped or rewritten without any change to what is computed."""
     for graph in (one.graph for one in walked):
         if isinstance(graph, onnx.GraphProto) and graph.initializer:

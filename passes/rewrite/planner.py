@@ -1,4 +1,4 @@
-"""What must happen to each node of a model so that it is legal on a target; the model itself is left alone.
+"""Plan the changes that make each node of a model legal on a target, without modifying the model.
 
 `Planner` walks every graph and function once. Nodes that are the same to every lowering are derived once.
 """
@@ -17,37 +17,45 @@ import onnx
 
 from opshift.opsets.registry.facts import Facts, facts_of_type
 from opshift.opsets.registry.operator import SPELLING
-from opshift.opsets.registry.schema import OLDEST, default_domain, schema_at
+from opshift.opsets.registry.schema import OLDEST, default_domain
 from opshift.opsets.registry.structural import CAST, CONSTANT, LOOP, SCAN
 from opshift.opsets.runtimes.target import Legality
-from opshift.passes.analysis.lazy_inference import Asked, Static
+from opshift.passes.analysis.lazy_inference import OnDemandScope, StaticFacts
 from opshift.passes.analysis.scopes import NOTHING, Values, default_opset, describe
 from opshift.passes.base.limits import Deadline
 from opshift.passes.base.results import Action, Code, Plan, Refusal, Step, Steps
 from opshift.passes.graph.columnar import OpKey
-from opshift.passes.graph.traversal import GraphView, Walked, graphs, kinds, named_subgraphs, node_name, said, walk
+from opshift.passes.graph.traversal import (
+    GraphView,
+    GraphWalk,
+    attribute_key,
+    named_subgraphs,
+    node_name,
+    nodes_by_op_key,
+    walk,
+)
 from opshift.passes.rewrite import foreign
-from opshift.passes.rewrite.edits import Change, Drop, GraphPlan, Known, Planned, Replace
+from opshift.passes.rewrite.edits import Change, Drop, GraphPlan, KnownDecision, Planned, Replace
 from opshift.passes.rewrite.function_planner import Functions
 from opshift.passes.rewrite.hints import SECONDS, Hints, loading
 from opshift.passes.rewrite.ledger import Ledger, Mark
 from opshift.passes.rewrite.lowering_search import Deriver
-from opshift.passes.rewrite.missing_core_ops import given_out, indices_cast, is_folded
+from opshift.passes.rewrite.missing_core_ops import casts_of_indices, fixed_names, is_folded
 from opshift.passes.rewrite.node_context import LazyScope, NodeContext
 from opshift.passes.rewrite.node_planner import NodePlanner
-from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions, holds_graphs, occurring
+from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions, holds_graphs, occurring_types
 from opshift.passes.rewrite.unknown_types import UnknownTypes
 
-Settled = Step | dict[Hashable, Known] | None
-"""What becomes of all nodes of a kind, what has been decided of some, or nothing."""
+Settled = Step | dict[Hashable, KnownDecision] | None
+"""The step of all nodes with an op key, the decisions for some of them, or nothing."""
 
-Renewed = tuple[Sequence[tuple[Step, Sequence[int]]], Sequence[str]]
-"""What becomes of nodes of a graph, and where these stand; and the names of all its nodes."""
+BumpedNodes = tuple[Sequence[tuple[Step, Sequence[int]]], Sequence[str]]
+"""The version bumps of a graph with the places of their nodes; and the names of all its nodes."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a plan is to reach.
+    """The goal of a plan.
 
     Attributes:
         legality: what the target takes.
@@ -66,7 +74,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is known of a model before it is planned.
+    """The known facts about a model before it is planned.
 
     Attributes:
         walked: its graphs, as they were walked.
@@ -74,12 +82,12 @@ class Analysis:
         summary: the model with inferred types.
     """
 
-    walked: Sequence[GraphView | Walked] = ()
-    static: Static | None = None
+    walked: Sequence[GraphView | GraphWalk] = ()
+    static: StaticFacts | None = None
     summary: onnx.ModelProto | None = None
 
 
-class RefusedError(Exception):
+class FirstRefusalError(Exception):
     """A node cannot be converted, and no more was asked."""
 
 
@@ -118,7 +126,7 @@ class Planner:
 
         `alike` has planned the same model for another target: what it knows of the values is not inferred again.
         `hinting` looks for the opsets to which refused nodes could be converted. At the deadline planning ends with
-        DeadlineError. With a `focus` on some nodes, planning may end with RefusedError at the first refusal.
+        DeadlineError. With a `focus` on some nodes, planning may end with FirstRefusalError at the first refusal.
         """
         self.progress = progress
         self._focus = focus
@@ -136,39 +144,39 @@ class Planner:
         derive = functools.partial(derive, optimize=goal.optimize, explains=hinting, deadline=deadline)
         plain = derive(legality)
         strict = derive(dataclasses.replace(legality, runnable=True)) if goal.runnable else plain
-        self.kinds = OpTypeDecisions(plain, strict, lambda: self._occurring)
+        self.op_types = OpTypeDecisions(plain, strict, lambda: self._occurring)
         self.ledger = Ledger()
         self._unknown = UnknownTypes(model, analysis.walked)
         self._nodes = NodePlanner(
             plain,
             strict,
-            self.kinds,
+            self.op_types,
             self.ledger,
             self._unknown,
             optimize=goal.optimize,
             ir_version=model.ir_version,
         )
         self.functions: Functions = Functions(
-            model, self.ledger, self.kinds, self._unknown, self._graph, alike.functions if alike else None
+            model, self.ledger, self.op_types, self._unknown, self._graph, alike.functions if alike else None
         )
-        self._renewed: Renewed = (), ()
+        self._bumped: BumpedNodes = (), ()
         self._firsts: dict[int, int] = {}
         self._walked_by_graph = {id(one.graph): one for one in analysis.walked}
         self._scope: Values | None = None
         self._hints = Hints(legality, self._fits) if hinting else None
         self._others: dict[int, Planner] = {}
-        self._decisions: dict[Hashable, dict[Hashable, Known]] = {}
+        self._decisions: dict[Hashable, dict[Hashable, KnownDecision]] = {}
 
     @property
     def scope(self) -> Values:
-        """What is known of the main graph's values; inferred when first asked for."""
+        """The known facts about the main graph's values; inferred when first asked for."""
         if self._scope is None:
             if self._alike:
                 self._scope = self._alike.scope
             else:
                 whole = functools.partial(describe, self.model, summary=self._analysis.summary)
                 main = self._walked_by_graph.get(id(self.model.graph)) or next(walk(self.model))
-                self._scope = Asked(self._analysis.static or Static(self.model, main), whole)
+                self._scope = OnDemandScope(self._analysis.static or StaticFacts(self.model, main), whole)
         return self._scope
 
     @functools.cached_property
@@ -180,7 +188,7 @@ class Planner:
         """The element types that values of the model can have."""
         if self._alike:
             return self._alike._occurring
-        return occurring(self.model, self._analysis.walked or tuple(walk(self.model)), self.source)
+        return occurring_types(self.model, self._analysis.walked or tuple(walk(self.model)), self.source)
 
     def run(self) -> Planned:
         """Plan all graphs and functions."""
@@ -192,7 +200,7 @@ class Planner:
         self.functions.plan_the_rest()
         opset, ledger = f"opset {self.legality.opset}", self.ledger
         for name, version in self.functions.imports() if self.source == self.legality.opset else ():
-            ledger.steps.append(Step(Action.RESTAMP, f"function {name}", name, version, opset))
+            ledger.steps.append(Step(Action.VERSION_BUMP, f"function {name}", name, version, opset))
         plan = Plan(
             source_opset=self.source,
             target_opset=self.legality.opset,
@@ -201,20 +209,20 @@ class Planner:
             kept=ledger.kept,
             steps=self._steps(),
             refusals=tuple(dict.fromkeys(ledger.refusals)),
-            warnings=tuple(dict.fromkeys(ledger.cautions)),
+            warnings=tuple(dict.fromkeys(ledger.kernel_warnings)),
         )
-        only = not self.kinds.has(CONSTANT)
+        only = not self.op_types.has(CONSTANT)
         return Planned(plan, tuple(graphs), self.functions.result(), self._nodes.constants, only)
 
     def _steps(self) -> Sequence[Step]:
         """Return all steps: those of the nodes that were looked at, and between them those of the others."""
-        steps, renewed, firsts = tuple(self.ledger.steps), self._renewed, self._firsts
-        count = len(steps) + sum(len(places) for _, places in renewed[0])
+        steps, bumped, firsts = tuple(self.ledger.steps), self._bumped, self._firsts
+        count = len(steps) + sum(len(places) for _, places in bumped[0])
         lowered = [step for step in steps if step.action is Action.LOWER]
-        return Steps(count, lowered, lambda: _between(steps, renewed, firsts))
+        return Steps(count, lowered, lambda: _between(steps, bumped, firsts))
 
     def forget(self) -> None:
-        """Let go of what is known of the values, once all is planned: planners hold each other, and so outlive that."""
+        """Release what is known of the values, once all is planned: planners hold each other, and so outlive that."""
         self._scope = self._alike = None
         self._analysis, self._walked_by_graph = Analysis(), {}
         self._unknown.forget()
@@ -233,15 +241,15 @@ class Planner:
     ) -> GraphPlan:
         """Plan one graph. `scope` None is the main graph's, inferred on demand; `bound` None leaves parameters open."""
         plan = GraphPlan(path)
-        names_given_out = functools.cache(functools.partial(given_out, graph))
-        joined = {} if self.kinds.has(CAST) else indices_cast(graph)
+        names_to_keep = functools.cache(functools.partial(fixed_names, graph))
+        joined = {} if self.op_types.has(CAST) else casts_of_indices(graph)
         dropped = frozenset(joined.values())
         nodes, asked = graph.node, self._asked(self._kinds_of(graph), path, opset)
         main = path == "main"
         walked = self._walked_by_graph.get(id(graph))
         if main and isinstance(walked, GraphView) and not joined:
             # Most nodes of a large model: all that is to be said of them is their names.
-            self._renewed = [(step, places) for step, places in asked if isinstance(step, Step)], walked.names
+            self._bumped = [(step, places) for step, places in asked if isinstance(step, Step)], walked.names
             asked = [(settled, places) for settled, places in asked if not isinstance(settled, Step)]
         places = sorted(((place, settled) for settled, found_at in asked for place in found_at), key=itemgetter(0))
         if main and self._focus:
@@ -271,7 +279,7 @@ class Planner:
             else:
                 change = self._node(context)
             if isinstance(change, Replace):
-                change = self._nodes.closed(change, node, names_given_out, values)
+                change = self._nodes.without_core_ops(change, node, names_to_keep, values)
             if change is not None:
                 plan.changes[index] = change
             self._hint(context, mark)
@@ -291,10 +299,10 @@ class Planner:
         return plan
 
     def _hint(self, context: NodeContext, mark: Mark) -> None:
-        """Add to the refusals of a node the opset that helps; those of a function stand inside of it."""
+        """Add to the refusals of a node the opset that helps; those of a function stand inside it."""
         node, refusals = context.node, self.ledger.refusals
         if refusals and self._focus and not self._focus.alone:
-            raise RefusedError
+            raise FirstRefusalError
         if self._hints is None or not self.ledger.refused_since(mark):
             return
         if (node.domain, node.op_type, node.overload) in self.functions.known:
@@ -303,7 +311,7 @@ class Planner:
 
     def _kinds_of(self, graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[OpKey, Sequence[int]]:
         walked = self._walked_by_graph.get(id(graph))
-        return kinds(graph) if walked is None else walked.kinds
+        return nodes_by_op_key(graph) if walked is None else walked.by_op_key
 
     def _asked(
         self, found: Mapping[OpKey, Sequence[int]], path: str, opset: int
@@ -319,11 +327,11 @@ class Planner:
             settled: Settled = None
             if default_domain(domain) not in ("", SPELLING) or kind in self.functions.known or holds_graphs(name):
                 pass
-            elif not default_domain(domain) and self.kinds.stays(name, opset):
+            elif not default_domain(domain) and self.op_types.stays(name, opset):
                 self.ledger.kept += len(places)
                 continue
             else:
-                settled = None if default_domain(domain) else self.kinds.renewal(name, opset)
+                settled = None if default_domain(domain) else self.op_types.version_bump_step(name, opset)
                 inside = path.startswith("function "), self._unknown.ignored
                 settled = settled or self._decisions.setdefault((kind, opset, inside), {})
             asked.append((settled, places))
@@ -344,30 +352,30 @@ class Planner:
                 self.ledger.refusals.append(refused)
                 return None
             return self._nodes.decide(context)
-        if not domain and self.kinds.stays(node.op_type, context.opset):
+        if not domain and self.op_types.stays(node.op_type, context.opset):
             self.ledger.kept += 1
             return None
         return self._nodes.decide(context)
 
-    def _like_others(self, context: NodeContext, index: int, known: dict[Hashable, Known]) -> Change | None:
+    def _like_others(self, context: NodeContext, index: int, known: dict[Hashable, KnownDecision]) -> Change | None:
         """Decide what becomes of a node as of the first that has the same attributes and inputs."""
         node, values, ledger = context.node, context.scope, self.ledger
-        alike = values.alike(index) if isinstance(values, Asked) and index >= 0 else None
+        alike = values.alike(index) if isinstance(values, OnDemandScope) and index >= 0 else None
         if alike in known:
             return ledger.repeat(known[alike].decision, context.where)
-        told = said(node) if node.attribute else ()
-        if told is None:
+        attributes = attribute_key(node) if node.attribute else ()
+        if attributes is None:
             return self._nodes.decide(context)
         inputs = [values[name] if name else None for name in node.input[:]]
-        # Facts that are equal are mostly the same object; `Known` keeps it, so that its id is nobody else's.
-        key = told, tuple(map(id, inputs)), tuple(map(bool, node.output[:]))
+        # Facts that are equal are mostly the same object; `KnownDecision` keeps it, so that its id is nobody else's.
+        key = attributes, tuple(map(id, inputs)), tuple(map(bool, node.output[:]))
         if key in known:
             return ledger.repeat(known[key].decision, context.where)
         mark = ledger.mark()
         change = self._nodes.decide(context)
         typed = all(facts is None or facts.dtype is not None for facts in inputs)
         if typed and not ledger.refused_since(mark) and not is_folded(change):
-            known[key] = Known(ledger.since(mark, change), tuple(inputs))
+            known[key] = KnownDecision(ledger.since(mark, change), tuple(inputs))
             if alike is not None:
                 known[alike] = known[key]
         return change
@@ -377,7 +385,7 @@ class Planner:
         return Deadline(SECONDS)
 
     def _fits(self, context: NodeContext, opset: int) -> bool:
-        """Whether one node can be converted to another opset."""
+        """Return whether one node can be converted to another opset."""
         if opset not in self._others:
             target = loading(opset, self.legality.target)
             legality = dataclasses.replace(self.legality, opset=opset, target=target)
@@ -388,7 +396,7 @@ class Planner:
         change = planner._node(dataclasses.replace(context, where=""))
         if isinstance(change, Replace):
             # An output that must keep its name may need an Identity, which has sequences since 14 only.
-            planner._nodes.closed(change, context.node, lambda: frozenset(context.node.output), context.scope)
+            planner._nodes.without_core_ops(change, context.node, lambda: frozenset(context.node.output), context.scope)
         return not planner.ledger.refused_since(mark)
 
 
@@ -413,13 +421,13 @@ def _noted(node: onnx.NodeProto, body: onnx.GraphProto, inside: Values) -> Itera
             yield value.name, Facts(facts.dtype, shape)
 
 
-def _between(steps: Sequence[Step], renewed: Renewed, firsts: Mapping[int, int]) -> tuple[Step, ...]:
+def _between(steps: Sequence[Step], bumped: BumpedNodes, firsts: Mapping[int, int]) -> tuple[Step, ...]:
     """Put those of the renewed nodes between other steps, of which nodes at some places have their first."""
-    kinds, names = renewed
+    stepped, names = bumped
     looked = list(firsts)
     found: list[Step] = []
     done = 0
-    for place, step in sorted(((place, step) for step, places in kinds for place in places), key=itemgetter(0)):
+    for place, step in sorted(((place, step) for step, places in stepped for place in places), key=itemgetter(0)):
         before = firsts[looked[bisect.bisect(looked, place)]]
         found += steps[done:before]
         found.append(step.at(f"main/{names[place] or f'{step.operator}_{place}'}"))
@@ -427,22 +435,12 @@ def _between(steps: Sequence[Step], renewed: Renewed, firsts: Mapping[int, int])
     return (*found, *steps[done:])
 
 
-def written_too_old(model: onnx.ModelProto, own: int) -> Refusal | None:
-    """Refuse a model of an opset below the oldest, unless all its operators are at the version that the oldest has."""
-    if own >= OLDEST:
-        return None
-    named = {node.op_type for graph in graphs(model) for node in graph.node if not default_domain(node.domain)}
-    pairs = [(schema_at("", name, own), schema_at("", name, OLDEST)) for name in named]
-    alike = all(now and then and now.since_version == then.since_version for now, then in pairs)
-    return None if alike else too_old(own, "the model has")
-
-
-def too_old(opset: int, what: str) -> Refusal:
-    """Refuse an opset below the oldest that opshift speaks."""
+def too_old(opset: int) -> Refusal:
+    """Refuse a target below the oldest opset that opshift writes."""
     return Refusal(
         Code.OPSET_TOO_OLD,
         "model",
         "",
-        f"{what} opset {opset}, and below {OLDEST} operators broadcast and infer shapes differently.",
+        f"the target is opset {opset}, and opshift reads opsets below {OLDEST} but does not write them.",
         f"Use opset {OLDEST} or newer.",
     )

@@ -1,9 +1,9 @@
-"""What is done to a model before it is planned: shapes are fixed, and what is known then becomes constants."""
+"""Prepare a model for planning: fix shapes, and fold values that are known then."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import onnx
 
@@ -19,9 +19,10 @@ from opshift.passes.analysis.known_values import (
 )
 from opshift.passes.analysis.scopes import INLINED, Scope, expanded, inlined
 from opshift.passes.base.errors import UsageError, printable
-from opshift.passes.base.results import Code, Refusal, Step
+from opshift.passes.base.results import Action, Code, Refusal, Step
 from opshift.passes.graph.traversal import node_name
 from opshift.passes.rewrite.control_flow import expand
+from opshift.passes.rewrite.element_types import Retyped, change_types
 from opshift.passes.rewrite.fixed_shapes import (
     Fixed,
     Sizes,
@@ -32,8 +33,10 @@ from opshift.passes.rewrite.fixed_shapes import (
     write_inputs,
     write_values,
 )
+from opshift.passes.rewrite.float_islands import Change, Islands, UnmeasuredError
 from opshift.passes.rewrite.folding import fold, foldable, may_fold
 from opshift.passes.rewrite.sequences import without_sequences
+from opshift.passes.rewrite.type_choice import Types
 
 Shown = Callable[[onnx.ModelProto], onnx.ModelProto]
 """Returns a model whose small constants hold their elements, also those of other files."""
@@ -41,7 +44,7 @@ Shown = Callable[[onnx.ModelProto], onnx.ModelProto]
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is to be done to a model before it is planned.
+    """The requested preparation of a model.
 
     Attributes:
         sizes: the sizes of its inputs.
@@ -49,6 +52,9 @@ class Preparation:
         tidy: whether unused nodes are dropped although there is nothing to fold.
         static: the target that needs all shapes to be known; empty if none does.
         missing: those of If, Loop, Scan and the operators of sequences that the target lacks.
+        types: the element types that are to change.
+        constants: the element types that the target reads constants in; empty if it reads all.
+        runnable: whether nodes keep a type for which the installed onnxruntime has a kernel.
     """
 
     sizes: Sizes = field(default_factory=Sizes)
@@ -56,10 +62,13 @@ class Preparation:
     tidy: bool = False
     static: str = ""
     missing: frozenset[str] = frozenset()
+    types: Types = field(default_factory=Types)
+    constants: frozenset[int] = frozenset()
+    runnable: bool = False
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
-        return bool(self.sizes) or self.fold or bool(self.static) or bool(self.missing)
+        """Return whether there is anything to do."""
+        return bool(self.sizes) or self.fold or bool(self.static) or bool(self.missing) or bool(self.types)
 
 
 @dataclass(frozen=True)
@@ -71,15 +80,29 @@ class Prepared:
     shapes: Mapping[str, tuple[Dim, ...]] = field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
+    casts: int = 0
+    """How many Casts the changes of types added."""
+    wide: Mapping[str, str] = field(default_factory=dict)
+    """Why nodes keep a wider type of floats, by their paths."""
 
 
-def prepare(model: onnx.ModelProto, asked: Preparation, shown: Shown, evaluate: Evaluate | None) -> Prepared:
+def prepare(
+    model: onnx.ModelProto,
+    asked: Preparation,
+    shown: Shown,
+    evaluate: Evaluate | None,
+    islands: Islands | None = None,
+) -> Prepared:
     """Return a model, itself if nothing is to be changed, with its shapes fixed and folded.
+
+    `islands` finds the nodes that keep a wider type of floats, where floats become narrower.
 
     Raises:
         UsageError: the sizes do not fit the model, or it has training information.
     """
-    if not asked or (not asked.sizes and not asked.static and not asked.tidy and not may_fold(model, asked.missing)):
+    needed = asked.sizes or asked.static or asked.tidy or asked.types
+    if not asked or not (needed or may_fold(model, asked.missing)):
         return Prepared(model)
     if model.training_info:
         raise UsageError("The model has training information, which is for its own shapes and nodes: remove it first.")
@@ -99,20 +122,70 @@ def prepare(model: onnx.ModelProto, asked: Preparation, shown: Shown, evaluate: 
             break
         steps += more
         values = known_values(shown(work), evaluate)
-    if steps or asked.tidy or foldable(work, values):
-        steps += fold(work, values)
+    if steps or asked.tidy or foldable(work, values, asked.constants):
+        steps += fold(work, values, asked.constants)
     if asked.sizes:
         write_values(work, values)
+    types: Mapping[str, str] = {}
+    retyped = Retyped()
+    if asked.types:
+        retyped = _with_types(work, asked, shown, evaluate, islands)
+        if retyped.refusals:
+            return Prepared(model, steps, changed, retyped.refusals)
+        steps += retyped.steps
+        types = asked.types.named if retyped.outer or retyped.steps else {}
     refusals = tuple(_open(work, values, found, asked.static)) if asked.static else ()
-    if not steps and not changed:
-        return Prepared(model, refusals=refusals)
+    if not steps and not changed and not types:
+        return Prepared(model, refusals=refusals, wide=retyped.wide)
     count = len(model.functions) - len(work.functions)
     notes = (f"{count} {'function was' if count == 1 else 'functions were'} inlined to be folded.",) if count else ()
-    return Prepared(work, steps, changed, refusals, notes)
+    return Prepared(work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide)
+
+
+def retype(prepared: Prepared, types: Types, shown: Shown, evaluate: Evaluate | None) -> Prepared | None:
+    """Return a prepared model with other element types at some nodes; None if their values do not fit these."""
+    found = prepare(prepared.model, Preparation(types=types), shown, evaluate)
+    if found.refusals or not any(step.action is Action.RETYPE for step in found.steps):
+        return None
+    steps, notes = (*prepared.steps, *found.steps), (*prepared.notes, *found.notes)
+    casts = prepared.casts + found.casts
+    return replace(prepared, model=found.model, steps=steps, notes=notes, casts=casts)
+
+
+def _with_types(
+    work: onnx.ModelProto, asked: Preparation, shown: Shown, evaluate: Evaluate | None, islands: Islands | None
+) -> Retyped:
+    """Change the element types of a model in place, and drop the Casts and constants that no node needs then."""
+    if work.functions:
+        reason = "its functions are too large to be inlined, and element types are changed outside of functions only."
+        return Retyped(refusals=(Refusal(Code.FUNCTION, "model", "", reason, "Inline the functions first."),))
+    values, types = known_values(shown(work), evaluate), asked.types
+    if types.narrows and islands is not None:
+        try:
+            types = replace(types, wide=islands(work, types, _change(work, values, asked)))
+        except UnmeasuredError as error:
+            reason = f"narrower floats are chosen by running the model, and onnxruntime does not: {error}."
+            return Retyped(refusals=(Refusal(Code.TYPE, "model", "", reason, "Give it --inputs that it runs on."),))
+    retyped = change_types(work, values, types, runnable=asked.runnable)
+    if not retyped.refusals:
+        fold(work, known_values(shown(work)), asked.constants)
+    return retyped
+
+
+def _change(work: onnx.ModelProto, values: Scope, asked: Preparation) -> Change:
+    """Return what changes the types of a copy of a model but at some nodes."""
+
+    def change(wide: Mapping[str, str]) -> tuple[onnx.ModelProto, frozenset[str], frozenset[str]]:
+        model = onnx.ModelProto()
+        model.CopyFrom(work)
+        found = change_types(model, values, replace(asked.types, wide=wide), runnable=asked.runnable)
+        return model, found.narrowed, found.narrow
+
+    return change
 
 
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model with the nodes of functions in the place of their calls, unless that makes too many."""
+    """Return a model with the nodes of functions in place of their calls, unless that makes too many."""
     if not model.functions or expanded(model) > INLINED:
         return model
     try:
@@ -124,7 +197,7 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
 def _values(
     work: onnx.ModelProto, model: onnx.ModelProto, found: Fixed, sizes: Sizes, shown: Shown, evaluate: Evaluate | None
 ) -> Scope:
-    """Return what is known of a model with fixed shapes, or raise if a node does not accept them."""
+    """Return the known facts about a model with fixed shapes, or raise if a node does not accept them."""
     seen = shown(work)
     try:
         return known_values(seen, evaluate, strict=bool(sizes))

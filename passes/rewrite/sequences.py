@@ -1,4 +1,4 @@
-"""Replace what reads a sequence or an optional by the tensors in it, where it is known which these are.
+"""Replace consumers of a sequence or an optional by its tensors, if these are known.
 
 What makes them stays, and is unused then, unless a graph returns it.
 """
@@ -10,17 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
+from onnx import TensorProto
+from onnx.helper import make_tensor_sequence_value_info, make_tensor_value_info
 
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.schema import default_domain, schema_read_at
-from opshift.opsets.registry.structural import IDENTITY, SEQUENCES
+from opshift.opsets.registry.structural import IDENTITY, LOOP, SEQUENCES
+from opshift.passes.analysis.inference import make_node
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.base.results import Action, Step
-from opshift.passes.graph.traversal import graphs, named_subgraphs, node_name, subgraphs
+from opshift.passes.graph.traversal import graphs, named_subgraphs, nested_nodes, node_name, subgraphs
 from opshift.passes.rewrite.apply import Names
 from opshift.passes.rewrite.splicing import Spliced, named_node, rename
+from opshift.passes.rewrite.unrolling import UNROLLED
 
 _JOIN, _OPTIONAL, _GET, _HAS, _AT, _CONSTRUCT, _EMPTY, _ERASE, _INSERT, _LENGTH, _MAP, _SPLIT = SEQUENCES
+
+INT64, BOOL = TensorProto.INT64, TensorProto.BOOL
 
 Items = tuple[str, ...]
 """The values in a sequence, or the one in an optional, by their names."""
@@ -29,7 +35,7 @@ Items = tuple[str, ...]
 def without_sequences(model: onnx.ModelProto, values: Scope) -> tuple[Step, ...]:
     """Replace in place what reads sequences and optionals, and return what became of it.
 
-    `values` is what is known of the model.
+    `values` are the known facts about the model.
     """
     work = _Sequences(model)
     work.graph(model.graph, values, "main", {})
@@ -68,7 +74,9 @@ class _Sequences:
 
     def graph(self, graph: onnx.GraphProto, scope: Scope, path: str, outer: Mapping[str, Items]) -> None:
         """Replace what reads sequences in one graph, and in the graphs in it; `outer` are the sequences around it."""
-        items = dict(outer)
+        own = {value.name for value in (*graph.input, *graph.initializer)}
+        own.update(name for node in graph.node for name in node.output)
+        items = {name: held for name, held in outer.items() if name not in own}
         nodes: list[onnx.NodeProto] = []
         renamed: dict[str, str] = {}
         changed = False
@@ -83,10 +91,18 @@ class _Sequences:
             nodes += found.nodes
             graph.initializer.extend(found.initializers)
             changed = changed or bool(found.nodes)
-            if sources is None:
+            is_written = not {name for one in found.nodes for name in one.output}.isdisjoint(node.output)
+            if sources is None and not is_written:
                 nodes.append(node)
                 continue
             changed = True
+            if sources is None:
+                self.steps.append(
+                    Step(Action.UNROLL, where, node.op_type, 17, "the number of elements is known")
+                    if any(name in items for name in node.output)
+                    else Step(Action.LOWER, where, node.op_type, 17, "ONNX defines it so", ("loop",), (LOOP,))
+                )
+                continue
             schema = schema_read_at("", node.op_type, self._opset)
             why = "its tensors are known"
             self.steps.append(Step(Action.INLINE, where, node.op_type, schema.since_version if schema else 1, why))
@@ -107,13 +123,19 @@ class _Sequences:
 
     def _replaced(self, node: onnx.NodeProto, scope: Scope, items: dict[str, Items], found: Spliced) -> Items | None:
         """Return the value that a node returns; or note the items of what it makes, and return None."""
-        if default_domain(node.domain) or node.op_type not in (*SEQUENCES, IDENTITY) or any(subgraphs(node)):
+        if default_domain(node.domain) or node.op_type not in (*SEQUENCES, IDENTITY):
             return None
         given = [items.get(name) for name in node.input]
+        if node.op_type == _MAP:
+            if any(body.sparse_initializer for body in subgraphs(node)):
+                return None
+            mapped = self._mapped(node, scope, given, found) if given and given[0] else {}
+            items.update(mapped)
+            if not mapped:
+                self._as_loop(node, scope, found)
+            return None
         if reader := self._readers.get(node.op_type):
             return None if not given or given[0] is None else reader(node, scope, given, found)
-        if node.op_type == _MAP:
-            return None
         made = self._makers[node.op_type](node, scope, given, found)
         if made is not None:
             items[node.output[0]] = made
@@ -176,8 +198,83 @@ class _Sequences:
             parts = [found.with_axis("Squeeze", part, axis, new(), self._opset) for part in parts]
         return tuple(parts)
 
+    def _mapped(
+        self, node: onnx.NodeProto, scope: Scope, items: Sequence[Items | None], found: Spliced
+    ) -> dict[str, Items]:
+        """Write the body once for each element, and return what each sequence holds that is made of the results.
+
+        Inputs after the first are sequences as long as that, or tensors that all share.
+        """
+        body, length = next(subgraphs(node)), len(items[0] or ())
+        shared = [name for name, own in zip(node.input, items, strict=True) if own is None]
+        many = length * sum(1 for _ in nested_nodes(body)) > UNROLLED
+        if many or not all(_is_tensor(scope[name]) for name in shared):
+            return {}
+        if any(own is not None and len(own) != length for own in items):
+            return {}
+        results: list[list[str]] = []
+        for place in range(length):
+            given = {
+                inner.name: name if own is None else own[place]
+                for inner, name, own in zip(body.input, node.input, items, strict=True)
+            }
+            fresh = functools.partial(self._numbered, place)
+            results.append(found.add(body, given, fresh, fresh))
+        made = {name: tuple(one[at] for one in results) for at, name in enumerate(node.output) if name}
+        for name, parts in made.items():
+            found.nodes.append(named_node(self._names.new(f"{name}/{_CONSTRUCT}"), _CONSTRUCT, list(parts), name))
+        return made
+
+    def _as_loop(self, node: onnx.NodeProto, scope: Scope, found: Spliced) -> None:
+        """Write a Loop that collects what the body makes of each element, as ONNX defines SequenceMap."""
+        body = next(subgraphs(node))
+        types = [value.type.tensor_type.elem_type for value in body.output]
+        pairs = list(zip(body.input, node.input, strict=True))
+        shared = {inner.name: name for inner, name in pairs if _is_tensor(scope[name])}
+        sequences = [(inner, name) for inner, name in pairs if inner.name not in shared]
+        if not all(types) or not all(_is_sequence(scope[name]) for _, name in sequences):
+            return
+        new = self._named(node, "map")
+        turn, go, on = new(), new(), new()
+        inner = Spliced()
+        given = dict(shared)
+        for value, name in sequences:
+            given[value.name] = new()
+            inner.nodes.append(named_node(new(), _AT, [name, turn], given[value.name]))
+        made = inner.add(body, given, self._names.new, self._names.new)
+        inner.nodes.append(named_node(on, IDENTITY, [go], on))
+        loop = onnx.GraphProto(name=new())
+        loop.input.extend((make_tensor_value_info(turn, INT64, []), make_tensor_value_info(go, BOOL, [])))
+        loop.output.append(make_tensor_value_info(on, BOOL, []))
+        starts = []
+        for result, dtype in zip(made, types, strict=True):
+            before, after = new(), new()
+            starts.append(found.node(_EMPTY, [], new(), dtype=dtype))
+            inner.nodes.append(named_node(after, _INSERT, [before, result], after))
+            loop.input.append(make_tensor_sequence_value_info(before, dtype, None))
+            loop.output.append(make_tensor_sequence_value_info(after, dtype, None))
+        loop.node.extend(inner.nodes)
+        loop.initializer.extend(inner.initializers)
+        loop.value_info.extend(inner.types)
+        length = found.node(_LENGTH, [node.input[0]], new())
+        outputs = [name or new() for name in node.output]
+        whole = make_node(LOOP, "", [length, found.constant(new(), True, BOOL), *starts], outputs, {"body": loop})
+        whole.name = self._names.new(f"{node.output[0]}/Loop")
+        found.nodes.append(whole)
+
+    def _numbered(self, place: int, name: str) -> str:
+        return self._names.new(f"{name}/{place}")
+
     def _named(self, node: onnx.NodeProto, what: str) -> Callable[[], str]:
         return functools.partial(self._names.new, f"{node.output[0]}/{what}")
+
+
+def _is_tensor(facts: Facts | None) -> bool:
+    return facts is not None and bool(facts.dtype) and not facts.container
+
+
+def _is_sequence(facts: Facts | None) -> bool:
+    return facts is not None and bool(facts.container)
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:

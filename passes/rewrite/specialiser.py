@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.registry.facts import Facts, exact
-from opshift.opsets.registry.lowering import Body, Call, Function, Reason
+from opshift.opsets.registry.lowering import Body, BodyNode, Function, Reason
 from opshift.opsets.registry.operator import Lifted, Node, bound, lift
 from opshift.opsets.registry.schema import NEWEST, schema_at
 from opshift.opsets.registry.schema_only import operator_of
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis.inference import infer
-from opshift.passes.rewrite.fragment import Constant, Input, Output, Ref
+from opshift.passes.rewrite.fragment import Constant, Input, Output, ValueRef
 
 REMEMBERED = 4096
 """Nodes of bodies that are remembered, and what is derived of them: more would be as many as a model has shapes."""
@@ -42,7 +42,7 @@ class Specialised:
 
     pending: Sequence[Pending]
     needed: frozenset[str]
-    values: Mapping[str, Ref]
+    values: Mapping[str, ValueRef]
     outputs: Sequence[str]
 
 
@@ -64,7 +64,7 @@ class Specialiser:
     def specialised(self, body: Body, lifted: Lifted) -> Specialised | Reason:
         """Return the nodes of a lowering's body: inferred and folded from the top, without those that nothing reads."""
         function = body.function
-        values: dict[str, tuple[Ref, Facts | None]] = dict.fromkeys(("", *function.inputs), (None, None))
+        values: dict[str, tuple[ValueRef, Facts | None]] = dict.fromkeys(("", *function.inputs), (None, None))
         for name, index in zip(function.inputs, body.inputs, strict=False):
             facts = None if index is None else lifted.operands[index]
             if index is not None and facts is not None:
@@ -76,7 +76,7 @@ class Specialiser:
         wanted, more = _outputs(function, len(lifted.used))
         for call in function.calls:
             inputs = tuple([same.get(name, name) for name in call.inputs])
-            if inputs and inputs[0] and values[inputs[0]] == (None, None):
+            if inputs and call.inputs[0] and values[inputs[0]] == (None, None):
                 same.update(dict.fromkeys(call.outputs, ""))  # of an operand left out nothing is made
                 continue
             while inputs and values[inputs[-1]] == (None, None):
@@ -97,15 +97,15 @@ class Specialiser:
         return _live(pending, values, outputs)
 
     def _look(
-        self, call: Call, body: Body, inputs: tuple[Facts | None, ...], outputs: int, lifted: Lifted
+        self, call: BodyNode, body: Body, inputs: tuple[Facts | None, ...], outputs: int, lifted: Lifted
     ) -> tuple[Node, tuple[Facts, ...] | Reason, int | None]:
         """Return a node of a body, what is inferred of it, and which input its output repeats, if it does nothing.
 
         Bodies have much in common, and nodes that are equal are looked at once.
         """
         name, attributes = bound(call, body, lifted)
-        said = call.said if attributes is call.attributes else exact(attributes)
-        key = call.domain, name, body.opset, said, inputs, outputs
+        attribute_key = call.attribute_key if attributes is call.attributes else exact(attributes)
+        key = call.domain, name, body.opset, attribute_key, inputs, outputs
         if key not in self._seen:
             if len(self._seen) >= REMEMBERED:
                 self._seen.clear()
@@ -127,7 +127,7 @@ class Specialiser:
 
 
 def _live(
-    pending: Sequence[Pending], values: Mapping[str, tuple[Ref, Facts | None]], outputs: Sequence[str]
+    pending: Sequence[Pending], values: Mapping[str, tuple[ValueRef, Facts | None]], outputs: Sequence[str]
 ) -> Specialised:
     """Return a body without the nodes whose outputs nothing reads."""
     needed = set(outputs)
@@ -155,14 +155,14 @@ def _repeats(lifted: Lifted, output: Facts | None = None) -> int | None:
     return place
 
 
-def _operand(ref: Ref, facts: Facts) -> tuple[Ref, Facts]:
+def _operand(ref: ValueRef, facts: Facts) -> tuple[ValueRef, Facts]:
     """A value whose elements are known is a constant, wherever it came from; an input stays the input that it is."""
     if isinstance(ref, Output) and facts.known is not None and facts.value is not None:
         return Constant(facts.value, facts.dtype or 0), facts
     return ref, facts
 
 
-def _held(node: Node, facts: Facts) -> tuple[Ref, Facts] | None:
+def _held(node: Node, facts: Facts) -> tuple[ValueRef, Facts] | None:
     """A constant of the body that is too large to be looked into is one of the fragment all the same."""
     value = constants.tensor(node.attributes) if node.name == CONSTANT and not node.domain else None
     return None if value is None or facts.known is not None else (Constant(value, facts.dtype or 0), facts)

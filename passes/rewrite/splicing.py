@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,10 +71,7 @@ class Spliced:
         if not any(source in node.output for node in self.nodes) or any(name in node.output for node in self.nodes):
             return source
         names = {source: name}
-        for node in self.nodes:
-            rename(node, names)
-            for place, output in enumerate(node.output):
-                node.output[place] = names.get(output, output)
+        rename_values(self.nodes, names)
         self.types = [value for value in self.types if value.name != source]
         self.outputs = [names.get(output, output) for output in self.outputs]
         return name
@@ -119,3 +116,11 @@ def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
             rename(one, outside)
         for value in inner.output:
             value.name = outside.get(value.name, value.name)
+
+
+def rename_values(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
+    """Give values of a graph other names, wherever its nodes, and the graphs in them, make or read them."""
+    for node in nodes:
+        rename(node, names)
+        for place, output in enumerate(node.output):
+            node.output[place] = names.get(output, output)

@@ -7,16 +7,18 @@ from collections.abc import Iterator, Sequence
 import onnx
 
 from opshift.opsets.registry.operator import ML
+from opshift.opsets.registry.structural import IDENTITY
 from opshift.passes.base.errors import printable
-from opshift.passes.graph.traversal import names_read, nested_nodes, subgraphs
+from opshift.passes.graph.traversal import names_read
+from opshift.passes.rewrite.splicing import rename_values
 
 ZIP_MAP = "ZipMap"
 _SHOWN = 8
-"""How many labels a note has."""
+"""The number of labels in a note."""
 
 
 def with_tensors(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """Return a copy with tensors of scores in the place of outputs that are maps, and a note on each of them."""
+    """Return a copy with tensors of scores in place of outputs that are maps, and a note on each of them."""
     found = list(_zipped(model.graph))
     if not found:
         return model, ()
@@ -42,10 +44,10 @@ def _dropped(graph: onnx.GraphProto, index: int) -> str:
     known = next((value for value in graph.value_info if value.name == scores), None)
     labels = [item for attribute in node.attribute for item in (*attribute.ints, *attribute.strings)]
     if scores in kept:
-        graph.node[index].CopyFrom(onnx.helper.make_node("Identity", [scores], [name], name=node.name))
+        graph.node[index].CopyFrom(onnx.helper.make_node(IDENTITY, [scores], [name], name=node.name))
     else:
         del graph.node[index]
-        _renamed(graph, scores, name)
+        rename_values(graph.node, {scores: name})
     output = next(value for value in graph.output if value.name == name)
     output.type.Clear()
     if known is not None:
@@ -54,17 +56,6 @@ def _dropped(graph: onnx.GraphProto, index: int) -> str:
     else:
         output.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     return f"The output {printable(name)} is a tensor of scores, a column for each label: {_listed(labels)}."
-
-
-def _renamed(graph: onnx.GraphProto, old: str, new: str) -> None:
-    """Give a value of the main graph another name wherever it is made or read."""
-    for node in nested_nodes(graph):
-        for names in (node.input, node.output):
-            for place, name in enumerate(names):
-                if name == old:
-                    names[place] = new
-        for value in (value for inner in subgraphs(node) for value in inner.output):
-            value.name = new if value.name == old else value.name
 
 
 def _listed(labels: Sequence[int | bytes]) -> str:

@@ -12,13 +12,13 @@ from opshift.opsets.registry.facts import RARE, type_name
 from opshift.opsets.registry.operator import Node, Outputs
 from opshift.opsets.registry.schema import NEWEST, Parameter, Schema, default_domain, schema_at
 from opshift.passes.analysis.scopes import dtypes
-from opshift.passes.graph.traversal import GraphView, Walked, walk
+from opshift.passes.graph.traversal import GraphView, GraphWalk, walk
 
 
 class UnknownTypes:
     """The types that values of unknown type can have in one model."""
 
-    def __init__(self, model: onnx.ModelProto, walked: Sequence[GraphView | Walked]) -> None:
+    def __init__(self, model: onnx.ModelProto, walked: Sequence[GraphView | GraphWalk]) -> None:
         """Take a model, and its graphs as they were walked, if they were."""
         self._model = model
         self._given = walked
@@ -26,35 +26,37 @@ class UnknownTypes:
         """Whether they do not count: a function that nobody calls is for those types that the target takes."""
 
     def forget(self) -> None:
-        """Let go of the graphs."""
+        """Release the graphs."""
         self._given = ()
 
-    def not_taken(self, seen: Node, before: Schema, after: Schema) -> str:
-        """Say which input of unknown type could have one that the target's version does not take, if any."""
+    def not_taken(self, typed_node: Node, before: Schema, after: Schema) -> str:
+        """Return which input of unknown type could have one that the target's version does not take, if any."""
         if self.ignored:
             return ""
-        for index, facts in enumerate(seen.inputs):
+        for index, facts in enumerate(typed_node.inputs):
             old, new = before.input(index), after.input(index)
             if facts is not None and not facts.type and old and new and self._lost(old, new):
-                return f"the type of {old.name} is unknown, and {seen.name}-{after.since_version} does not take all."
-        returned = (value for value in seen.attributes.values() if isinstance(value, Outputs))
+                return (
+                    f"the type of {old.name} is unknown, and {typed_node.name}-{after.since_version} does not take all."
+                )
+        returned = (value for value in typed_node.attributes.values() if isinstance(value, Outputs))
         open_types = any(not facts.type for facts in itertools.chain.from_iterable(returned))
         if open_types and self._lost(before.outputs[-1], after.outputs[-1]):
-            name = f"{seen.name}-{after.since_version}"
+            name = f"{typed_node.name}-{after.since_version}"
             return f"the type of a value that a graph of it returns is unknown, and {name} does not return all."
         return ""
 
     def _lost(self, before: Parameter, after: Parameter) -> bool:
-        """Whether a value of unknown type could have one that the target's version lacks."""
-        lost = before.types - after.types - self._nowhere
+        """Return whether a value of unknown type could have one that the target's version lacks."""
+        lost = before.types - after.types - self._undeclared_rare_types
         return any(kind.startswith("tensor(") for kind in lost) if self._only_tensors else bool(lost)
 
     @property
-    def _walked(self) -> Sequence[GraphView | Walked]:
+    def _walked(self) -> Sequence[GraphView | GraphWalk]:
         return self._given or tuple(walk(self._model))
 
     @functools.cached_property
-    def _nowhere(self) -> frozenset[str]:
+    def _undeclared_rare_types(self) -> frozenset[str]:
         """Rare element types that nothing in the model is declared to be: no value of unknown type is taken for one."""
         found = {*itertools.chain.from_iterable((*dtypes(one.graph), *one.dtypes) for one in self._walked)}
         declared = {f"tensor({type_name(dtype)})" for dtype in found}
@@ -64,12 +66,12 @@ class UnknownTypes:
     def _only_tensors(self) -> bool:
         """Whether no input is a sequence or an optional, and no node of the default domain makes one."""
         walked = self._walked
-        names = {name for one in walked for domain, name, _ in one.kinds if not default_domain(domain)}
+        names = {name for one in walked for domain, name, _ in one.by_op_key if not default_domain(domain)}
         return not any(map(_makes_containers, names)) and not any(_takes_containers(one.graph) for one in walked)
 
 
 def gives_fewer(before: Schema, after: Schema) -> bool:
-    """Whether an output, whose type no input decides, could once have types that it cannot have after."""
+    """Return whether an output, whose type no input decides, could once have types that it cannot have after."""
     given = {parameter.type_variable for parameter in before.inputs}
     later = {parameter.name: parameter.types for parameter in after.outputs}
     return any(
@@ -80,12 +82,12 @@ def gives_fewer(before: Schema, after: Schema) -> bool:
 
 @functools.cache
 def _makes_containers(name: str) -> bool:
-    """Whether an operator of the default domain returns sequences or optionals only."""
+    """Return whether an operator of the default domain returns sequences or optionals only."""
     schema = schema_at("", name, NEWEST)
     outputs = () if schema is None else schema.outputs
     return any(not any(kind.startswith("tensor(") for kind in one.types) for one in outputs)
 
 
 def _takes_containers(graph: onnx.GraphProto | onnx.FunctionProto) -> bool:
-    """Whether a graph declares an input to be a sequence or an optional."""
+    """Return whether a graph declares an input to be a sequence or an optional."""
     return isinstance(graph, onnx.GraphProto) and any(not value.type.HasField("tensor_type") for value in graph.input)

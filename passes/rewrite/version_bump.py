@@ -17,7 +17,7 @@ from opshift.opsets.registry.structural import IDENTITY, LOOP
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import typed
 from opshift.passes.base.results import Code, Refusal
-from opshift.passes.rewrite.edits import Carry, Relabel
+from opshift.passes.rewrite.edits import CarryValue, DropAttributes
 from opshift.passes.rewrite.node_context import NodeContext
 from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions
 from opshift.passes.rewrite.unknown_types import UnknownTypes, gives_fewer
@@ -25,54 +25,60 @@ from opshift.passes.rewrite.unknown_types import UnknownTypes, gives_fewer
 
 def bumped(
     context: NodeContext, legality: Legality, decisions: OpTypeDecisions, unknown: UnknownTypes
-) -> Relabel | Carry | Refusal | None:
-    """Say what changes in a node at the target's version, or why the table does not let it pass."""
-    seen, label = context.seen, context.label
-    before, after = schema_at("", seen.name, context.opset), schema_at("", seen.name, legality.opset)
-    if before is None and seen.name in dialect.operators(""):
+) -> DropAttributes | CarryValue | Refusal | None:
+    """Return what changes in a node at the target's version, or why the table does not let it pass."""
+    node, label = context.typed_node, context.label
+    before, after = schema_at("", node.name, context.opset), schema_at("", node.name, legality.opset)
+    if before is None and node.name in dialect.operators(""):
         reason = (
-            f"ONNX has no {seen.name} at opset {context.opset}, which onnxruntime has, and opshift cannot replace it."
+            f"ONNX has no {node.name} at opset {context.opset}, which onnxruntime has, and opshift cannot replace it."
         )
-        return Refusal(Code.FOREIGN_OPERATOR, context.where, seen.name, reason, "Export the model again without it.")
+        return Refusal(Code.FOREIGN_OPERATOR, context.where, node.name, reason, "Export the model again without it.")
     if before is None:
         return Refusal(
-            Code.UNKNOWN_OPERATOR, context.where, seen.name, f"opset {context.opset} has no {seen.name}.", ""
+            Code.UNKNOWN_OPERATOR,
+            context.where,
+            node.name,
+            f"opset {context.opset} has no {node.name}.",
+            "Export the model again without it.",
         )
     if after is None:
-        known = why_absent(seen.name)
+        known = why_absent(node.name)
         known = f"opshift cannot replace it exactly: {known}" if known else "opshift has no replacement for it"
-        reason = f"opset {legality.opset} has no {seen.name}, and {known}."
+        reason = f"opset {legality.opset} has no {node.name}, and {known}."
         return Refusal(Code.ABSENT_OPERATOR, context.where, label, reason, "")
-    row = same_meaning(seen.name, before.since_version, after.since_version)
+    row = same_meaning(node.name, before.since_version, after.since_version)
     if refusal := _differs(context, before, after, row):
         return refusal
     if refusal := _unknown(context, before, after, row, unknown):
         return refusal
-    drop = tuple(name for name in (row.new_attributes if row else ()) if name in seen.attributes)
-    kept = {name: value for name, value in seen.attributes.items() if name not in drop}
-    renewed = dataclasses.replace(seen, since_version=after.since_version, attributes=kept)
-    carry = seen.name == LOOP and after.since_version == 1 and len(context.node.input) == 2
+    drop = tuple(name for name in (row.new_attributes if row else ()) if name in node.attributes)
+    kept = {name: value for name, value in node.attributes.items() if name not in drop}
+    renewed = dataclasses.replace(node, since_version=after.since_version, attributes=kept)
+    carry = node.name == LOOP and after.since_version == 1 and len(context.node.input) == 2
     if carry and not decisions.has(IDENTITY):
         return Refusal(Code.NO_LOWERING, context.where, label, "Loop-1 carries a value by Identity.", "")
     if carry:
         renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))
     if illegal := legality.why_not(renewed) or _output_type(renewed, after):
-        if seen.name in legality.decompose:
-            reason = f"opshift has no decomposition for {seen.name}."
+        if node.name in legality.decompose:
+            reason = f"opshift has no decomposition for {node.name}."
             return Refusal(Code.ABSENT_OPERATOR, context.where, label, reason, "")
-        return Refusal(Code.TYPE, context.where, label, f"{illegal}, and opshift has no replacement for it.", "")
-    return Carry() if carry else Relabel(drop) if drop else None
+        lacking = legality.target is not None and not legality.target.has(node.name)
+        code = Code.NO_LOWERING if lacking else Code.TYPE
+        return Refusal(code, context.where, label, f"{illegal}, and opshift has no replacement for it.", "")
+    return CarryValue() if carry else DropAttributes(drop) if drop else None
 
 
 def _differs(context: NodeContext, before: Schema, after: Schema, row: SameMeaning | None) -> Refusal | None:
     """Refuse a node that means something else at the target's version, or is not known to mean the same."""
-    name = f"{context.seen.name}-{after.since_version}"
+    name = f"{context.typed_node.name}-{after.since_version}"
     if before.since_version == after.since_version:
         return None
     if row is None:
         reason = f"{name} differs from it, and no conversion between them is known."
         return Refusal(Code.UNKNOWN_OPERATOR, context.where, context.label, reason, "")
-    if lost := row.lost(context.seen.attributes):
+    if lost := row.lost(context.typed_node.attributes):
         gone = [what for what in lost if what.removeprefix("attribute ") not in after.attributes]
         how = f"has no {', '.join(gone)}" if gone else f"differs in {', '.join(lost)}"
         return Refusal(Code.NO_LOWERING, context.where, context.label, f"{name} {how}.", "")
@@ -83,14 +89,16 @@ def _unknown(
     context: NodeContext, before: Schema, after: Schema, row: SameMeaning | None, unknown: UnknownTypes
 ) -> Refusal | None:
     """Refuse a node of which a parameter or a type that nobody knows decides whether it passes."""
-    parameters = {item.name for item in context.node.attribute if item.ref_attr_name} - set(context.seen.attributes)
+    parameters = {item.name for item in context.node.attribute if item.ref_attr_name} - set(
+        context.typed_node.attributes
+    )
     deciding = {*(row.new_attributes if row else ()), *(parameters - set(after.attributes))}
     if gives_fewer(before, after):
         deciding |= parameters  # one of them may name the type
     if vague := sorted(parameters & deciding):
         reason = f"{', '.join(vague)} is a parameter of the function, and its values are not known."
         return Refusal(Code.MISSING_FACT, context.where, context.label, reason, "")
-    if why := unknown.not_taken(context.seen, before, after):
+    if why := unknown.not_taken(context.typed_node, before, after):
         hint = "Give the model's inputs element types."
         return Refusal(Code.MISSING_FACT, context.where, context.label, why, hint)
     return None

@@ -12,8 +12,8 @@ from opshift.opsets.registry.facts import Facts, Tensor, constant, type_name
 from opshift.opsets.registry.operator import Lifted
 from opshift.opsets.registry.schema import NEWEST, schema_at
 from opshift.opsets.registry.structural import CAST
-from opshift.opsets.registry.wider_types import COMPUTED
-from opshift.passes.rewrite.fragment import Constant, Fragment, Input, Output, Written, moved
+from opshift.opsets.registry.wider_types import ROUNDED
+from opshift.passes.rewrite.fragment import Constant, Fragment, FragmentNode, Input, Output, moved
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class WiderTypes:
 
     def around(self, found: Fragment) -> Fragment:
         """Put the casts around the fragment of the meaning in the wider type."""
-        into = tuple(Written(CAST, {"to": self.wider}, (Input(index),), 1) for index in self.operands)
+        into = tuple(FragmentNode(CAST, {"to": self.wider}, (Input(index),), 1) for index in self.operands)
         operands = tuple(
             Output(self.operands.index(index), 0) if index in self.operands else self.folded.get(index, Input(index))
             for index in range(len(self.lifted.operands))
@@ -50,7 +50,7 @@ class WiderTypes:
             for leaf in found.nodes
         )
         given = tuple(moved(ref, len(into), operands) for ref in found.outputs)
-        back = tuple(Written(CAST, {"to": self.dtype}, (given[index],), 1) for index in self.outputs)
+        back = tuple(FragmentNode(CAST, {"to": self.dtype}, (given[index],), 1) for index in self.outputs)
         base = len(into) + len(inner)
         outputs = tuple(
             Output(base + self.outputs.index(index), 0) if index in self.outputs else ref
@@ -103,6 +103,5 @@ def in_wider_types(lifted: Lifted) -> Iterator[WiderTypes]:
                     folded[index] = Constant(Tensor(value), wider)
             changed_meaning = dataclasses.replace(lifted, operands=tuple(changed))
             cast = tuple(index for index in operands if index not in folded)
-            yield WiderTypes(
-                changed_meaning, cast, folded, outputs, dtype or 0, wider, operator.wider_types is COMPUTED
-            )
+            rounds = any(operator.wider_types is one for one in ROUNDED)
+            yield WiderTypes(changed_meaning, cast, folded, outputs, dtype or 0, wider, rounds)

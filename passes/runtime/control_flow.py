@@ -1,4 +1,4 @@
-"""If, Loop and Scan, of which Python runs the subgraphs."""
+"""Run If, Loop and Scan in Python, subgraph by subgraph."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import onnx
 
 from opshift.opsets.registry.structural import IF, LOOP, SCAN
 from opshift.passes.graph.traversal import subgraph
-from opshift.passes.runtime.ort_session import RejectedError, Why
+from opshift.passes.runtime.ort_session import RejectedError, RejectionKind
 
 Values = Sequence[Any]
 RunGraph = Callable[[onnx.GraphProto, Mapping[str, Any], Mapping[str, Any]], Values]
 """Returns the outputs of a graph, given its inputs and the values from outside, by name."""
 Control = Callable[[RunGraph, onnx.NodeProto, Values, Mapping[str, Any]], Values]
 
-_TURNS = 250  # of a Loop, which Python goes through here
+_MOST_ITERATIONS = 250  # of a Loop, which Python goes through here
 
 
 def control_flow(op_type: str, opset: int) -> Control:
@@ -28,7 +28,7 @@ def control_flow(op_type: str, opset: int) -> Control:
     """
     found = {IF: _if, LOOP: _loop, SCAN: _scan}.get(op_type)
     if found is None or (op_type == SCAN and opset < 9):
-        raise RejectedError(f"{op_type} is not run node by node", Why.MISSING_KERNEL)
+        raise RejectedError(f"{op_type} is not run node by node", RejectionKind.MISSING_KERNEL)
     return found
 
 
@@ -42,13 +42,13 @@ def _if(run: RunGraph, node: onnx.NodeProto, inputs: Values, outer: Mapping[str,
 def _loop(run: RunGraph, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Values:
     """Loop-1: "the loop body runs while the trip count is not reached and the condition holds"."""
     body = subgraph(node, "body")
-    trips = _TURNS if inputs[0] is None else int(np.asarray(inputs[0]).item())
+    trips = _MOST_ITERATIONS if inputs[0] is None else int(np.asarray(inputs[0]).item())
     going = inputs[1] is None or bool(np.asarray(inputs[1]).item())
     carried, collected = list(inputs[2:]), []
     turn = 0
     while going and turn < trips:
-        if turn == _TURNS:
-            raise RejectedError(f"a Loop runs more than {_TURNS} times", Why.LIMIT)
+        if turn == _MOST_ITERATIONS:
+            raise RejectedError(f"a Loop runs more than {_MOST_ITERATIONS} times", RejectionKind.LIMIT)
         given = (np.asarray(turn, np.int64), np.asarray(going), *carried)
         names = [value.name for value in body.input]
         results = run(body, dict(zip(names, given, strict=True)), outer)

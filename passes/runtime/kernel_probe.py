@@ -1,4 +1,4 @@
-"""Whether the installed onnxruntime opens what its profile says it runs: one-node sessions in the child process."""
+"""Check onnxruntime's profile: open one-node models in the child process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opshift.opsets.registry.facts import Facts, type_name
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import Schema, schema_at
 from opshift.opsets.runtimes.target import Legality, Target
-from opshift.passes.runtime.ort_session import RejectedError, Runnable, Session, Why
+from opshift.passes.runtime.ort_session import RejectedError, RejectionKind, Runnable, Session
 
 _VALUES: dict[Any, Any] = {
     AttributeProto.INT: 1,
@@ -27,7 +27,7 @@ _USUAL = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.IN
 
 
 @dataclass(frozen=True)
-class Probed:
+class ProbeResult:
     """What sessions showed of a profile: nodes that fit it, those that do not, and how many told nothing.
 
     A node tells nothing where onnxruntime rejects it for another reason than a missing kernel, since it is made up.
@@ -35,26 +35,26 @@ class Probed:
 
     confirmed: int
     denied: tuple[str, ...]
-    untold: int
+    inconclusive: int
 
 
-def probe(target: Target) -> Probed:
+def probe(target: Target) -> ProbeResult:
     """Open a node of each operator at the target's newest opset, in each element type of its first input."""
     legality = Legality(target.opset[1], target=target)
-    confirmed, denied, untold = 0, [], 0
+    confirmed, denied, inconclusive = 0, [], 0
     for schema in _schemas(target.opset[1]):
         for dtype in _dtypes(schema):
             model, node = _one(schema, dtype, legality.opset, target)
             says = legality.why_not(node) is None
             opens = _opens(model)
             if opens is None:
-                untold += 1
+                inconclusive += 1
             elif opens == says:
                 confirmed += 1
             else:
                 what = "is listed, and does not open" if says else "opens, and is not listed"
                 denied.append(f"{schema.name}-{schema.since_version} of {type_name(dtype)} {what}")
-    return Probed(confirmed, tuple(denied), untold)
+    return ProbeResult(confirmed, tuple(denied), inconclusive)
 
 
 def _schemas(opset: int) -> Iterator[Schema]:
@@ -98,9 +98,9 @@ def _one(schema: Schema, dtype: int, opset: int, target: Target) -> tuple[onnx.M
 
 
 def _opens(model: onnx.ModelProto) -> bool | None:
-    """Whether onnxruntime has a kernel for the node; None where it does not come to look for one."""
+    """Return whether onnxruntime has a kernel for the node; None where it does not come to look for one."""
     try:
         Session(Runnable(model), optimised=False)
     except RejectedError as error:
-        return False if error.why is Why.MISSING_KERNEL else None
+        return False if error.why is RejectionKind.MISSING_KERNEL else None
     return True

@@ -35,13 +35,13 @@ from opshift.passes.runtime.ort_session import (
     ExcludedError,
     Feeds,
     RejectedError,
+    RejectionKind,
     Runnable,
     Session,
-    Why,
-    attempt,
     fit,
     name,
     nodes,
+    result_or_rejection,
 )
 
 Values = Sequence[Any]
@@ -71,7 +71,9 @@ def type_of(value: Any) -> onnx.TypeProto:
         return helper.make_sequence_type_proto(
             type_of(value[0]) if value else helper.make_tensor_type_proto(TensorProto.FLOAT, None)
         )
-    raise RejectedError(f"a {type(value).__name__} between two nodes has no type that is known", Why.MISSING_KERNEL)
+    raise RejectedError(
+        f"a {type(value).__name__} between two nodes has no type that is known", RejectionKind.MISSING_KERNEL
+    )
 
 
 def single(
@@ -102,7 +104,7 @@ def _optionals(node: onnx.NodeProto, imports: Sequence[onnx.OperatorSetIdProto])
 class Interpreter:
     """A model that runs node by node.
 
-    `by_oracle` names operators whose oracle is asked before onnxruntime, also inside of an If or a Loop. With `strict`
+    `by_oracle` names operators whose oracle is asked before onnxruntime, also inside an If or a Loop. With `strict`
     what an oracle or onnx rejects is rejected, else onnxruntime is asked then. `oracles` collects those that were.
     """
 
@@ -149,10 +151,10 @@ class Interpreter:
 
     def run_all(self, batch: Sequence[Feeds], optimised: bool = False) -> list[tuple[Any, ...] | RejectedError]:
         """Return what `run` would for each, or the error that it would raise."""
-        return [attempt(self.run, feeds) for feeds in batch]
+        return [result_or_rejection(self.run, feeds) for feeds in batch]
 
     def close(self) -> None:
-        """Let go of the nodes that are open."""
+        """Release the nodes that are open."""
         self._evaluators.clear()
         self._alike.clear()
 
@@ -163,7 +165,7 @@ class Interpreter:
             RejectedError: as for `run`.
         """
         values = {**self.constants, **feeds}
-        self._through(self.model.graph, values)
+        self._run_nodes(self.model.graph, values)
         return values
 
     @functools.cached_property
@@ -191,7 +193,7 @@ class Interpreter:
         outputs = self._evaluators[key](inputs, outer)
         return dict(zip((name for name in node.output if name), outputs, strict=True))
 
-    def _through(self, graph: onnx.GraphProto, values: dict[str, Any]) -> None:
+    def _run_nodes(self, graph: onnx.GraphProto, values: dict[str, Any]) -> None:
         for node in graph.node:
             values.update(self.node(node, values))
 
@@ -203,32 +205,36 @@ class Interpreter:
         foreign = bool(default_domain(node.domain))
         by_body = not foreign and runs_by_body(node.op_type, ort_session.opset(self.model))
         if oracle is not None and (empty or node.op_type in self._by_oracle or by_body):
-            return oracle if self._strict else self._either(oracle, node)
+            return oracle if self._strict else self._kernel_after_oracle(oracle, node)
         inside = (inner for graph in subgraphs(node) for inner in nested_nodes(graph))
         if self._by_oracle and any(inner.op_type in self._by_oracle for inner in inside):
-            return self._entered(node)
+            return self._subgraph_evaluator(node)
         if not any(isinstance(value, np.ndarray) and value.dtype.kind == "c" for value in inputs):
             try:
                 run = self._session(node, inputs, outer)
                 if oracle is None:
                     return run
-                run = _served(run, oracle)
+                run = _oracle_without_kernel(run, oracle)
                 return self._checked(node, run) if self._strict else run
             except RejectedError as error:
-                if error.why in (Why.LIMIT, Why.DEATH):
+                if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
                     raise
                 refusal = error
         else:
             refusal = RejectedError("onnxruntime knows no complex numbers")
         if node.domain in ("", "ai.onnx") and node.op_type in (IF, LOOP, SCAN):
-            return self._entered(node)
-        if oracle is None and refusal.why is Why.MISSING_KERNEL and any(map(_is_bfloat16, (*inputs, *outer.values()))):
+            return self._subgraph_evaluator(node)
+        if (
+            oracle is None
+            and refusal.why is RejectionKind.MISSING_KERNEL
+            and any(map(_is_bfloat16, (*inputs, *outer.values())))
+        ):
             return self._in_float(node, inputs, outer)
         if oracle is None:
             raise RejectedError(f"{node.op_type} has no numpy oracle, and in onnxruntime: {refusal}", refusal.why)
         return oracle
 
-    def _entered(self, node: onnx.NodeProto) -> Evaluator:
+    def _subgraph_evaluator(self, node: onnx.NodeProto) -> Evaluator:
         """Return an evaluator that goes through the graphs of a node.
 
         Raises:
@@ -236,7 +242,7 @@ class Interpreter:
         """
         return functools.partial(control_flow(node.op_type, ort_session.opset(self.model)), self._body, node)
 
-    def _either(self, oracle: Evaluator, node: onnx.NodeProto) -> Evaluator:
+    def _kernel_after_oracle(self, oracle: Evaluator, node: onnx.NodeProto) -> Evaluator:
         """Return an evaluator that asks onnxruntime where the oracle rejects something."""
 
         def run(inputs: Values, outer: Mapping[str, Any]) -> Values:
@@ -264,7 +270,7 @@ class Interpreter:
                 try:
                     self._alike[key] = self._opened(model)
                 except RejectedError as error:
-                    if error.why in (Why.LIMIT, Why.DEATH):
+                    if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
                         raise
                     self._alike[key] = error
             found = self._alike[key]
@@ -309,21 +315,21 @@ class Interpreter:
         operator = operator_for(domain, node.op_type)
         if operator is None or not all(value is None or isinstance(value, np.ndarray) for value in inputs):
             return None
-        seen = seen_node(node, domain, inputs, self.model.opset_import)
-        if seen is None or isinstance(lift(operator, seen, self._semantics), str):
+        typed_node = registry_node(node, domain, inputs, self.model.opset_import)
+        if typed_node is None or isinstance(lift(operator, typed_node, self._semantics), str):
             return None
-        label = f"{node.op_type}-{seen.since_version}"
+        label = f"{node.op_type}-{typed_node.since_version}"
         used = [index for index, output in enumerate(node.output) if output]
 
         def run(inputs: Values, outer: Mapping[str, Any]) -> Values:
-            seen = seen_node(node, domain, inputs, self.model.opset_import)
-            assert seen is not None
+            typed_node = registry_node(node, domain, inputs, self.model.opset_import)
+            assert typed_node is not None
             self._check(node, inputs)
             self.oracles[label] = None
             try:
-                lifted = lift(operator, seen, self._semantics)
+                lifted = lift(operator, typed_node, self._semantics)
             except NotImplementedError as error:
-                raise RejectedError(str(error), Why.MISSING_KERNEL) from error
+                raise RejectedError(str(error), RejectionKind.MISSING_KERNEL) from error
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:
                 raise ExcludedError(f"{type(error).__name__}: {error}") from error
             if not isinstance(lifted, Lifted):
@@ -377,10 +383,10 @@ class Interpreter:
         return whole
 
     def _body(self, graph: onnx.GraphProto, given: Mapping[str, Any], outer: Mapping[str, Any]) -> Values:
-        if late := ort_session.overdue(self._limits):
+        if late := ort_session.time_is_over(self._limits):
             raise late
         values = {**outer, **_constants(graph, self._directory), **given}
-        self._through(graph, values)
+        self._run_nodes(graph, values)
         return tuple(values[value.name] for value in graph.output)
 
 
@@ -414,7 +420,7 @@ def _held(model: onnx.ModelProto) -> Iterator[TensorProto]:
             yield from (attribute.t, *attribute.tensors)
 
 
-def seen_node(
+def registry_node(
     node: onnx.NodeProto, domain: str, inputs: Values, imports: Sequence[onnx.OperatorSetIdProto]
 ) -> Node | None:
     """Return a node with its values as an operator's file sees it; None where onnx has no such operator."""
@@ -450,14 +456,14 @@ def _operands(lifted: Lifted, inputs: Values) -> Iterator[Array | None]:
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
-def _served(run: Evaluator, oracle: Evaluator) -> Evaluator:
+def _oracle_without_kernel(run: Evaluator, oracle: Evaluator) -> Evaluator:
     """Return an evaluator that asks the oracle where a kernel turns out not to run: that of GRU for double, say."""
 
     def served(inputs: Values, outer: Mapping[str, Any]) -> Values:
         try:
             return run(inputs, outer)
         except RejectedError as error:
-            if error.why is not Why.MISSING_KERNEL:
+            if error.why is not RejectionKind.MISSING_KERNEL:
                 raise
             return oracle(inputs, outer)
 

@@ -33,12 +33,14 @@ from opshift.opsets.registry.equivalences import same_meaning
 from opshift.opsets.registry.facts import Facts, freeze
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.operator import Lifted, Node, lift, operator_for
+from opshift.opsets.registry.schema import OLDEST
 from opshift.opsets.runtimes import kernels
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.limits import Limits as Limits
 from opshift.passes.graph import traversal
 from opshift.passes.io import external_data, reader, serialization
 from opshift.passes.io.model_forms import Model, as_model
+from opshift.passes.io.repairs import read_as
 from opshift.passes.runtime import process_pool
 from opshift.passes.runtime.ort_worker import Part
 
@@ -46,7 +48,7 @@ Array = npt.NDArray[Any]
 Feeds = Mapping[str, Any]
 
 
-class Why(enum.StrEnum):
+class RejectionKind(enum.StrEnum):
     """Why onnxruntime rejects a model."""
 
     REJECTED = "rejected"
@@ -65,7 +67,7 @@ class Why(enum.StrEnum):
 class RejectedError(Exception):
     """onnxruntime does not load a model, or does not run it on an input; the text says why, in one line."""
 
-    def __init__(self, reason: str, why: Why = Why.REJECTED) -> None:
+    def __init__(self, reason: str, why: RejectionKind = RejectionKind.REJECTED) -> None:
         """Keep the reason and its kind."""
         self.why = why
         super().__init__(reason)
@@ -95,8 +97,11 @@ def read(
     model: Model | Runnable,
     directory: str | os.PathLike[str] | None = None,
     allow_paths: Iterable[str | os.PathLike[str]] = (),
+    assume_opset: int | None = None,
 ) -> Runnable:
     """Return the source for a path (.onnx or ONNX text) or a protobuf, and one as it is; weights of files stay there.
+
+    With `assume_opset` the model is read as one of that opset, whatever it declares.
 
     Weights that are reached by links are named by their real paths.
 
@@ -108,8 +113,9 @@ def read(
         return model
     given = as_model(model)
     if isinstance(given, onnx.ModelProto):
-        return Runnable(given, directory=folder)
-    loaded, named = reader.load(given, allow_paths), os.fspath(given) if isinstance(given, str | os.PathLike) else ""
+        return Runnable(given if assume_opset is None else read_as(given, assume_opset)[0], directory=folder)
+    loaded = reader.load(given, allow_paths, assume_opset)
+    named = os.fspath(given) if isinstance(given, str | os.PathLike) else ""
     if loaded.directory is not None:
         # onnxruntime 1.32.0 does not load a model whose inference needs elements that are in another file (Slice).
         proto = external_data.with_small(loaded.model, loaded.files)
@@ -176,21 +182,31 @@ def _relabelled(node: onnx.NodeProto, old: int, new: int) -> bool:
         return False
     if before.since_version == after.since_version or _text(before) == _text(after):
         return True
-    attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+    attributes = {attribute.name: _value(attribute) for attribute in node.attribute}
     only_before = {name: value for name, value in attributes.items() if name not in after.attributes}
     reviewed = same_meaning(node.op_type, before.since_version, after.since_version)
     if reviewed is not None:
         same = not reviewed.lost(attributes)
+    elif new == OLDEST:
+        same = _one_meaning(node, attributes, before.since_version, after.since_version)
     else:
         defaults = {name: before.attributes[name].default_value for name in only_before}
         same = _one_meaning(node, attributes, before.since_version, after.since_version) and all(
-            value == onnx.helper.get_attribute_value(defaults[name]) for name, value in only_before.items()
+            value == _value(defaults[name]) for name, value in only_before.items()
         )
     if same:
         kept = [attribute for attribute in node.attribute if attribute.name not in only_before]
         del node.attribute[:]
         node.attribute.extend(kept)
     return same
+
+
+def _value(attribute: onnx.AttributeProto) -> Any:
+    value = onnx.helper.get_attribute_value(attribute)
+    return tuple(value) if attribute.type in _LISTS else value
+
+
+_LISTS = (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS)
 
 
 def _one_meaning(node: onnx.NodeProto, attributes: Mapping[str, Any], *versions: int) -> bool:
@@ -201,8 +217,12 @@ def _one_meaning(node: onnx.NodeProto, attributes: Mapping[str, Any], *versions:
     given = {key: freeze(value.decode() if isinstance(value, bytes) else value) for key, value in attributes.items()}
     facts = tuple(Facts() if name else None for name in node.input)
     used = tuple(bool(name) for name in node.output)
-    lifted = [lift(operator, Node("", node.op_type, version, given, facts, used), "runtime") for version in versions]
-    meanings = {one.meaning for one in lifted if isinstance(one, Lifted)}
+    lifted = []
+    for version in versions:
+        known = onnx.defs.get_schema(node.op_type, version, "").attributes
+        own = {name: value for name, value in given.items() if name in known}
+        lifted.append(lift(operator, Node("", node.op_type, version, own, facts, used), "runtime"))
+    meanings = {(one.meaning, one.operands) for one in lifted if isinstance(one, Lifted)}
     return len(meanings) == 1 and all(isinstance(one, Lifted) for one in lifted)
 
 
@@ -220,16 +240,21 @@ def fit(source: Runnable) -> tuple[Runnable, str]:
     """Return a source that onnxruntime loads, and what was relabelled for that (empty if nothing).
 
     A model newer than onnxruntime is read at the newest opset and ir_version that it loads, which changes nothing
-    where every operator means the same at both.
+    where every operator means the same at both. So is one of opset 1 to 6 at opset 7, the first that onnxruntime has
+    all kernels of; where an operator differs, it stays as it is.
 
     Raises:
         RejectedError: some operator differs between the model's opset and the newest one that onnxruntime loads, or
             onnxruntime would inline a body that does not compute what the operator says.
     """
     old, newest = opset(source.proto), newest_opset()
-    _refuse_misread(source.proto, min(old, newest))
+    _refuse_wrong_bodies(source.proto, min(old, newest))
     oldest_ir = min(source.proto.ir_version, newest_ir_version())
     lacking = any(_missing_outputs(node) for node in nodes(source.proto))
+    if old < OLDEST and (read := _read_at_oldest(source.proto, old)) is not None:
+        found, note = fit(replace(source, proto=read, path=None))
+        relabelled = f"opset {old} was read as {OLDEST}, where every operator means the same"
+        return found, ", ".join(filter(None, (relabelled, note)))
     if old <= newest and oldest_ir == source.proto.ir_version and not lacking:
         return source, ""
     notes = []
@@ -242,7 +267,7 @@ def fit(source: Runnable) -> tuple[Runnable, str]:
             if node.domain in ("", "ai.onnx") and not _relabelled(node, old, newest):
                 version = onnx.defs.get_schema(node.op_type, old, "").since_version
                 raise RejectedError(
-                    f"{name()} loads opsets up to {newest} and has no {node.op_type}-{version}", Why.TOO_NEW
+                    f"{name()} loads opsets up to {newest} and has no {node.op_type}-{version}", RejectionKind.TOO_NEW
                 )
         for entry in (entry for holder in (proto, *proto.functions) for entry in holder.opset_import):
             if entry.domain in ("", "ai.onnx"):
@@ -254,18 +279,30 @@ def fit(source: Runnable) -> tuple[Runnable, str]:
     return replace(source, proto=proto, path=None), ", ".join(notes)
 
 
-def _refuse_misread(model: onnx.ModelProto, opset: int) -> None:
+def _read_at_oldest(model: onnx.ModelProto, old: int) -> onnx.ModelProto | None:
+    """Return a model of opset 1 to 6 as one of opset 7; None where an operator does not mean the same there."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model)
+    if not all(_relabelled(node, old, OLDEST) for node in nodes(proto) if node.domain in ("", "ai.onnx")):
+        return None
+    for entry in (entry for holder in (proto, *proto.functions) for entry in holder.opset_import):
+        if entry.domain in ("", "ai.onnx"):
+            entry.version = OLDEST
+    return proto
+
+
+def _refuse_wrong_bodies(model: onnx.ModelProto, opset: int) -> None:
     names = {node.op_type for node in nodes(model) if node.domain in ("", "ai.onnx")}
-    misread = {one: why for one in sorted(names) if (why := kernels.misread(one, opset))}
-    if not misread:
+    wrong_bodies = {one: why for one in sorted(names) if (why := kernels.wrong_body(one, opset))}
+    if not wrong_bodies:
         return
-    found = [node for node in nodes(model) if node.domain in ("", "ai.onnx") and node.op_type in misread]
+    found = [node for node in nodes(model) if node.domain in ("", "ai.onnx") and node.op_type in wrong_bodies]
     types = traversal.declared_types(model)
     for node in found:
-        inlined = misread[node.op_type]
+        inlined = wrong_bodies[node.op_type]
         if inlined.of(types.get(node.input[0] if node.input else "") or None):
             reason = f"{name()} inlines the body of {node.op_type}, where {inlined.reason}"
-            raise RejectedError(reason, Why.MISSING_KERNEL)
+            raise RejectedError(reason, RejectionKind.MISSING_KERNEL)
 
 
 def _missing_outputs(node: onnx.NodeProto) -> int:
@@ -391,7 +428,7 @@ class Worker:
         """Return what the oracle of an operator makes of these operands.
 
         Raises:
-            RejectedError: it does not take them, or not within the limits.
+            RejectedError: it does not accept them, or not within the limits.
         """
         request = self._send("oracle", 0, domain, name, meaning, operands, limits.results)
         return tuple(self._answer(request, limits, ran=True))
@@ -416,7 +453,7 @@ class Worker:
         return number, feeds
 
     def drop(self, key: int, start: tuple[int, int]) -> None:
-        """Let go of an open model before the next request: a collected session may call this at any time."""
+        """Release an open model before the next request: a collected session may call this at any time."""
         self._dropped.put((key, start))
 
     def stop(self) -> None:
@@ -452,10 +489,12 @@ class Worker:
             self._answer(None, Limits(_STARTING))
         except RejectedError as error:
             self.stop()
-            if memory is None or error.why is not Why.DEATH:
+            if memory is None or error.why is not RejectionKind.DEATH:
                 raise
             text = f"onnxruntime does not start with {memory} bytes of memory, which is less than it needs: {error}"
-            raise RejectedError(text, Why.LIMIT) from error
+            raise RejectedError(text, RejectionKind.LIMIT) from error
+        start = self.seconds - self._before  # which counts for no model
+        self.seconds, self._before = self._before, self._before - start
 
     def _send(self, kind: str, *request: Any) -> int:
         """Hand a request over to be sent, and return its number, which the answer has too."""
@@ -478,15 +517,15 @@ class Worker:
             self.stop()
             if limits.clock is not None:
                 limits.clock.lose(timeout)
-            raise RejectedError(f"onnxruntime did not finish within {timeout:.3g} s", Why.LIMIT) from None
+            raise RejectedError(f"onnxruntime did not finish within {timeout:.3g} s", RejectionKind.LIMIT) from None
         if reply is None:
             assert self._process is not None
-            why = Why.DEATH
+            why = RejectionKind.DEATH
             try:
                 status = self._process.wait(_PATIENCE)
                 died = _death(status)
                 if number is not None and status in (1, -_SIGKILL):  # Python had no memory left, or the system
-                    why = Why.LIMIT
+                    why = RejectionKind.LIMIT
             except subprocess.TimeoutExpired:
                 died = "the process that runs onnxruntime returned an unreadable answer"
             self.stop()
@@ -498,12 +537,15 @@ class Worker:
         if outcome == "memory":
             self.stop()  # onnxruntime keeps what it once had
             limit = "" if self._memory is None else f", of which it may take {self._memory} bytes"
-            raise RejectedError(f"onnxruntime ran out of memory{limit}: {value}", Why.LIMIT)
+            raise RejectedError(f"onnxruntime ran out of memory{limit}: {value}", RejectionKind.LIMIT)
         if outcome == "failed":
             raise RuntimeError(value)
         if outcome != "done":
             raise RejectedError(
-                value, {"missing kernel": Why.MISSING_KERNEL, "large": Why.LARGE}.get(outcome, Why.REJECTED)
+                value,
+                {"missing kernel": RejectionKind.MISSING_KERNEL, "large": RejectionKind.LARGE}.get(
+                    outcome, RejectionKind.REJECTED
+                ),
             )
         return value
 
@@ -581,10 +623,10 @@ def _worker(process: int) -> Worker:
     return worker
 
 
-def overdue(limits: Limits) -> RejectedError | None:
+def time_is_over(limits: Limits) -> RejectedError | None:
     """Return the rejection of whatever is asked once the time is over."""
     clock = limits.clock
-    return RejectedError(clock.reason, Why.LIMIT) if clock is not None and clock.left() <= 0 else None
+    return RejectedError(clock.reason, RejectionKind.LIMIT) if clock is not None and clock.left() <= 0 else None
 
 
 def seconds() -> float:
@@ -613,7 +655,7 @@ class Session:
         self.outputs: tuple[str, ...] = ()
         self.opening = 0.0
         """The CPU seconds that opening it took."""
-        if late := overdue(self._limits):
+        if late := time_is_over(self._limits):
             raise late
         with self._worker.use(limits.memory):
             self._open()
@@ -638,7 +680,7 @@ class Session:
         except RejectedError as error:
             if any(text in str(error) for text in _UNFIT) and _fits(source.proto):
                 raise RejectedError(
-                    f"the body that onnxruntime inlines has no types that fit: {error}", Why.MISSING_KERNEL
+                    f"the body that onnxruntime inlines has no types that fit: {error}", RejectionKind.MISSING_KERNEL
                 ) from error
             raise
         self._start = self._worker.start
@@ -661,7 +703,7 @@ class Session:
         After an input that ends the process, or has it ended, come no others: the list is shorter then. It ends too
         after outputs that are large all together.
         """
-        if late := overdue(self._limits):
+        if late := time_is_over(self._limits):
             return [late]
         self._worker = worker()  # it may have been opened before a fork
         with self._worker.use(self._limits.memory):
@@ -672,12 +714,12 @@ class Session:
         return done
 
     def close(self) -> None:
-        """Let go of it; it is opened again where it runs again."""
+        """Release it; it is opened again where it runs again."""
         self._worker.drop(self._key, self._start)
         self._start = (0, 0)
 
     def __del__(self) -> None:
-        """Let go of it."""
+        """Release it."""
         if getattr(self, "_key", -1) >= 0:
             self.close()
 
@@ -692,7 +734,7 @@ def _handed(model: onnx.ModelProto) -> bytes | list[Part]:
         data: bytes = model.SerializeToString()
         return data
     parts: list[Part] = []
-    for piece in serialization.pieces(model):
+    for piece in serialization.serialized_chunks(model):
         if isinstance(piece, external_data.Span):
             with external_data.opened(piece.file, piece.stamp):
                 parts.append((str(piece.file), piece.offset, piece.length))
@@ -701,14 +743,14 @@ def _handed(model: onnx.ModelProto) -> bytes | list[Part]:
     return parts
 
 
-def attempt(run: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...] | RejectedError:
+def result_or_rejection(run: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...] | RejectedError:
     """Return what a call returns, or the rejection that it raises."""
     try:
         return run(*arguments)
     except RejectedError as error:
         return error
     except MemoryError as error:
-        return RejectedError(f"opshift ran out of memory: {error}", Why.LIMIT)
+        return RejectedError(f"opshift ran out of memory: {error}", RejectionKind.LIMIT)
 
 
 class Runner:
@@ -756,7 +798,7 @@ class Runner:
         return self.open(optimised).run_all(batch)
 
     def close(self) -> None:
-        """Let go of what is open; it is opened again when it is asked for."""
+        """Release what is open; it is opened again when it is asked for."""
         for session in self._opened.values():
             session.close()
         self._opened.clear()

@@ -1,4 +1,4 @@
-"""The program of the child process in which onnxruntime runs: what ends there does not end opshift.
+"""The program of the child process in which onnxruntime runs: a crash there does not kill opshift.
 
 It answers one pickled request after the other, from its standard input to its standard output, until that is closed;
 an answer has the number of its request, and the CPU time that the process has used so far. Both ends are opshift; no

@@ -1,4 +1,4 @@
-"""An executor of child processes that outlives each of them: what ends a process ends one call, and no other.
+"""An executor that survives crashes of its child processes: a crash fails one call, and no other.
 
 `concurrent.futures.ProcessPoolExecutor` gives up all that waits when one of its processes dies, and imports the main
 module of the program once more in each, which then needs a guard.
@@ -151,7 +151,7 @@ def started(module: str, *arguments: object) -> subprocess.Popen[bytes]:
 
 
 def killed(status: int) -> str:
-    """Say which signal ended a process, of a status below zero."""
+    """Return which signal ended a process, of a status below zero."""
     with contextlib.suppress(ValueError):
         return f"died with signal {-status} ({signal.Signals(-status).name})"
     return f"died with signal {-status}"

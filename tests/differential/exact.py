@@ -267,10 +267,15 @@ def layer_normalization(
 
 
 def rms_normalization(x: Array, scale: Array, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Array:
-    """RMSNormalization-23: "finally cast `Normalized` back to the original type of `X`"; Y has the scale's type."""
+    """RMSNormalization-23: "finally cast `Normalized` back to the original type of `X`"; Y has the scale's type.
+
+    Squares overflow in `stash_type`, as in the kernel.
+    """
+    stash = tensor_dtype_to_np_dtype(stash_type)
     axes = tuple(range(axis % x.ndim, x.ndim))
-    wide = _wide(x.astype(tensor_dtype_to_np_dtype(stash_type)))
-    even = (wide / np.sqrt((wide * wide).mean(axes, keepdims=True) + epsilon)).astype(x.dtype)
+    wide = _wide(x.astype(stash))
+    squares = np.where(np.isfinite((wide * wide).astype(stash).astype(np.float64)), wide * wide, np.inf)
+    even = (wide / np.sqrt(squares.mean(axes, keepdims=True) + epsilon)).astype(x.dtype)
     return np.asarray(_wide(even) * _wide(scale)).astype(scale.dtype)
 
 

@@ -214,7 +214,9 @@ class Examiner:
                 return
         except (LoadError, RunError) as error:
             outcome.kind, outcome.message = "broken", str(error)
-            if expected is None and isinstance(error, RunError):
+            # A kernel of onnxruntime 1.32.0 normalizes no rows without elements, which the reference evaluator does.
+            normalized = outcome.oracle != "onnxruntime" and "must be at least 1, got 0" in str(error)
+            if isinstance(error, RunError) and (expected is None or normalized):
                 outcome.kind = "unjudged"  # nothing shows that the original runs on these inputs
             return
         if expected is None:
@@ -227,10 +229,12 @@ class Examiner:
         chooses = "Where" in check.operators(result) - used
         message = judge.compare(used, original, feeds, expected, found, runner, chooses=chooses)
         if message:
-            # onnxruntime 1.32.0 copies the first string alone of each slice that it gathers, adds up integers of 64
-            # bits as doubles, and cuts sums of two products of bytes, signed and unsigned, to 16 bits without VNNI.
+            # onnxruntime 1.32.0 copies the first string alone of each slice that it gathers, adds up and multiplies
+            # integers of 64 bits as doubles, and cuts sums of two products of bytes, signed and unsigned, to 16 bits
+            # without VNNI.
             strings = elsewhere and " object" in message and "Gather" in check.operators(result)
-            sums = "ReduceSum" in check.operators(result) - used and any(map(_beyond_double, feeds))
+            added = check.operators(result) - used
+            sums = any(_beyond(feed, most) for name, most in _IN_DOUBLE.items() if name in added for feed in feeds)
             cut = check.operators(result) & _MULTIPLIES_BYTES and any(_has_both_bytes(original, one) for one in feeds)
             if strings or sums or cut:
                 message = _by_reference_itself(used, original, feeds, expected, result) and message
@@ -297,10 +301,14 @@ def _has_both_bytes(model: ModelProto, feed: dict[str, Any]) -> bool:
     return types.issuperset((np.dtype(np.uint8), np.dtype(np.int8)))
 
 
-def _beyond_double(feed: dict[str, Any]) -> bool:
-    """Return whether integers are too large for a double to hold each."""
+_IN_DOUBLE = {"ReduceSum": 2**53, "ReduceProd": 2}
+"""Operators that onnxruntime computes in double of integers of 64 bits, and from which integers on that may show."""
+
+
+def _beyond(feed: dict[str, Any], most: int) -> bool:
+    """Return whether integers of 64 bits are larger than that."""
     whole = (value for value in feed.values() if isinstance(value, np.ndarray) and value.dtype in (np.int64, np.uint64))
-    return any(bool(((value > 2**53) | (value < -(2**53))).any()) for value in whole)
+    return any(bool(((value > most) | (value < -most)).any()) for value in whole)
 
 
 def _by_reference_itself(

@@ -22,6 +22,10 @@ TARGETS = (
 )
 
 
+TYPES = (("int64", "int32"), ("float16", "float"), ("bfloat16", "float"))
+"""Element types and those that they become: none of them is narrower, for the values that are drawn."""
+
+
 @dataclass
 class Case:
     """A model and what to ask opshift for."""
@@ -59,7 +63,9 @@ def draw_case(seed: int, index: int, operators: Sequence[str] = (), verify_share
         randoms = randoms or second.random
         embedder.place(second, "graph")
     verify = bool(rng.random() < verify_share)
-    return Case(seed, index, operator, opset, embedder.finish(place), _request(rng, operator, opset), randoms, verify)
+    embedded, request = embedder.finish(place), _request(rng, operator, opset)
+    request |= _static(np.random.default_rng([seed, index, 2]), embedded)
+    return Case(seed, index, operator, opset, embedded, request, randoms, verify)
 
 
 def _opset(rng: np.random.Generator, operator: str) -> int:
@@ -109,6 +115,22 @@ def _request(rng: np.random.Generator, operator: str, opset: int) -> dict[str, A
             request["opset"] = int(rng.integers(OLDEST, NEWEST + 1))
         return request
     return {"target": TARGETS[int(rng.integers(0, len(TARGETS)))]}
+
+
+def _static(rng: np.random.Generator, embedded: Embedded) -> dict[str, Any]:
+    """Ask sometimes for folding, the shapes of the feeds, or other element types, beside anything else."""
+    request: dict[str, Any] = {}
+    if rng.random() < 0.1:
+        request["fold"] = True
+    shapes = [
+        {name: list(value.shape) for name, value in feed.items() if hasattr(value, "shape")} for feed in embedded.feeds
+    ]
+    if rng.random() < 0.15 and shapes and all(one == shapes[0] for one in shapes) and shapes[0]:
+        request["input_shapes"] = shapes[0]
+    if rng.random() < 0.1:
+        old, new = TYPES[int(rng.integers(0, len(TYPES)))]
+        request["types"] = {old: new}
+    return request
 
 
 _OPERATORS = draw.operators()

@@ -232,7 +232,7 @@ ADDS_ONE = frozenset(
 )
 """Operators whose formula (the text's, or ONNX's function body) has terms of the order of 1: their rounding stays."""
 
-IGNORES_NAN = frozenset(("ArgMax", "ArgMin", "Hardmax", "QuantizeLinear", "ReduceLogSumExp", "TopK"))
+IGNORES_NAN = frozenset(("ArgMax", "ArgMin", "Hardmax", "MaxPool", "QuantizeLinear", "ReduceLogSumExp", "TopK"))
 """The text is silent about NaN; runtimes differ. Of NaN and infinity, ReduceLogSumExp makes infinity or NaN in the
 kernels of onnxruntime 1.32.0 for different opsets."""
 
@@ -362,11 +362,15 @@ def compare(
     for feed, (wanted, got) in enumerate(zip(expected, found, strict=True)):
         if ignores_nan and any(_has_nan(value) for value in feeds[feed].values()):
             continue
+        if "Det" in operators and any(map(_is_large, feeds[feed].values())):
+            continue  # products of some rows overflow, in one order or in another
         if operators & LEAVES_UNWRITTEN and _has_empty((*wanted, *feeds[feed].values())):
             continue
         for index, (a, b) in enumerate(zip(wanted, got, strict=True)):
             message = difference(a, b, exact_zeros)
             if message is None:
+                continue
+            if operators & ZERO_BY_ZERO and "IsNaN" in operators and _same_form(a, b) and a.dtype == np.bool_:
                 continue
             if operators & SUMS_WHOLE_EXPONENTIALS and _same_form(a, b) and a.dtype.kind in "iu":
                 continue
@@ -560,6 +564,13 @@ def _cone(model: ModelProto, index: int) -> ModelProto:
     return copied
 
 
+def _is_large(value: Any) -> bool:
+    """Return whether the product of four such numbers may leave the type."""
+    if not isinstance(value, np.ndarray) or not _is_float(value):
+        return False
+    return bool((np.abs(value.astype(np.float64)) > float(values.finfo(value.dtype).max) ** 0.25).any())
+
+
 def _typical(array: Array) -> float:
     finite = np.abs(array[np.isfinite(array)])
     return float(finite.mean()) if finite.size else 0.0
@@ -621,6 +632,10 @@ def _least(operators: set[str], value: Any, weight: float, stashes: Sequence[np.
             one = max(one, float(size.max(initial=0.0)))
         if operators & LOGARITHMS:
             one = np.where(np.isfinite(value.astype(np.float64)), one, np.inf)
+        if "ReduceMean" in operators:  # of one axis after the other no sum leaves the type
+            one = np.where(np.isinf(value.astype(np.float64)), np.inf, one)
+        if operators & INTERPOLATES:  # the sum of some, with weights above 1, may leave the type and come back
+            one = np.where(np.abs(value.astype(np.float64)) > float(info.max) / 8, np.inf, one)
         if operators & ZERO_BY_ZERO:
             one = np.where(np.isnan(value.astype(np.float64)), np.inf, one)
         least = float(info.tiny) ** 0.5 if operators & SQUARES else 4 * float(info.tiny)

@@ -12,7 +12,7 @@ import importlib
 import itertools
 import pkgutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -27,6 +27,7 @@ from onnx.parser import parse_model
 from running import OPSETS, RUNS_TO, run, same
 
 import opshift
+from opshift.opsets.families.legacy_broadcast import Aligned
 from opshift.opsets.registry.facts import Facts, constant, tensor_of, type_name, type_of_facts
 from opshift.opsets.registry.lowering import Lowering, Reason
 from opshift.opsets.registry.operator import SPELLING, Lifted, Native, Node, Operator, lift, write_native
@@ -59,7 +60,8 @@ class Case:
 
     `known` are the operands that are constants. `least` is the lowest opset that the node can be taken to; below, it is
     refused; `symbolic` is the same where no dimension is known. From `runs` on onnxruntime has kernels for the result.
-    `departs` says how onnxruntime's own kernel computes something else than the oracle.
+    `departs` says how onnxruntime's own kernel computes something else than the oracle. With `static`, lowerings are
+    tried with known shapes only.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Case:
     symbolic: int = OLDEST
     runs: int = OLDEST
     departs: str = ""
+    static: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -86,6 +89,15 @@ class Refused:
 
     def __str__(self) -> str:
         return f"{self.code}-{'-'.join(map(str, self.request.values()))}-{self.words}"
+
+
+def by_axis(make: Callable[[int, int], Array]) -> tuple[Case, ...]:
+    """Return cases of a binary operator whose second operand is aligned with the first by an axis, as below opset 7."""
+    a = make(2, 6).reshape(2, 3, 2)
+    return (
+        Case("by the middle axis", [a, make(1, 3)[0]], Aligned(1)),
+        Case("by the first axes", [a, make(2, 3)], Aligned(0)),
+    )
 
 
 # --- a case as facts, meaning and models ------------------------------------------------------------------------------
@@ -274,9 +286,12 @@ def derivations(
         yield label, fragment_model(case, whole, fragment, opset, kind)
 
 
-def spread(ways: Sequence[Way], number: int, cases: int) -> Sequence[Way]:
-    """Return the share of all ways that the case of this number is tried in; a small table tries all of all cases."""
-    stride = next(prime for prime in (1, 3, 7, 11, 13, 17) if prime * 8 >= cases or prime == 17)
+def spread(ways: Sequence[Way], number: int, cases: int, most: int = 4) -> Sequence[Way]:
+    """Return the share of all ways that the case of this number is tried in.
+
+    A table of `most` cases tries all ways of all cases; of a larger one, all cases together still try each way.
+    """
+    stride = next(prime for prime in (1, 3, 7, 11, 13, 17, 23, 29) if prime * most >= cases or prime == 29)
     return ways[number % stride :: stride]
 
 
@@ -369,24 +384,47 @@ class Table:
         """Whether what was lifted is what was written; a table may know more."""
         return back.meaning == whole.meaning and back.operands == whole.operands
 
-    @pytest.mark.fast(1)
+    @pytest.mark.slow
     def test_lowering_agrees_with_the_oracle(self, lowering: Lowering) -> None:
+        self.check_lowering(lowering)
+
+    def test_lowering_agrees_with_the_oracle_in_some_models(self, lowering: Lowering) -> None:
+        self.check_lowering(lowering, most=4)
+
+    def check_lowering(self, lowering: Lowering, most: int | None = None) -> None:
+        """Compare what a lowering makes of all cases; or, up to `most` models, of cases that are far apart.
+
+        A large table shares out the ways to try; where the lowering holds in none of a case's share, all are tried.
+        """
+        tried, wrong = self.tried(lowering, most, shared=True)
+        if not tried:
+            tried, wrong = self.tried(lowering, most, shared=False)
+        assert not wrong, "\n".join(wrong[:10])
+        assert tried, f"no case of the table reaches {self.operator.name}: {lowering.name}"
+
+    def tried(self, lowering: Lowering, most: int | None, *, shared: bool) -> tuple[int, list[str]]:
+        """Return how many models were compared, and what differs."""
         tried = 0
         wrong = []
         ways = list(itertools.product(KINDS, TARGETS, (False, True)))
-        for number, case in enumerate(self.cases):
-            expected = outputs_of(self.operator, case)
-            share = spread(ways, number, len(self.cases))
-            for label, model in derivations(self.operator, lowering, case, share):
+        distance = 1 if most is None else -(-len(self.cases) // most)
+        for number, case in sorted(enumerate(self.cases), key=lambda numbered: numbered[0] % distance):
+            share = spread(ways, number, len(self.cases), most=2) if shared else ways
+            if case.static:
+                share = [way for way in ways if way[0] == "static"]
+            models = derivations(self.operator, lowering, case, share)
+            for label, model in itertools.islice(models, None if most is None else 1):
                 tried += 1
                 try:
+                    expected = outputs_of(self.operator, case)
                     found = differs(expected, ran(model, feeds_of(self.operator, case)), self.tolerance)
                 except Exception as error:
                     found = f"{type(error).__name__}: {error}"
                 if found:
                     wrong.append(f"{label}: {found}")
-        assert not wrong, "\n".join(wrong[:10])
-        assert tried, f"no case of the table reaches {self.operator.name}: {lowering.name}"
+            if tried == most:
+                break
+        return tried, wrong
 
     def test_conversions_compute_the_same(self, case: Case) -> None:
         sources = self.sources(case)
@@ -436,7 +474,11 @@ class Table:
         if target == source:
             assert there.SerializeToString() == model.SerializeToString()
         assert converted(there, opset=target).SerializeToString() == there.SerializeToString()
-        for what, result in (("there", there), ("back", converted(there, opset=source))):
+        results = {"there": there}
+        # Reshape to what may be empty takes ScatterND, which has no form below 11 for places that are computed.
+        if source >= 11 or "ScatterND" not in {node.op_type for node in there.graph.node}:
+            results["back"] = converted(there, opset=source)
+        for what, result in results.items():
             try:
                 found = differs(wanted, ran(result, feeds), self.tolerance)
             except NOT_IMPLEMENTED:

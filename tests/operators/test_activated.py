@@ -26,6 +26,8 @@ class TestActivated(Table):
                 ("ThresholdedRelu", 0.5, 0),
                 ("Clip", -0.5, 2),
                 ("HardSigmoid", 0.25, 0.5),
+                ("Affine", 0.25, 0.5),
+                ("ScaledTanh", 0.25, 0.5),
             )
         ),
         Case("none", [LINE], Activated()),

@@ -9,11 +9,29 @@ import pytest
 from onnx.parser import parse_model
 
 import opshift
-from operators.harness import F32, F64, INF, NAN, Case, Refused, Table, arr
-from opshift.opsets.operators import celu, elu, erf, gelu, hardswish, mish, selu, shrink, softplus, swish
+from operators.harness import F32, F64, INF, NAN, Array, Case, Refused, Table, arr, by_axis
+from opshift.opsets.families.legacy_broadcast import Aligned
+from opshift.opsets.operators import (
+    celu,
+    elu,
+    erf,
+    gelu,
+    hardsigmoid,
+    hardswish,
+    leakyrelu,
+    mish,
+    prelu,
+    relu,
+    selu,
+    shrink,
+    softplus,
+    swish,
+)
 from opshift.opsets.operators.celu import Celu
 from opshift.opsets.operators.elu import Elu
 from opshift.opsets.operators.gelu import Gelu
+from opshift.opsets.operators.hardsigmoid import HardSigmoid
+from opshift.opsets.operators.leakyrelu import LeakyRelu
 from opshift.opsets.operators.selu import Selu
 from opshift.opsets.operators.shrink import Shrink
 from opshift.opsets.operators.swish import Swish
@@ -29,6 +47,44 @@ SHAPES = (
     Case("empty", [np.zeros((0, 2), F32)]),
     Case("large", [np.array([[1e30, INF, NAN]], F32)]),
 )
+
+
+class TestRelu(Table):
+    operator = relu.OPERATOR
+    cases = (
+        *SHAPES,
+        Case("double", [LINE]),
+        Case("float16", [LINE.astype(np.float16)]),
+        *(Case(np.dtype(one).name, [np.array([-3, 0, 5], one)]) for one in (np.int8, np.int32, np.int64)),
+    )
+
+
+class TestLeakyRelu(Table):
+    operator = leakyrelu.OPERATOR
+    tolerance = 2e-7
+    cases = (*SHAPES, Case("alpha", [LINE.astype(F32)], LeakyRelu(0.25)))
+
+
+class TestHardSigmoid(Table):
+    operator = hardsigmoid.OPERATOR
+    tolerance = 2e-7
+    cases = (*SHAPES, Case("alpha and beta", [LINE.astype(F32)], HardSigmoid(0.25, 0.75)))
+
+
+def slopes(rows: int, columns: int) -> Array:
+    """A matrix of slopes."""
+    return (np.arange(rows * columns) - 3).astype(F32).reshape(rows, columns)
+
+
+class TestPRelu(Table):
+    operator = prelu.OPERATOR
+    cases = (
+        Case("one slope", [LINE.astype(F32), np.array([0.25], F32)]),
+        Case("each its own", [slopes(2, 3), slopes(2, 3)]),
+        Case("a row", [slopes(2, 3), slopes(1, 3)[0]]),
+        Case("channels of a vector", [slopes(2, 6).reshape(2, 3, 2), slopes(1, 3)[0]], Aligned(1, vectors=True)),
+        *by_axis(slopes)[:1],
+    )
 
 
 class TestErf(Table):
@@ -140,6 +196,7 @@ class TestCelu(Table):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "double"])
 @pytest.mark.parametrize(
     "node",

@@ -165,11 +165,13 @@ LOWERINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("operator", "lowering"), LOWERINGS.values(), ids=list(LOWERINGS))
 def test_a_row_with_nan_has_an_index_in_range(operator: Operator, lowering: Lowering) -> None:
     for number, shape in enumerate(((3, 5), (48, 180), (9, 36, 26))):
         x = with_nan(shape, number)
-        for last, keep in itertools.product((0, 1), (0, 1)) if operator is not hardmax.OPERATOR else ((0, 1),):
+        all_meanings = itertools.product((0, 1), (0, 1)) if number == 0 else ((number % 2, 1),)
+        for last, keep in all_meanings if operator is not hardmax.OPERATOR else ((0, 1),):
             meanings = {"ArgMax": ArgMax(1, keep, last), "ArgMin": ArgMin(1, keep, last), "Hardmax": Rows((1,))}
             what = meanings[operator.name]
             for label, model in ways_of(operator, lowering, Case("", [x], what)):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.harness import BF16, F16, F32, F64, INF, NAN, Array, Case, Table, arr
+from operators.harness import BF16, F16, F32, F64, INF, NAN, Array, Case, Table, arr, by_axis
 from opshift.opsets.operators import abs as abs_
 from opshift.opsets.operators import add, and_, div, mean, mul, neg, not_, or_, sub, xor
 from opshift.opsets.operators import max as max_
@@ -31,6 +31,16 @@ def ends(dtype: Any) -> list[Array]:
     return [numbers[:, None], numbers[None, :]]
 
 
+def numbers(rows: int, columns: int) -> Array:
+    """A matrix of numbers, none of them zero."""
+    return (np.arange(rows * columns).astype(F32) + 1).reshape(rows, columns)
+
+
+def truths(rows: int, columns: int) -> Array:
+    """A matrix of booleans."""
+    return numbers(rows, columns) % 3 > 1
+
+
 def binary() -> tuple[Case, ...]:
     """Cases of the four rules; types not named go to 7."""
     return (
@@ -38,6 +48,11 @@ def binary() -> tuple[Case, ...]:
         *(Case(f"{np.dtype(dtype)} that wraps", ends(dtype)) for dtype in SMALL),
         Case("bfloat16", pairs(BF16), least=13),
         Case("scalars", [arr(6), arr(4)]),
+        Case("a constant of one element first", [arr([[6]]), arr([[4, 2], [5, 8]])], known=(0,)),
+        Case("a constant of one element second", [arr([[4, 2], [5, 8]]), arr([[6]])], known=(1,)),
+        Case("a constant of one element and more axes first", [arr([[[6]]]), arr([4, 2])], known=(0,)),
+        Case("a constant of one element and more axes second", [arr([4, 2]), arr([[[6]]])], known=(1,)),
+        *by_axis(numbers),
         Case("no elements", [np.zeros((0, 3), F32), arr([1, 2, 3])]),
         Case("int64 that wraps", [np.array([2**62, -(2**63)], np.int64), np.array([3, 3], np.int64)]),
     )
@@ -99,6 +114,10 @@ def several() -> tuple[Case, ...]:
         Case("one", [row]),
         Case("two of one shape", [row, row[:, ::-1].copy()]),
         Case("two that broadcast", [row, column]),
+        Case("a constant of one element first", [arr([[4]]), row], known=(0,)),
+        Case("a constant of one element second", [row, arr([[4]])], known=(1,)),
+        Case("a constant of one element and more axes first", [arr([[[4]]]), row], known=(0,)),
+        Case("a constant of one element and more axes second", [row, arr([[[4]]])], known=(1,)),
         Case("three that broadcast", [row, column, arr(2.5)]),
         Case("four that broadcast", [column, row, arr(2.5), -row]),
         Case("no numbers", [arr([[NAN, 1, INF, -INF]]), arr([[2], [-INF]]), arr(0.5)]),
@@ -139,6 +158,7 @@ class TestMin(Table):
 
 def logical() -> tuple[Case, ...]:
     return (
+        *by_axis(truths),
         Case("all pairs", [np.array([[True], [False]]), np.array([[True, False]])]),
         Case("empty", [np.zeros((0, 2), bool), np.array([True, False])]),
     )

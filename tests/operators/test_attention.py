@@ -90,6 +90,7 @@ class TestAttention(Table):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float", "float16", "bfloat16"])
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_a_rotary_embedding_is_proven_below_23(dtype: str, interleaved: int) -> None:

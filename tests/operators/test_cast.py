@@ -48,7 +48,7 @@ def test_numbers_become_the_strings_of_onnxruntime(name: str) -> None:
 @pytest.mark.parametrize("name", TYPES)
 def test_folded_strings_are_those_that_were_computed(name: str) -> None:
     model = cast(drawn(name)[:20])
-    folded = opshift.convert(model, target="opencv-4").model
+    folded = opshift.convert(model, fold=True).model
     assert isinstance(folded, onnx.ModelProto)
     assert [node.op_type for node in folded.graph.node] != ["Cast"]
     assert list(run(folded, [{}])[0][0]) == list(run(model, [{}])[0][0])
@@ -70,7 +70,7 @@ def test_folded_casts_to_float8_saturate(to: int, saturate: int, opset: int) -> 
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, values.shape)
     graph = helper.make_graph(nodes, "g", [], [output], [numpy_helper.from_array(values, "c")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
-    folded = opshift.convert(model, target="opencv-4", verify=False).model
+    folded = opshift.convert(model, fold=True, verify=False).model
     assert isinstance(folded, onnx.ModelProto)
     assert [node.op_type for node in folded.graph.node] == ["Constant"]
     found, expected = run(folded, [{}])[0][0], run(model, [{}])[0][0]
@@ -79,6 +79,30 @@ def test_folded_casts_to_float8_saturate(to: int, saturate: int, opset: int) -> 
             np.isinf(values), np.float32(np.nan), expected
         )  # Cast-19's table; onnxruntime has Cast-24's
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("saturate", [1, 0])
+@pytest.mark.parametrize("mode", ["up", "down", "nearest"])
+def test_casts_to_powers_of_two_are_those_of_onnxruntime(mode: str, saturate: int) -> None:
+    values = np.array([0, 1, 1.2, 1.5, 2.9999, 3, 1e-39, 6e-39, 2.0**-126.4, 1.7e38, 2e38, np.inf, np.nan], np.float32)
+    nodes = [
+        helper.make_node("Cast", ["c"], ["powers"], to=TensorProto.FLOAT8E8M0, saturate=saturate, round_mode=mode),
+        helper.make_node("Cast", ["powers"], ["y"], to=TensorProto.FLOAT),
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, values.shape)
+    graph = helper.make_graph(nodes, "g", [], [output], [numpy_helper.from_array(values, "c")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=12)
+    expected = run(model, [{}])[0][0]
+    np.testing.assert_array_equal(
+        oracle(Cast(TensorProto.FLOAT8E8M0, saturate, mode), values).astype(np.float32), expected
+    )
+    folded = opshift.convert(model, fold=True, verify=False).model
+    assert isinstance(folded, onnx.ModelProto)
+    assert [node.op_type for node in folded.graph.node] == ["Constant"]
+    np.testing.assert_array_equal(run(folded, [{}])[0][0], expected)
+    for negative in (-1, -0.0):
+        with pytest.raises(ValueError, match="negative"):
+            oracle(Cast(TensorProto.FLOAT8E8M0), np.array([negative], np.float32))
 
 
 @pytest.mark.parametrize(("source", "to"), [("int4", TensorProto.UINT4), ("uint4", TensorProto.INT4)])
@@ -144,7 +168,7 @@ def test_castlike_to_float8_saturates_as_cast_does(to: int, saturate: int) -> No
     like = np.zeros(1, helper.tensor_dtype_to_np_dtype(to))
     expected = castlike.oracle(CastLike(saturate), values, like).astype(np.float32)
     assert np.isfinite(expected).all() == bool(saturate)
-    constant = opshift.convert(_with_constants(model, {"x": values}, to), target="opencv-4", verify=False).model
+    constant = opshift.convert(_with_constants(model, {"x": values}, to), fold=True, verify=False).model
     assert isinstance(constant, onnx.ModelProto)
     assert np.array_equal(run(constant, [{}])[0][0], expected, equal_nan=True)
 

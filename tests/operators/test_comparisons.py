@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.harness import BF16, F16, F32, F64, INF, NAN, Array, Case, Table, arr, text
+from operators.harness import BF16, F16, F32, F64, INF, NAN, Array, Case, Table, arr, by_axis, text
 from opshift.opsets.operators import equal, greater, greaterorequal, isnan, less, lessorequal
 
 ODD = [0.0, -0.0, 1, -1, INF, -INF, NAN, 0.5, 2, -2]
@@ -38,14 +38,19 @@ def ordered() -> tuple[Case, ...]:
     )
 
 
+def numbers(rows: int, columns: int) -> Array:
+    """A matrix of three numbers in turn."""
+    return (np.arange(rows * columns) % 3).astype(F32).reshape(rows, columns)
+
+
 class TestLess(Table):
     operator = less.OPERATOR
-    cases = ordered()
+    cases = (*ordered(), *by_axis(numbers))
 
 
 class TestGreater(Table):
     operator = greater.OPERATOR
-    cases = ordered()
+    cases = (*ordered(), *by_axis(numbers))
 
 
 class TestLessOrEqual(Table):
@@ -62,6 +67,7 @@ class TestEqual(Table):
     operator = equal.OPERATOR
     cases = (
         *ordered(),
+        *by_axis(numbers),
         Case("bool", grid(np.array([True, False]))),
         Case("string", grid(text("a", "b", "")), least=11),
         Case("string, shapes", [text("a", "b", "b"), np.array("b", object)], least=11),

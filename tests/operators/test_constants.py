@@ -87,11 +87,10 @@ FOREIGN = [
     ("openvino", TensorProto.INT2),
     ("openvino", TensorProto.UINT4),
     ("openvino", TensorProto.FLOAT8E8M0),
-    ("mnn", TensorProto.INT4),
 ]
 """Targets, and element types of which no operator of their opset gives a tensor."""
 
-INLINED = {"openvino", "mnn"}
+INLINED = {"openvino"}
 """Targets for which functions are inlined, since they need constant inputs."""
 
 

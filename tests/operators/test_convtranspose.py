@@ -31,6 +31,18 @@ class TestConvTranspose(Table):
         Case("bias, groups", drawn((1, 4, 4, 3), (4, 2, 3, 2), 4), ConvTranspose(group=2)),
         Case("pads", drawn((1, 1, 4, 5), (1, 1, 3, 3)), ConvTranspose(pads=(1, 0, 2, 1), strides=(2, 3))),
         Case("more", drawn((1, 1, 5), (1, 2, 3)), ConvTranspose(output_padding=(1,), strides=(2,), pads=(1, 0))),
+        Case("groups, strides", drawn((2, 4, 3, 2), (4, 3, 2, 3), 6), ConvTranspose(group=2, strides=(2, 3))),
+        Case("dilated", drawn((1, 2, 4, 5), (2, 3, 2, 3)), ConvTranspose(dilations=(3, 2), strides=(2, 1))),
+        Case("pads beyond the kernel", drawn((1, 2, 6), (2, 1, 2)), ConvTranspose(pads=(3, 2))),
+        Case("pads beyond a pixel", drawn((1, 2, 6), (2, 1, 1)), ConvTranspose(pads=(1, 3), strides=(2,))),
+        Case("pads beyond, behind", drawn((1, 2, 6, 3), (2, 1, 2, 2)), ConvTranspose(pads=(0, 1, 4, 0))),
+        Case("empty batch", drawn((0, 2, 5), (2, 1, 3)), ConvTranspose(strides=(2,))),
+        Case(
+            "more than the stride",
+            drawn((1, 2, 4), (2, 1, 3)),
+            ConvTranspose(output_padding=(2,), dilations=(3,), strides=(2,)),
+            departs="output_padding may be too large for stride, says onnxruntime 1.32.0",
+        ),
         *(
             Case(
                 f"{pad} {size}, kernel {kernel}, stride {stride}, dilation {dilation}, {more} more",

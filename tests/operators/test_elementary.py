@@ -17,6 +17,7 @@ from opshift.opsets.operators import (
     atanh,
     ceil,
     cos,
+    cosh,
     exp,
     floor,
     log,
@@ -112,6 +113,12 @@ class TestSinh(Table):
     cases = over(np.linspace(-9, 9, 37), *TINY, 60, -89.1, 90, -800)
 
 
+class TestCosh(Table):
+    operator = cosh.OPERATOR
+    tolerance = 4e-6
+    cases = over(np.linspace(-9, 9, 37), *TINY, 60, -89.1, 90, -800)
+
+
 class TestTanh(Table):
     operator = tanh.OPERATOR
     tolerance = 4e-6
@@ -166,6 +173,7 @@ class TestAtanh(Table):
             "Exp",
             "Log",
             "Sinh",
+            "Cosh",
             "Tanh",
             "Asin",
             "Acos",

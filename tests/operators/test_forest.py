@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from operators.harness import F32, F64, INF, NAN, Case, Table, arr
-from opshift.opsets.families.trees import Flat
+from opshift.opsets.families.trees import FlatTrees
 from opshift.opsets.ml import aggregated, descended, forest
 from opshift.opsets.ml.aggregated import Aggregated
 from opshift.opsets.ml.descended import Descended
@@ -20,11 +20,11 @@ UNKNOWN = arr([[NAN, 4], [2, NAN], [INF, -INF]])
 
 def grown(dtype: Any = F32, mode: str = "BRANCH_LEQ", missing: bool = False, **more: Any) -> Forest:
     """Two trees: one of two levels, and one of a single question."""
-    flat = Flat(8, dtype)
-    flat.ask(0, mode, 0, 2.0, 1, 2, missing)
-    flat.ask(1, mode, 1, 3.0, 3, 4, False)
-    flat.ask(5, mode, 1, 0.0, 6, 7, missing)
-    weights = np.arange(2 * len(flat.questions), dtype=dtype).reshape(-1, 2) / 4
+    flat = FlatTrees(8, dtype)
+    flat.add_decision(0, mode, 0, 2.0, 1, 2, missing)
+    flat.add_decision(1, mode, 1, 3.0, 3, 4, False)
+    flat.add_decision(5, mode, 1, 0.0, 6, 7, missing)
+    weights = np.arange(2 * len(flat.decisions), dtype=dtype).reshape(-1, 2) / 4
     roots = Tensor(np.array([0, 5]))
     arrays: dict[str, Any] = flat.arrays()
     return Forest(**arrays, roots=roots, weights=Tensor(weights), depth=flat.depth([0, 5]), **more)

@@ -28,7 +28,7 @@ class TestHardmax(Table):
     operator = hardmax.OPERATOR
     cases = (
         *(Case(f"axis {axis}", [FEW], Rows((axis,))) for axis in (0, 1, 2, -1, -2, -3)),
-        *(Case(f"axis {axis} and on", [FEW], Rows((axis,), onward=1)) for axis in (0, 1, 2, -1, -2)),
+        *(Case(f"axis {axis} and on", [FEW], Rows((axis,), to_end=1)) for axis in (0, 1, 2, -1, -2)),
         *(Case(f"axes {axes}", [FEW], Rows(axes)) for axes in ((0, 1), (0, 2), (1, 2), (0, 1, 2))),
         *(Case(f"axes {axes}", [FEW], Rows(axes)) for axes in ((0, -1), (1, -1), (1, -3), (1, -2), (0, 2, -2))),
         Case("vector", [arr([1, 3, 3])], Rows((0,))),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.harness import F16, F32, F64, INF, NAN, Array, Case, Code, Refused, Table, arr
+from operators.harness import F16, F32, F64, INF, NAN, Array, Case, Code, Refused, Table, arr, by_axis
 from opshift.opsets.operators import bitshift, bitwiseand, bitwisenot, bitwiseor, bitwisexor, mod
 from opshift.opsets.operators import pow as pow_
 from opshift.opsets.operators.bitshift import BitShift
@@ -63,6 +63,7 @@ class TestPow(Table):
     tolerance = 1e-6
     cases = (
         Case("float", [arr([1, 2, 3, -2]), arr([4, 5, 0.5, 3])]),
+        *by_axis(lambda rows, columns: (np.arange(rows * columns) % 4).astype(F32).reshape(rows, columns)),
         Case("double", [arr([1, 2, 3], F64), arr([4, 5, 0.5], F64)]),
         *(
             Case(f"float to {np.dtype(one)}", [arr([1, 2, 3, -2]), np.array([4, 5, 6, 3], one)])
@@ -76,6 +77,10 @@ class TestPow(Table):
         ),
         Case("roots", [arr([-2, 0, 4]), arr([[0.5], [-0.5], [1 / 3]])]),
         Case("ends", grid(arr([-INF, -2, -1, -0.5, -0.0, 0, 0.5, 1, 2, INF, NAN]), arr([-INF, INF, NAN, 3, 2, -0.5]))),
+        Case("a constant of one element first", [arr([[2]]), arr([[1, 2, 3]])], known=(0,)),
+        Case("a constant of one element second", [arr([[1, 2, 3]]), arr([[2]])], known=(1,)),
+        Case("a constant of one element and more axes first", [arr([[2]]), arr([1, 2, 3])], known=(0,)),
+        Case("a constant of one element and more axes second", [arr([1, 2, 3]), arr([[2]])], known=(1,)),
         Case("large", [arr([1e30, 1.0000001, 2]), arr([-1.2, 1e9, 127])]),
         Case("empty", [np.zeros((0, 3), F32), arr([1, 2, 3])]),
         Case("int64 to int64", [np.array([1, 2, -3]), np.array([4, 5, 3])], least=12),

@@ -56,6 +56,7 @@ LIKELIHOOD = "y = NegativeLogLikelihoodLoss <ignore_index = 1> (x, t, w)"
 ENTROPY = "y, z = SoftmaxCrossEntropyLoss <ignore_index = 1> (x, t, w)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("node", "dtype", "opsets"),
     [

@@ -96,6 +96,7 @@ class TestInstanceNormalization(Table):
     )
 
 
+@pytest.mark.slow
 def test_halves_far_from_zero_are_normalized_in_float() -> None:
     """Squares of what is more than 256 are infinite in float16, and a mean of 10,000 has steps of 8."""
     x = (10_000 + 8 * RNG.integers(-40, 40, size=(2, 3, 50))).astype(F16)
@@ -121,6 +122,7 @@ IN_FUNCTION = """y = own.normalized <groups = {groups}> (x, s, b) }}
 {{ y = GroupNormalization <num_groups: int = @groups, epsilon = 0.25> (x, s, b)"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", ["static", "symbolic"])
 @pytest.mark.parametrize(
     ("nodes", "dtype", "groups", "source"),
@@ -392,6 +394,7 @@ def test_a_scale_of_another_type_is_that_of_the_result(kind: Any, scaled: Any, a
     np.testing.assert_allclose(found, expected, rtol=2e-6 if F16 not in (kind, scaled) else 2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", [7, 13, 18])
 @pytest.mark.parametrize("dims", ["n,6,h,w", "n,c,h,w"])
 def test_groups_of_no_elements_run(dims: str, opset: int) -> None:
@@ -451,3 +454,31 @@ class TestLRN(Table):
             {"decompose": ["LRN"]},
         ),
     )
+
+
+SMALL_EPSILONS: dict[str, tuple[int, str, str]] = {
+    "BatchNormalization": (15, "float16[3] s, float16[3] m, float16[3] v", "(x, s, s, m, v)"),
+    "GroupNormalization": (21, "float16[3] s", "(x, s, s)"),
+    "InstanceNormalization": (13, "float16[3] s", "(x, s, s)"),
+    "LayerNormalization": (17, "float16[4] s", "(x, s)"),
+    "RMSNormalization": (23, "float16[4] s", "(x, s)"),
+}
+"""Opset, further inputs, and how the operator is called."""
+
+
+@pytest.mark.parametrize("epsilon", ["1e-7", "1e-12"])
+@pytest.mark.parametrize("name", SMALL_EPSILONS)
+def test_an_epsilon_that_float16_does_not_hold_counts(name: str, epsilon: str) -> None:
+    opset, inputs, called = SMALL_EPSILONS[name]
+    groups = "num_groups = 3, " if name == "GroupNormalization" else ""
+    call = f"y = {name}<{groups}epsilon = {epsilon}>{called}"
+    graph = f"g (float16[2,3,4] x, {inputs}) => (float16[2,3,4] y) {{ {call} }}"
+    model = parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {graph}')
+    x = np.array([np.zeros((3, 4)), [[1, 1, 1, 1], [5, 5, 5, 5], [1, 2, 3, 4]]], np.float16)
+    values = {"x": x, "s": np.ones(4 if "[4]" in inputs else 3, np.float16)}
+    if "m" in called:
+        values |= {"m": np.array([0, 5, 2.5], np.float16), "v": np.array([0, 0, 1], np.float16)}
+    report = opshift.convert(model, decompose=[name], inputs=values).report
+    assert report is not None
+    assert report.verdict == "equal"
+    assert {check.verdict for check in report.nodes} == {"equal"}

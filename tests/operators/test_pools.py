@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -13,11 +14,20 @@ from running import run, same
 
 import opshift
 from operators.harness import F16, INF, Array, Case, Code, Refused, Table, arr, converted
-from opshift.opsets.operators import averagepool, globalaveragepool, globallppool, globalmaxpool, lppool, maxpool
+from opshift.opsets.operators import (
+    averagepool,
+    globalaveragepool,
+    globallppool,
+    globalmaxpool,
+    lppool,
+    maxpool,
+    maxunpool,
+)
 from opshift.opsets.operators.averagepool import AveragePool
 from opshift.opsets.operators.globallppool import GlobalLpPool
 from opshift.opsets.operators.lppool import LpPool
 from opshift.opsets.operators.maxpool import MaxPool
+from opshift.opsets.operators.maxunpool import MaxUnpool
 
 RNG = np.random.default_rng(0)
 
@@ -84,57 +94,108 @@ class TestAveragePool(Table):
     )
 
 
+POOLS = (
+    Case("plain", pixels(2, 2, 5, 6), MaxPool((2, 3))),
+    Case("one axis", pixels(2, 3, 7), MaxPool((3,), strides=(2,), pads=(1, 1))),
+    Case("volume", pixels(1, 2, 4, 5, 3), MaxPool((2, 2, 2), strides=(2, 1, 1))),
+    Case("columns first", pixels(2, 2, 5, 6), MaxPool((2, 3), storage_order=1)),
+    Case("ceil", pixels(1, 2, 4, 4), MaxPool((3, 3), strides=(2, 2), ceil_mode=1)),
+    Case(
+        "ceil, pads",
+        pixels(1, 2, 6, 7),
+        MaxPool((3, 2), strides=(2, 2), pads=(1, 1, 0, 0), ceil_mode=1),
+    ),
+    Case(
+        "late window",
+        pixels(1, 2, 2, 2),
+        MaxPool((3, 3), strides=(3, 3), pads=(1, 1, 1, 1), ceil_mode=1),
+    ),
+    Case("same, upper", pixels(1, 2, 5, 8), MaxPool((3, 2), strides=(2, 3), auto_pad="SAME_UPPER")),
+    Case("same, lower", pixels(1, 2, 5, 8), MaxPool((2, 4), strides=(1, 2), auto_pad="SAME_LOWER")),
+    Case("valid", pixels(1, 2, 5, 8), MaxPool((2, 4), auto_pad="VALID")),
+    Case(
+        "valid, ceil",
+        pixels(1, 2, 6, 7),
+        MaxPool((3, 2), strides=(2, 3), auto_pad="VALID", ceil_mode=1),
+    ),
+    Case("dilated", pixels(2, 2, 7, 7), MaxPool((2, 2), dilations=(2, 3))),
+    Case(
+        "dilated, ceil",
+        pixels(1, 2, 6, 7, 5),
+        MaxPool((2, 2, 3), (2, 3, 1), (1, 0, 1, 0, 1, 1), (2, 2, 2), ceil_mode=1),
+        symbolic=22,
+    ),
+    Case("same, stride longer than the window", pixels(1, 2, 7), MaxPool((1,), strides=(2,), auto_pad="SAME_LOWER")),
+    Case("one by one", pixels(2, 2, 3, 4), MaxPool((1, 1))),
+    Case("halves, pads", pixels(1, 2, 5, 5, dtype=F16), MaxPool((3, 3), pads=(2, 1, 1, 2))),
+    Case("double", pixels(2, 1, 6, dtype=np.float64), MaxPool((2,), strides=(3,))),
+    Case("equal elements", [RNG.integers(0, 2, (2, 2, 4, 4)).astype(np.float32)], MaxPool((3, 2), pads=(1, 1, 1, 0))),
+    Case("empty batch", pixels(0, 2, 5, 6), MaxPool((2, 3), pads=(1, 0, 0, 1))),
+    Case("bytes, pads", [RNG.integers(0, 256, (1, 2, 5)).astype(np.uint8)], MaxPool((2,), pads=(1, 1))),
+    Case("bytes", [RNG.integers(-128, 128, (1, 2, 5, 5)).astype(np.int8)], MaxPool((2, 2))),
+)
+"""Cases of MaxPool without indices."""
+
+
 class TestMaxPool(Table):
     operator = maxpool.OPERATOR
-    unrun: ClassVar[Mapping[int, str]] = {1: "no case without Indices"}
     cases = (
-        Case("plain", pixels(2, 2, 5, 6), MaxPool((2, 3)), least=8),
-        Case("one axis", pixels(2, 3, 7), MaxPool((3,), strides=(2,), pads=(1, 1)), least=8),
-        Case("volume", pixels(1, 2, 4, 5, 3), MaxPool((2, 2, 2), strides=(2, 1, 1)), least=8),
-        Case("columns first", pixels(2, 2, 5, 6), MaxPool((2, 3), storage_order=1), least=8),
-        Case("ceil", pixels(1, 2, 4, 4), MaxPool((3, 3), strides=(2, 2), ceil_mode=1), least=8, symbolic=22),
-        Case(
-            "ceil, pads",
-            pixels(1, 2, 6, 7),
-            MaxPool((3, 2), strides=(2, 2), pads=(1, 1, 0, 0), ceil_mode=1),
-            least=8,
-            symbolic=22,
+        *POOLS,
+        *(
+            dataclasses.replace(
+                case,
+                name=f"{case.name}, indices",
+                meaning=dataclasses.replace(case.meaning, indices=True),
+            )
+            for case in POOLS
         ),
-        Case(
-            "late window",
-            pixels(1, 2, 2, 2),
-            MaxPool((3, 3), strides=(3, 3), pads=(1, 1, 1, 1), ceil_mode=1),
-            least=8,
-            symbolic=22,
-        ),
-        Case("same, upper", pixels(1, 2, 5, 8), MaxPool((3, 2), strides=(2, 3), auto_pad="SAME_UPPER"), least=8),
-        Case("same, lower", pixels(1, 2, 5, 8), MaxPool((2, 4), strides=(1, 2), auto_pad="SAME_LOWER"), least=8),
-        Case("valid", pixels(1, 2, 5, 8), MaxPool((2, 4), auto_pad="VALID"), least=8),
-        Case(
-            "valid, ceil",
-            pixels(1, 2, 6, 7),
-            MaxPool((3, 2), strides=(2, 3), auto_pad="VALID", ceil_mode=1),
-            least=8,
-            symbolic=22,
-        ),
-        Case("dilated", pixels(2, 2, 7, 7), MaxPool((2, 2), dilations=(2, 3)), least=10),
-        Case(
-            "dilated, ceil",
-            pixels(1, 2, 6, 7, 5),
-            MaxPool((2, 2, 3), (2, 3, 1), (1, 0, 1, 0, 1, 1), (2, 2, 2), ceil_mode=1),
-            least=10,
-            symbolic=22,
-        ),
-        Case("bytes", [RNG.integers(-128, 128, (1, 2, 5, 5)).astype(np.int8)], MaxPool((2, 2)), least=8),
     )
     refusals = (
         Refused(
-            '<ir_version: 9, opset_import: ["": 12]> g (float[1,1,6,6] x) => (float[1,1,4,4] y) '
-            "{ y = MaxPool <kernel_shape = [2, 2], dilations = [2, 2]> (x) }",
-            Code.NO_LOWERING,
-            "it has no dilations",
+            '<ir_version: 9, opset_import: ["": 12]> g (float[1,1,h,w] x) => (float[1,1,i,j] y) '
+            "{ y = MaxPool <kernel_shape = [2, 2], dilations = [2, 2], pads = [1, 1, 1, 1]> (x) }",
+            Code.MISSING_FACT,
+            "the size of the input is unknown",
             {"opset": 9},
         ),
+        Refused(
+            '<ir_version: 9, opset_import: ["": 22]> g (float[1,1,2,2] x) => (float[1,1,i,j] y) '
+            "{ y = MaxPool <kernel_shape = [2, 2], dilations = [3, 3], pads = [1, 1, 1, 1]> (x) }",
+            Code.NO_LOWERING,
+            "a window is in the padding only",
+            {"decompose": ["MaxPool"]},
+        ),
+    )
+
+
+def taken(shape: tuple[int, ...], most: int, dtype: Any = np.float32) -> list[Array]:
+    """Return elements, and for each a place of its own below a number."""
+    size = int(np.prod(shape))
+    return [RNG.standard_normal(shape).astype(dtype), RNG.permutation(most)[:size].reshape(shape)]
+
+
+class TestMaxUnpool(Table):
+    operator = maxunpool.OPERATOR
+    cases = (
+        Case("plain", taken((2, 1, 2, 3), 18), MaxUnpool((2, 1)), least=9),
+        Case("strides", taken((1, 2, 2, 2), 32), MaxUnpool((2, 2), strides=(2, 2)), least=9),
+        Case("one axis, pads", taken((1, 1, 3), 5), MaxUnpool((3,), strides=(2,), pads=(1, 1)), least=9),
+        Case(
+            "volume",
+            taken((1, 1, 2, 1, 2), 6),
+            MaxUnpool((2, 2, 2), strides=(2, 1, 1), pads=(0, 0, 1, 1, 0, 1)),
+            least=9,
+        ),
+        Case(
+            "output_shape, known",
+            [*taken((1, 1, 2, 2), 25), np.array([1, 1, 5, 5])],
+            MaxUnpool((2, 2), strides=(2, 2)),
+            known=(2,),
+            least=9,
+        ),
+        Case("output_shape", [*taken((1, 1, 2), 6), np.array([1, 1, 6])], MaxUnpool((2,), strides=(2,)), least=9),
+        Case("halves", taken((1, 2, 2, 2), 32, F16), MaxUnpool((2, 2), strides=(2, 2)), least=9, runs=22),
+        Case("empty batch", taken((0, 2, 2), 1), MaxUnpool((2,)), least=9),
     )
 
 

@@ -12,7 +12,7 @@ from onnx import helper
 from running import run, same
 
 import opshift
-from operators.harness import F32, Array, Case, Table, converted, feeds_of, outputs_of
+from operators.harness import F32, F64, Array, Case, Table, converted, feeds_of, outputs_of
 from opshift.opsets.operators import gru, lstm, rnn
 from opshift.opsets.operators.gru import GRU
 from opshift.opsets.operators.lstm import LSTM
@@ -46,6 +46,12 @@ def drawn(name: str, given: str = "", directions: int = 1, layout: int = 0, dtyp
     return arrays
 
 
+def no_length(arrays: list[Array | None]) -> list[Array | None]:
+    """Return the same of a first sequence that has no token."""
+    arrays[4] = np.array([0, TOKENS], np.int32)
+    return arrays
+
+
 def cases(name: str, make: Any, **other: Any) -> tuple[Case, ...]:
     """Return cases in the layout that onnxruntime runs."""
     every = "blhcp" if name == "LSTM" else "blh"
@@ -56,11 +62,17 @@ def cases(name: str, make: Any, **other: Any) -> tuple[Case, ...]:
             for (direction, count), given in itertools.product(directions.items(), ("", "b", "l", "h", every))
         ),
         Case("other", drawn(name, every), make(hidden_size=HIDDEN, **other)),
-        Case(
-            "clipped",
-            drawn(name, every),
-            make(hidden_size=HIDDEN, clip=0.5),
-            departs="LSTM of onnxruntime clips other sums" if name == "LSTM" else "",
+        Case("clipped", drawn(name, every), make(hidden_size=HIDDEN, clip=0.5)),
+        Case("of no length", no_length(drawn(name, every)), make(hidden_size=HIDDEN)),
+        Case("known lengths", drawn(name, "l"), make(hidden_size=HIDDEN, direction="reverse"), known=(4,)),
+        *(
+            Case(
+                f"{direction} {given} of double",
+                drawn(name, given, count, dtype=F64),
+                make(direction=direction, hidden_size=HIDDEN),
+                departs="" if name == "RNN" else "onnxruntime 1.32.0 has no kernel of double, and says so as it runs",
+            )
+            for direction, count, given in (("forward", 1, "b"), ("bidirectional", 2, every))
         ),
         *(
             Case(

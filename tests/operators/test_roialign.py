@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import onnx.parser
 import pytest
 
-from operators.harness import F32, F64, Case, Code, Refused, Table, arr
-from opshift.opsets.operators import roialign
+import opshift
+from operators.harness import F32, F64, Case, Table, arr
+from opshift.opsets.operators import regionpixels, regionpoints, roialign
+from opshift.opsets.operators.regionpoints import RegionPoints
 from opshift.opsets.operators.roialign import RoiAlign
 
 IMAGE = np.random.default_rng(3).normal(size=(2, 3, 6, 7)).astype(F32)
 REGIONS = arr([[0, 0, 5, 4], [1.5, 2, 1.75, 2.5], [-3, 2, 9, 12], [2, 1, 6.5, 5]])
 BATCHES = np.array([0, 1, 1, 0], np.int64)
+SIZES = arr([[0, 0, 5, 4], [1.5, 2, 0, 0.5], [-3, 2, 12, 10], [2, 1, 4.5, 4]])
 SHIFTED, OLD = "half_pixel", "output_half_pixel"
 TEXT = """<ir_version: 8, opset_import: ["": 16]>
 g (float[1,1,6,7] x, float[n,4] r, int64[n] b) => (float[n,1,1,1] y) { y = RoiAlign (x, r, b) }"""
@@ -21,7 +25,7 @@ g (float[1,1,6,7] x, float[n,4] r, int64[n] b) => (float[n,1,1,1] y) { y = RoiAl
 
 def case(how: RoiAlign) -> Case:
     # onnxruntime 1.31.1 has no kernel of version 22.
-    return Case(str(how), [IMAGE, REGIONS, BATCHES], how, least=10 if OLD in str(how) else 16, runs=27)
+    return Case(str(how), [IMAGE, REGIONS, BATCHES], how, least=7, runs=27)
 
 
 class TestRoiAlign(Table):
@@ -36,15 +40,61 @@ class TestRoiAlign(Table):
             "double",
             [IMAGE.astype(F64), REGIONS.astype(F64), BATCHES],
             RoiAlign(OLD, sampling_ratio=2),
-            least=10,
+            least=7,
             runs=27,
         ),
+        *(case(RoiAlign(where, "max", 2, 3, points, 0.5, True)) for where in (SHIFTED, OLD) for points in (0, 2)),
+        Case(
+            "the largest point",
+            [IMAGE, REGIONS, BATCHES],
+            RoiAlign(SHIFTED, "max", 2, 3, 2),
+            least=7,
+            runs=27,
+            departs="it takes the largest product of a pixel and its weight",
+        ),
+        *(
+            Case(
+                f"{mode} of sizes, {corners}",
+                [IMAGE, SIZES, BATCHES],
+                RoiAlign("sizes", mode, 2, 3, 2, 1, corners),
+                runs=27,
+            )
+            for mode, corners in (("avg", False), ("max", True), ("max", False))
+        ),
+        Case("no region", [IMAGE, REGIONS[:0], BATCHES[:0]], RoiAlign(SHIFTED, "avg", 2, 3), least=7, runs=27),
+        Case("no channel", [IMAGE[:, :0], REGIONS, BATCHES], RoiAlign(SHIFTED, "avg", 2, 3), least=7, runs=27),
     )
-    refusals = (Refused(TEXT, Code.NO_LOWERING, "no shift by half a pixel", {"opset": 15}),)
+
+
+class TestRegionPoints(Table):
+    operator = regionpoints.OPERATOR
+    cases = tuple(
+        Case(f"{how}", [SIZES], how)
+        for how in (RegionPoints(2, 3, points, mean) for points in (0, 1, 3) for mean in (True, False))
+    )
+
+
+class TestRegionPixels(Table):
+    operator = regionpixels.OPERATOR
+    cases = tuple(
+        Case(f"{how}", [IMAGE, SIZES, BATCHES], how)
+        for how in (RegionPoints(2, 3, points, mean) for points in (0, 3) for mean in (True, False))
+    )
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])
-@pytest.mark.parametrize("far", [1e6, 1e9, 3e38])
+@pytest.mark.parametrize("points", [0, 2])
+def test_images_of_unknown_sizes_are_converted(mode: str, points: int) -> None:
+    how = f'mode = "{mode}", sampling_ratio = {points}, output_height = 2, output_width = 3'
+    text = f"""<ir_version: 8, opset_import: ["": 16]>
+        g (float[b,c,h,w] x, float[n,4] r, int64[n] i) => (float[n,c,2,3] y) {{ y = RoiAlign <{how}> (x, r, i) }}"""
+    report = opshift.convert(onnx.parser.parse_model(text), opset=13).report
+    assert report is not None
+    assert report.verdict == "equal"
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("far", [1e6, 1e9, 1e38])
 def test_a_region_of_any_size_is_sampled_at_once(mode: str, far: float) -> None:
     """Outside of the image all is zero, so that billions of points average to nothing, and have a maximum."""
     what = RoiAlign(mode=mode, output_height=2)

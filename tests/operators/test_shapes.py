@@ -122,6 +122,10 @@ class TestTile(Table):
         Case("vector", [np.array([1, 2, 3], F32), ints(2)]),
         Case("empty", [CUBE[:, :0], ints(2, 3, 1)]),
         Case("scalar", [np.array(1, F32), ints()]),
+        *(
+            Case(f"along axis {axis}", [CUBE, np.array(2, np.int64), np.array(axis, np.int64)], known=(2,))
+            for axis in (0, 1, -1)
+        ),
     )
 
 

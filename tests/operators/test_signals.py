@@ -10,10 +10,12 @@ from onnx.parser import parse_model
 from running import run, same
 
 from operators.harness import F64, Array, Case, Code, Refused, Table, converted
-from opshift.opsets.operators import affinegrid, dft, gridsample
+from opshift.opsets.operators import affinegrid, dft, gridsample, melweightmatrix, stft
 from opshift.opsets.operators.affinegrid import AffineGrid
 from opshift.opsets.operators.dft import DFT
 from opshift.opsets.operators.gridsample import GridSample
+from opshift.opsets.operators.melweightmatrix import MelWeightMatrix
+from opshift.opsets.operators.stft import STFT
 
 RNG = np.random.default_rng(0)
 MODES = ("linear", "cubic", "nearest")
@@ -65,6 +67,9 @@ def signal(*shape: int, dtype: Any = np.float32) -> Array:
     return RNG.standard_normal(shape).astype(dtype)
 
 
+LENGTH = "onnxruntime 1.32.0 fails without a window and a length"
+
+
 def axis(number: int) -> Array:
     return np.array(number, np.int64)
 
@@ -108,6 +113,64 @@ class TestDFT(Table):
             "{ y = DFT <inverse = 1, onesided = 1> (x, n) }",
             Code.MISSING_FACT,
             "the length of the signal is unknown",
+            {"opset": 16},
+        ),
+    )
+
+
+class TestSTFT(Table):
+    operator = stft.OPERATOR
+    tolerance = 1e-4
+    cases = (
+        Case("window", [signal(2, 10, 1), axis(3), signal(4), axis(4)], known=(1, 3)),
+        Case("window, both sides", [signal(2, 11, 1), axis(2), signal(5), axis(5)], STFT(0), known=(1, 3)),
+        Case("length of the window", [signal(1, 9, 1), axis(2), signal(4), None], known=(1,)),
+        Case("no window", [signal(2, 10, 1), axis(4), None, axis(3)], known=(1, 3)),
+        Case("length of the signal", [signal(2, 6, 1), axis(4), None, None], known=(1,), departs=LENGTH),
+        Case("complex", [signal(2, 10, 2), axis(3), signal(4), axis(4)], STFT(0), known=(1, 3)),
+        Case("complex, one side", [signal(2, 10, 2), axis(3), None, axis(5)], known=(1, 3)),
+        Case("no parts", [signal(2, 10), axis(3), signal(4), None], known=(1,)),
+        Case("all at run time", [signal(2, 10, 1), axis(3), signal(4), axis(4)]),
+        Case("step of 32 bits", [signal(1, 7, 1), np.array(2, np.int32), None, np.array(3, np.int32)], STFT(0)),
+        Case("double", [signal(1, 9, 1, dtype=F64), axis(2), signal(4, dtype=F64), None], known=(1,)),
+        Case("one frame", [signal(1, 4, 1), axis(9), signal(4), None], known=(1, 2)),
+        Case("empty batch", [signal(0, 9, 1), axis(2), signal(4), None], known=(1,)),
+    )
+    refusals = (
+        Refused(
+            '<ir_version: 9, opset_import: ["": 17]> g (float16[1,8,1] x, float16[4] w) => (float16[a,b,c,d] y) '
+            "<int64 s = {2}> { y = STFT (x, s, w) }",
+            Code.ABSENT_OPERATOR,
+            "neither of float nor of double",
+            {"opset": 16},
+        ),
+    )
+
+
+def bands(count: int, length: int, rate: int, lower: float, upper: float) -> list[Array | None]:
+    """Return the operands of a MelWeightMatrix."""
+    numbers, edges = (np.array(one, np.int64) for one in (count, length, rate)), (lower, upper)
+    return [*numbers, *(np.array(edge, np.float32) for edge in edges)]
+
+
+EVERY = (0, 1, 2, 3, 4)
+
+
+class TestMelWeightMatrix(Table):
+    operator = melweightmatrix.OPERATOR
+    cases = (
+        Case("plain", bands(8, 64, 8000, 0, 4000), known=EVERY),
+        Case("narrow bands", bands(40, 32, 16000, 20, 7600), known=EVERY),
+        Case("odd length", bands(5, 65, 16000, 60, 7000), known=EVERY),
+        Case("double", bands(6, 50, 22050, 0, 11025), MelWeightMatrix(11), known=EVERY),
+        Case("one band", bands(1, 16, 8000, 100, 3000), known=EVERY),
+    )
+    refusals = (
+        Refused(
+            '<ir_version: 9, opset_import: ["": 17]> g (int64 n, int64 l, int64 r, float a, float b) => (float[i,j] y) '
+            "{ y = MelWeightMatrix (n, l, r, a, b) }",
+            Code.MISSING_FACT,
+            "bands, length, rate or edges are computed at run time",
             {"opset": 16},
         ),
     )

@@ -1,4 +1,4 @@
-"""What a model does with the values of its inputs: what it looks up, counts, takes roots of, compares with what.
+"""Data flow from the inputs of a model: which values become indices, counts, or operands of roots and comparisons.
 
 Followed backwards, from the operators that read a value to the graph inputs that it comes from: through operators that
 only move or cast elements everything is passed on, through arithmetic with a constant what can be solved for.
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.node_traits import traits_of
+from opshift.opsets.registry.node_traits import attributes_of, traits_of
 from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CONSTANT
@@ -31,7 +31,7 @@ from opshift.passes.proof.inputs.input_specs import schema
 
 
 @dataclass(frozen=True)
-class Axis:
+class AxisLength:
     """A length that the shapes of the inputs tell: of an axis of a graph input."""
 
     input: str
@@ -39,13 +39,13 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnLength:
     """A length that the inputs tell: the one element of a graph input."""
 
     input: str
 
 
-Length = int | Axis | Drawn | None
+Length = int | AxisLength | DrawnLength | None
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Use:
-    """What becomes of a value.
+class InputUsage:
+    """The usage of a value.
 
     Attributes:
         counts: it sets a size or how long a node runs.
@@ -86,6 +86,7 @@ class Use:
         intervals: what it should lie in.
         numbers: what it is compared with.
         boxes: how long an element of an image is, in the units of corners of boxes; 0 where it is none.
+        overlaps: what the shares of two boxes are compared with.
     """
 
     counts: bool = False
@@ -94,20 +95,22 @@ class Use:
     intervals: tuple[Interval, ...] = ()
     numbers: tuple[Number, ...] = ()
     boxes: float = 0.0
+    overlaps: tuple[float, ...] = ()
 
-    def __or__(self, other: Use) -> Use:
+    def __or__(self, other: InputUsage) -> InputUsage:
         """Return what becomes of a value that is used in both ways; of many numbers the first are kept."""
         if other == NOTHING or self == other:
             return self
         if self == NOTHING:
             return other
-        return Use(
+        return InputUsage(
             self.counts or other.counts,
             self.places or other.places,
             _joined(self.lookups, other.lookups),
             _joined(self.intervals, other.intervals),
             _joined(self.numbers, other.numbers),
             max(self.boxes, other.boxes),
+            _joined(self.overlaps, other.overlaps),
         )
 
 
@@ -124,9 +127,9 @@ def _joined(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(item for item in taken if item is not None))[:_MOST]
 
 
-NOTHING = Use()
-COUNT = Use(counts=True)
-PLACE = Use(places=True)
+NOTHING = InputUsage()
+COUNT = InputUsage(counts=True)
+PLACE = InputUsage(places=True)
 
 
 # --- what operators do with their inputs ----------------------------------------------------------------------------
@@ -162,7 +165,7 @@ def _below(limit: str, view: ModelSummary) -> Lookup:
     if known is not None and known.size == 1:
         return Lookup((int(known.item()),), beyond=True)
     source = view.origin(limit)
-    return Lookup((Drawn(source),) if source in view.inputs else (None,), beyond=True)
+    return Lookup((DrawnLength(source),) if source in view.inputs else (None,), beyond=True)
 
 
 def _length(view: ModelSummary, name: str, axis: int) -> Length:
@@ -171,27 +174,33 @@ def _length(view: ModelSummary, name: str, axis: int) -> Length:
     if dims is not None and -len(dims) <= axis < len(dims):
         dim = dims[axis]
         if isinstance(dim, str):
-            return Axis(*view.bearers[dim]) if dim in view.bearers else None
+            return AxisLength(*view.bearers[dim]) if dim in view.bearers else None
         return dim
-    return Axis(name, axis) if name in view.inputs else None
+    return AxisLength(name, axis) if name in view.inputs else None
 
 
-def _own(node: onnx.NodeProto, view: ModelSummary, index: int) -> Use:
+def _own(node: onnx.NodeProto, view: ModelSummary, index: int) -> InputUsage:
     """Return what a node itself does with one of its inputs."""
     own = traits_of(node)
     if node.op_type in view.functions or index in own.counts:
         return COUNT
     if index in own.indices:
-        return Use(lookups=(_lookup(own.indices[index], node, view),))
+        return InputUsage(lookups=(_lookup(own.indices[index], node, view),))
     use = NOTHING
     if permitted := own.domains.get(index):
-        use = Use(intervals=(permitted,))
+        use = InputUsage(intervals=(permitted,))
     if own.compares or own.bounds:
-        use |= Use(numbers=_compared(node, view, index))
+        use |= InputUsage(numbers=_compared(node, view, index))
+    if own.landmarks and index == 0:
+        constants = [view.constant(name) if name else None for name in node.input]
+        use |= InputUsage(numbers=_numbers(map(float, own.landmarks(attributes_of(node), constants))))
     if index in own.corners:
-        use |= Use(boxes=1 / (float(_attribute(node, "spatial_scale", 1.0)) or 1.0))
+        scale = float(_attribute(node, "spatial_scale", 1.0)) or 1.0
+        use |= InputUsage(boxes=1 / scale, overlaps=tuple(_elements(node, view, own.overlaps)))
+    if index in own.compared_with:
+        use |= InputUsage(numbers=_numbers(_elements(node, view, own.compared_with[index])))
     if node.domain == "ai.onnx.ml" or own.strings:
-        use |= Use(numbers=_listed(node))
+        use |= InputUsage(numbers=_listed(node))
     domain = default_domain(node.domain)
     if not permitted and index in _positions(domain, node.op_type, view.versions.get(domain, 1), len(node.input)):
         use |= PLACE
@@ -234,6 +243,12 @@ def _compared(node: onnx.NodeProto, view: ModelSummary, index: int) -> tuple[Num
     return _numbers(found)
 
 
+def _elements(node: onnx.NodeProto, view: ModelSummary, index: int | None) -> list[Any]:
+    """Return the elements of an input that is constant."""
+    array = view.constant(node.input[index]) if index is not None and index < len(node.input) else None
+    return [] if array is None else _items(array)
+
+
 def _items(array: Array) -> list[Any]:
     return list(array.astype("f4").reshape(-1) if array.dtype.kind == "V" else array.reshape(-1).tolist())
 
@@ -257,7 +272,7 @@ def _positions(domain: str, operator: str, version: int, count: int) -> frozense
 # --- what passes through operators ----------------------------------------------------------------------------------
 
 
-def _passed(node: onnx.NodeProto, view: ModelSummary, index: int, wanted: Use) -> Use:
+def _passed(node: onnx.NodeProto, view: ModelSummary, index: int, wanted: InputUsage) -> InputUsage:
     """Return what becomes of one of the inputs of a node, given what becomes of its outputs."""
     own = traits_of(node)
     if wanted == NOTHING or own.flow is Flow.DROPPED:
@@ -265,11 +280,11 @@ def _passed(node: onnx.NodeProto, view: ModelSummary, index: int, wanted: Use) -
     if index in own.moved:
         return wanted
     if own.flow is Flow.BOUNDED:
-        return Use(wanted.counts)
-    indirect = Use(wanted.counts, wanted.places or bool(wanted.lookups))
+        return InputUsage(wanted.counts)
+    indirect = InputUsage(wanted.counts, wanted.places or bool(wanted.lookups))
     if shifted := _shifted(node, view, index, wanted):
         numbers = (*_bounds_of(node, view, index), *wanted.numbers)
-        return Use(wanted.counts, wanted.places, shifted, numbers=numbers)
+        return InputUsage(wanted.counts, wanted.places, shifted, numbers=numbers)
     if own.flow is Flow.SUMMED:
         numbers = tuple(Number(one.value, summed=True) for one in wanted.numbers)
         return dataclasses.replace(indirect, numbers=numbers)
@@ -303,7 +318,7 @@ def _inverted(inverse: Callable[[float], Sequence[float]], numbers: Iterable[Num
     return tuple(found)
 
 
-def _shifted(node: onnx.NodeProto, view: ModelSummary, index: int, wanted: Use) -> tuple[Lookup, ...]:
+def _shifted(node: onnx.NodeProto, view: ModelSummary, index: int, wanted: InputUsage) -> tuple[Lookup, ...]:
     """Return the lookups of an index that a constant is added to, or that is clamped, as those of its input."""
     if not wanted.lookups or wanted.counts:
         return ()
@@ -357,15 +372,15 @@ def _image(solved: Callable[[float], float], interval: Interval) -> Interval:
 
 # --- the graphs -----------------------------------------------------------------------------------------------------
 
-_Wanted = dict[str, Use]
+_Wanted = dict[str, InputUsage]
 
 
-def _add(found: _Wanted, name: str, use: Use) -> None:
+def _add(found: _Wanted, name: str, use: InputUsage) -> None:
     if name and use != NOTHING:
         found[name] = found.get(name, NOTHING) | use
 
 
-def _followed(graph: onnx.GraphProto, view: ModelSummary, wanted: Iterable[Use]) -> _Wanted:
+def _followed(graph: onnx.GraphProto, view: ModelSummary, wanted: Iterable[InputUsage]) -> _Wanted:
     """Return what becomes of the values of a graph and of those around it, given what becomes of its outputs."""
     found: _Wanted = {}
     for value, use in zip(graph.output, wanted, strict=False):
@@ -373,8 +388,8 @@ def _followed(graph: onnx.GraphProto, view: ModelSummary, wanted: Iterable[Use])
     for node in reversed(graph.node):
         outputs = [found.get(name, NOTHING) for name in node.output]
         if traits_of(node).positions_after:
-            outputs = [outputs[0], *(Use(use.counts) for use in outputs[1:])]
-        flow = functools.reduce(Use.__or__, outputs, NOTHING)
+            outputs = [outputs[0], *(InputUsage(use.counts) for use in outputs[1:])]
+        flow = functools.reduce(InputUsage.__or__, outputs, NOTHING)
         bodies = list(subgraphs(node))
         inputs = [NOTHING] * len(node.input)
         for body in bodies:
@@ -395,8 +410,8 @@ def _followed(graph: onnx.GraphProto, view: ModelSummary, wanted: Iterable[Use])
 
 
 def _body(
-    node: onnx.NodeProto, body: onnx.GraphProto, view: ModelSummary, outputs: Sequence[Use]
-) -> tuple[_Wanted, list[Use]]:
+    node: onnx.NodeProto, body: onnx.GraphProto, view: ModelSummary, outputs: Sequence[InputUsage]
+) -> tuple[_Wanted, list[InputUsage]]:
     """Return what becomes of the values in a body, and of the inputs of its node that are its inputs.
 
     What a Loop or a Scan carries goes round: what becomes of a carried value becomes of the one that it is made from.
@@ -421,14 +436,14 @@ def _body(
     return found, formal
 
 
-def uses(model: onnx.ModelProto | ModelSummary) -> dict[str, Use]:
+def input_usages(model: onnx.ModelProto | ModelSummary) -> dict[str, InputUsage]:
     """Return what becomes of each graph input; those of which nothing is known are left out."""
     view = model if isinstance(model, ModelSummary) else summary(model)
     found = _followed(view.graph, view, ())
     return {name: found[name] for name in view.inputs if name in found}
 
 
-def steering(model: onnx.ModelProto | ModelSummary) -> frozenset[str]:
+def position_inputs(model: onnx.ModelProto | ModelSummary) -> frozenset[str]:
     """Return the names of the graph inputs whose values reach a size, a count, a position or an index.
 
     Fed with anything but small numbers ConstantOfShape([2^33]) would take all memory, and a Loop whose condition sees
@@ -436,13 +451,13 @@ def steering(model: onnx.ModelProto | ModelSummary) -> frozenset[str]:
     """
     return frozenset(
         name
-        for name, use in uses(model).items()
+        for name, use in input_usages(model).items()
         if use.counts or use.places or any(not lookup.beyond for lookup in use.lookups)
     )
 
 
 @dataclass(frozen=True, eq=False)
-class Say:
+class AdversarialNode:
     """An operator's own say on the inputs of one node: on graph inputs, beside constants that stay as they are.
 
     `inputs` are the graph inputs by operand, `constants` read-only arrays by operand.
@@ -467,7 +482,7 @@ class Say:
         return {**feeds, **{name: made[operand] for operand, name in self.inputs.items()}}
 
 
-def says(view: ModelSummary) -> tuple[Say, ...]:
+def adversarial_nodes(view: ModelSummary) -> tuple[AdversarialNode, ...]:
     """Return what operators say on nodes of the main graph that read nothing but graph inputs and small constants."""
     found = []
     for node in view.graph.node:
@@ -484,12 +499,12 @@ def says(view: ModelSummary) -> tuple[Say, ...]:
         if fed and len(fed) + len(constants) == len(named) and len(set(fed.values())) == len(fed):
             for array in constants.values():
                 array.flags.writeable = False
-            found.append(Say(operator.adversarial, fed, constants))
+            found.append(AdversarialNode(operator.adversarial, fed, constants))
     return tuple(found)
 
 
 @dataclass(frozen=True)
-class Fill:
+class ShapeInput:
     """A graph input that is the shape that a value is reshaped to, or all of that shape but for known sizes.
 
     `elements` are the lengths of the axes of what is reshaped, and `others` is what the known sizes multiply up to.
@@ -500,7 +515,7 @@ class Fill:
     others: int
 
 
-def fills(view: ModelSummary) -> tuple[Fill, ...]:
+def shape_inputs(view: ModelSummary) -> tuple[ShapeInput, ...]:
     """Return which inputs of the main graph must multiply up to the number of elements of a value."""
     makers = {name: node for node in view.graph.node for name in node.output}
     found = []
@@ -512,7 +527,7 @@ def fills(view: ModelSummary) -> tuple[Fill, ...]:
         sizes = [part for part in parts if not isinstance(part, str)]
         named = [part for part in parts if isinstance(part, str)]
         if len(named) == 1 and named[0] and None not in elements and all(one > 0 for one in sizes):
-            found.append(Fill(named[0], elements, math.prod(sizes)))
+            found.append(ShapeInput(named[0], elements, math.prod(sizes)))
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Values of one character each: the palettes that inputs are drawn from, and the ways to draw."""
+"""Value distributions: the palettes that inputs are drawn from, and the sampling modes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Rng = np.random.Generator
 
 _WORDS = (0, 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1, 2**32)
 _WIDE = (*_WORDS, 127, 128, 255, 256, 2**15, 2**16, 2**24, 2**24 + 1, 2**33, 2**33 + 2**31, 2**53, 2**53 + 1, 2**63)
-_SMALL = 16  # what a size may be compared with, and be fed
+SMALL, COUNTED = 16, 256
+"""What a size may be compared with, and be fed; the same of one that is the only one."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Values of one character: drawn from a palette in one mode, see `draw`."""
+    """A value distribution: a palette and a sampling mode, see `draw`."""
 
     palette: Array
     mode: str = "each"
@@ -127,7 +128,7 @@ def _compared(dtype: np.dtype[Any], small: bool, allowed: Allowed, numbers: Sequ
     found = []
     for summed in (False, True):
         exact = [one.value for one in numbers if one.summed is summed and not isinstance(one.value, str)]
-        exact = [value for value in exact if math.isfinite(value) and not (small and abs(value) > _SMALL)]
+        exact = [value for value in exact if math.isfinite(value) and not (small and abs(value) > COUNTED)]
         if not exact:
             continue
         near = [item for value in exact for item in _near(dtype, value)]
@@ -238,10 +239,9 @@ def _floats(dtype: np.dtype[Any], allowed: Allowed) -> tuple[Distribution, ...]:
     if allowed.whole and not allowed.infinite:
         # A whole model turns the extremes into infinities, and those into NaN, as soon as it adds or multiplies.
         adversarial = [one for one in adversarial if np.fmax.reduce(np.abs(one.palette.astype(np.float64))) < 100]
-    # Products and quotients of powers of two are exact, so that ties behind them are ties in every kernel.
-    powers = drawn((0.5, 1, 2, 0.25, -1, -0.5, 4))
-    # Functions that saturate do so at different sizes, and a small number that is added shows beside smaller ones.
-    sizes = drawn([sign * part * 10.0**size for size in range(-6, 6) for part in (1.3717, 2.7339) for sign in (1, -1)])
+    powers = all_powers(dtype, allowed)
+    # The square of a mean that is far larger than the spread has few digits left for it.
+    offset = drawn(317.3 + 1.0137 * np.linspace(-3, 3, 25))
     tiny_ones = drawn(np.linspace(-3, 3, 25) * 1e-3)
     # What is near in a type may be tied in a narrower one: in float16 for float, in float for double.
     apart = step if step > 2.0**-12 else 64 * step
@@ -251,11 +251,37 @@ def _floats(dtype: np.dtype[Any], allowed: Allowed) -> tuple[Distribution, ...]:
         drawn(np.arange(-24, 25) / 8),  # multiples of 1/8: many quotients and products are ties
         drawn(np.linspace(0, 1, 17)),
         powers,
-        sizes,
+        drawn((nan, 1, -2, 0.5)),
+        all_sizes(dtype, allowed),
         tiny_ones,
         ties,
+        all_neighbours(dtype, allowed),
+        offset,
     ]
     return _different(plain + adversarial if allowed.whole else adversarial)
+
+
+def all_sizes(dtype: np.dtype[Any], allowed: Allowed) -> Distribution:
+    """Return the distribution of floats of usual sizes.
+
+    Functions that saturate do so at different sizes, and a small number that is added shows beside smaller ones. They
+    are so many that along a long axis some are within a hundredth of any threshold, also if no data flow tells it.
+    """
+    return Distribution(palette(dtype, np.multiply.outer(_SIZES, (1, -1)).ravel().tolist(), allowed))
+
+
+def all_powers(dtype: np.dtype[Any], allowed: Allowed) -> Distribution:
+    """Return the distribution of powers of two, whose products and quotients are exact: ties behind them are ties."""
+    return Distribution(palette(dtype, (0.5, 1, 2, 0.25, -1, -0.5, 4), allowed))
+
+
+def all_neighbours(dtype: np.dtype[Any], allowed: Allowed) -> Distribution:
+    """Return the distribution of a few floats beside each other: a third of two is tied or not, by their mantissa."""
+    step = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
+    return Distribution(palette(dtype, [1.9 + step * times for times in range(6)], allowed))
+
+
+_SIZES = np.geomspace(1.3717e-6, 2.7339e5, 2500)
 
 
 def _different(distributions: Sequence[Distribution]) -> tuple[Distribution, ...]:
@@ -343,6 +369,30 @@ def boxes(rng: Rng, like: Array, unit: float) -> Array:
     drawn: Array = np.zeros_like(like)
     drawn[..., -4:] = (np.concatenate([starts, ends], -1) * unit).astype(like.dtype)
     return drawn
+
+
+def overlapping(rng: Rng, like: Array, shares: Sequence[float]) -> Array:
+    """Return boxes of which neighbours overlap by nearly a share of both, in place of an array's last four numbers.
+
+    One of two is a square at 0, and the other the part of it that they share, so that the share is one product of
+    what is drawn, whether the numbers are two corners or a centre and two lengths. Kernels round the area of both,
+    by some units in the last place; the shares are farther from what they are compared with, or exact if that is a
+    number of few digits. Squares of other pairs are 16 times as large.
+    """
+    wanted = [part for share in shares for part in _beside_share(share) if 0 < part <= 1] or [1.0]
+    count = math.prod(like.shape[:-1])
+    part = rng.choice(wanted, size=count)
+    part[::2] = 1
+    side = 4.0 ** (np.arange(count) // 2 % 8)
+    drawn: Array = np.zeros_like(like)
+    drawn[..., -2] = side.reshape(like.shape[:-1])
+    drawn[..., -1] = (side * part).reshape(like.shape[:-1])
+    return drawn
+
+
+def _beside_share(share: float) -> list[float]:
+    near = [share * (1 + sign * 2.0**-power) for power in (18, 13, 8, 4) for sign in (1, -1)]
+    return [*near, share, share] if (share * 2**8).is_integer() else near
 
 
 def ones(dtype: np.dtype[Any], allowed: Allowed) -> Distribution:

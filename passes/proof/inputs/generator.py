@@ -1,4 +1,4 @@
-"""Inputs for a comparison: values that tell near misses apart, and which of them a model accepts.
+"""Generate inputs for a comparison: values that expose near misses, and that a model accepts.
 
 Random floats hardly ever tie, overflow or meet an infinity, so values are drawn from small palettes, one palette per
 *distribution*: ties, signs, both zeros, infinities, the extremes of the type, the integers around 2^31, 2^32 and 2^53;
@@ -20,36 +20,44 @@ import numpy as np
 from opshift.passes.analysis.scopes import Array, Shape, graph_inputs
 from opshift.passes.proof.inputs.data_flow import (
     NOTHING,
-    Axis,
-    Drawn,
-    Fill,
+    AdversarialNode,
+    AxisLength,
+    DrawnLength,
+    InputUsage,
     Length,
-    Say,
-    Use,
+    ShapeInput,
+    adversarial_nodes,
     divides,
-    fills,
-    says,
-    steering,
-    uses,
+    input_usages,
+    position_inputs,
+    shape_inputs,
 )
 from opshift.passes.proof.inputs.distributions import (
+    COUNTED,
+    SMALL,
     STYLES,
     Allowed,
     Distribution,
     Lookup,
     Rng,
+    all_neighbours,
+    all_powers,
+    all_sizes,
     bounded,
     boxes,
     draw,
     indices,
     limits,
     ones,
+    overlapping,
+    palette,
     some,
     value_distributions,
 )
 from opshift.passes.proof.inputs.input_specs import Spec, UntestableError, Value, guesses, np_dtype, specs
 from opshift.passes.proof.inputs.shape_search import Shapes, beyond, fits, long_sizes, sizes, with_shapes
 from opshift.passes.proof.inputs.value_classes import counted, summed
+from opshift.passes.proof.wider_types import is_float
 
 __all__ = [
     "Allowed",
@@ -60,46 +68,53 @@ __all__ = [
     "Spec",
     "UntestableError",
     "Value",
+    "adversarial_nodes",
     "beyond",
     "counted",
     "divides",
-    "fills",
     "fits",
     "graph_inputs",
     "guesses",
+    "input_usages",
     "long_sizes",
     "np_dtype",
-    "says",
+    "position_inputs",
+    "shape_inputs",
     "sizes",
     "specs",
-    "steering",
     "summed",
-    "uses",
     "with_shapes",
 ]
 
 
+_NUMBERS = 4096  # usual floats, of which inputs have some
 _ROOM = 4096  # what all sizes that are drawn may multiply up to
 _FACTORED = 2**40  # what is taken apart into factors
+
+_EXACT = range(40, 44)
+"""The turns in which all floats are powers of two: what is computed of them by one operation is exact everywhere."""
+
+LONG = ("spike", "trough", "sizes", "neighbours")
+"""The modes in which long axes are drawn; those of a single node in the first two."""
 
 # --- values ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Draft:
-    """How the inputs of a model are drawn.
+    """The rules by which the inputs of a model are drawn.
 
-    `steer` names inputs that get small numbers only, `uses` says what for; `says` change inputs in every fourth turn.
-    `fills` make shapes of inputs that must multiply up to something, in three of four; in half of the others one
-    size is -1 instead, which infers it.
+    Inputs in `position_inputs` get small numbers only; `input_usages` has the reason. `adversarial_nodes` change inputs
+    in every fourth turn. `shape_inputs` complete shapes that must have a given product, in three of four turns; in
+    half of the others one size is -1 instead, which the model infers.
     """
 
     specs: tuple[Spec, ...]
-    steer: frozenset[str]
+    position_inputs: frozenset[str]
     allowed: Allowed
-    uses: Mapping[str, Use] = field(default_factory=dict)
-    says: tuple[Say, ...] = ()
-    fills: tuple[Fill, ...] = ()
+    input_usages: Mapping[str, InputUsage] = field(default_factory=dict)
+    adversarial_nodes: tuple[AdversarialNode, ...] = ()
+    shape_inputs: tuple[ShapeInput, ...] = ()
 
     def feeds(self, rng: Rng, shapes: Shapes, turn: int) -> dict[str, Any]:
         """Return values for all inputs; `turn` picks the distributions, and every combination comes with enough turns.
@@ -120,20 +135,66 @@ class Draft:
             else (found := self._distributions(spec))[pick(position, len(found))].of_round(number // len(found))
             for position, spec in enumerate(self.specs)
         ]
+        if number in _EXACT and self.allowed.whole:
+            values = [value and self._exact(spec, value) for spec, value in zip(self.specs, values, strict=True)]
         styles = ["inside" if turn < 0 else STYLES[pick(position, len(STYLES))] for position in range(len(self.specs))]
         drawn = self._drawn(rng, shapes, values, styles, number if self.allowed.whole else None)
         inferred = turn >= 0 and turn % 4 == 3
-        for fill in self.fills:
+        for fill in self.shape_inputs:
             if not inferred or rng.integers(2):
                 drawn = _filled(rng, fill, shapes, drawn, inferred=inferred)
-        for say in self.says if turn >= 0 and turn % 4 == 3 else ():
+        for say in self.adversarial_nodes if turn >= 0 and turn % 4 == 3 else ():
             drawn = say.changed(rng, drawn)
         return drawn
 
-    def spikes(self, rng: Rng, shapes: Shapes, mode: str) -> dict[str, Any]:
-        """Return values of which one in each row of the longest axis is the largest, or with 'trough' is the least."""
-        values = [None if self._indexes(spec) else replace(self._several(spec), mode=mode) for spec in self.specs]
-        return self._drawn(rng, shapes, values, ["inside"] * len(values))
+    def _has_free_floats(self, spec: Spec) -> bool:
+        """Return whether an input is of floats that may be any: no sizes, no places, and of no certain interval."""
+        use = self._use(spec)
+        free = spec.name not in self.position_inputs and not (use.counts or use.places or use.intervals)
+        return free and is_float(np_dtype(spec.element_type))
+
+    def _exact(self, spec: Spec, drawn: Distribution) -> Distribution:
+        return all_powers(np_dtype(spec.element_type), self.allowed) if self._has_free_floats(spec) else drawn
+
+    def along(self, rng: Rng, shapes: Shapes, mode: str) -> dict[str, Any]:
+        """Return values along long axes, in one of the modes LONG.
+
+        With 'spike' one in each row of the longest axis is the largest, and with 'trough' the least. With 'sizes'
+        floats are of all sizes, and with 'neighbours' beside each other. Indices go on where those of the mode before
+        have ended: together they reach much of a long table.
+        """
+        values = [None if self._indexes(spec) else self._along(spec, mode) for spec in self.specs]
+        return self._drawn(rng, shapes, values, ["inside"] * len(values), lap=LONG.index(mode))
+
+    def _along(self, spec: Spec, mode: str) -> Distribution:
+        if mode in ("spike", "trough"):
+            return replace(self._several(spec), mode=mode)
+        made = all_sizes if mode == "sizes" else all_neighbours
+        free = self._has_free_floats(spec)
+        return made(np_dtype(spec.element_type), self.allowed) if free else self._several(spec)
+
+    def usual(self, rng: Rng, shapes: Shapes) -> dict[str, Any]:
+        """Return values as they usually are: normal numbers, small integers, indices inside."""
+        values = [None if self._indexes(spec) else self._usual(spec) for spec in self.specs]
+        drawn = self._drawn(rng, shapes, values, ["inside"] * len(values))
+        for fill in self.shape_inputs:
+            drawn = _filled(rng, fill, shapes, drawn, inferred=False)
+        return drawn
+
+    def _usual(self, spec: Spec) -> Distribution:
+        """Return the distribution of an input's usual values."""
+        dtype, use = np_dtype(spec.element_type), self._use(spec)
+        if spec.name in self.position_inputs or use.counts or use.places or np.dtype(dtype).itemsize == 0:
+            return self._distributions(spec)[0]
+        if limits(dtype) is not None:
+            return Distribution(np.arange(256).astype(dtype)) if dtype.itemsize == 1 else self._distributions(spec)[0]
+        if not is_float(dtype):
+            return self._distributions(spec)[0]
+        numbers = np.random.default_rng(0).standard_normal(_NUMBERS)
+        for interval in use.intervals:
+            inside = numbers[(numbers > interval.low) & (numbers < interval.high)]
+            numbers = inside if inside.size else numbers
+        return Distribution(palette(dtype, numbers.tolist(), self.allowed))
 
     def turns(self) -> int:
         """Return how many turns show every distribution of every input once."""
@@ -148,8 +209,8 @@ class Draft:
         """Whether a turn in range differs: some input is an index, or sets a size."""
         return any(self._indexes(spec) or self._use(spec).counts for spec in self.specs)
 
-    def _use(self, spec: Spec) -> Use:
-        return self.uses.get(spec.name, NOTHING)
+    def _use(self, spec: Spec) -> InputUsage:
+        return self.input_usages.get(spec.name, NOTHING)
 
     def _indexes(self, spec: Spec) -> bool:
         """Return whether an input is an index as it is, and nothing that must be small."""
@@ -158,8 +219,14 @@ class Draft:
 
     def _distributions(self, spec: Spec) -> tuple[Distribution, ...]:
         use = self._use(spec)
-        small = spec.name in self.steer or use.counts or use.places
-        found = value_distributions(np_dtype(spec.element_type), small, self.allowed, use.intervals, use.numbers)
+        small = spec.name in self.position_inputs or use.counts or use.places
+        most = COUNTED if use.counts and self._counting == 1 else SMALL
+        numbers = (
+            tuple(one for one in use.numbers if isinstance(one.value, str) or abs(one.value) <= most)
+            if small
+            else use.numbers
+        )
+        found = value_distributions(np_dtype(spec.element_type), small, self.allowed, use.intervals, numbers)
         return (*found, *some(np_dtype(spec.element_type))) if use.counts and not use.places else found
 
     def _several(self, spec: Spec) -> Distribution:
@@ -174,8 +241,15 @@ class Draft:
         values: Sequence[Distribution | None],
         styles: Sequence[str],
         turn: int | None = None,
+        *,
+        lap: int | None = None,
     ) -> dict[str, Any]:
-        """Return values in these distributions; None is an index, drawn after what its length may come from."""
+        """Return values in these distributions; None is an index, drawn after what its length may come from.
+
+        With a `lap` indices that are not negative are all those that there are, as in half of the turns.
+        """
+        if turn is not None and turn // len(STYLES) % 2:
+            lap = turn // len(STYLES) // 2
         known: dict[str, Any] = {}
         for spec, distribution in zip(self.specs, values, strict=True):
             if distribution is not None:
@@ -183,20 +257,26 @@ class Draft:
                 known[spec.name] = _value(
                     rng, spec, shapes[spec.name], self._small(make) if self._use(spec).counts else make
                 )
-            boxed = self._use(spec).boxes and turn is not None and turn % 2 == 0
+            use = self._use(spec)
+            boxed = use.boxes and turn is not None and turn % 2 == 0
             drawn = known.get(spec.name)
             if boxed and isinstance(drawn, np.ndarray) and drawn.shape[-1:] > (3,) and drawn.dtype.kind == "f":
-                known[spec.name] = boxes(rng, drawn, self._use(spec).boxes)
+                near = turn is not None and turn % 4 == 2 and bool(use.overlaps)
+                known[spec.name] = overlapping(rng, drawn, use.overlaps) if near else boxes(rng, drawn, use.boxes)
         for spec, distribution, style in zip(self.specs, values, styles, strict=True):
             if distribution is None:
-                index = self._index(rng, spec, style, shapes, known, turn)
+                index = self._index(rng, spec, style, shapes, known, lap)
                 known[spec.name] = _value(rng, spec, shapes[spec.name], index)
         return {spec.name: known[spec.name] for spec in self.specs}
 
     def _small(self, make: Callable[[Shape], Array]) -> Callable[[Shape], Array]:
         """Return what makes sizes or counts, of which all inputs together multiply up to little."""
-        counting = sum(1 for spec in self.specs if self._use(spec).counts)
-        return lambda shape: bounded(make(shape), max(_ROOM ** (1 / counting), 4))
+        return lambda shape: bounded(make(shape), max(_ROOM ** (1 / self._counting), 4))
+
+    @functools.cached_property
+    def _counting(self) -> int:
+        """How many inputs set a size."""
+        return sum(1 for spec in self.specs if self._use(spec).counts)
 
     def _index(
         self,
@@ -205,7 +285,7 @@ class Draft:
         style: str,
         shapes: Shapes,
         known: Mapping[str, Any],
-        turn: int | None,
+        lap: int | None,
     ) -> Callable[[Shape], Array]:
         """Return what makes indices; where they are looked up in many ways, within the least of all lengths."""
         use, dtype = self._use(spec), np_dtype(spec.element_type)
@@ -220,8 +300,7 @@ class Draft:
             among=use.numbers,
             ignored=tuple(dict.fromkeys(item for one in lookups for item in one.ignored)),
         )
-        turn = turn // len(STYLES) // 2 if turn is not None and turn // len(STYLES) % 2 else None
-        make = functools.partial(indices, rng, dtype, style, lookup, turn=turn)
+        make = functools.partial(indices, rng, dtype, style, lookup, turn=lap)
         return (lambda shape: _moved_by(make(shape), -offset)) if offset else make
 
 
@@ -234,16 +313,16 @@ def _moved_by(values: Array, offset: int) -> Array:
 
 def _resolved(length: Length, shapes: Shapes, known: Mapping[str, Any]) -> int | None:
     """Return a length, given the shapes of the inputs and what is drawn already."""
-    if isinstance(length, Axis):
+    if isinstance(length, AxisLength):
         shape = shapes.get(length.input, ())
         return shape[length.axis] if -len(shape) <= length.axis < len(shape) else None
-    if isinstance(length, Drawn):
+    if isinstance(length, DrawnLength):
         value = known.get(length.input)
         return int(value.reshape(-1)[0]) if isinstance(value, np.ndarray) and value.size else None
     return length
 
 
-def _filled(rng: Rng, fill: Fill, shapes: Shapes, drawn: dict[str, Any], *, inferred: bool) -> dict[str, Any]:
+def _filled(rng: Rng, fill: ShapeInput, shapes: Shapes, drawn: dict[str, Any], *, inferred: bool) -> dict[str, Any]:
     """Return inputs of which one multiplies up to what it must; as they are where that cannot be.
 
     With `inferred` one of its sizes is -1.

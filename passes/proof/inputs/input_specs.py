@@ -1,10 +1,10 @@
-"""What a model wants to be fed: the kind, the element type and the dims of each graph input."""
+"""The specs of a model's inputs: the kind, the element type and the dims of each graph input."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,12 @@ import onnx
 
 from opshift.opsets.registry.facts import declared_dim
 from opshift.opsets.registry.schema import default_domain, schema_read_at
+from opshift.opsets.registry.structural import CAST
 from opshift.passes.analysis.scopes import Array, graph_inputs, unnamed, versions
 
 _T = onnx.TensorProto
 Value = Array | list[Array] | None
-"""What an input is fed: a tensor, a sequence of tensors, or an optional that is absent."""
+"""The value of an input: a tensor, a sequence of tensors, or an optional that is absent."""
 Dims = tuple[int | str, ...]
 
 # In the order in which they are tried where an element type is unknown.
@@ -72,8 +73,8 @@ def _spec(value: onnx.ValueInfoProto) -> Spec:
         proto = getattr(proto, str(which)).elem_type
     kind = _KINDS.get((*path, which or "tensor_type"))
     if kind is None:
-        told = " of ".join(f"a {str(step).removesuffix('_type')}" for step in (*path, which))
-        raise UntestableError(f"input {value.name} is {told}, for which opshift generates no values")
+        described = " of ".join(f"a {str(step).removesuffix('_type')}" for step in (*path, which))
+        raise UntestableError(f"input {value.name} is {described}, for which opshift generates no values")
     tensor = proto.tensor_type
     declared = map(declared_dim, tensor.shape.dim)
     dims = tuple(unnamed(value.name, index) if dim is None else dim for index, dim in enumerate(declared))
@@ -95,11 +96,12 @@ def arrays(value: Value) -> Sequence[Array]:
 # --- element types that are not known -------------------------------------------------------------------------------
 
 
-def guesses(model: onnx.ModelProto) -> Iterator[dict[str, int]]:
+def guesses(model: onnx.ModelProto, opset: int) -> Iterator[dict[str, int]]:
     """Yield element types for the inputs of a one-node model whose types are unknown, by input name.
 
-    Inputs that share a type variable of the operator's schema get the same type, and a known one binds it. The most
-    usual types come first; at most 40 combinations are yielded. Nothing is unknown: one empty dict.
+    Inputs that share a type variable of the operator's schema get the same type, and a known one binds it. Types that
+    Cast does not take at an opset are left out: no model of that opset computes with them. The most usual types come
+    first; at most 40 combinations are yielded. Nothing is unknown: one empty dict.
     """
     unknown = [spec.name for spec in specs(model.graph) if not spec.element_type]
     if not unknown:
@@ -113,7 +115,9 @@ def guesses(model: onnx.ModelProto) -> Iterator[dict[str, int]]:
         if known.get(feed):
             allowed[variable] = (known[feed],)
     slots = list(dict.fromkeys(variables.get(feed, feed) for feed in unknown))
-    choices = [allowed.get(slot, _GUESSED) for slot in slots]
+    cast = schema("", CAST, opset)
+    held = _elements(cast.inputs[0].types) if cast else _GUESSED
+    choices = [[one for one in allowed.get(slot, _GUESSED) if one in held] for slot in slots]
     ranked = sorted(itertools.product(*(range(len(choice)) for choice in choices)), key=lambda pick: (sum(pick), pick))
     for pick in ranked[:40]:
         types = {slot: choice[index] for slot, choice, index in zip(slots, choices, pick, strict=True)}
@@ -138,6 +142,11 @@ def _type_variables(model: onnx.ModelProto, node: onnx.NodeProto) -> tuple[dict[
             continue
         parameter = found.inputs[min(index, len(found.inputs) - 1)]
         variables[value] = parameter.type_str if parameter.is_homogeneous else f"{parameter.type_str}#{index}"
-        types = {_ELEMENT_TYPES[kind] for kind in parameter.types if kind in _ELEMENT_TYPES}
-        allowed[variables[value]] = tuple(element for element in _GUESSED if element in types)
+        allowed[variables[value]] = _elements(parameter.types)
     return variables, allowed
+
+
+def _elements(types: Iterable[str]) -> tuple[int, ...]:
+    """Return the element types of a schema's types, usual ones first."""
+    elements = {_ELEMENT_TYPES[kind] for kind in types if kind in _ELEMENT_TYPES}
+    return tuple(element for element in _GUESSED if element in elements)

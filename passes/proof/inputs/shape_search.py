@@ -10,12 +10,14 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import onnx
 
 from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.node_traits import attributes_of, traits_of
-from opshift.opsets.registry.shape_hints import NodeShapes
+from opshift.opsets.registry.shape_hints import NodeShapes, hints_of
 from opshift.passes.analysis.model_summary import ModelSummary, declared_by_bodies
 from opshift.passes.analysis.scopes import Shape
 from opshift.passes.graph.traversal import nested_nodes
@@ -30,8 +32,8 @@ _LARGEST = 4096  # a size beyond is a vocabulary, which no dim of an input is li
 _ORDINARY = 8  # sizes up to this are tried anyway
 _LONG = 2048  # what grows with the square of a size still fits
 _ENDS = 8
-_COUNTED = (300, 130)
-"""Sizes that no byte counts, and no signed one."""
+_COUNTED, _COUNTED_LESS_OFTEN = (300, 2200, 34_000), (130,)
+"""Sizes that no byte counts, no float16, and no signed integer of 16 bits; and no signed byte."""
 
 
 def free(found: Sequence[Spec]) -> bool:
@@ -118,7 +120,7 @@ def sizes_of(found: Sequence[Spec], shapes: Shapes) -> dict[str, int]:
 # --- patterns -------------------------------------------------------------------------------------------------------
 
 
-def sizes(found: Sequence[Spec], *, whole: bool, hints: Hints | None = None) -> Iterator[dict[str, Shape]]:
+def sizes(found: Sequence[Spec], *, whole: bool, hints: SymbolHints | None = None) -> Iterator[dict[str, Shape]]:
     """Yield shapes for all inputs, small ones first: the same symbol has the same size wherever it stands.
 
     Inputs of unknown rank share their dims counted from the right, so that they broadcast. `whole` adds the sizes
@@ -144,7 +146,7 @@ def long_sizes(found: Sequence[Spec]) -> Iterator[dict[str, Shape]]:
             yield _bound(ranked, dict(zip(names, pattern, strict=True)))
 
 
-def beyond(found: Sequence[Spec], known: Hints, base: Shapes) -> Iterator[dict[str, Shape]]:
+def beyond(found: Sequence[Spec], known: SymbolHints, base: Shapes) -> Iterator[dict[str, Shape]]:
     """Yield shapes with one symbol, or those that are equal to it, at and beyond each end that the model has.
 
     The others are as in `base`, which is accepted.
@@ -153,8 +155,9 @@ def beyond(found: Sequence[Spec], known: Hints, base: Shapes) -> Iterator[dict[s
         replace(spec, dims=spec.dims or tuple(f":{at}" for at in range(len(base[spec.name])))) for spec in found
     )
     chosen = sizes_of(ranked, base)
-    lengths = dict.fromkeys((*_COUNTED[:1], *(end + more for end in known.ends for more in (1, 0)), *_COUNTED[1:]))
-    groups = _groups(symbols(ranked), Hints(known.equal, known.pinned)).free
+    ends = (end + more for end in known.ends for more in (1, 0))
+    lengths = dict.fromkeys((*_COUNTED, *ends, *_COUNTED_LESS_OFTEN))
+    groups = _groups(symbols(ranked), SymbolHints(known.equal, known.pinned)).free
     for length, group in itertools.product(lengths, groups):
         yield _bound(ranked, {**chosen, **dict.fromkeys(group, length)})
 
@@ -222,8 +225,8 @@ def _long_patterns(count: int) -> Iterator[Shape]:
 
 
 @dataclass(frozen=True)
-class Hints:
-    """What shape inference tells of symbols, which need not hold where a dim of 1 is spread.
+class SymbolHints:
+    """Constraints on symbols from shape inference, which need not hold where a dim of 1 is broadcast.
 
     Attributes:
         equal: symbols that meet in one dim.
@@ -238,7 +241,7 @@ class Hints:
     ends: tuple[int, ...] = ()
 
 
-def hints(view: ModelSummary, fixed: Mapping[str, int] | None = None) -> Hints:
+def hints(view: ModelSummary, fixed: Mapping[str, int] | None = None) -> SymbolHints:
     """Return what the nodes of a model tell of the symbols in its shapes; `fixed` are sizes that somebody gives."""
     equal: dict[tuple[str, str], None] = {}
     pinned: dict[str, int] = dict(fixed or {})
@@ -254,7 +257,7 @@ def hints(view: ModelSummary, fixed: Mapping[str, int] | None = None) -> Hints:
             elif isinstance(other, str) and isinstance(one, int) and one != spread:
                 pinned.setdefault(other, one)
         if own.likely_sizes:
-            reshaped.update(dict.fromkeys(own.likely_sizes(_seen(node, view))))
+            reshaped.update(dict.fromkeys(hints_of(own.likely_sizes, _seen(node, view))))
     declared = dict.fromkeys(
         dim for dims in (*view.weights, *view.shapes.values()) for dim in dims if isinstance(dim, int)
     )
@@ -263,7 +266,7 @@ def hints(view: ModelSummary, fixed: Mapping[str, int] | None = None) -> Hints:
     values = [abs(int(value)) for array in integers for value in array.reshape(-1).tolist()]
     tables = [size for dims in view.weights for size in dims]
     ends = sorted({value for value in (*values, *tables) if _ORDINARY < value <= _LONG}, reverse=True)
-    return Hints(tuple(equal), tuple(pinned.items()), tuple(dict.fromkeys(kept))[:48], tuple(ends[:_ENDS]))
+    return SymbolHints(tuple(equal), tuple(pinned.items()), tuple(dict.fromkeys(kept))[:48], tuple(ends[:_ENDS]))
 
 
 def _seen(node: onnx.NodeProto, view: ModelSummary) -> NodeShapes:
@@ -273,8 +276,13 @@ def _seen(node: onnx.NodeProto, view: ModelSummary) -> NodeShapes:
         output=view.shapes.get(node.output[0]) if node.output else None,
         attributes=attributes_of(node),
         opset=view.versions.get("", 0),
-        constant=lambda index: view.constant(node.input[index]) if index < len(node.input) else None,
+        constant=lambda index: _elements(view, node.input[index]) if index < len(node.input) else None,
     )
+
+
+def _elements(view: ModelSummary, name: str) -> np.ndarray[Any, Any] | None:
+    found = view.constant(name)
+    return None if found is None else found.reshape(-1)
 
 
 def _meeting(node: onnx.NodeProto, view: ModelSummary) -> Iterator[tuple[Dim, Dim]]:
@@ -285,7 +293,7 @@ def _meeting(node: onnx.NodeProto, view: ModelSummary) -> Iterator[tuple[Dim, Di
     rule = traits_of(node).equal_dims
     known = sum(name in view.shapes for name in (*node.input, *node.output[:1]))
     if rule and known >= min(2, len(node.input)):
-        yield from rule(_seen(node, view))
+        yield from hints_of(rule, _seen(node, view))
 
 
 @dataclass(frozen=True)
@@ -301,9 +309,9 @@ class _Groups:
         return {**self.fixed, **chosen}
 
 
-def _groups(names: Sequence[str], known: Hints | None) -> _Groups:
+def _groups(names: Sequence[str], known: SymbolHints | None) -> _Groups:
     """Return symbols in groups that the hints tell to be equal, each on its own where there are none."""
-    known = known or Hints()
+    known = known or SymbolHints()
     leader: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -337,7 +345,7 @@ _TRIES = 4  # lengths of a symbol that are rejected in a row, after which it is 
 
 
 def repaired(
-    found: Sequence[Spec], known: Hints, accepts: Accepts, start: Sequence[Shapes] = (), *, rejections: int = 150
+    found: Sequence[Spec], known: SymbolHints, accepts: Accepts, start: Sequence[Shapes] = (), *, rejections: int = 150
 ) -> Iterator[Shapes]:
     """Yield shapes that are accepted, so that each symbol soon has several sizes, 0 and 1 among them.
 
@@ -365,7 +373,7 @@ def repaired(
             return
 
 
-def repairer(found: Sequence[Spec], known: Hints, allowed: Accepts = lambda shapes: True) -> Repair | None:
+def repairer(found: Sequence[Spec], known: SymbolHints, allowed: Accepts = lambda shapes: True) -> Repair | None:
     """Return `repaired` for shapes that are allowed and small enough to try; None where there is no choice."""
     if not free(found):
         return None
@@ -424,7 +432,7 @@ class _Search:
                 yield proposal
 
 
-def _proposals(names: Sequence[str], known: Hints) -> Iterator[dict[str, int]]:
+def _proposals(names: Sequence[str], known: SymbolHints) -> Iterator[dict[str, int]]:
     """Yield assignments of sizes to symbols, the likeliest first."""
     hinted, loose = _groups(names, known), _groups(names, None)
     for groups in (hinted, loose):
@@ -501,7 +509,7 @@ def _partitions(count: int) -> Iterator[Shape]:
 
 
 def _varied(
-    names: Sequence[str], known: Hints, accepted: Sequence[Mapping[str, int]], search: _Search
+    names: Sequence[str], known: SymbolHints, accepted: Sequence[Mapping[str, int]], search: _Search
 ) -> Iterator[dict[str, Shape]]:
     """Yield accepted shapes near an accepted one: each symbol alone, with those that move with it, and in step."""
     base = accepted[0]
@@ -523,14 +531,14 @@ def _varied(
         for length, (at, group) in itertools.product(lengths, enumerate(groups)):
             if tries[at] > 0:
                 before = search.left
-                told = list(tell(dict.fromkeys(group, length)))
-                tries[at] = _TRIES if told else tries[at] - (search.left < before)
-                yield from told
+                yielded = list(tell(dict.fromkeys(group, length)))
+                tries[at] = _TRIES if yielded else tries[at] - (search.left < before)
+                yield from yielded
 
     def stuck() -> list[str]:
         return [name for name in names if len(seen[name]) < 2]
 
-    yield from rounds(_groups(names, Hints(equal=known.equal)).free)
+    yield from rounds(_groups(names, SymbolHints(equal=known.equal)).free)
     yield from rounds([(name,) for name in stuck()])
     together: list[tuple[str, ...]] = []
     for name in (name for name in names if len(seen[name]) < _FEW):

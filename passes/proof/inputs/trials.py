@@ -10,10 +10,10 @@ from typing import Any
 
 from opshift.opsets.registry.facts import Facts
 from opshift.passes.base.effort import Pace
-from opshift.passes.proof.inputs.generator import Draft
+from opshift.passes.proof.inputs.generator import LONG, Draft
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.inputs.shape_search import Repair, Shapes, fits
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Why
+from opshift.passes.runtime.ort_session import Feeds, RejectedError, RejectionKind
 
 Outputs = tuple[Any, ...]
 Result = Outputs | RejectedError
@@ -66,6 +66,7 @@ _FATAL = 3  # inputs that end onnxruntime, after which no more are tried
 _FATAL_AT_FIRST = 16  # the same where none is accepted yet and none took long to end it
 _LARGEST = 2**28  # elements of all inputs together: they are held several times, in 8 bytes each
 _AT_ONCE = 32  # inputs that are drawn while others run
+_LONG = 1000  # elements along an axis, from which on inputs of a whole model are tried if they cost nothing
 
 
 def _total(shapes: Shapes) -> int:
@@ -185,9 +186,10 @@ class _Search:
         full = [shape for shape in fitting if not any(0 in dims for dims in shape.values())]
         for shape in itertools.islice(long((full or fitting)[0]), budget.long) if fitting else ():
             tried = len(self.rejections) < self.patience + budget.long and not self._hopeless()
-            two = tried and fits(self.draft.specs, shape) and self._affordable(shape) and self._affordable(shape)
-            if two:
-                self._attempt((shape, "spike"), (shape, "trough" if not self.draft.allowed.whole else len(self.found)))
+            further: tuple[int | str, ...] = (len(self.found),) if self.draft.allowed.whole else ()
+            for turn in (*(LONG if further else LONG[:2]), *further):
+                if tried and fits(self.draft.specs, shape) and self._cheap(shape) and self._affordable(shape):
+                    self._attempt((shape, turn))
 
     def result(self) -> Trials:
         """Return what was found."""
@@ -210,6 +212,11 @@ class _Search:
         """Return whether there is time for an input of a shape, and count it."""
         return not self.pace or self.pace.take(_total(shape))
 
+    def _cheap(self, shape: Shapes) -> bool:
+        """Return whether a shape of a whole model has no axis of thousands, or costs nothing all the same."""
+        long = self.draft.allowed.whole and max(itertools.chain(*shape.values()), default=0) > _LONG
+        return not long or not self.pace or self.pace.is_free(_total(shape))
+
     def _fitted(self, shapes: Iterable[Shapes]) -> Iterator[Shapes]:
         """Yield the shapes that are accepted, with an input of each already found."""
         repair, fitting = self.repair, self.fitting
@@ -218,7 +225,8 @@ class _Search:
             if fitting and not self._affordable(shape):
                 continue
             first += [shape] * (len(first) < _FIRST)
-            turns = dict.fromkeys((len(fitting), 0, 1, 2)[: 2 if repair else 4])
+            # Of inputs without elements there is only one of each shape.
+            turns = dict.fromkeys((len(fitting), 0, 1, 2)[: 1 if not _total(shape) else 2 if repair else 4])
             if any(self._attempt((shape, turn)) for turn in turns):
                 yield shape
             elif self._spent() or (repair and len(self.rejections) > self.budget.rejections // (2 if fitting else 5)):
@@ -241,7 +249,7 @@ class _Search:
         again = [
             (shape, -1 - turn)
             for (shape, turn), done in zip(batch, accepted, strict=False)
-            if not done and self.draft.in_range and isinstance(turn, int) and not self._spent()
+            if not done and _total(shape) and self.draft.in_range and isinstance(turn, int) and not self._spent()
         ]
         return any([*accepted, *(self._run(again) if again else ())])
 
@@ -273,8 +281,8 @@ class _Search:
         """Keep an input that is accepted, or the reason why it is not."""
         if isinstance(result, RejectedError):
             self.rejections.append(str(result))
-            self.fatal.extend([str(result)] * (result.why in (Why.DEATH, Why.LIMIT)))
-            self.slow = self.slow or result.why is Why.LIMIT
+            self.fatal.extend([str(result)] * (result.why in (RejectionKind.DEATH, RejectionKind.LIMIT)))
+            self.slow = self.slow or result.why is RejectionKind.LIMIT
         else:
             self.early = self.early if self.found else len(self.fatal)
             self.found.append((feeds, result))

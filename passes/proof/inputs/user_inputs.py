@@ -1,4 +1,4 @@
-"""Inputs that somebody gives: an .npz, or the layout of ONNX's own test data. Files are not trusted."""
+"""User inputs: an .npz, or the layout of ONNX's own test data. Files are not trusted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -23,18 +23,19 @@ from opshift.passes.base.errors import UsageError, shown_path
 from opshift.passes.io.atomic_files import Batch
 from opshift.passes.proof.inputs.input_specs import Spec, Value, np_dtype
 from opshift.passes.proof.inputs.shape_search import with_shapes
+from opshift.passes.proof.wider_types import is_float
 
-Given = Mapping[str, Value]
+UserInputs = Mapping[str, Value]
 
 _LARGEST = 2**32
 """Bytes: no array that is given is larger."""
 
 
 class _WrongError(Exception):
-    """What is wrong with a value in a file, without the file's name."""
+    """A value in a file is invalid; the text has the reason, without the file's name."""
 
 
-def read(path: str | os.PathLike[str], specs: Sequence[Spec]) -> tuple[Given, ...]:
+def read(path: str | os.PathLike[str], specs: Sequence[Spec]) -> tuple[UserInputs, ...]:
     """Return the inputs in an .npz, a directory with input_0.pb and so on, or one with several such directories.
 
     An .npz has an array for each name of an input; input_K.pb is the K-th input that has no initializer. What is not
@@ -59,14 +60,18 @@ def read(path: str | os.PathLike[str], specs: Sequence[Spec]) -> tuple[Given, ..
     return (_npz(place, specs),)
 
 
-def of(source: str | os.PathLike[str] | Mapping[str, Any], specs: Sequence[Spec]) -> tuple[Given, ...]:
-    """Return the inputs in a file or directory, see `read`, or those that are given by name.
+def of(
+    source: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]], specs: Sequence[Spec]
+) -> tuple[UserInputs, ...]:
+    """Return the inputs in a file or directory, see `read`, or those that are given by name, once or several times.
 
     Raises:
         UsageError: they do not fit the model.
     """
+    if isinstance(source, list | tuple):
+        return tuple(found for one in source for found in of(one, specs))
     if not isinstance(source, Mapping):
-        return read(source, specs)
+        return read(cast(str, source), specs)
     known = {spec.name: spec for spec in specs}
     given: dict[str, Value] = {}
     for name, value in source.items():
@@ -91,12 +96,33 @@ def of(source: str | os.PathLike[str] | Mapping[str, Any], specs: Sequence[Spec]
     return (_fitted(Path("the caller"), specs, given),)
 
 
-def shapes(given: Given) -> dict[str, Shape]:
+def in_types(given: UserInputs, types: Mapping[str, int]) -> UserInputs:
+    """Return inputs in other element types of tensors.
+
+    Raises:
+        UsageError: a number is beyond the range of its new type.
+    """
+    return {name: _converted(name, value, types[name]) if name in types else value for name, value in given.items()}
+
+
+def _converted(name: str, value: Value, element_type: int) -> Value:
+    dtype = np_dtype(element_type)
+    if not isinstance(value, np.ndarray) or value.dtype == dtype:
+        return value
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = value.astype(dtype)
+    lost = np.isfinite(value) & ~np.isfinite(found) if is_float(dtype) else found.astype(value.dtype) != value
+    if lost.any():
+        raise UsageError(f"The value {value[lost].flat[0]} given for {name} is beyond the range of {dtype.name}.")
+    return found
+
+
+def shapes(given: UserInputs) -> dict[str, Shape]:
     """Return the shapes that given inputs fix, for `shapes.with_shapes`: those of tensors."""
     return {name: value.shape for name, value in given.items() if isinstance(value, np.ndarray)}
 
 
-def _fitted(place: Path, specs: Sequence[Spec], given: dict[str, Value]) -> Given:
+def _fitted(place: Path, specs: Sequence[Spec], given: dict[str, Value]) -> UserInputs:
     """Return what is given if its shapes fit.
 
     Raises:
@@ -112,7 +138,7 @@ def _fitted(place: Path, specs: Sequence[Spec], given: dict[str, Value]) -> Give
 # --- .npz -----------------------------------------------------------------------------------------------------------
 
 
-def _npz(place: Path, specs: Sequence[Spec]) -> Given:
+def _npz(place: Path, specs: Sequence[Spec]) -> UserInputs:
     known = {spec.name: spec for spec in specs}
     given: dict[str, Value] = {}
     try:
@@ -190,7 +216,7 @@ def _named(dtype: np.dtype[Any]) -> str:
 # --- test_data_set_N ------------------------------------------------------------------------------------------------
 
 
-def _directory(place: Path, specs: Sequence[Spec]) -> Given:
+def _directory(place: Path, specs: Sequence[Spec]) -> UserInputs:
     given: dict[str, Value] = {}
     for file in sorted(place.glob("input_*.pb")):
         number = file.stem.removeprefix("input_")
@@ -312,7 +338,7 @@ def write(
 
 
 def taken(path: Path) -> str:
-    """Return the message for a file that is in the place of another."""
+    """Return the message for a file that is in place of another."""
     return f"{shown_path(path)} exists already, and nothing is overwritten. Name another directory."
 
 

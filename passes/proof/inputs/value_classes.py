@@ -1,4 +1,4 @@
-"""Which classes of adversarial values an input belongs to, told from the arrays alone, and how many inputs did."""
+"""Classify inputs by their adversarial values, from the arrays alone, and count the inputs of each class."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Bounds for rounding: wide runs, disturbed runs, and what follows from them."""
+"""Bounds for rounding: wide runs, perturbed runs, and what follows from them."""

@@ -1,6 +1,6 @@
-"""What an output may depart by, and the bound that follows from runs of a model.
+"""The allowed departure of an output, and its derivation from runs of a model.
 
-The bound is 8 times the largest distance from the wide run, of the narrow run and of the disturbed ones. Only results
+The bound is 8 times the largest distance from the wide run, of the narrow run and of the perturbed ones. Only results
 that are not much larger than an element count for it, since its own distance may be small by chance: so much larger
 that half of its digits remain. The rounding of a timestamp has no bearing on a score beside it.
 """
@@ -22,7 +22,7 @@ from opshift.passes.proof.wider_types import is_float, wider
 from opshift.passes.runtime.ort_session import Array
 
 FACTOR = 8
-"""What the bound multiplies the distance by; the least significant bits of two right results differ by less."""
+"""The factor between the distance and the bound; the least significant bits of two right results differ by less."""
 
 
 _LOST = 8 * FACTOR
@@ -31,7 +31,7 @@ _LOST = 8 * FACTOR
 
 @dataclass(frozen=True)
 class Bound:
-    """What an output may depart by.
+    """The allowed departure of an output.
 
     Attributes:
         slack: the absolute distance.
@@ -45,6 +45,7 @@ class Bound:
         estimated: the distance was not measured, since the model cannot be run node by node on this input.
         graded: the distance of each element, where it is smaller for small ones; None where it is the same for all.
         reshaped: rounding decides the very shape, so that no element counts.
+        ends: the lowest and the highest value of each element, whatever the distance; None where there are none.
     """
 
     slack: float = 0.0
@@ -57,6 +58,7 @@ class Bound:
     estimated: bool = False
     graded: npt.NDArray[np.float64] | None = None
     reshaped: bool = False
+    ends: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
 
     def within(self, other: Bound) -> Bound:
         """Return the marks of this bound with the distance and the elements of another."""
@@ -68,9 +70,11 @@ class Bound:
 
     def plus(self, slack: float, graded: npt.NDArray[np.float64] | None = None) -> Bound:
         """Return a bound that is wider by so much, or by so much for each element."""
+        ends = self.ends and (self.ends[0] - slack, self.ends[1] + slack)
         if self.graded is None:
-            return replace(self, slack=self.slack + slack)
-        return replace(self, slack=self.slack + slack, graded=self.graded + (slack if graded is None else graded))
+            return replace(self, slack=self.slack + slack, ends=ends)
+        wider_grades = self.graded + (slack if graded is None else graded)
+        return replace(self, slack=self.slack + slack, graded=wider_grades, ends=ends)
 
     def reaching(self, value: Any, other: Any) -> Bound:
         """Return a bound within which another value is as right: wider by its distance, element by element.
@@ -92,13 +96,21 @@ class Bound:
             distance = np.where(finite, np.abs(wide - wide_other), 0.0)
         signs = bool((apart & finite & (distance == 0)).any())
         apart &= ~finite
+        ends = self.ends and (np.fmin(self.ends[0], wide_other), np.fmax(self.ends[1], wide_other))
         return replace(
             self,
             slack=self.slack + float(distance.max()),
             graded=np.asarray((self.slack if self.graded is None else self.graded) + distance),
             unstable=apart if self.unstable is None else apart | self.unstable,
             unsigned=self.unsigned or signs,
+            ends=ends,
         )
+
+    def encloses(self, value: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Return which elements are between the ends."""
+        if self.ends is None:
+            return np.ones(value.shape, np.bool_)
+        return np.asarray((self.ends[0] <= value) & (value <= self.ends[1]))
 
 
 EXACT = Bound()
@@ -108,8 +120,23 @@ Enough = Callable[[Sequence[Bound]], bool]
 """Says whether two models differ by no more than these bounds of their outputs."""
 
 
+def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1) -> Bound:
+    """Return by how many steps each of the integers made of floats is apart in the runs: not at all if far from a tie.
+
+    Quantized values are a step apart or not; of those that were only cast, `factor` times the distance is allowed.
+    """
+    if any(not isinstance(run, np.ndarray) or run.shape != plain.shape for run in runs):
+        return bound_of_runs(plain, runs)
+    apart, given = np.zeros(plain.shape), plain.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        for run in runs:
+            apart = np.fmax(apart, np.abs(run.astype(np.float64) - given))
+    ends = _ends(given, [run.astype(np.float64) for run in runs])
+    return Bound(factor * float(apart.max(initial=0)), graded=factor * apart, ends=ends)
+
+
 def bound_of_runs(plain: Any, runs: Sequence[Any]) -> Bound:
-    """Return the bound of an output, of the narrow value and the wide ones, of which the first is undisturbed."""
+    """Return the bound of an output, of the narrow value and the wide ones, of which the first is unperturbed."""
     if not isinstance(plain, np.ndarray):
         pairs = [bound_of_runs(item, [run[index] for run in runs]) for index, item in _items(plain)]
         return Bound(max((each.slack for each in pairs), default=0.0))
@@ -134,10 +161,22 @@ def bound_of_runs(plain: Any, runs: Sequence[Any]) -> Bound:
         # Whole numbers jump: one that is 0 in every run stays 0, whatever the others do.
         whole = all(bool((np.trunc(other) == other)[finite].all()) for other in (wide, *others))
         graded = np.where(apart > 0, slack, 0.0) if whole else None
-        return Bound(slack, unstable if unstable.any() else None, graded=graded)
+        ends = _ends(wider(plain), runs) if whole else None
+        return Bound(slack, unstable if unstable.any() else None, graded=graded, ends=ends)
     kept = np.where(lost, 0.0, apart)
     graded = _graded(plain, kept, size, np.where(lost, apart, 0.0))
     return Bound(FACTOR * float(kept.max(initial=0.0)), unstable if unstable.any() else None, graded=graded)
+
+
+def _ends(
+    plain: npt.NDArray[np.float64], runs: Sequence[Any]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the ends of whole numbers that all runs move in one direction, and else infinities.
+
+    What is rounded up beside a tie is larger by 1 or more, and in no kernel smaller.
+    """
+    lowest, highest = (functools.reduce(least, [plain, *runs]) for least in (np.fmin, np.fmax))
+    return np.where(lowest < plain, -np.inf, lowest), np.where(highest > plain, np.inf, highest)
 
 
 def _graded(

@@ -176,7 +176,7 @@ def where_finite(found: Any, value: Any, plain: Any) -> Any:
 
 
 def not_finite(value: Array, plain: Array, turn: int, either: npt.NDArray[np.bool_]) -> Array:
-    """Return what elements are in a disturbed run that may overflow.
+    """Return what elements are in a perturbed run that may overflow.
 
     A large one is the infinity that it is near, but where it may be `either`.
     """
@@ -185,4 +185,4 @@ def not_finite(value: Array, plain: Array, turn: int, either: npt.NDArray[np.boo
 
 
 _NOT_FINITE = (np.nan, np.inf, -np.inf, np.nan)
-"""What the disturbed runs have in place of an element that is not finite, and that a sum of infinities may decide."""
+"""What the perturbed runs have in place of an element that is not finite, and that a sum of infinities may decide."""

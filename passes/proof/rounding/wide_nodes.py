@@ -28,6 +28,8 @@ def _data(node: onnx.NodeProto, opsets: Mapping[str, int]) -> frozenset[str]:
     inside = [_data_of_body(body, opsets) for body in subgraphs(node)]
     if inside:
         return frozenset(node.input).union(*inside)
+    if Trait.QUANTIZES in float_traits(node):
+        return frozenset(node.input)  # scales, of which the values that they scale have none of their own
     found = schema(node.domain, node.op_type, opsets.get(default_domain(node.domain), 0))
     if found is None or not found.outputs or not found.inputs:
         return frozenset(node.input)
@@ -108,7 +110,7 @@ class WideNode:
 
     @property
     def rounds_on_the_way(self) -> bool:
-        """Whether the node rounds intermediate values whose error a disturbance of its inputs does not show.
+        """Whether the node rounds intermediate values whose error a perturbation of its inputs does not show.
 
         The scores of an Attention are large and close to each other, and nodes in a Scan read each other's results.
         """
@@ -145,7 +147,7 @@ class WideRun:
         exact: which of them no rounding changes, nor what they are computed from.
         firm: which of them every kernel computes alike, in whatever order, since one operation of IEEE 754 on exact
             values led there, and nothing overflowed. What compares or rounds those decides, and is as in the narrow
-            run; arithmetic reads them disturbed, since it may be done in another order.
+            run; arithmetic reads them perturbed, since it may be done in another order.
         inputs: the names of inputs and constants.
     """
 

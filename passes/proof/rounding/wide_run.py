@@ -1,8 +1,8 @@
-"""A model that runs node by node in the next wider type, undisturbed or disturbed."""
+"""A model that runs node by node in the next wider type, unperturbed or perturbed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +12,9 @@ from opshift.opsets.registry.node_traits import float_traits, is_exact, is_firm,
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.analysis.scopes import inlined, versions
 from opshift.passes.base.limits import Limits
-from opshift.passes.proof.rounding.disturbance import Disturbance
 from opshift.passes.proof.rounding.inner_sums import makes_constants
+from opshift.passes.proof.rounding.perturbation import Perturbation
+from opshift.passes.proof.rounding.suspects import is_suspect
 from opshift.passes.proof.rounding.training import trained_apart
 from opshift.passes.proof.rounding.values import (
     adds_exactly,
@@ -28,7 +29,7 @@ from opshift.passes.proof.rounding.values import (
 from opshift.passes.proof.rounding.wide_nodes import WideNode, WideRun
 from opshift.passes.proof.wider_types import WIDE, narrowed, wider
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import ExcludedError, Feeds, RejectedError, Runnable, Why
+from opshift.passes.runtime.ort_session import ExcludedError, Feeds, RejectedError, RejectionKind, Runnable
 
 
 class WideModel:
@@ -43,6 +44,9 @@ class WideModel:
         opsets = versions(self.plain.model)
         self.nodes = tuple(WideNode.of(node, opsets) for node in graph.node)
         self.outputs = tuple(value.name for value in graph.output)
+        self.quantized = _moved_from(self.nodes, Trait.QUANTIZES)
+        self.converted = _moved_from(self.nodes, Trait.CONVERTS)
+        self.stepped = _moved_from(self.nodes, Trait.STEPS) | self.converted
         self._narrow_only: set[int] = set()
 
     def run(
@@ -50,49 +54,67 @@ class WideModel:
         feeds: Feeds,
         plain: Mapping[str, Any],
         inexact: Collection[str] = (),
-        disturbance: Disturbance | None = None,
+        perturbation: Perturbation | None = None,
     ) -> WideRun:
         """Run the model in wide types, given the values of the narrow run.
 
-        `inexact` names values that other kernels round. With a `disturbance`, what was exact in the first run is taken
-        from it, and what every other node reads is disturbed.
+        `inexact` names values that other kernels round. With a `perturbation`, what was exact in the first run is taken
+        from it, and what every other node reads is perturbed.
         """
         values = {name: wider(value) for name, value in (*self.plain.constants.items(), *feeds.items())}
         run = WideRun(values, dict.fromkeys(values, True), dict.fromkeys(values, True), frozenset(values))
         for node in self.nodes:
-            if disturbance and all(disturbance.first.exact[name] for name in node.made):
-                values.update({name: disturbance.first.values[name] for name in node.made})
+            if perturbation and all(perturbation.first.exact[name] for name in node.made):
+                values.update({name: perturbation.first.values[name] for name in node.made})
                 continue
             read = {name: values[name] for name in node.read}
-            if disturbance:
-                read = disturbance.read(node, read)
-            chosen = disturbance is not None and disturbance.narrow and node.rounds_on_the_way
+            if perturbation:
+                read = perturbation.read(node, read)
+            chosen = perturbation is not None and perturbation.narrow and node.rounds_on_the_way
             results, narrow = self._node(node, read, plain, narrow=chosen)
-            if not disturbance and not narrow and _is_other(run, node, results, plain):
+            if not perturbation and not narrow and self._is_other(run, node, results, plain):
                 self._narrow_only.add(id(node))
                 results, narrow = self._node(node, read, plain)
-            if disturbance:
-                results = disturbance.made(node, read, results, narrow=narrow and not chosen)
+            if perturbation:
+                results = perturbation.made(node, read, results, narrow=narrow and not chosen)
             results = {name: as_integers(value, plain[name]) for name, value in results.items()}
-            if disturbance:
-                results = self._overflown(node, read, results, disturbance)
+            if perturbation:
+                results = self._overflown(node, read, results, perturbation)
             _record(run, node, results, plain, inexact, narrow=narrow)
         return run
 
+    def _is_other(self, run: WideRun, node: WideNode, results: Mapping[str, Any], plain: Mapping[str, Any]) -> bool:
+        """Return whether the wide type is computed with another meaning than the narrow one."""
+        if _has_other_shape(run, node, results, plain):
+            return True
+        if not self._by_oracle or node.has_subgraphs:
+            return False
+        try:
+            return is_suspect(node, plain, results, lambda read: self._wide.node(node.wide, read))
+        except RejectedError as error:
+            if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
+                raise
+            return False  # the oracle does not accept what the kernel read
+
+    @property
+    def _by_oracle(self) -> bool:
+        """Whether the last node of the wide run was computed by an oracle."""
+        return bool(self._wide.oracles)
+
     def _overflown(
-        self, node: WideNode, read: Mapping[str, Any], results: Mapping[str, Any], disturbance: Disturbance
+        self, node: WideNode, read: Mapping[str, Any], results: Mapping[str, Any], perturbation: Perturbation
     ) -> Mapping[str, Any]:
         """Return the outputs of a node with what it makes numbers of where what it reads need not be finite."""
-        overflown = disturbance.overflown(read)
+        overflown = perturbation.overflown(read)
         if not overflown:
             return results
         try:
-            found, _ = self._node(node, {**read, **overflown}, disturbance.plain)
+            found, _ = self._node(node, {**read, **overflown}, perturbation.plain)
         except RejectedError as error:
-            if error.why in (Why.LIMIT, Why.DEATH):
+            if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
                 raise
             return results
-        return disturbance.after_overflow(overflown, found, results)
+        return perturbation.after_overflow(overflown, found, results)
 
     def _node(
         self, node: WideNode, read: Mapping[str, Any], plain: Mapping[str, Any], *, narrow: bool = False
@@ -102,10 +124,11 @@ class WideModel:
         if not node.node.input or traits.typed_by_attribute:
             return {name: wider(plain[name]) for name in node.made}, False
         if not narrow and id(node) not in self._narrow_only and not traits.reads_bits:
+            self._wide.oracles.clear()
             try:
                 return self._wide.node(node.wide, read), False
             except RejectedError as error:
-                if error.why in (Why.LIMIT, Why.DEATH):
+                if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
                     raise
                 if not isinstance(error, ExcludedError):  # which is about this input alone
                     self._narrow_only.add(id(node))
@@ -116,7 +139,16 @@ class WideModel:
         return {name: wider(value) for name, value in results.items()}, floats
 
 
-def _is_other(run: WideRun, node: WideNode, results: Mapping[str, Any], plain: Mapping[str, Any]) -> bool:
+def _moved_from(nodes: Sequence[WideNode], trait: Trait) -> frozenset[str]:
+    """Return the values that nodes of a trait make, and those that are moved from there."""
+    found: set[str] = set()
+    for node in nodes:
+        if trait in node.traits or (node.selects and not found.isdisjoint(node.node.input[:1])):
+            found.update(node.made)
+    return frozenset(found)
+
+
+def _has_other_shape(run: WideRun, node: WideNode, results: Mapping[str, Any], plain: Mapping[str, Any]) -> bool:
     """Return whether the kernel of the wider type makes another shape of the same parameters.
 
     For a region of doubles Resize cuts its output, and for one of floats it does not (onnxruntime 1.32.0).
@@ -186,7 +218,7 @@ def _computes_exactly(node: WideNode, plain: Mapping[str, Any]) -> bool:
     return (
         not node.in_float(plain)
         and not node.adds_up_integers(plain)
-        and Trait.WEIGHS not in node.traits
+        and node.traits.isdisjoint({Trait.WEIGHS, Trait.QUANTIZES})
         and adds_exactly([plain[name] for name in node.read])
         and all(shows_rounding(plain[name]) for name in node.made)
         and (node.only_adds_and_multiplies or not any(is_widest(plain[name]) for name in node.made))

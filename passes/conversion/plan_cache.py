@@ -1,4 +1,4 @@
-"""What several plans of one model share: prepared models, and what is known of their values."""
+"""A cache that several plans of one model share: prepared models, and the known facts about their values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ROOM = 2**28
 """Bytes of prepared models that are kept; at least the latest one stays."""
 
 
-class Known:
-    """The findings of earlier plans of one model.
+class PlanCache:
+    """The cached results of earlier plans of one model.
 
     With `lasting`, they serve other targets too: then nobody may change the models that are kept here.
     """
@@ -37,7 +37,9 @@ class Known:
         """
         if not self.lasting:
             return prepare()
-        key = repr((asked.sizes, asked.fold, asked.tidy, asked.static, sorted(asked.missing)))
+        key = repr(
+            (asked.sizes, asked.fold, asked.tidy, asked.static, sorted(asked.missing), asked.types, asked.runnable)
+        )
         if key not in self._prepared:
             try:
                 self._prepared[key] = prepare()
@@ -59,7 +61,7 @@ class Known:
         return self._views[key]
 
     def forget(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         while self._views:
             self._views.popitem()[1].forget()
         self._prepared.clear()
@@ -82,14 +84,14 @@ class _View:
         self._planner: Planner | None = None
 
     def planner(self, analysis: Analysis | None) -> Planner:
-        """Return a planner that has what is known of the values, and plans nothing itself."""
+        """Return a planner that has the known facts about the values, and plans nothing itself."""
         if self._planner is None:
             goal = Goal(Legality(default_opset(self.shown.opset_import) or 1))
             self._planner = Planner(self.shown, goal, analysis, hinting=False)
         return self._planner
 
     def forget(self) -> None:
-        """Let go of what is known of the values: planners hold each other, and so outlive that."""
+        """Release the known facts about the values: planners hold each other, and so outlive that."""
         if self._planner is not None:
             self._planner.forget()
         self._planner = None

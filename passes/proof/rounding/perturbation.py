@@ -12,11 +12,18 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 
 from opshift.opsets.registry.node_traits import float_traits, traits_of
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.proof.rounding.bound import FACTOR, Bound
-from opshift.passes.proof.rounding.inner_sums import longest_run, moved_by_inner_sum, units_of_sum
+from opshift.passes.proof.rounding.inner_sums import (
+    longest_run,
+    moved_by_inner_sum,
+    moved_statistics,
+    rows_in_branches,
+    units_of_sum,
+)
 from opshift.passes.proof.rounding.overflow import Overflow, not_finite, where_finite
 from opshift.passes.proof.rounding.values import is_float_array, is_integer, is_wide, is_widest, kernel_type
 from opshift.passes.proof.rounding.wide_nodes import WideNode, WideRun
@@ -25,15 +32,18 @@ from opshift.passes.runtime.ort_session import Array
 
 RUNS = 4
 """Disturbed runs that differ in more than the seed."""
-_SIGNS = (1, -1, 0, 0)  # of the first input's disturbance, the others' alternate; 0: at random, element by element
+UNITS_OF_SCALES = 64.0
+"""Units by which scales of quantized values are moved, which kernels multiply and divide in an order of their own. What
+they scale may be 64 times as large as what is left of it, where terms of both signs cancel each other out."""
+_SIGNS = (1, -1, 0, 0)  # of the first input's perturbation, the others' alternate; 0: at random, element by element
 
 
 @dataclass(frozen=True)
-class Disturbance:
-    """One way to disturb a run, which moves what each node reads and returns.
+class Perturbation:
+    """One way to perturb a run, which moves what each node reads and returns.
 
     Attributes:
-        first: the undisturbed run.
+        first: the unperturbed run.
         plain: the values of the narrow run.
         marks: which elements of those do not count.
         overflowing: which of them may overflow.
@@ -64,26 +74,27 @@ class Disturbance:
         return self.turn == RUNS - 1
 
     def read(self, node: WideNode, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a node reads, disturbed."""
+        """Return what a node reads, perturbed."""
         # A difference of squares loses half the digits.
         power = 0.5 if Trait.NORMALIZES in float_traits(node.node) else 1.0
-        drift = _drift(node, self.plain) if self._sign else 1.0
+        quantizes = Trait.QUANTIZES in node.traits
+        drift = UNITS_OF_SCALES if quantizes else _drift(node, self.plain) if self._sign else 1.0
         names = [name for name in values if name in node.data and is_wide(values[name])]
         in_float = node.in_float(self.plain)
         moved = {
-            name: _disturbed(
+            name: _perturbed(
                 values[name],
                 self.plain[name],
                 self.rng,
                 self._sign * (-1) ** place,
                 power,
-                1.0 if place else drift,  # what two factors drift by in opposite directions cancels out
+                1.0 if place and not quantizes else drift,  # opposite drifts of two factors cancel each other out
                 np.dtype(np.float32) if in_float and is_widest(self.plain[name]) else None,
                 alike=self.seed % 4 == 0 and self.seed > 0,  # every second of those that are drawn at random
             )
             for place, name in enumerate(names)  # the condition of an If has no place
         }
-        if node.selects or _decides(node, self.plain):
+        if not quantizes and (node.selects or _decides(node, self.plain)):
             moved = {
                 name: _but_stuck(value, values[name], self.first.values[name], self.plain[name])
                 for name, value in moved.items()
@@ -93,13 +104,14 @@ class Disturbance:
     def made(
         self, node: WideNode, read: Mapping[str, Any], results: Mapping[str, Any], *, narrow: bool
     ) -> Mapping[str, Any]:
-        """Return the results of a node, disturbed by what no wider type shows.
+        """Return the results of a node, perturbed by what no wider type shows.
 
         With `narrow` they were not computed in a wider type, and do not show how they are rounded themselves.
         """
-        own = {name for name in results if narrow or (not node.selects and is_widest(self.plain[name]))}
+        rounds = not node.selects and Trait.STEPS not in float_traits(node.node)
+        own = {name for name in results if narrow or (rounds and is_widest(self.plain[name]))}
         results = {
-            name: _disturbed(value, self.plain[name], self.rng, 0, units=_units(node, self.plain))
+            name: _perturbed(value, self.plain[name], self.rng, 0, units=_units(node, self.plain))
             if name in own
             else value
             for name, value in results.items()
@@ -108,17 +120,33 @@ class Disturbance:
             least = 0.0 if node.sums else 1.0  # the height of a window, and of the step of Gelu
             units = _units(node, self.plain) if node.has_subgraphs else 1.0  # whose inner sums nothing else shows
             results = self._shake(results, lambda plain: (least, np.float32), each=not node.sums, units=units)
-        if node.adds_up_integers(self.plain):  # no float that it reads was disturbed
+        if node.adds_up_integers(self.plain):  # no float that it reads was perturbed
             term = _largest_term(node, self.plain)
             results = self._shake(results, lambda plain: (term, kernel_type(plain)))
         inner_sum, first = traits_of(node.node).inner_sum, node.made[0]
         if inner_sum and first == node.node.output[0]:
             dtype, sign = kernel_type(self.plain[first]), self._sign or 1
             moved = moved_by_inner_sum(node, inner_sum, read, results[first], dtype, sign)
-            results = {**results, first: moved}
+            results = {**moved_statistics(node, inner_sum, read, results, dtype, sign), first: moved}
+        for name, (units, size) in rows_in_branches(node, self.plain).items() if node.has_subgraphs else ():
+            plain, dtype = self.plain[name], kernel_type(self.plain[name])
+            moved = _shaken(results[name], plain, self.rng, self._sign, size, dtype, each=True, units=units)
+            results = {**results, name: moved}
         if Trait.ADDS_ONE in node.traits:
-            results = self._shake(results, lambda plain: (_cancelled(node, plain), kernel_type(plain)))
+            results = self._shake(
+                results, lambda plain: (_cancelled(node, plain), kernel_type(plain)), units=self._units_of_one(node)
+            )
         return results
+
+    def _units_of_one(self, node: WideNode) -> float:
+        """Return how many units of what kernels compute in are one of the type that a node's sum is rounded to."""
+        value = self.plain[node.made[0]]
+        if not isinstance(value, np.ndarray) or value.dtype not in WIDE:
+            return 1.0
+        if not any(traits_of(inner).near_one.rounded for inner in node.computing):
+            return 1.0
+        own = float(ml_dtypes.finfo(value.dtype).eps)  # type: ignore[no-untyped-call]
+        return max(1.0, own / float(np.finfo(kernel_type(value)).eps))
 
     def _shake(
         self,
@@ -163,7 +191,7 @@ class Disturbance:
 _Float = type[np.floating[Any]]
 
 
-def _disturbed(
+def _perturbed(
     value: Any,
     like: Any,
     rng: np.random.Generator,
@@ -198,13 +226,13 @@ def _disturbed(
 
 
 def _decides(node: WideNode, plain: Mapping[str, Any]) -> bool:
-    """Return whether a node makes no floats of what it reads, or jumps."""
+    """Return whether a node makes no floats of what it reads, or jumps at a threshold, as a tree does."""
     jumps = not float_traits(node.node).isdisjoint({Trait.STEPS, Trait.PIECEWISE})
-    return jumps or not any(is_float_array(plain[name]) for name in node.made)
+    return jumps or traits_of(node.node).compares or not any(is_float_array(plain[name]) for name in node.made)
 
 
 def _but_stuck(moved: Array, given: Any, first: Any, plain: Any) -> Array:
-    """Return disturbed floats, with those as they were that do not move when what they are made of does.
+    """Return perturbed floats, with those as they were that do not move when what they are made of does.
 
     A function that saturates, such as Clip or Sigmoid, returns the same there in every kernel.
     """
@@ -289,6 +317,9 @@ def _cancelled(node: WideNode, value: Any) -> float:
     exact to a unit of 1.
     """
     nodes = node.computing
+    added = [_added(inner) for inner in nodes if traits_of(inner).near_one.rounded]
+    if added:
+        return max(added)
     if not is_widest(value) and all(
         traits_of(inner).near_one.in_double_only or Trait.ADDS_ONE not in float_traits(inner) for inner in nodes
     ):
@@ -297,3 +328,8 @@ def _cancelled(node: WideNode, value: Any) -> float:
     most, divided = max((one.factor for one in lost), default=1.0), any(one.divided for one in lost)
     given = (abs(one.f) for inner in nodes for one in inner.attribute if one.name in ("alpha", "gamma"))
     return most * float(np.prod([1 / max(one, 1.0) if divided else one for one in given]))
+
+
+def _added(node: onnx.NodeProto) -> float:
+    """Return what a node adds to a product before the sum is rounded."""
+    return next((abs(one.f) for one in node.attribute if one.name == "beta"), traits_of(node).near_one.factor)

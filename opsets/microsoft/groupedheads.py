@@ -1,0 +1,191 @@
+"""A step: attention of heads of which several share keys and values, masked by numbers, and beside a sink."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.facts import Facts, Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.operator import Operands, Operator
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class GroupedHeads:
+    """How many heads queries and keys have, what products are scaled by (0: by the root of their length), and a cap."""
+
+    num_heads: int = 1
+    kv_num_heads: int = 1
+    scale: float = 0.0
+    softcap: float = 0.0
+
+
+def oracle(
+    what: GroupedHeads, query: Array, key: Array, value: Array, added: Array, sink: Array | None = None
+) -> Array:
+    """Return the values weighed by Softmax of capped products, with what is added, and a sink for each head.
+
+    Queries have all heads in a row, keys and values an axis of heads. A sink is one more product, without a value.
+    """
+    batch, tokens, width = query.shape
+    shared = what.num_heads // what.kv_num_heads
+    rows = query.reshape(batch, tokens, what.num_heads, width // what.num_heads).swapaxes(1, 2).astype(np.float64)
+    keys, values = (np.repeat(one.astype(np.float64), shared, axis=1) for one in (key, value))
+    products = (what.scale or 1 / math.sqrt(rows.shape[-1])) * (rows @ keys.swapaxes(2, 3))
+    capped = what.softcap * np.tanh(products / what.softcap) if what.softcap else products
+    scores = capped + added
+    if sink is not None:
+        scores = np.concatenate([scores, np.broadcast_to(sink.reshape(1, -1, 1, 1), (*scores.shape[:3], 1))], axis=-1)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = (powers / powers.sum(axis=-1, keepdims=True))[..., : keys.shape[2]]
+    return np.asarray((weights @ values).swapaxes(1, 2).reshape(batch, tokens, -1).astype(query.dtype))
+
+
+def _known(what: GroupedHeads, operands: Operands) -> Reason | None:
+    width = first(operands).dim(2)
+    known = isinstance(width, int) and first(operands).dtype is not None
+    return None if known else Reason("the width or the element type of the queries is unknown", missing=True)
+
+
+def _form(capped: bool, sunk: bool) -> Callable[[GroupedHeads, Operands], Reason | None]:
+    def given(what: GroupedHeads, operands: Operands) -> Reason | None:
+        sink = operands[4] is not None
+        # A cap below 24 came after the mask, in what onnx 1.18 defines and in kernels.
+        if (bool(what.softcap), sink) != (capped, sunk):
+            return Reason("")
+        return _known(what, operands)
+
+    return given
+
+
+def _bind(what: GroupedHeads, operands: Operands) -> Mapping[str, Any]:
+    query = first(operands)
+    width = query.dim(2)
+    size = (width if isinstance(width, int) else 0) // what.num_heads
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(query.dtype or 0)
+    return {
+        "apart": (0, 0, what.num_heads, size),
+        "grouped": (0, what.kv_num_heads, -1, size),
+        "factor": Tensor(np.asarray(what.scale or 1 / math.sqrt(size or 1), dtype)),
+        "cap": Tensor(np.asarray(what.softcap, dtype)),
+        "heads": (0, what.num_heads, -1, size),
+    }
+
+
+def _some(*names: str) -> Callable[[GroupedHeads, Operands], Mapping[str, Any]]:
+    def bind(what: GroupedHeads, operands: Operands) -> Mapping[str, Any]:
+        every = _bind(what, operands)
+        return {name: every[name] for name in names}
+
+    return bind
+
+
+@lowering(
+    23,
+    applies_if=_form(False, False),
+    bind=lambda what, operands: {**_some("apart")(what, operands), "factor": what.scale or None},
+    rounds=True,
+)
+def by_attention(query, key, value, added, sink, apart: Sequence[int], factor: float):
+    """Write it as Attention, whose mask is added."""
+    rows = op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3])
+    y, _keys, _values, _products = meaning.Attention(rows, key, value, added, scale=factor)
+    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
+
+
+_CAPPED = _some("apart", "grouped", "factor", "cap", "heads")
+_UNCAPPED = _some("apart", "grouped", "factor", "heads")
+
+
+@lowering(18, applies_if=_form(False, False), bind=_UNCAPPED, rounds=True)
+def masked(
+    query, key, value, added, sink,
+    apart: Sequence[int], grouped: Sequence[int], factor: Sequence[int], heads: Sequence[int],
+):  # fmt: skip
+    """Add the mask to the products, and take Softmax."""
+    rows = op.Reshape(op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3]) * factor, grouped)
+    products = op.MatMul(rows, op.Transpose(key, perm=[0, 1, 3, 2]))
+    queries = op.Shape(query, start=1, end=2)
+    by_query = op.Concat([0], op.Slice(heads, [1], [2]), queries, [-1], axis=0)
+    weights = op.Softmax(op.Reshape(products, by_query) + added, axis=-1)
+    y = op.Reshape(op.MatMul(op.Reshape(weights, op.Shape(products)), value), heads)
+    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
+
+
+@lowering(18, applies_if=_form(True, False), bind=_CAPPED, rounds=True)
+def capped(
+    query, key, value, added, sink,
+    apart: Sequence[int], grouped: Sequence[int], factor: Sequence[int], cap: Sequence[int], heads: Sequence[int],
+):  # fmt: skip
+    """Cap the products, and add the mask."""
+    rows = op.Reshape(op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3]) * factor, grouped)
+    products = op.MatMul(rows, op.Transpose(key, perm=[0, 1, 3, 2]))
+    queries = op.Shape(query, start=1, end=2)
+    by_query = op.Concat([0], op.Slice(heads, [1], [2]), queries, [-1], axis=0)
+    scores = op.Reshape(op.Tanh(products / cap) * cap, by_query) + added
+    weights = op.Reshape(op.Softmax(scores, axis=-1), op.Shape(products))
+    y = op.Reshape(op.MatMul(weights, value), heads)
+    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
+
+
+@lowering(18, applies_if=_form(False, True), bind=_UNCAPPED, rounds=True)
+def beside_a_sink(
+    query, key, value, added, sink,
+    apart: Sequence[int], grouped: Sequence[int], factor: Sequence[int], heads: Sequence[int],
+):  # fmt: skip
+    """Add the mask to the products, and take Softmax of them and of the sink."""
+    rows = op.Reshape(op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3]) * factor, grouped)
+    products = op.MatMul(rows, op.Transpose(key, perm=[0, 1, 3, 2]))
+    queries = op.Shape(query, start=1, end=2)
+    by_query = op.Concat([0], op.Slice(heads, [1], [2]), queries, [-1], axis=0)
+    scores = op.Reshape(products, by_query) + added
+    every = op.Concat(
+        scores, op.Expand(op.Reshape(sink, [1, -1, 1, 1]), op.Concat(op.Shape(scores, end=3), [1], axis=0)), axis=3
+    )
+    weights = op.Slice(op.Softmax(every, axis=-1), [0], [-1], [3])
+    y = op.Reshape(op.MatMul(op.Reshape(weights, op.Shape(products)), value), heads)
+    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
+
+
+@lowering(18, applies_if=_form(True, True), bind=_CAPPED, rounds=True)
+def capped_beside_a_sink(
+    query, key, value, added, sink,
+    apart: Sequence[int], grouped: Sequence[int], factor: Sequence[int], cap: Sequence[int], heads: Sequence[int],
+):  # fmt: skip
+    """Cap the products, add the mask, and take Softmax of them and of the sink."""
+    rows = op.Reshape(op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3]) * factor, grouped)
+    products = op.MatMul(rows, op.Transpose(key, perm=[0, 1, 3, 2]))
+    queries = op.Shape(query, start=1, end=2)
+    by_query = op.Concat([0], op.Slice(heads, [1], [2]), queries, [-1], axis=0)
+    scores = op.Reshape(op.Tanh(products / cap) * cap, by_query) + added
+    every = op.Concat(
+        scores, op.Expand(op.Reshape(sink, [1, -1, 1, 1]), op.Concat(op.Shape(scores, end=3), [1], axis=0)), axis=3
+    )
+    weights = op.Slice(op.Softmax(every, axis=-1), [0], [-1], [3])
+    y = op.Reshape(op.MatMul(op.Reshape(weights, op.Shape(products)), value), heads)
+    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
+
+
+def _facts(what: GroupedHeads, operands: Operands) -> tuple[Facts, ...]:
+    query = first(operands)
+    return (Facts(query.dtype, query.shape),)
+
+
+OPERATOR = Operator(
+    name="GroupedHeads",
+    domain="opshift.step",
+    meaning=GroupedHeads,
+    versions=(),
+    operands=("query", "key", "value", "added", "sink"),
+    oracle=oracle,
+    lowerings=(by_attention, masked, capped, beside_a_sink, capped_beside_a_sink),
+    facts=_facts,
+)

@@ -1,0 +1,39 @@
+"""PRelu: a negative element is multiplied by a slope. Below 7 a vector of slopes has one for each channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.families.legacy_broadcast import Aligned, with_legacy_broadcast
+from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.shape_hints import broadcast
+from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.wider_types import QUOTIENT
+
+
+def _oracle(x: np.ndarray[Any, Any], slope: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """PRelu-16: "f(x) = slope * x for x < 0", "f(x) = x for x >= 0", and slope is "unidirectional broadcastable"."""
+    return np.asarray(np.where(x < 0, slope * x, x).astype(x.dtype))
+
+
+def _lift(attributes: Mapping[str, Any]) -> Aligned:
+    # PRelu-6: "If `Slope` is of size 1, the value is sharedacross different channels"; else each channel has its own.
+    return Aligned(axis=1, vectors=True)
+
+
+OPERATOR = with_legacy_broadcast(
+    plain(
+        "PRelu",
+        (7, 9, 16),
+        ("X", "slope"),
+        _oracle,
+        wider_types=QUOTIENT,
+        traits=Traits(floats=(Trait.PIECEWISE,), equal_dims=broadcast),
+    ),
+    1,
+    6,
+    lift=_lift,
+)

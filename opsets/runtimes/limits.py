@@ -1,0 +1,541 @@
+"""`Limit`: which nodes of an operator a runtime takes, and why it does not take another one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from opshift.opsets.registry.facts import Facts, Tensor, type_name
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.operator import Node, Outputs
+from opshift.opsets.registry.schema import Schema
+
+NAMING = frozenset({"dtype", "output_datatype", "output_dtype", "stash_type", "to", "value"})
+"""Attributes that name the element type of an output, or of what the operator computes in."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A runtime has the operator, but only so. `dtypes` is by the schema's input names, as are `constant_inputs`.
+    An attribute with no values at all must be left out; of lists of numbers, an empty one stands for left out. `@to` in
+    `dtypes` or `combinations` is the element type that the attribute `to` names.
+
+    `ranks` are those that an input may have, `computed_ranks` those of one that is not constant, `scalars` those of a
+    constant of one element, and `sizes` the numbers of elements. With `narrow_scalars` a constant of one element must
+    not have more axes than every other input. With `vectors_alone` a computed input of one axis may be combined only
+    with constants of one element and with other computed inputs of one axis. Inputs that `not_negative` names must be
+    constants without a negative number; it may also name attributes of numbers. Attributes and inputs that
+    `explicit` names must be written, whatever their default is. Outputs that `unused_outputs` names must not be used.
+    With `same_ranks` the branches of an If must return the same ranks, and with `starts_inside` a Slice must not start
+    before its axis. With `whole_indices` those of GatherElements must have the dimensions of the data, but along the
+    axis. A variadic operator must have `input_count` inputs. With `never` it is as if the runtime did not have it: it
+    loads the operator and computes it wrongly, say.
+
+    A reduction must not name more than `max_axes` axes; without any, all are reduced. `scales` names the kinds of
+    scales that a Resize must have: `exact` give the sizes without rounding, `whole` are whole numbers, and `several`
+    leave more than one element of each axis that they change. Inputs that `own_constants` names must not be constants
+    that other nodes read; opshift writes a copy for each. Those that `not_fed` names must not be the only input of the
+    model that nothing else reads; opshift puts an Identity between. A constant that `whole_batches` names must hold one
+    matrix, or the batch of the result. Inputs that `not_empty` names must have elements. A variadic operator has
+    `max_inputs` inputs at most.
+
+    `constant_ranks` are those that a constant input may have, and `values` the numbers that it may hold: the input must
+    be a constant of these. `pads` names the kinds of padding that are possible: `even` is as much after each axis as
+    before it, `end` is none before any axis, and `spatial` is none of the first two axes.
+
+    `opset` says at which opsets the limit holds. With `if_inputs` it holds only for nodes that have all of these
+    inputs, with `if_computed` only for those of which one of these is not constant, with `if_constant` only for those
+    of which all of these are, with `if_ranks` only for those whose inputs have one of these ranks, or unknown ones, and
+    with `if_attributes` only for nodes with one of these values of each attribute.
+    """
+
+    operator: str
+    dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    combinations: tuple[Mapping[str, str | tuple[str, ...]], ...] = ()
+    attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    constant_inputs: tuple[str, ...] = ()
+    static: bool = False
+    max_rank: int | None = None
+    ranks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    scalars: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    computed_ranks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    not_negative: tuple[str, ...] = ()
+    explicit: tuple[str, ...] = ()
+    unused_outputs: tuple[str, ...] = ()
+    same_ranks: bool = False
+    narrow_scalars: bool = False
+    vectors_alone: bool = False
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    starts_inside: bool = False
+    input_count: int | None = None
+    constant_ranks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    pads: tuple[str, ...] = ()
+    whole_indices: bool = False
+    max_axes: int | None = None
+    scales: tuple[str, ...] = ()
+    own_constants: tuple[str, ...] = ()
+    not_fed: tuple[str, ...] = ()
+    whole_batches: tuple[str, ...] = ()
+    not_empty: tuple[str, ...] = ()
+    max_inputs: int | None = None
+    never: bool = False
+    if_inputs: tuple[str, ...] = ()
+    if_computed: tuple[str, ...] = ()
+    if_constant: tuple[str, ...] = ()
+    if_ranks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    if_attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    opset: tuple[int, int] | None = None
+    reason: str = ""
+
+    @property
+    def only_types(self) -> bool:
+        """Whether it depends on the element types of the inputs alone whether a node is within it."""
+        named = any(name.startswith("@") for one in (self.dtypes, *self.combinations) for name in one)
+        types = Limit(self.operator, self.dtypes, self.combinations, opset=self.opset, reason=self.reason)
+        return self == types and not named
+
+    def holds(self, opset: int) -> bool:
+        """Return whether the limit is one at this opset."""
+        return self.opset is None or self.opset[0] <= opset <= self.opset[1]
+
+    def why_not(self, node: Node, schema: Schema, possible: Set[int] | None = None) -> Reason | None:
+        """Return why the runtime does not accept this node, or that a fact is missing to tell.
+
+        `possible` are the element types that a value of unknown type can have.
+        """
+        if self.never and self._concerns(node, schema):
+            return Reason(self.reason or "not in a usable way")
+        return self.why_not_types(node, schema, possible) or self._first(self._faults(node, schema), node, schema)
+
+    def why_not_types(self, node: Node, schema: Schema, possible: Set[int] | None = None) -> Reason | None:
+        """Return why the runtime does not accept the element types of this node, as `why_not`."""
+        if not self.dtypes and not self.combinations:
+            return None
+        return self._first([_of_types(self, types_of(node, schema), schema, possible)], node, schema)
+
+    def _faults(self, node: Node, schema: Schema) -> Iterator[Reason | None]:
+        for of_node in _OF_NODE:
+            yield of_node(self, node, schema)
+        for name, facts in _named(node, schema):
+            for of_input in _OF_INPUT:
+                yield of_input(self, name, facts)
+        for of_inputs in _OF_INPUTS:
+            yield of_inputs(self, node, schema)
+
+    def _first(self, faults: Iterable[Reason | None], node: Node, schema: Schema) -> Reason | None:
+        """Return the first fault, with the limit's reason, if the limit is one for this node."""
+        if not self._concerns(node, schema):
+            return None
+        found = next((fault for fault in faults if fault is not None), None)
+        return Reason(f"{found} ({self.reason})", found.missing) if found is not None and self.reason else found
+
+    def _concerns(self, node: Node, schema: Schema) -> bool:
+        """Return whether the limit is one for a node with these inputs and attributes."""
+        conditional = self.if_inputs or self.if_computed or self.if_constant or self.if_ranks
+        named = list(_named(node, schema)) if conditional else []
+        return (
+            {name for name, _ in named}.issuperset(self.if_inputs)
+            and (not self.if_computed or any(name in self.if_computed and not one.is_constant for name, one in named))
+            and {name for name, one in named if one.is_constant}.issuperset(self.if_constant)
+            and all(one.rank in (*self.if_ranks.get(name, (one.rank,)), None) for name, one in named)
+            and {name for name, _ in named}.issuperset(self.if_ranks)
+            and all(_value(node, schema, name) in values for name, values in self.if_attributes.items())
+        )
+
+
+def _named(node: Node, schema: Schema) -> Iterator[tuple[str, Facts]]:
+    """Yield the inputs of a node by their names in the schema."""
+    for index, facts in enumerate(node.inputs):
+        if facts is not None and (parameter := schema.input(index)) is not None:
+            yield parameter.name, facts
+
+
+def _value(node: Node, schema: Schema, name: str) -> Any:
+    """Return the value of an attribute, which may be its default, or None."""
+    return node.attributes.get(name, schema.attributes.get(name, (False, None))[1])
+
+
+# --- element types ----------------------------------------------------------------------------------------------------
+
+
+def types_of(node: Node, schema: Schema) -> dict[str, str | None]:
+    """Return the element types of a node by the names of its inputs, None where they are unknown.
+
+    By `@to` it has the one that the attribute `to` names, where the node has an attribute that names one.
+    """
+    inputs = [
+        (parameter, facts.dtype)
+        for index, facts in enumerate(node.inputs)
+        if (parameter := schema.input(index)) is not None and facts is not None
+    ]
+    bound = {parameter.type_variable: dtype for parameter, dtype in inputs if dtype and parameter.homogeneous}
+    found: dict[str, str | None] = {}
+    for parameter, own in inputs:
+        dtype = own or bound.get(parameter.type_variable)
+        if found.get(parameter.name) is None:
+            found[parameter.name] = type_name(dtype) if dtype else None
+    for name in NAMING & schema.attributes.keys():
+        value = node.attributes.get(name, schema.attributes[name][1])
+        if isinstance(value, Tensor):
+            value = helper.np_dtype_to_tensor_dtype(value.array.dtype)
+        if type(value) is int and value:
+            found[f"@{name}"] = type_name(value)
+    return found
+
+
+def _of_types(
+    limit: Limit, types: Mapping[str, str | None], schema: Schema, possible: Set[int] | None
+) -> Reason | None:
+    """Return why the runtime does not accept the element types of a node."""
+    if None in types.values() and possible is not None:
+        every = (_of_types(limit, one, schema, None) for one in _bound(types, schema, possible))
+        refused = next((reason for reason in every if reason is not None), None)
+        return None if refused is None else Reason(refused, missing=True)
+    for name, allowed in limit.dtypes.items():
+        if name in types and types[name] not in allowed:
+            what = f"it takes {name} as {', '.join(allowed)}, not {types[name] or 'unknown'}"
+            return Reason(what, types[name] is None)
+    if limit.combinations and not any(_fits(types, one) for one in limit.combinations):
+        given = ", ".join(f"{name} as {dtype or 'unknown'}" for name, dtype in types.items())
+        return Reason(f"it does not take {given}", None in types.values())
+    return None
+
+
+def _bound(types: Mapping[str, str | None], schema: Schema, possible: Set[int]) -> Iterator[dict[str, str | None]]:
+    """Yield the element types of a node with each that is possible in place of those that are unknown."""
+    allowed = {parameter.name: parameter.types for parameter in schema.inputs}
+    names = [name for name, dtype in types.items() if dtype is None]
+    known = [type_name(dtype) for dtype in sorted(possible)]
+    choices = [[dtype for dtype in known if f"tensor({dtype})" in allowed.get(name, ())] for name in names]
+    for chosen in itertools.product(*choices):
+        yield {**types, **dict(zip(names, chosen, strict=True))}
+
+
+def _fits(types: Mapping[str, str | None], combination: Mapping[str, str | tuple[str, ...]]) -> bool:
+    """Return whether a node has the element types of a combination, as far as it has these inputs."""
+    return all(
+        name not in types or types[name] in ((wanted,) if isinstance(wanted, str) else wanted)
+        for name, wanted in combination.items()
+    )
+
+
+# --- the node by itself -----------------------------------------------------------------------------------------------
+
+
+def _attributes(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    for name, values in limit.attributes.items():
+        if not values and name in node.attributes:
+            return Reason(f"it takes no {name}")
+        value = _value(node, schema, name)
+        if values and (() if value is None else value) not in values:
+            shown = ", ".join("left out" if one == () else str(one) for one in values)
+            return Reason(f"it takes {name} {shown}, not {value}")
+    return None
+
+
+def _unused_outputs(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    for place, output in enumerate(schema.outputs):
+        if output.name in limit.unused_outputs and any(node.used[place : place + 1]):
+            return Reason(f"it does not return {output.name}")
+    return None
+
+
+def _negative_attribute(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    for name in limit.not_negative:
+        value = _value(node, schema, name)
+        if any(number < 0 for number in (value if isinstance(value, tuple) else (value,) if value is not None else ())):
+            return Reason(f"it takes {name} without negative numbers only")
+    return None
+
+
+def _explicit(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    inputs = {name for name, _ in _named(node, schema)} if limit.explicit else set[str]()
+    for name in limit.explicit:
+        if name not in node.attributes and name not in inputs:
+            kind = "attribute" if name in schema.attributes else "input"
+            return Reason(f"it needs the {kind} {name}, whatever its default is")
+    return None
+
+
+def _pads(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    given = next((facts for name, facts in _named(node, schema) if name == "pads"), None)
+    if limit.pads and given is not None and given.known is None:
+        return Reason("it needs constant pads, which are fed or computed at run time", missing=True)
+    known = node.attributes.get("pads") if given is None else given.known
+    pads = [] if known is None else [int(number) for number in known]
+    begins, ends = pads[: len(pads) // 2], pads[len(pads) // 2 :]
+    kinds = {"even": begins == ends, "end": not any(begins), "spatial": not any(begins[:2] + ends[:2])}
+    if not limit.pads or any(kinds[kind] for kind in limit.pads):
+        return None
+    return Reason(f"it takes pads {' or '.join(PADS[kind] for kind in limit.pads)}, not {pads}")
+
+
+def _input_count(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    if limit.input_count in (None, len(node.inputs)):
+        return None
+    return Reason(f"it takes {limit.input_count} inputs, not {len(node.inputs)}")
+
+
+def _max_inputs(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    if limit.max_inputs is None or len(node.inputs) <= limit.max_inputs:
+        return None
+    return Reason(f"it takes {limit.max_inputs} inputs at most, not {len(node.inputs)}")
+
+
+PADS = {"even": "that are the same at both ends of each axis", "end": "at the ends of axes alone"} | {
+    "spatial": "of others than the first two axes alone"
+}
+"""Kinds of padding that `pads` of a limit may name."""
+
+
+# --- each input -------------------------------------------------------------------------------------------------------
+
+
+def _constant(limit: Limit, name: str, facts: Facts) -> Reason | None:
+    if name not in limit.constant_inputs or facts.is_constant:
+        return None
+    return Reason(f"it needs a constant {name}, which is fed or computed at run time", missing=True)
+
+
+def _negative(limit: Limit, name: str, facts: Facts) -> Reason | None:
+    if name not in limit.not_negative or (facts.known is not None and not (facts.known < 0).any()):
+        return None
+    return Reason(f"it takes a constant {name} without negative numbers only", missing=not facts.is_constant)
+
+
+def _static(limit: Limit, name: str, facts: Facts) -> Reason | None:
+    if not limit.static or (facts.shape is not None and all(isinstance(dim, int) for dim in facts.shape)):
+        return None
+    return Reason(f"it needs static shapes, and that of {name} is not", missing=True)
+
+
+def _max_rank(limit: Limit, name: str, facts: Facts) -> Reason | None:
+    if limit.max_rank is None or (facts.rank is not None and facts.rank <= limit.max_rank):
+        return None
+    return Reason(f"it takes rank {limit.max_rank} at most", facts.rank is None)
+
+
+def _rank(limit: Limit, name: str, facts: Facts) -> Reason | None:
+    return _other(limit.ranks.get(name), facts.rank, f"{name} of rank {{}}")
+
+
+def _size(limit: Limit, name: str, facts: Facts) -> Reason | None:
+    return _other(limit.sizes.get(name), facts.size, f"{{}} elements in {name}")
+
+
+def _computed_rank(limit: Limit, name: str, facts: Facts) -> Reason | None:
+    allowed = None if facts.is_constant else limit.computed_ranks.get(name)
+    return _other(allowed, facts.rank, f"{name} of rank {{}} if it is not constant")
+
+
+def _constant_rank(limit: Limit, name: str, facts: Facts) -> Reason | None:
+    allowed = limit.constant_ranks.get(name) if facts.is_constant else None
+    return _other(allowed, facts.rank, f"a constant {name} of rank {{}}")
+
+
+def _numbers(limit: Limit, name: str, facts: Facts) -> Reason | None:
+    if name not in limit.values or (facts.known is not None and np.isin(facts.known, limit.values[name]).all()):
+        return None
+    allowed = " or ".join(f"{number:g}" for number in limit.values[name])
+    return Reason(f"it takes a constant {name} of {allowed} only", missing=not facts.is_constant)
+
+
+def _empty(limit: Limit, name: str, facts: Facts) -> Reason | None:
+    if name not in limit.not_empty or facts.size != 0:
+        return None
+    return Reason(f"it takes no empty {name}")
+
+
+def _scalar_rank(limit: Limit, name: str, facts: Facts) -> Reason | None:
+    allowed = limit.scalars.get(name) if facts.is_constant and facts.size == 1 else None
+    return _other(allowed, facts.rank, f"a constant {name} of one element with rank {{}}")
+
+
+def _other(allowed: tuple[int, ...] | None, number: int | None, what: str) -> Reason | None:
+    """Return that a number is none of those allowed, if any are listed; None is unknown."""
+    if allowed is None or number in allowed:
+        return None
+    taken = what.format(" or ".join(map(str, allowed)))
+    return Reason(f"it takes {taken}, not {'unknown' if number is None else number}", number is None)
+
+
+# --- inputs together, and branches ------------------------------------------------------------------------------------
+
+
+def _wide_scalar(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    """Return that a constant of one element has more axes than all other inputs."""
+    inputs = [facts for _, facts in _named(node, schema)] if limit.narrow_scalars else []
+    for place, facts in enumerate(inputs):
+        others = [other.rank for index, other in enumerate(inputs) if index != place and not other.is_constant]
+        if not facts.is_constant or facts.size != 1 or not facts.rank or not others:
+            continue
+        if None in others:
+            return Reason("it needs to know the rank of what a constant of one element is combined with", True)
+        if facts.rank > max(rank or 0 for rank in others):
+            return Reason("it takes no constant of one element with more axes than the other input")
+    return None
+
+
+def _beside_vector(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    """Return that a computed input of one axis is broadcast with something else than a scalar."""
+    others = [facts for _, facts in _named(node, schema) if facts.size != 1] if limit.vectors_alone else []
+    computed = [facts for facts in others if not facts.is_constant]
+    if len(others) < 2 or not computed:
+        return None
+    if any(facts.rank is None for facts in computed):
+        return Reason("it needs to know whether a computed input has one axis", True)
+    vectors = [facts for facts in computed if facts.rank == 1]
+    if not vectors or all(facts.rank == 1 and not facts.is_constant for facts in others):
+        return None
+    return Reason("it takes no computed input of one axis beside others than scalars")
+
+
+def _early_start(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    """Return that a Slice starts before the first element of an axis, or may do so."""
+    if not limit.starts_inside:
+        return None
+    data, others = node.inputs[0], (*node.inputs[1:], None, None, None, None)
+    starts, _, axes, steps = (None if facts is None else facts.known for facts in others[:4])
+    if "starts" in node.attributes:
+        starts, axes = np.array(node.attributes["starts"]), node.attributes.get("axes")
+    elif others[0] is not None and starts is None:
+        return Reason("it needs starts that are known not to lie before the axis", True)
+    for place, start in enumerate([] if starts is None else starts.reshape(-1).tolist()):
+        if start >= 0 or (steps is not None and steps.reshape(-1)[place] < 0):
+            continue
+        axis = place if axes is None else int(np.asarray(axes).reshape(-1)[place])
+        dim = None if data is None else data.dim(axis)
+        if not isinstance(dim, int):
+            return Reason(f"it needs to know whether start {start} lies before axis {axis}", True)
+        if start < -dim:
+            return Reason(f"it takes no start {start}, which lies before axis {axis} of {dim} elements")
+    return None
+
+
+def _partial_indices(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    """Return that the indices of GatherElements have another dimension than the data on an axis that is not theirs."""
+    data, indices = node.inputs[:2] if limit.whole_indices else (None, None)
+    if data is None or indices is None or not data.rank:
+        return None
+    axis = int(_value(node, schema, "axis")) % data.rank
+    for other in range(data.rank):
+        dims = data.dim(other), indices.dim(other)
+        if other != axis and (dims[0] is None or dims[0] != dims[1]):
+            what = f"it takes indices with the dimension of data on axis {other}, {dims[0]}, not {dims[1]}"
+            return Reason(what, missing=not all(isinstance(dim, int) for dim in dims))
+    return None
+
+
+def _branches_differ(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    """Return which output of the branches of an If has another rank in one than in the other."""
+    graphs = node.attributes.values() if limit.same_ranks else ()
+    branches = [value for value in graphs if isinstance(value, Outputs)]
+    for index, returned in enumerate(zip(*branches, strict=False)):
+        ranks = [facts.rank for facts in returned if not facts.container]
+        if None in ranks:
+            return Reason(f"it needs one rank of output {index} in both branches, and it is unknown", True)
+        if len(set(ranks)) > 1:
+            written = " and ".join(map(str, ranks))
+            return Reason(f"it needs one rank of output {index} in both branches, not {written}", True)
+    return None
+
+
+def _many_axes(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    """Return that a reduction names more axes than the runtime reduces at once."""
+    if limit.max_axes is None:
+        return None
+    given = next((facts for name, facts in _named(node, schema) if name == "axes"), None)
+    count = len(node.attributes.get("axes", ())) if given is None else given.size
+    if count is not None and count <= limit.max_axes:
+        return None
+    return Reason(f"it takes {limit.max_axes} axes at most, not {'unknown' if count is None else count}", count is None)
+
+
+def _repeated_batch(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    """Return that a constant of several matrices is repeated along the batch of the other factor."""
+    inputs = [*_named(node, schema)] if limit.whole_batches else []
+    for name, facts in inputs:
+        batch = (facts.shape or ())[:-2]
+        if name not in limit.whole_batches or not facts.is_constant or all(dim == 1 for dim in batch):
+            continue
+        shapes = [one.shape for _, one in inputs]
+        batches = [[dim for dim in shape[:-2] if isinstance(dim, int)] for shape in shapes if shape is not None]
+        if [len(batch) for batch in batches] != [len((shape or ())[:-2]) for shape in shapes]:
+            return Reason(f"it needs to know the batch beside a constant {name} of several matrices", missing=True)
+        own = [dim for dim in batch if isinstance(dim, int)]
+        if math.prod(np.broadcast_shapes(*map(tuple, batches))) != math.prod(own):
+            return Reason(f"it takes a constant {name} of one matrix, or of the batch of the result")
+    return None
+
+
+def _scales(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    """Return that a Resize has none of the kinds of scales that the runtime takes."""
+    data = node.inputs[0] if limit.scales else None
+    if data is None:
+        return None
+    known = {name: facts.known.reshape(-1) for name, facts in _named(node, schema) if facts.known is not None}
+    dims = [data.dim(axis) for axis in range(data.rank or 0)]
+    read = known.get("sizes", np.zeros(0)), known.get("scales", np.zeros(0))
+    if not all(isinstance(dim, int) for dim in dims) or not dims or len(dims) not in map(len, read):
+        return Reason("it needs to know the shape and the scales", missing=True)
+    before = np.array(dims, np.float64)
+    after = read[0] if len(read[0]) else np.floor(before * read[1])
+    exact = bool(len(read[0])) or bool((before * read[1] == after).all())
+    kinds = {
+        "exact": exact,
+        "whole": exact and bool((after % np.maximum(before, 1) == 0).all()),
+        "several": bool(((after > 1) | (after == before)).all()),
+    }
+    wrong = next((kind for kind in limit.scales if not kinds[kind]), None)
+    return None if wrong is None else Reason(f"it takes scales {SCALES[wrong]} only")
+
+
+SCALES = {"exact": "that give the sizes without rounding", "whole": "that are whole numbers"} | {
+    "several": "that leave several elements of an axis"
+}
+"""Kinds of scales that `scales` of a limit may name; each that is named must hold."""
+
+
+_NodeCheck = Callable[[Limit, Node, Schema], Reason | None]
+_InputCheck = Callable[[Limit, str, Facts], Reason | None]
+
+_OF_NODE: tuple[_NodeCheck, ...] = (
+    _attributes,
+    _unused_outputs,
+    _negative_attribute,
+    _explicit,
+    _pads,
+    _input_count,
+    _max_inputs,
+)
+_OF_INPUT: tuple[_InputCheck, ...] = (
+    _constant,
+    _negative,
+    _static,
+    _max_rank,
+    _rank,
+    _size,
+    _computed_rank,
+    _scalar_rank,
+    _constant_rank,
+    _numbers,
+    _empty,
+)
+_OF_INPUTS: tuple[_NodeCheck, ...] = (
+    _wide_scalar,
+    _beside_vector,
+    _early_start,
+    _partial_indices,
+    _branches_differ,
+    _many_axes,
+    _repeated_batch,
+    _scales,
+)
+"""The checks, which run in this order; each looks at its own keys of a limit, and the first fault is returned."""

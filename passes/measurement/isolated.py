@@ -1,0 +1,163 @@
+"""Run models in a runtime that has its own process: some end it, where others raise."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import pickle
+import pkgutil
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from opshift.opsets.registry.schema import NEWEST, OLDEST
+from opshift.passes.base.errors import UsageError
+from opshift.passes.measurement import adapters
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+
+class RefusedError(Exception):
+    """A runtime does not load a model, does not run it, or its process ended."""
+
+
+def builtin_adapters() -> tuple[str, ...]:
+    """Return the names of the adapters that come with opshift."""
+    return tuple(sorted(item.name.replace("_", "-") for item in pkgutil.iter_modules(adapters.__path__)))
+
+
+def load_adapter(name: str) -> ModuleType:
+    """Import an adapter: one that comes with opshift, or a Python file.
+
+    Raises:
+        UsageError: there is no such adapter, or it lacks something.
+    """
+    if name.endswith(".py"):
+        module = _imported(Path(name))
+    elif name in builtin_adapters():
+        module = importlib.import_module(f"{adapters.__name__}.{name.replace('-', '_')}")
+    else:
+        known = ", ".join(builtin_adapters())
+        raise UsageError(f"no adapter is called {name!r}: name one of {known}, or a Python file.")
+    missing = [one for one in ("NAME", "OPSET", "version", "run") if not hasattr(module, one)]
+    if missing:
+        raise UsageError(f"the adapter {name} defines no {' and no '.join(missing)}.")
+    if not (isinstance(module.NAME, str) and module.NAME):
+        raise UsageError(f"the NAME of the adapter {name} must be a string, not {module.NAME!r}.")
+    if not (type(module.OPSET) is int and OLDEST <= module.OPSET <= NEWEST):
+        raise UsageError(
+            f"the OPSET of the adapter {name} must be an integer from {OLDEST} to {NEWEST}, not {module.OPSET!r}."
+        )
+    return module
+
+
+def _imported(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("opshift_adapter", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise UsageError(f"{path} is no Python file.")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UsageError(f"the adapter {path} cannot be imported: {type(error).__name__}: {error}.") from error
+    return module
+
+
+class Isolated:
+    """One runtime, in a process that starts with the first model, and again after it has ended."""
+
+    def __init__(self, adapter: str, timeout: float = 60) -> None:
+        """Start nothing yet; `adapter` is a name or a Python file, and a model may take so many seconds."""
+        self.adapter, self.timeout = adapter, timeout
+        self._environment = getattr(load_adapter(adapter), "ENVIRONMENT", {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, model: bytes, inputs: Arrays) -> dict[str, Array]:
+        """Return the outputs by name.
+
+        Raises:
+            RefusedError: the runtime does not load the model, or does not run it.
+            ImportError: the runtime itself cannot be loaded.
+        """
+        if self._process is None:
+            code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({self.adapter!r})"
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **self._environment},
+            )
+        given, answers = self._process.stdin, self._process.stdout
+        assert given is not None
+        assert answers is not None
+        late = threading.Timer(self.timeout, self._process.kill)
+        late.start()
+        try:
+            pickle.dump((model, dict(inputs)), given)
+            given.flush()
+            done, answer = pickle.load(answers)
+        except (EOFError, OSError):
+            self.close()
+            raise RefusedError("its process ended, or took too long") from None
+        finally:
+            late.cancel()
+        if isinstance(answer, ImportError):
+            raise answer
+        if not done:
+            raise RefusedError(answer)
+        found: dict[str, Array] = answer
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+        self._process = None
+
+
+def alike(found: Array, wanted: Array) -> bool:
+    """Return whether two arrays hold the same values, but for axes of length one and element types.
+
+    Runtimes for images drop both. Where floats are rounded, they may be so in another order: 1e-4 is several hundred
+    roundings of a float32. Where terms of a sum cancel, 16 roundings of the largest element count. A float16 departs
+    from the number that it is rounded from by 2**-11 of it, half a unit.
+    """
+    one, other = np.squeeze(np.asarray(found)), np.squeeze(np.asarray(wanted))
+    if one.shape != other.shape:
+        return False
+    if "O" in (one.dtype.kind, other.dtype.kind):
+        return bool(one.tolist() == other.tolist())
+    rtol = 1e-4 + 2.0**-11 * [one.dtype, other.dtype].count(np.dtype(np.float16))
+    one, other = one.astype(np.float64), other.astype(np.float64)
+    largest = np.abs(other[np.isfinite(other)]).max(initial=0) if wanted.dtype.kind == "f" else 0
+    return bool(np.allclose(one, other, rtol=rtol, atol=1e-5 + 2.0**-20 * largest, equal_nan=True))
+
+
+def main(adapter: str) -> None:
+    """Answer until nobody asks; what a runtime prints goes nowhere."""
+    asked, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    run = load_adapter(adapter).run
+    with contextlib.suppress(EOFError):
+        while True:
+            model, inputs = pickle.load(asked)
+            try:
+                answer: tuple[bool, Any] = True, {name: np.asarray(one) for name, one in run(model, inputs).items()}
+            except ImportError as error:
+                answer = False, error
+            except Exception as error:  # each runtime raises classes of its own
+                answer = False, f"{type(error).__name__}: {error}".replace("\n", " ")
+            pickle.dump(answer, answers)
+            answers.flush()

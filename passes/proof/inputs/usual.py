@@ -1,0 +1,120 @@
+"""Inputs as they usually are: normal numbers, small integers, indices inside; for claims that hold for such inputs.
+
+Padding is usual too: rows of zeros, and inputs that are zero throughout.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opshift.passes.analysis.model_summary import summary
+from opshift.passes.base.limits import Limits
+from opshift.passes.proof.inputs import generator, user_inputs
+from opshift.passes.proof.inputs.generator import Draft
+from opshift.passes.proof.inputs.shape_search import as_fixed, hints, sizes_of
+from opshift.passes.proof.wider_types import is_float
+from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable, Session
+
+_DRAWS = 3
+"""Inputs of each shape."""
+_SHAPES = 2
+"""Shapes, if the model leaves a choice: the largest of the first few that it accepts."""
+_ACCEPTED, _TRIED = 6, 64
+"""Shapes that are accepted before the choice, and that are tried at most."""
+
+
+@dataclass(frozen=True)
+class UsualInputs:
+    """Inputs that a model accepts, and what they are, for people; `rejection` tells why it accepts none."""
+
+    feeds: tuple[Feeds, ...]
+    described: str
+    rejection: str = ""
+
+
+def usual_inputs(
+    source: Runnable, given: Any, seed: int, limits: Limits, *, fixed: Runnable | None = None
+) -> UsualInputs:
+    """Return the inputs of the user, with usual ones where these leave some out, or usual ones alone.
+
+    They have the shapes that a `fixed` model gives its inputs.
+
+    Raises:
+        UsageError: the user's inputs do not fit the model.
+        UntestableError: the model has inputs that cannot be drawn.
+        RejectedError: onnxruntime does not load the model.
+    """
+    specs = generator.specs(source.proto.graph)
+    if fixed is not None:
+        specs, _ = as_fixed(specs, generator.specs(fixed.proto.graph))
+    sets = () if given is None else user_inputs.of(given, specs)
+    session = Session(source, optimised=False, limits=limits)
+    rng = np.random.default_rng(seed)
+    described = f"{len(sets)} given" if sets else f"normally distributed and zeros, seed {seed}"
+    found: list[Feeds] = []
+    rejection = ""
+    for values in sets or ({},):
+        feeds, rejection = _accepted(source, session, specs, values, rng)
+        found += feeds
+    return UsualInputs(tuple(found), described, "" if found else rejection)
+
+
+def _accepted(
+    source: Runnable, session: Session, specs: tuple[generator.Spec, ...], fixed: Mapping[str, Any], rng: generator.Rng
+) -> tuple[list[Feeds], str]:
+    """Return inputs that are accepted, and why the last of the others is not."""
+    if len(fixed) == len(specs):
+        result = session.run_all([fixed])[0]
+        return ([], str(result)) if isinstance(result, RejectedError) else ([fixed], "")
+    shapes = user_inputs.shapes(fixed)
+    known = summary(source.proto)
+    draft = Draft(
+        generator.with_shapes(specs, shapes),
+        generator.position_inputs(known),
+        generator.Allowed(nan=False, infinite=False, least=False, whole=True),
+        generator.input_usages(known),
+        (),
+        generator.shape_inputs(known),
+    )
+    candidates = generator.sizes(draft.specs, whole=True, hints=hints(known, sizes_of(specs, shapes)))
+    rejection = ""
+    accepted: list[Sequence[Feeds]] = []
+    for shape in itertools.islice((one for one in candidates if generator.fits(draft.specs, one)), _TRIED):
+        usual = [draft.usual(rng, shape) for _ in range(_DRAWS)]
+        drawn = [{**one, **fixed} for one in (*usual, *_padded(usual[0]))]
+        results = session.run_all(drawn)
+        good = [feeds for feeds, one in zip(drawn, results, strict=False) if not isinstance(one, RejectedError)]
+        rejection = next((str(one) for one in results if isinstance(one, RejectedError)), rejection)
+        if good:
+            accepted.append(good)
+        if len(accepted) == _ACCEPTED:
+            break
+    accepted.sort(key=lambda feeds: sum(np.size(value) for value in feeds[0].values()))
+    return [feeds for good in accepted[-_SHAPES:] for feeds in good], rejection
+
+
+def _padded(feeds: Feeds) -> tuple[Feeds, ...]:
+    """Return inputs of which every second row is zero, of which all floats are, and of which all numbers are."""
+    return (
+        {name: _with_zeros(value, 2) if _is_float(value) else value for name, value in feeds.items()},
+        {name: _with_zeros(value, 1) if _is_float(value) else value for name, value in feeds.items()},
+        {name: _with_zeros(value, 1) for name, value in feeds.items()},
+    )
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and is_float(value.dtype)
+
+
+def _with_zeros(value: Any, step: int) -> Any:
+    """Return an array with zeros in place of the first of each `step` rows along the last axis."""
+    if not isinstance(value, np.ndarray) or value.dtype == object:
+        return value
+    rows = value.copy().reshape(-1, *value.shape[-1:])
+    rows[::step] = 0
+    return rows.reshape(value.shape)

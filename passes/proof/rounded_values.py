@@ -1,0 +1,68 @@
+"""Models whose narrow floats are rounded in onnxruntime, as they are where a runtime computes in them.
+
+onnxruntime 1.32.0 has few kernels for float16 on the CPU: it computes in float between Casts, and drops a Cast to
+float16 before a Cast to float, whatever the optimization level. An Identity between the two keeps them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import onnx
+from onnx import TensorProto
+
+from opshift.opsets.registry.structural import IDENTITY
+from opshift.passes.analysis.known_values import known_values
+from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.graph.traversal import graph_views
+
+_NARROW = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+
+
+def narrow_values(model: onnx.ModelProto) -> frozenset[str]:
+    """Return the values of the main graph that are float16 or bfloat16.
+
+    Small external constants of the model hold their elements.
+    """
+    if not any(_NARROW.intersection(_types(node)) for node in model.graph.node) and not _declares(model):
+        return frozenset()
+    all_types = (default_opset(model.opset_import) or 1) >= _IDENTITY_OF_ALL
+    roundable = _NARROW if all_types else _NARROW - {TensorProto.BFLOAT16}
+    own = known_values(model).own
+    return frozenset(name for name, facts in own.items() if facts is not None and facts.dtype in roundable)
+
+
+def with_rounded_values(model: onnx.ModelProto, narrow: Collection[str]) -> onnx.ModelProto:
+    """Return a model with an Identity behind each of some values of the main graph, which keep their names."""
+    work = onnx.ModelProto()
+    work.CopyFrom(model)
+    taken = {name for view in graph_views(work) for name in (*view.names, *view.outputs)}
+    nodes: list[onnx.NodeProto] = []
+    for node in work.graph.node:
+        nodes.append(node)
+        for index, name in enumerate(node.output):
+            if name and name in narrow:
+                unrounded = f"{name}/unrounded"
+                while unrounded in taken:
+                    unrounded += "_"
+                taken.add(unrounded)
+                node.output[index] = unrounded
+                nodes.append(onnx.helper.make_node(IDENTITY, [unrounded], [name]))
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del work.graph.node[:]
+    work.graph.node.extend(copies)
+    return work
+
+
+_IDENTITY_OF_ALL = 13
+"""The opset from which on Identity accepts bfloat16."""
+
+
+def _types(node: onnx.NodeProto) -> set[int]:
+    return {attribute.i for attribute in node.attribute if attribute.type == onnx.AttributeProto.INT}
+
+
+def _declares(model: onnx.ModelProto) -> bool:
+    values = (*model.graph.input, *model.graph.initializer)
+    found = (one.data_type if isinstance(one, TensorProto) else one.type.tensor_type.elem_type for one in values)
+    return not _NARROW.isdisjoint(found)

@@ -1,0 +1,389 @@
+"""Change the element types of a model's values: int64 to int32, say.
+
+Each value has one type, and a Cast stands where a node needs another: where its schema demands the old type, or where
+the installed onnxruntime has no kernel for the new one. Which values change is decided in type_choice.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import onnx
+from onnx import AttributeProto, TensorProto
+
+from opshift.opsets.registry.facts import INTEGERS, Facts, exact_types, type_name
+from opshift.opsets.registry.node_traits import traits_of
+from opshift.opsets.registry.schema import Schema, default_domain, schema_read_at
+from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY, IF
+from opshift.opsets.registry.value_ranges import of_type
+from opshift.passes.analysis.known_values import is_constant
+from opshift.passes.analysis.scopes import Scope, default_opset, view
+from opshift.passes.analysis.value_ranges import Ranges, value_ranges
+from opshift.passes.base.results import FITS, Action, Refusal, Step
+from opshift.passes.graph.traversal import named_subgraphs, names_read, node_name, subgraphs
+from opshift.passes.rewrite.apply import Names
+from opshift.passes.rewrite.retyped_graph import (
+    GraphTypes,
+    Place,
+    RetypedGraph,
+    Visit,
+    converted,
+    groups,
+    held_tensor,
+    holds_sequences,
+    places,
+    replace_nodes,
+    retype_values,
+    values_made,
+)
+from opshift.passes.rewrite.splicing import named_node, rename_values
+from opshift.passes.rewrite.type_choice import TypeChoice, Types, is_narrower, name_type
+
+
+@dataclass(frozen=True)
+class Retyped:
+    """What became of a model whose element types were changed in place."""
+
+    steps: tuple[Step, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    outer: bool = False
+    """Whether inputs or outputs have other types."""
+    casts: int = 0
+    """How many Casts were added."""
+    wide: Mapping[str, str] = field(default_factory=dict)
+    """Why nodes keep a wider type of floats, by their paths."""
+    narrowed: frozenset[str] = frozenset()
+    """The paths of nodes that compute in narrower floats."""
+    narrow: frozenset[str] = frozenset()
+    """The values of the main graph that are narrower floats now."""
+
+
+def change_types(model: onnx.ModelProto, values: Scope, asked: Types, *, runnable: bool) -> Retyped:
+    """Change element types in place; `values` are the known facts about the model, which calls no functions.
+
+    With `runnable`, a node keeps the type for which the installed onnxruntime has a kernel, if it has none for the new
+    one.
+    """
+    changed = {
+        value.name: of_type(wanted) & of_type(old)
+        for value in model.graph.input
+        if asked.outer and (wanted := asked.changes.get(old := value.type.tensor_type.elem_type)) is not None
+    }
+    ranges = value_ranges(model.graph, values, changed)
+    choice = TypeChoice(asked, default_opset(model.opset_import) or 1, runnable)
+    work = _Retyping(Names(model), asked, choice, _versions(model))
+    before = [value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)]
+    stored = work.main(model.graph, values, ranges)
+    after = [value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)]
+    wide = {where: why for where, why in choice.kept.items() if where not in work.narrowed}
+    kinds = {new for old, new in asked.changes.items() if is_narrower(old, new)}
+    narrow = frozenset(name for name, dtype in stored.items() if dtype in kinds)
+    return Retyped(
+        tuple(work.steps), tuple(choice.refusals), before != after, work.casts, wide, frozenset(work.narrowed), narrow
+    )
+
+
+def _versions(model: onnx.ModelProto) -> dict[str, int]:
+    return {default_domain(item.domain): item.version for item in model.opset_import}
+
+
+@dataclass
+class _Retyping:
+    """One pass over a model, from the first node to the last."""
+
+    names: Names
+    asked: Types
+    choice: TypeChoice
+    imported: Mapping[str, int]
+    steps: list[Step] = field(default_factory=list)
+    constants: dict[str, str] = field(default_factory=dict)
+    """The copies of constants in another type."""
+    casts: int = 0
+    """How many Casts were added."""
+    narrowed: set[str] = field(default_factory=set)
+    """The paths of nodes that compute in narrower floats."""
+
+    # --- graphs ---
+
+    def main(self, proto: onnx.GraphProto, scope: Scope, ranges: Ranges) -> Mapping[str, int]:
+        """Change the main graph; its inputs and outputs keep their names. Return the types of values that changed."""
+        graph = RetypedGraph(proto, scope, ranges)
+        fed = {value.name for value in proto.input}
+        graph.constants.update((tensor.name, tensor) for tensor in proto.initializer if tensor.name not in fed)
+        if self.asked.outer:
+            for value in proto.input:
+                self._declare(graph, value)
+            for tensor in proto.initializer:
+                if tensor.name in fed and tensor.name in graph.stored:
+                    tensor.CopyFrom(converted(tensor, graph.stored[tensor.name], tensor.name))
+        if not self.asked.outer:
+            read = {name for node in proto.node for name in names_read(node)}
+            self.choice.returned = {value.name for value in proto.output} - read
+        self._nodes(graph, "main")
+        for value in proto.output:
+            self._output(graph, value)
+        self._restore_names(graph)
+        replace_nodes(graph)
+        retype_values(graph)
+        return graph.stored
+
+    def _restore_names(self, graph: RetypedGraph) -> None:
+        """Give copies of constants the names of the constants, where nothing needs these any more."""
+        read = {value.name for value in graph.proto.output}
+        read.update(name for node in graph.nodes for name in names_read(node))
+        gone = {name: copy for name, copy in self.constants.items() if name in graph.constants and name not in read}
+        for index in range(len(graph.proto.initializer) - 1, -1, -1):
+            if graph.proto.initializer[index].name in gone:
+                del graph.proto.initializer[index]
+        graph.nodes = [node for node in graph.nodes if not is_constant(node) or node.output[0] not in gone]
+        graph.stored.update((name, graph.stored[copy]) for name, copy in gone.items() if copy in graph.stored)
+        _rename(graph, {copy: name for name, copy in gone.items()})
+
+    def _declare(self, graph: RetypedGraph, value: onnx.ValueInfoProto) -> None:
+        wanted = self.asked.changes.get(value.type.tensor_type.elem_type)
+        if wanted is not None:
+            value.type.tensor_type.elem_type = wanted
+            graph.stored[value.name] = wanted
+
+    def _output(self, graph: RetypedGraph, value: onnx.ValueInfoProto) -> None:
+        """Give an output of the model its type; its name stays, and the value of another type gets a new one."""
+        if not value.type.HasField("tensor_type"):
+            return  # sequences and optionals keep their types, and so do the nodes that make them
+        declared = value.type.tensor_type.elem_type
+        wanted = self.asked.changes.get(declared, declared) if self.asked.outer else declared
+        source = graph.source(value.name)
+        now = graph.dtype(source)
+        if now is None or (now == wanted and source == value.name):
+            value.type.tensor_type.elem_type = wanted
+            return
+        if source == value.name:
+            source = self.names.new(f"{value.name}_{type_name(now)}")
+            _rename(graph, {value.name: source})
+            graph.stored[source] = now
+            if (copy := graph.copies.get((value.name, wanted))) is not None:
+                _rename(graph, {copy: value.name})
+                graph.stored[value.name] = value.type.tensor_type.elem_type = wanted
+                return
+        cast = named_node(value.name, IDENTITY, [source], value.name)
+        if now != wanted:
+            cast = self._cast(source, value.name, wanted)
+        if any(node.name == value.name for node in graph.nodes):
+            cast.name = self.names.new(f"{value.name}_{type_name(wanted)}")
+        graph.nodes.append(cast)
+        graph.stored[value.name] = wanted
+        value.type.tensor_type.elem_type = wanted
+
+    def _inner(
+        self, proto: onnx.GraphProto, scope: Scope, ranges: Ranges, outer: RetypedGraph, path: str, types: GraphTypes
+    ) -> None:
+        """Change a graph that a node holds, whose inputs and outputs get the types that the node gives them."""
+        graph = RetypedGraph(proto, scope, ranges, outer)
+        graph.constants.update((tensor.name, tensor) for tensor in proto.initializer)
+        for value, dtype in zip(proto.input, types.inputs, strict=False):
+            if dtype is not None:
+                graph.stored[value.name] = dtype
+                if value.type.tensor_type.elem_type:
+                    value.type.tensor_type.elem_type = dtype
+        self._nodes(graph, path)
+        given: set[str] = set()
+        for value, dtype in zip(proto.output, types.outputs or [None] * len(proto.output), strict=False):
+            name = graph.source(value.name)
+            declared = scope[value.name]
+            wanted = dtype or (declared.dtype if declared is not None else None) or graph.dtype(name)
+            held = self._as(graph, name, wanted) if wanted else name
+            if held in given or (held != value.name and held not in values_made(graph)):
+                # A graph returns values of its own, each once.
+                made = self.names.new(value.name)
+                graph.nodes.append(named_node(made, IDENTITY, [held], made))
+                held = made
+            given.add(held)
+            value.name = held
+            if wanted and value.type.tensor_type.elem_type:
+                value.type.tensor_type.elem_type = wanted
+        replace_nodes(graph)
+        retype_values(graph)
+
+    def _nodes(self, graph: RetypedGraph, path: str) -> None:
+        for index, node in enumerate(graph.proto.node):
+            if is_constant(node) and (tensor := held_tensor(node)) is not None:
+                graph.constants[node.output[0]] = tensor
+                graph.nodes.append(node)
+            else:
+                self._node(graph, node, f"{path}/{node_name(node, index)}")
+
+    # --- values ---
+
+    def _as(self, graph: RetypedGraph, name: str, dtype: int) -> str:
+        """Return the name of a value in a type, for a node that is added next."""
+        name = graph.source(name)
+        now = graph.dtype(name)
+        if now is None or now == dtype:
+            return name
+        if (known := graph.copy(name, dtype)) is not None:
+            return known
+        made = self.names.new(f"{name}_{type_name(dtype)}")
+        found = graph.constant(name)
+        if found is not None and found[1].data_location != TensorProto.EXTERNAL:
+            owner, tensor = found
+            if any(one.name == name for one in owner.proto.initializer):
+                owner.proto.initializer.append(converted(tensor, dtype, made))
+            else:
+                owner = graph
+                node = named_node(made, CONSTANT, [], made)
+                node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(converted(tensor, dtype, ""))
+                graph.nodes.append(node)
+            owner.copies[name, dtype] = made
+            self.constants.setdefault(name, made)
+            owner.stored[made] = dtype
+            return made
+        graph.nodes.append(self._cast(name, made, dtype))
+        graph.copies[name, dtype] = made
+        graph.stored[made] = dtype
+        return made
+
+    def _cast(self, source: str, made: str, dtype: int) -> onnx.NodeProto:
+        self.casts += 1
+        return named_node(made, CAST, [source], made, to=dtype)
+
+    # --- nodes ---
+
+    def _node(self, graph: RetypedGraph, node: onnx.NodeProto, where: str) -> None:
+        domain = default_domain(node.domain)
+        schema = schema_read_at(domain, node.op_type, self.imported.get(domain, 1) if domain else self.choice.opset)
+        if any(subgraphs(node)) and not domain and (node.op_type == IF or traits_of(node).iteration is not None):
+            self._with_graphs(graph, node, where)
+            return
+        if schema is None or holds_sequences(node, schema, graph.scope) or any(subgraphs(node)):
+            self._keep(graph, node, list(places(graph, node)))
+            for attribute, proto in named_subgraphs(node):
+                inside = graph.scope.enter(node, attribute), graph.ranges.enter(node, attribute)
+                self._inner(proto, *inside, graph, f"{where}.{attribute}", GraphTypes())
+            self._add(graph, node)
+            return
+        if node.op_type == CAST and not domain:
+            self._skip_casts(graph, node)
+        changed = False
+        visit = Visit(node, schema, where, view(node, graph.scope, self.choice.opset))
+        for group in groups(node, schema, graph):
+            dtype = next((place.facts.dtype for place in group if place.facts.dtype), None)
+            wanted = self.asked.wanted(where, group[0].parameter.type_variable, dtype)
+            if dtype is None:
+                continue
+            if wanted is None or not self.choice.changes(graph, visit, group, dtype, wanted):
+                self._keep(graph, node, group)
+                continue
+            changed = True
+            if is_narrower(dtype, wanted):
+                self.narrowed.add(where)
+            name_type(visit, group, dtype, wanted)
+            for place in group:
+                if place.is_output:
+                    graph.stored[place.name] = wanted
+                else:
+                    visit.types[place.index] = wanted
+                    node.input[place.index] = self._as(graph, place.name, wanted)
+        idle = node.op_type == CAST and not domain and graph.dtype(node.input[0]) == graph.dtype(node.output[0])
+        if idle and any(value.name == node.output[0] for value in graph.proto.output):
+            node.op_type = IDENTITY
+            del node.attribute[:]
+        elif idle:
+            graph.renamed[node.output[0]] = graph.source(node.input[0])
+            self._note(Action.DROP, where, node, schema, "it casts to the type that its input has")
+            return
+        if changed:
+            single = self.asked.at.get(where)
+            self._note(Action.RETYPE, where, node, schema, single.why if single else _listed(self.asked))
+        self._add(graph, node)
+
+    def _add(self, graph: RetypedGraph, node: onnx.NodeProto) -> None:
+        for index, name in enumerate(node.input):
+            node.input[index] = graph.source(name)
+        graph.nodes.append(node)
+
+    def _note(self, action: Action, where: str, node: onnx.NodeProto, schema: Schema, why: str) -> None:
+        assumes = (FITS,) if where in self.choice.assumed else ()
+        self.steps.append(Step(action, where, node.op_type, schema.since_version, why, assumes=assumes))
+
+    def _keep(self, graph: RetypedGraph, node: onnx.NodeProto, places: Sequence[Place]) -> None:
+        """Leave values at a node in the types that they had."""
+        for place in places:
+            if place.is_output:
+                if place.facts.dtype:
+                    graph.stored[place.name] = place.facts.dtype
+            elif place.facts.dtype:
+                node.input[place.index] = self._as(graph, place.name, place.facts.dtype)
+
+    def _skip_casts(self, graph: RetypedGraph, node: onnx.NodeProto) -> None:
+        """Read what a Cast before this one read, if that lost nothing."""
+        source = node.input[0]
+        earlier = next((one.casts[source] for one in graph.around() if source in one.casts), None)
+        if earlier is not None:
+            node.input[0] = earlier
+        before, after = graph.scope[node.input[0]], graph.scope[node.output[0]]
+        if after is not None and after.dtype == TensorProto.STRING:
+            node.input[0] = source  # 1 and 1.0 are not written alike
+            return
+        if before is not None and after is not None and after.dtype in exact_types(before.dtype or 0):
+            graph.casts[node.output[0]] = graph.source(node.input[0])
+
+    # --- nodes that hold graphs ---
+
+    def _with_graphs(self, graph: RetypedGraph, node: onnx.NodeProto, where: str) -> None:
+        schema = schema_read_at("", node.op_type, self.choice.opset)
+        assert schema is not None
+        iteration = traits_of(node).iteration
+        visit = Visit(node, schema, where, view(node, graph.scope, self.choice.opset))
+        outputs: list[int | None] = []
+        for name in node.output:
+            facts = graph.scope.own.get(name) or Facts()
+            wanted = self.asked.changes.get(facts.dtype or 0)
+            if wanted is not None and is_narrower(facts.dtype or 0, wanted):
+                self.choice.kept.setdefault(where, "it holds graphs, in which no value was measured")
+                wanted = None
+            allowed = wanted is not None and f"tensor({type_name(wanted)})" in schema.outputs[-1].types
+            outputs.append(wanted if allowed else facts.dtype)
+            if wanted is not None and allowed and facts.dtype in INTEGERS:
+                self.choice.check(graph, visit, Place(0, name, schema.outputs[-1], facts, True), wanted)
+            if name and outputs[-1] is not None and facts.dtype in self.asked.changes:
+                graph.stored[name] = outputs[-1] or 0
+        first = iteration.inputs if iteration is not None else 1
+        inputs: list[int | None] = [None] * len(node.input)
+        for index, name in enumerate(node.input):
+            known = graph.scope[name] if name else None
+            if known is None or not known.dtype:
+                continue
+            wanted = known.dtype
+            if index >= first:
+                carried = index - first
+                scanned = self._scanned(node)
+                is_state = carried < len(node.input) - first - scanned
+                now = graph.dtype(name)
+                kept = now is None or is_narrower(known.dtype, now)
+                wanted = (outputs[carried] if is_state else wanted if kept else now) or wanted
+            inputs[index] = wanted
+            node.input[index] = self._as(graph, name, wanted)
+        for attribute, proto in named_subgraphs(node):
+            inside = graph.scope.enter(node, attribute), graph.ranges.enter(node, attribute)
+            types = GraphTypes((), outputs)
+            if iteration is not None:
+                head = [None] * iteration.inputs
+                types = GraphTypes([*head, *inputs[first:]], [*[None] * iteration.outputs, *outputs])
+            self._inner(proto, *inside, graph, f"{where}.{attribute}", types)
+        self._add(graph, node)
+
+    def _scanned(self, node: onnx.NodeProto) -> int:
+        iteration = traits_of(node).iteration
+        assert iteration is not None
+        return next((one.i for one in node.attribute if one.name == iteration.scanned), 0) if iteration.scanned else 0
+
+
+def _rename(graph: RetypedGraph, renamed: Mapping[str, str]) -> None:
+    """Rename values of a graph, wherever they are made or read."""
+    rename_values(graph.nodes if renamed else (), renamed)
+    for named in (*graph.proto.initializer, *graph.proto.value_info):
+        named.name = renamed.get(named.name, named.name)
+
+
+def _listed(types: Types) -> str:
+    return ", ".join(f"{old} becomes {new}" for old, new in types.named.items())

@@ -1,0 +1,76 @@
+"""Models with Casts around them, so that a verification feeds both models alike."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import onnx
+from onnx import TensorProto
+
+from opshift.opsets.registry.structural import CAST
+from opshift.passes.rewrite.apply import Names
+from opshift.passes.rewrite.splicing import named_node, rename_values
+
+
+def with_interface(model: onnx.ModelProto, like: onnx.ModelProto, types: Collection[int]) -> onnx.ModelProto:
+    """Return a model with the inputs and outputs of another model, where these have one of some element types.
+
+    Casts restore its own types inside.
+    """
+    wanted_inputs, wanted_outputs = _types(like.graph.input), _types(like.graph.output)
+    inputs = {
+        name: (wanted_inputs[name], [dtype])
+        for name, dtype in _types(model.graph.input).items()
+        if wanted_inputs.get(name, dtype) != dtype and wanted_inputs[name] in types
+    }
+    outputs = {
+        name: wanted_outputs[name]
+        for name, dtype in _types(model.graph.output).items()
+        if wanted_outputs.get(name, dtype) != dtype and wanted_outputs[name] in types
+    }
+    return _wrapped(model, inputs, outputs)
+
+
+def with_small_integers(model: onnx.ModelProto, types: Sequence[int]) -> onnx.ModelProto:
+    """Return a model that cuts its inputs of these integer types to 16 bits, so that products of two fit in 32."""
+    inputs = {
+        name: (dtype, [TensorProto.INT16, dtype]) for name, dtype in _types(model.graph.input).items() if dtype in types
+    }
+    return _wrapped(model, inputs, {})
+
+
+def _types(values: Sequence[onnx.ValueInfoProto]) -> dict[str, int]:
+    return {value.name: value.type.tensor_type.elem_type for value in values if value.type.HasField("tensor_type")}
+
+
+def _wrapped(
+    model: onnx.ModelProto, inputs: Mapping[str, tuple[int, Sequence[int]]], outputs: Mapping[str, int]
+) -> onnx.ModelProto:
+    """Return a model with Casts after inputs, each of an outer type and the types to cast to, and before outputs."""
+    if not inputs and not outputs:
+        return model
+    work = onnx.ModelProto()
+    work.CopyFrom(model)
+    names = Names(work)
+    graph = work.graph
+    first: list[onnx.NodeProto] = []
+    last: list[onnx.NodeProto] = []
+    inner = {name: names.new(f"{name}_inside") for name in {*inputs, *outputs}}
+    rename_values(graph.node, inner)
+    for name, (dtype, casts) in inputs.items():
+        source = name
+        for index, to in enumerate(casts):
+            made = inner[name] if index == len(casts) - 1 else names.new(f"{name}_inside")
+            first.append(named_node(made, CAST, [source], made, to=to))
+            source = made
+        next(value for value in graph.input if value.name == name).type.tensor_type.elem_type = dtype
+    for name, dtype in outputs.items():
+        last.append(named_node(f"{name}_outside", CAST, [inner[name]], name, to=dtype))
+        next(value for value in graph.output if value.name == name).type.tensor_type.elem_type = dtype
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in (*first, *graph.node, *last)]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    for index in range(len(graph.value_info) - 1, -1, -1):
+        if graph.value_info[index].name in inner:
+            del graph.value_info[index]
+    return work

@@ -1,0 +1,104 @@
+"""RNN, GRU and LSTM for targets without them: which nodes replace them, and what a dynamic length needs."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.parser import parse_model
+from operators.harness import converted
+from running import run, same
+
+import opshift
+from opshift.opsets.operators import rnn
+from opshift.opsets.registry.facts import Facts, constant
+from opshift.passes.base.results import Code
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+def layer(name: str, tokens: int | str) -> str:
+    """Return a model of one layer whose weights are constant."""
+    rows = GATES[name] * 2
+    numbers = ", ".join(str((place * 7 % 11 - 5) / 8) for place in range(rows * 3))
+    recurrent = ", ".join(str((place * 5 % 13 - 6) / 8) for place in range(rows * 2))
+    return (
+        f'<ir_version: 8, opset_import: ["": 13]> g (float[{tokens},1,3] x) => (float[{tokens},1,1,2] y) '
+        f"<float[1,{rows},3] w = {{{numbers}}}, float[1,{rows},2] r = {{{recurrent}}}> "
+        f"{{ y = {name} <hidden_size = 2> (x, w, r) }}"
+    )
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_known_tokens_become_one_product_and_a_cell_each(name: str) -> None:
+    model = parse_model(layer(name, 3))
+    result = converted(model, target="ncnn")
+    counted = collections.Counter(node.op_type for node in result.graph.node)
+    assert not counted.keys() & {*GATES, "Loop", "Shape", "Transpose", "Squeeze"}
+    assert counted["MatMul"] == 1 + 3 * (2 if name == "GRU" else 1)
+    assert counted["Concat"] == counted["Unsqueeze"] == 1
+    x = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 1, 3)
+    for wanted, got in zip(run(model, [{"x": x}])[0], run(result, [{"x": x}])[0], strict=True):
+        assert same(wanted, got, 2e-6)
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_unknown_tokens_need_a_shape_where_there_is_no_loop(name: str) -> None:
+    (refusal,) = opshift.plan(parse_model(layer(name, "t")), target="ncnn").refusals
+    assert refusal.code is Code.MISSING_FACT
+    assert "--input-shape x:" in refusal.hint
+    assert not opshift.plan(parse_model(layer(name, "t")), target="ncnn", input_shapes={"x": (3, 1, 3)}).refusals
+
+
+@pytest.mark.parametrize("tokens", [129, "t"])
+def test_many_or_unknown_tokens_become_a_loop(tokens: int | str) -> None:
+    model = parse_model(layer("LSTM", tokens))
+    result = converted(model, decompose=["LSTM"])
+    assert "Loop" in {node.op_type for node in result.graph.node}
+    x = np.linspace(-1, 1, 129 * 3, dtype=np.float32).reshape(129, 1, 3)
+    assert same(run(model, [{"x": x}])[0][0], run(result, [{"x": x}])[0][0], 2e-6)
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_float16_is_computed_in_float_as_kernels_do(name: str) -> None:
+    """Products of 60000 with two weights leave the range of float16; one kernel of float16 does not notice."""
+    rng = np.random.default_rng(0)
+    rows = 4 * GATES[name]
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node(name, ["x", "w", "r", "b"], ["y"], hidden_size=4)],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [5, 2, 3])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT16, [5, 1, 2, 4])],
+            [
+                numpy_helper.from_array(rng.uniform(-1.5, 1.5, (1, *shape)).astype(np.float16), one)
+                for one, shape in (("w", (rows, 3)), ("r", (rows, 4)), ("b", (2 * rows,)))
+            ],
+        ),
+        opset_imports=[helper.make_opsetid("", 14)],
+        ir_version=8,
+    )
+    result = opshift.convert(model, decompose=[name])
+    assert result.report is not None
+    assert str(result.report.verdict) == "equal"
+    signs = rng.choice([-1, 1], (5, 2, 3))
+    for x in (signs * 60000, rng.normal(size=(5, 2, 3))):
+        feeds = [{"x": x.astype(np.float16)}]
+        (wanted,), (found,) = run(model, feeds)[0], run(result.rewritten, feeds)[0]
+        assert np.isfinite(wanted).all()
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=2**-10)  # one unit of float16 near one
+
+
+def test_nan_reaches_the_outputs_of_an_rnn_whose_weights_are_finite() -> None:
+    model = parse_model(layer("RNN", 3))
+    weights = [constant(numpy_helper.to_array(one)) for one in model.graph.initializer]
+    assert rnn.OPERATOR.nan_defined(rnn.RNN(hidden_size=2), (Facts(1, (3, 1, 3)), *weights))
+    assert not rnn.OPERATOR.nan_defined(rnn.RNN(hidden_size=2), (Facts(1, (3, 1, 3)), Facts(1), Facts(1)))
+    result = opshift.convert(model, decompose=["RNN"])
+    x = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 1, 3)
+    x[1, 0, 2] = np.nan
+    for wanted, got in zip(run(model, [{"x": x}])[0], run(result.rewritten, [{"x": x}])[0], strict=True):
+        assert np.isnan(wanted).any()
+        assert same(wanted, got, 2e-6)

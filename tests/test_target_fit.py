@@ -1,0 +1,111 @@
+"""Constants, inputs and outputs as a target reads them, whatever the nodes are."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx.parser import parse_model
+from running import run
+
+import opshift
+from opshift.opsets.runtimes.limits import Limit
+from opshift.opsets.runtimes.target import Target
+from opshift.passes.base.errors import UnsupportedError
+
+HEAD = '<ir_version: 8, opset_import: ["": 13]> g '
+FLOATS = Target("mine", constant_types=("float", "int64"), measured=True)
+
+
+def converted(text: str, target: Target) -> onnx.ModelProto:
+    """Convert a model, and check that the result stays as it is when converted again."""
+    result = opshift.convert(parse_model(HEAD + text), target=target)
+    again = opshift.convert(result.rewritten, target=target, verify=False)
+    assert again.rewritten == result.rewritten
+    assert isinstance(result.rewritten, onnx.ModelProto)
+    return result.rewritten
+
+
+def operators(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "elements", "carrier"),
+    [("bool", "1, 0", 1), ("uint8", "0, 255", 1), ("int32", "2147483647, 5", 7), ("double", "0.5, -2", 1)],
+)
+def test_a_constant_of_another_type_becomes_a_cast(dtype: str, elements: str, carrier: int) -> None:
+    equal = f"<{dtype}[2] k = {{{elements}}}> {{ y = Equal (x, k) }}"
+    model = converted(f"({dtype}[2] x) => (bool[2] y) {equal}", FLOATS)
+    assert operators(model) == ["Cast", "Equal"]
+    assert [tensor.data_type for tensor in model.graph.initializer] == [carrier]
+    original = parse_model(HEAD + f"({dtype}[2] x) => (bool[2] y) {equal}")
+    feeds = [{"x": onnx.numpy_helper.to_array(original.graph.initializer[0])}]
+    assert run(model, feeds)[0][0].all()
+
+
+def test_constants_of_lowerings_and_of_nodes_too() -> None:
+    """A Constant node is one, and so is a mask that a lowering writes."""
+    constant = "{ c = Constant <value = bool[2] {1, 0}> () y = And (x, c) }"
+    assert operators(converted(f"(bool[2] x) => (bool[2] y) {constant}", FLOATS)) == ["Cast", "And"]
+    folded = Target("mine", constant_types=("float", "int64"), without=frozenset({"Shape", "Not"}))
+    text = "(bool[2] x) => (bool[2] y) <float[2] k = {1, 0}, float z = {0}> { c = Greater (k, z) y = And (x, c) }"
+    model = converted(text, folded)
+    assert operators(model) == ["Cast", "And"]
+    assert run(model, [{"x": np.array([True, True])}])[0][0].tolist() == [True, False]
+
+
+def test_a_constant_that_no_other_type_holds_is_refused() -> None:
+    text = "(uint64[1] x) => (bool[1] y) <uint64[1] k = {18446744073709551615}> { y = Equal (x, k) }"
+    with pytest.raises(UnsupportedError) as caught:
+        opshift.convert(parse_model(HEAD + text), target=FLOATS)
+    (refusal,) = caught.value.refusals
+    assert refusal.node == "constant 'k'"
+    assert refusal.reason.startswith("mine reads no constants of uint64")
+
+
+def test_a_constant_output_is_refused() -> None:
+    target = Target("mine", constant_outputs=False)
+    text = "(float[2] x) => (float[2] y, float[2] z) <float[2] k = {1, 2}> { y = Relu (x) z = Identity (k) }"
+    with pytest.raises(UnsupportedError) as caught:
+        opshift.convert(parse_model(HEAD + text), target=target)
+    (refusal,) = caught.value.refusals
+    assert (refusal.node, refusal.reason) == ("output 'z'", "it is constant, and mine returns no constants.")
+    assert opshift.plan(parse_model(HEAD + "(float[2] x) => (float[2] y) { y = Relu (x) }"), target=target).possible
+
+
+def test_an_input_that_no_node_reads_is_refused() -> None:
+    target = Target("mine", unused_inputs=False)
+    with pytest.raises(UnsupportedError) as caught:
+        opshift.convert(parse_model(HEAD + "(float[2] x, float[2] z) => (float[2] y) { y = Relu (x) }"), target=target)
+    assert [refusal.node for refusal in caught.value.refusals] == ["input 'z'"]
+
+
+def test_a_shared_constant_gets_a_copy() -> None:
+    target = Target("mine", limits=(Limit("MatMul", own_constants=("A",), reason="seen"),))
+    text = """(float[2,2] x) => (float[2,2] y) <float[2,2] k = {1, 2, 3, 4}>
+        { p = MatMul (k, x) q = MatMul (k, p) r = MatMul (q, k) y = Add (r, k) }"""
+    model = converted(text, target)
+    assert [node.input[0] for node in model.graph.node] == ["k/copy", "k/copy_1", "q", "r"]
+    assert [node.input[1] for node in model.graph.node][2:] == ["k", "k"]
+
+
+def test_the_only_input_is_set_apart() -> None:
+    target = Target("mine", limits=(Limit("Concat", not_fed=("inputs",), reason="seen"),))
+    alone = "(float[1,2] x) => (float[2,2] y) <float[1,2] k = {1, 2}> { y = Concat <axis = 0> (k, x) }"
+    assert operators(converted(alone, target)) == ["Identity", "Concat"]
+    twice = "(float[1,2] x) => (float[2,2] y) { r = Relu (x) y = Concat <axis = 0> (r, x) }"
+    assert operators(converted(twice, target)) == ["Relu", "Concat"]
+
+
+def test_strings_are_refused_without_a_hint_to_change_them() -> None:
+    target = Target("mine", input_types=("float", "int32"))
+    refusals = {
+        dtype: opshift.plan(
+            parse_model(HEAD + f"({dtype}[2] x) => ({dtype}[2] y) {{ y = Identity (x) }}"), target=target
+        ).refusals
+        for dtype in ("string", "int64", "float")
+    }
+    assert [(one.node, one.hint) for one in refusals["string"]] == [("input 'x'", "")]
+    assert [(one.node, one.hint) for one in refusals["int64"]] == [("input 'x'", "Change it with --io-types.")]
+    assert not refusals["float"]
