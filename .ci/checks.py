@@ -1,6 +1,6 @@
 """Run all checks: ruff, mypy --strict, the contracts of imports, the tests and the site; end with what was counted.
 
-With `--slow`, the fast tier of the tests is left out, which `.ci/run` has run, and of each large table a third of the
+With `--slow`, the fast tier of the tests is left out, which `.ci/run` has run, and of each large table a sixth of the
 slow cases is run, the commit says which: all of them take longer than a change should wait.
 
 It needs a plain (not editable) installation of opshift with the extras `browser`, `ci`, `corpus`, `docs` and
@@ -26,7 +26,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = 3
+PARTS = 6
 """Of so many slow cases of a large table one is run with `--slow`."""
 LEAST, LEAST_SLOW = 32000, 10000
 """Tests that must have passed: of all, and of a part of the slow ones. They are here to notice files that are no longer

@@ -44,6 +44,9 @@ CASES = [
     ("g (int32[n] x) => (int32[n] y) {y = Shrink (x)}", 9, 8, None),
     ("g (int32[4,4] x) => (int32[1,4] y) <int64[1] a = {0}> {y = ReduceLogSumExp (x, a)}", 27, None,
      "ReduceLogSumExp"),
+    ("g (float[3,4,3] x) => (float y) {y = ReduceProd <keepdims = 0> (x)}", 13, None, "ReduceProd"),
+    ('g (float[3,4,3] x, int64 n) => (float[m] y) {y = Loop (n, "") <body = b (int64 i, bool c) => (bool again, float z) '
+     "{again = Identity (c) z = ReduceProd <keepdims = 0> (x)}>}", 13, None, "ReduceProd"),
     ("g (float[2,2,3] q, float[2,k,3] k, float[2,v,3] v) => (float[2,2,3] y) "
      "{y = Attention <q_num_heads = 1, kv_num_heads = 1> (q, k, v)}", 28, 24, None),
     *[
@@ -161,6 +164,17 @@ def test_an_integer_window_that_is_off_by_one_is_a_difference() -> None:
     assert verdict(whole % 9, whole.replace("Add (w, w)", "Add (w, c)") % 9, 17) == "different"
 
 
+@pytest.mark.parametrize("wrong", ["ReduceLogSumExp <keepdims = 0> (x)", "ReduceLogSum <axes = [1], keepdims = 0> (x)"])
+def test_wrong_logarithms_of_sums_of_integers_are_different(wrong: str) -> None:
+    whole = "g (int32[3,4] x) => (int32[n] y) {y = %s}"
+    right = "ReduceLogSumExp <axes = [1], keepdims = 0> (x)"
+    assert verdict(whole % right, whole % right, 13) == "equal"
+    assert (
+        verdict(whole % right, (whole % wrong).replace("[n] y", " y" if "axes" not in wrong else "[n] y"), 13)
+        == "different"
+    )
+
+
 @pytest.mark.parametrize(
     ("operator", "value", "expected"),
     [
@@ -173,7 +187,10 @@ def test_an_integer_window_that_is_off_by_one_is_a_difference() -> None:
         ("ReduceLogSumExp", np.array(2**53, np.int64), False),
         ("ReduceLogSumExp", np.array(2**54, np.int64), True),
         ("ReduceMean", np.array([2**31 - 1, 1], np.int32), True),
-        ("ReduceLogSumExp", np.array([3, 2], np.int32), True),
+        ("ReduceLogSumExp", np.array([3, 2], np.int32), False),
+        ("ReduceLogSumExp", np.array([3, 3, 3], np.int32), False),
+        ("ReduceLogSumExp", np.array([3, 2, 2, 2, 2, 2], np.int32), True),
+        ("ReduceLogSumExp", np.array([-5, -6], np.int32), True),
         ("ReduceLogSumExp", np.array([3], np.int32), False),
         ("Shrink", np.array([2**24], np.int32), False),
         ("Shrink", np.array([2**24 + 1], np.int32), True),
@@ -181,6 +198,18 @@ def test_an_integer_window_that_is_off_by_one_is_a_difference() -> None:
 )
 def test_what_overflows(operator: str, value: NDArray[np.generic], expected: bool) -> None:
     assert overflows(onnx.helper.make_node(operator, ["x"], ["y"]), [value]) is expected
+
+
+@pytest.mark.parametrize(
+    ("axes", "options", "expected"),
+    [([1], {}, False), ([0], {}, True), ([-1], {}, False), ([], {}, False), (None, {}, True)],
+)
+def test_logarithms_of_sums_are_looked_at_along_the_reduced_axes(
+    axes: list[int] | None, options: dict[str, int], expected: bool
+) -> None:
+    node = onnx.helper.make_node("ReduceLogSumExp", ["x", "axes"], ["y"], **options)
+    read = [np.array([[4, -6], [3, -5]], np.int32), None if axes is None else np.array(axes, np.int64)]
+    assert overflows(node, read) is expected
 
 
 @pytest.mark.parametrize(

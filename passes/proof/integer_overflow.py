@@ -15,15 +15,16 @@ _EXACT = 2**24
 """Up to here every integer is a number of float, in which Shrink takes integers (onnxruntime 1.32.0)."""
 _EXACT_DOUBLE = 2**53
 """Up to here every integer is a number of double."""
+_BESIDE = 4
+"""As many units in the last place from an integer, a logarithm of double may be cut to it or to its neighbour."""
 
 
 def overflows(node: onnx.NodeProto, read: Sequence[Any]) -> bool:
     """Return whether sums of these integers leave their type, or what an operator computes with holds them no more.
 
-    onnxruntime 1.32.0 adds up integers of 64 bits as doubles, and its ReduceL2 of 2147483647 in int32 is 1. Of several
-    integers its ReduceLogSumExp cuts each exponential to an integer before it adds them up, which says nothing of the
-    logarithm of their sum. Of what leaves the type its ReduceSum and ReduceProd make the ends of the type, and
-    ScatterElements, which they replace, a remainder.
+    onnxruntime 1.32.0 adds up integers of 64 bits as doubles, and its ReduceL2 of 2147483647 in int32 is 1. Its
+    ReduceLogSumExp cuts each exponential to an integer before it adds them up. Of what leaves the type its ReduceSum
+    and ReduceProd make the ends of the type, and ScatterElements, which they replace, a remainder.
     """
     integers = integers_of(node)
     value = read[0] if read else None
@@ -39,14 +40,14 @@ def overflows(node: onnx.NodeProto, read: Sequence[Any]) -> bool:
         case Integers.SQUARES:
             return bool((wide**2).sum() > most)
         case Integers.EXPONENTIALS:
-            return value.size > 1 or bool(wide.sum() > most)
+            if _lacks_axes(node, read) and value.size > 1:
+                return True
+            return not _same_logarithms(value.astype(np.float64), reduced_axes(node, read, value.ndim), most)
         case Integers.WRAPPED:
             return bool(wide.sum() > most) and largest > _EXACT_DOUBLE
         case Integers.PRODUCTS:
-            given = read[1].tolist() if len(read) > 1 and isinstance(read[1], np.ndarray) else ()
-            axes = attributes_of(node).get("axes") or given
             with np.errstate(over="ignore"):
-                products = wide.prod(axis=tuple(axes) or None)
+                products = wide.prod(axis=reduced_axes(node, read, value.ndim))
             return bool((products > most).any()) and largest > _EXACT_DOUBLE
         case Integers.SUMS:
             return bool(wide.sum() > most)
@@ -58,3 +59,38 @@ def overflows(node: onnx.NodeProto, read: Sequence[Any]) -> bool:
                 return bool(start + updates.sum() > most)
             return bool(max(start, 1.0) * np.maximum(updates, 1.0).prod() > most)
     return False
+
+
+def overflows_inside(node: onnx.NodeProto, outside: Any) -> bool:
+    """Return the same of a node of a function or branch that may read a value from outside, or what was made of it."""
+    if integers_of(node) is Integers.EXPONENTIALS:
+        return isinstance(outside, np.ndarray) and outside.dtype.kind in "iu" and outside.size > 1
+    return overflows(node, [outside])
+
+
+def _lacks_axes(node: onnx.NodeProto, read: Sequence[Any]) -> bool:
+    """Return whether the axes are an input that is not known."""
+    return len(node.input) > 1 and bool(node.input[1]) and not (len(read) > 1 and isinstance(read[1], np.ndarray))
+
+
+def reduced_axes(node: onnx.NodeProto, read: Sequence[Any], rank: int) -> tuple[int, ...] | None:
+    """Return the axes that a node reduces, as numpy takes them: None for all. Those that a wrong model makes up go."""
+    attributes = attributes_of(node)
+    as_input = read[1].ravel().tolist() if len(read) > 1 and isinstance(read[1], np.ndarray) else ()
+    axes = tuple({axis % rank for axis in attributes.get("axes") or as_input if -rank <= axis < rank})
+    return axes if axes or attributes.get("noop_with_empty_axes") else None
+
+
+def _same_logarithms(value: np.ndarray[Any, Any], axes: tuple[int, ...] | None, most: float) -> bool:
+    """Return whether cutting each exponential to an integer leaves logarithms of sums the same integers, up to `most`.
+
+    onnxruntime takes the greatest element off first, so that what is cut is 1 for it and its equals, and 0 for others.
+    """
+    if not value.size:
+        return False
+    greatest = value.max(axis=axes, keepdims=True)
+    total = greatest + np.log(np.exp(value - greatest).sum(axis=axes, keepdims=True))
+    cut = greatest + np.log((value == greatest).sum(axis=axes, keepdims=True))
+    # The logarithm of one element is that element, of more it is beside an integer by rounding alone.
+    beside = (np.abs(total - np.round(total)) <= _BESIDE * np.spacing(np.abs(greatest) + 1)) & (total != greatest)
+    return bool((np.trunc(total) == np.trunc(cut)).all() and not beside.any() and (np.abs(total) <= most).all())

@@ -18,10 +18,11 @@ from opshift.opsets.registry.traits import Integers, Undefined
 from opshift.opsets.runtimes.kernels import runs_by_body
 from opshift.passes.analysis.scopes import inlined
 from opshift.passes.base.limits import Limits
+from opshift.passes.graph.limits import MOST_AXES
 from opshift.passes.graph.traversal import outer_names, subgraphs
 from opshift.passes.proof.bisect import Trace
 from opshift.passes.proof.comparison import Executor, differs
-from opshift.passes.proof.integer_overflow import overflows
+from opshift.passes.proof.integer_overflow import overflows, overflows_inside
 from opshift.passes.proof.node_pairs import Pair, has_empty_axis
 from opshift.passes.proof.signature import contradiction
 from opshift.passes.proof.wider_types import is_float
@@ -71,6 +72,12 @@ class UndefinedFilter:
         )
         self._by_oracle = frozenset(name for name, pair in named if selects(pair.original.graph.node[0]))
         self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
+        self._axes = {
+            tensor.name: onnx.numpy_helper.to_array(tensor)
+            for tensor in model.graph.initializer
+            if tensor.data_type == onnx.TensorProto.INT64 and len(tensor.dims) == 1 and 0 < tensor.dims[0] <= MOST_AXES
+            if tensor.data_location != onnx.TensorProto.EXTERNAL
+        }
         self._limits = limits
         self._unsaid: dict[int, Feeds] = {}
 
@@ -151,6 +158,7 @@ class UndefinedFilter:
     def _undefined(self, values: Mapping[str, Any]) -> frozenset[str]:
         """Return the outputs that depend on something undefined."""
         tainted: set[str] = set()
+        values = {**self._axes, **values}
         for node in self._original.proto.graph.node:
             names = [*node.input, *outer_names(node)]
             if not tainted.isdisjoint(names) or self._at(node, [values.get(name) for name in names], values):
@@ -169,7 +177,7 @@ class UndefinedFilter:
         for inner in self._inside(node):
             # What a product is of inside, nobody knows: it may be one that the node reads.
             near = read if integers_of(inner) is Integers.PRODUCTS else (*read, *values.values())
-            if any(overflows(inner, [one]) for one in near):
+            if any(overflows_inside(inner, one) for one in near):
                 return True
         places = any(traits_of(inner).reads_places for inner in self._inside(node))
         if places and any(_has(_nowhere, value) for value in values.values()):

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.traits import Trait
+from opshift.passes.proof.integer_overflow import reduced_axes
 from opshift.passes.proof.rounding.bound import EXACT, Bound
 from opshift.passes.proof.rounding.inner_sums import makes_constants
 from opshift.passes.proof.rounding.values import has, huge, infinite, infinity, is_float_array, is_large, zero
@@ -67,7 +68,7 @@ def _marks_of(node: WideNode, plain: Mapping[str, Any], marks: Mapping[str, Boun
         lost=any(
             marks[name].lost
             or (Trait.SQUARES in traits and has(plain[name], square))
-            or (Trait.PRODUCTS in traits and has(plain[name], _multiplied))
+            or (Trait.PRODUCTS in traits and _multiplies_beyond(node, plain, name))
             for name in read
         ),
     )
@@ -84,17 +85,19 @@ def _bare_square(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
     return np.asarray(_square(wide, largest) | ((wide != 0) & (np.abs(wide) < least)))
 
 
-def _multiplied(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
-    """Return along which axes numbers above one have a product that overflows, or those below one that underflows.
+def _multiplies_beyond(node: WideNode, plain: Mapping[str, Any], name: str) -> bool:
+    """Return whether numbers above one that are multiplied overflow, or those below one underflow.
 
     The order decides then what of it the others bring back: an infinity, a number with fewer digits, or a zero.
     """
-    finite = np.where((wide != 0) & np.isfinite(wide), np.abs(wide), 1.0)
-    powers, end = np.log2(finite), np.log2(largest)
-    beyond = [
-        (powers.clip(min=0).sum(axis) > end - 1) | (powers.clip(max=0).sum(axis) < 1 - end) for axis in range(wide.ndim)
-    ]
-    return np.array([bool(one.any()) for one in beyond])
+
+    def beyond(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
+        axes = reduced_axes(node.node, [plain.get(one) for one in node.node.input], wide.ndim)
+        finite = np.where((wide != 0) & np.isfinite(wide), np.abs(wide), 1.0)
+        powers, end = np.log2(finite), np.log2(largest)
+        return np.asarray((powers.clip(min=0).sum(axes) > end - 1) | (powers.clip(max=0).sum(axes) < 1 - end))
+
+    return has(plain[name], beyond)
 
 
 def _bare(node: WideNode) -> bool:
