@@ -45,8 +45,8 @@ CASES = [
     ("g (int32[4,4] x) => (int32[1,4] y) <int64[1] a = {0}> {y = ReduceLogSumExp (x, a)}", 27, None,
      "ReduceLogSumExp"),
     ("g (float[3,4,3] x) => (float y) {y = ReduceProd <keepdims = 0> (x)}", 13, None, "ReduceProd"),
-    ('g (float[3,4,3] x, int64 n) => (float[m] y) {y = Loop (n, "") <body = b (int64 i, bool c) => (bool again, float z) '
-     "{again = Identity (c) z = ReduceProd <keepdims = 0> (x)}>}", 13, None, "ReduceProd"),
+    ('g (float[3,4,3] x, int64 n) => (float[m] y) {y = Loop (n, "") <body = b (int64 i, bool c) => (bool d, float z) '
+     "{d = Identity (c) z = ReduceProd <keepdims = 0> (x)}>}", 13, None, "ReduceProd"),
     ("g (float[2,2,3] q, float[2,k,3] k, float[2,v,3] v) => (float[2,2,3] y) "
      "{y = Attention <q_num_heads = 1, kv_num_heads = 1> (q, k, v)}", 28, 24, None),
     *[
