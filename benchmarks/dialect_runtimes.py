@@ -23,7 +23,8 @@ from runtimes import RUNTIMES, Runtime
 
 import opshift
 from opshift.passes.measurement.isolated import RefusedError, alike
-from opshift.passes.runtime.ort_session import Runnable, Runner
+from opshift.passes.runtime.ort_models import Runnable
+from opshift.passes.runtime.ort_session import Runner
 
 
 def fed(case: Case) -> tuple[onnx.ModelProto, dict[str, Any], tuple[Any, ...]]:

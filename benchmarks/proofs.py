@@ -24,7 +24,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 import opshift
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import ort_process
 
 Pairs = list[tuple[Any, Any]]
 
@@ -66,7 +66,7 @@ def alone(pairs: Pairs) -> None:
 
 def spent(action: Callable[[], object]) -> tuple[float, float]:
     """Return the seconds and the CPU seconds that an action takes, those of the child process included."""
-    end = ort_session._worker(os.getpid()).stop  # the time of a child is known once it has ended
+    end = ort_process._worker(os.getpid()).stop  # the time of a child is known once it has ended
     end()
     start = time.perf_counter(), cpu()
     action()

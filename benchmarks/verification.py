@@ -295,9 +295,9 @@ def converted(before: str, _: str, how: str) -> dict[str, Any]:
 
 def told(report: Any) -> dict[str, Any]:
     """Return what a report says in a few words, once the child process has ended: its time is known then."""
-    from opshift.passes.runtime import ort_session
+    from opshift.passes.runtime import ort_process
 
-    ort_session._worker(os.getpid()).stop()
+    ort_process._worker(os.getpid()).stop()
     return {"verdict": str(report.verdict), "inputs": report.whole.inputs, "reason": report.whole.reason}
 
 

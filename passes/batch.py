@@ -180,7 +180,7 @@ def _check(asked: Mapping[str, Any], jobs: int) -> None:
         raise UsageError(f"At least one job is needed, not {jobs}.")
     Options(**asked).check()
     if asked.get("verify", True) and importlib.util.find_spec("onnxruntime") is None:
-        from opshift.passes.runtime.ort_session import runtime
+        from opshift.passes.runtime.ort_models import runtime
 
         runtime()
 

@@ -17,7 +17,7 @@ from onnx.parser import parse_model
 from resident import peak
 
 import opshift
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import ort_process
 
 
 def main(listed: str) -> None:
@@ -33,7 +33,7 @@ def main(listed: str) -> None:
         except Exception as error:
             found = [type(error).__name__, str(error)]
         print(json.dumps([case.name, round(time.monotonic() - begun, 1), *found]), flush=True)
-    ort_session._worker(os.getpid()).stop()
+    ort_process._worker(os.getpid()).stop()
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     print(json.dumps([peak(), children]))
 

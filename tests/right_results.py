@@ -25,7 +25,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import opshift
 from opshift.opsets.registry.schema import NEWEST, OLDEST
-from opshift.passes.runtime.ort_session import RejectedError, Runnable, Runner, fit
+from opshift.passes.runtime.ort_models import RejectedError, Runnable
+from opshift.passes.runtime.ort_opsets import fit
+from opshift.passes.runtime.ort_session import Runner
 
 OPSETS = range(OLDEST, NEWEST + 1)
 ELEMENTS = (

@@ -39,7 +39,7 @@ from opshift.passes.inspection import Stop, obstacles
 from opshift.passes.io import atomic_files
 from opshift.passes.io.atomic_files import Batch
 from opshift.passes.io.reader import Source
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import ort_models
 
 MODEL_13 = """<ir_version: 8, opset_import: ["": 13]>
 main (float[2,3] x) => (float[2,3] y) { a = Abs(x)  b = Hardmax<axis = 1>(a)  y = Neg(b) }"""
@@ -155,10 +155,8 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
     module("opshift.passes.inspection", inspect=lambda path, assume_opset=None, allow_paths=(): FOUND)
     module("opshift.passes.convert", convert=fake)
     module("opshift.passes.proof.verify", verify=lambda *a, **k: fake(*a, **k).report)
-    monkeypatch.setattr(ort_session, "runtime", lambda: None)
-    monkeypatch.setattr(
-        ort_session, "read", lambda path, *_: ort_session.Runnable(onnx.parser.parse_model(fake.source))
-    )
+    monkeypatch.setattr(ort_models, "runtime", lambda: None)
+    monkeypatch.setattr(ort_models, "read", lambda path, *_: ort_models.Runnable(onnx.parser.parse_model(fake.source)))
     monkeypatch.chdir(tmp_path)
     Path("in.onnx").write_bytes(b"original")
     return fake
@@ -1200,7 +1198,7 @@ def test_did_you_mean_ends_the_sentence_where_nothing_is_near() -> None:
 
 FAKE_RUN = """
 import sys, types
-from opshift.passes.runtime import ort_session as sessions
+from opshift.passes.runtime import ort_models as sessions
 from opshift.passes.base.results import *
 from opshift.passes.io.atomic_files import Batch
 from opshift.cli.main import main

@@ -18,7 +18,7 @@ from opshift.cli import wording
 from opshift.cli.main import main
 from opshift.passes.base.results import Check, Coverage, Departure, Report, Verdict
 from opshift.passes.proof.coverage import CoverageCounter, unequal, units_apart
-from opshift.passes.runtime.ort_session import RejectedError
+from opshift.passes.runtime.ort_models import RejectedError
 
 ROOT = Path(__file__).parents[1]
 EXACT = '<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }'

@@ -26,7 +26,8 @@ from opshift.passes.base.results import Code, Verdict
 from opshift.passes.proof.kernel_faults import miscomputed
 from opshift.passes.runtime import oracles
 from opshift.passes.runtime.node_evaluator import registry_node
-from opshift.passes.runtime.ort_session import RejectedError, Runnable, Runner
+from opshift.passes.runtime.ort_models import RejectedError, Runnable
+from opshift.passes.runtime.ort_session import Runner
 
 NAMES = [operator.name for operator in dialect_operators() if operator.domain]
 

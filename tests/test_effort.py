@@ -21,7 +21,7 @@ from opshift.passes.base.errors import UsageError
 from opshift.passes.base.results import Verdict
 from opshift.passes.proof.node_pairs import ENOUGH, Pair, compare_pairs
 from opshift.passes.proof.verify import verify
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import ort_process
 
 
 def model(graph: str, opset: int = 13) -> onnx.ModelProto:
@@ -128,9 +128,9 @@ for _ in range(2):
 
 def test_a_costly_model_gets_fewer_inputs() -> None:
     before = convolutions()
-    start = ort_session.seconds()
+    start = ort_process.seconds()
     report = verify(before, other(before))
-    used = ort_session.seconds() - start
+    used = ort_process.seconds() - start
     assert report.verdict is Verdict.EQUAL
     assert 3 <= report.whole.inputs < 160  # most of them without elements, which cost nothing
     assert used < 3 * effort.LEAST
@@ -197,9 +197,9 @@ def failing(count: int) -> tuple[Pair, ...]:
 @pytest.mark.slow
 def test_nodes_that_fail_end_the_comparison_early() -> None:
     pairs = failing(40)
-    began = ort_session.seconds()
+    began = ort_process.seconds()
     checks = compare_pairs(pairs)
-    several = ort_session.seconds() - began
+    several = ort_process.seconds() - began
     verdicts = [check.verdict for check in checks]
     assert verdicts == [Verdict.DIFFERENT] * ENOUGH + [Verdict.UNCHECKED] * (40 - ENOUGH)
     assert {check.reason for check in checks[ENOUGH:]} == {"it was not compared, since 5 other nodes differ"}
@@ -243,9 +243,9 @@ def test_many_nodes_of_an_operator_with_other_attributes_take_little_each() -> N
 
     took = []
     for proto in (resizes(1), resizes(1), resizes(120)):
-        began = ort_session.seconds()
+        began = ort_process.seconds()
         report = opshift.convert(proto, opset=19, verify="nodes").report
-        took.append(ort_session.seconds() - began)
+        took.append(ort_process.seconds() - began)
         assert report is not None
         assert {check.verdict for check in report.nodes} == {Verdict.EQUAL}
     assert took[2] < 40 * took[1]

@@ -31,7 +31,7 @@ from opshift.passes.analysis.departures import distance
 from opshift.passes.base.errors import UnsupportedError, UsageError, VerificationError
 from opshift.passes.base.results import Action, Code, Verdict
 from opshift.passes.rewrite.float_islands import IslandSearch
-from opshift.passes.runtime.ort_session import RejectedError
+from opshift.passes.runtime.ort_models import RejectedError
 
 HEAD = '<ir_version: 9, opset_import: ["": 17]> '
 NARROWER = {"int64": "int32"}

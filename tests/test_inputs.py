@@ -29,7 +29,7 @@ from opshift.passes.proof.inputs import distributions, generator, shape_search, 
 from opshift.passes.proof.inputs.data_flow import AxisLength, DrawnLength, InputUsage, Lookup, Number, input_usages
 from opshift.passes.proof.inputs.generator import LONG, Allowed, Draft, Spec, UntestableError
 from opshift.passes.proof.inputs.trials import Budget, find_trials, overridden
-from opshift.passes.runtime.ort_session import RejectedError
+from opshift.passes.runtime.ort_models import RejectedError
 
 
 def model(graph: str, opset: int = 13, functions: str = "", imports: str = "") -> onnx.ModelProto:

@@ -17,7 +17,7 @@ from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.runtimes import kernels
 from opshift.passes.base.errors import UnsupportedError
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import Runnable
+from opshift.passes.runtime.ort_models import Runnable
 
 NUMPY: Mapping[int, Any] = {TensorProto.UINT8: np.uint8, TensorProto.INT8: np.int8}
 TYPES = (TensorProto.UINT8, TensorProto.INT8)

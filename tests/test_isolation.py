@@ -33,9 +33,10 @@ from opshift.passes.proof.comparison import Difference, Mismatch
 from opshift.passes.proof.inputs import user_inputs
 from opshift.passes.proof.inputs.generator import specs
 from opshift.passes.proof.verify import verify
-from opshift.passes.runtime import oracles, ort_session
+from opshift.passes.runtime import oracles, ort_models, ort_process
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, RejectionKind, Runnable, Session
+from opshift.passes.runtime.ort_models import Feeds, RejectedError, RejectionKind, Runnable
+from opshift.passes.runtime.ort_session import Session
 
 ENDLESS = """g (float[n] x) => (float[n] y) <int64 turns = {4611686018427387904}> {
     y = Loop(turns, , x) <body = b (int64 i, bool c, float[n] v) => (bool d, float[n] w) {
@@ -97,8 +98,8 @@ def test_a_child_that_reads_no_request_is_ended_in_time(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(60)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(ort_session, "_STARTING", 0.5, raising=False)
-    rejected = within(10, lambda: ort_session.result_or_rejection(lambda: opened(memory=next(MEMORY)).run(x(1))))
+    monkeypatch.setattr(ort_process, "_STARTING", 0.5)
+    rejected = within(10, lambda: ort_models.result_or_rejection(lambda: opened(memory=next(MEMORY)).run(x(1))))
     assert isinstance(rejected, RejectedError)
     assert rejected.why is RejectionKind.LIMIT
     assert [process.poll() is None for process in started] == [False]
@@ -127,8 +128,8 @@ def test_a_child_whose_answers_are_lost_is_ended(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os; os.dup2(2, 1)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(ort_session, "_PATIENCE", 0.2, raising=False)
-    rejected = within(10, lambda: ort_session.result_or_rejection(lambda: opened(memory=next(MEMORY)).run(x(1))))
+    monkeypatch.setattr(ort_process, "_PATIENCE", 0.2)
+    rejected = within(10, lambda: ort_models.result_or_rejection(lambda: opened(memory=next(MEMORY)).run(x(1))))
     assert isinstance(rejected, RejectedError)
     assert [process.poll() is None for process in started] == [False]
 
@@ -154,14 +155,14 @@ def test_an_oracle_computes_in_the_child_what_it_computes_here() -> None:
 
 def test_an_oracle_that_takes_long_is_ended_in_time() -> None:
     limits = Limits(timeout=1.0, memory=next(MEMORY))
-    rejected = within(30, lambda: ort_session.result_or_rejection(oracles.computed, *sampled(15_000), limits))
+    rejected = within(30, lambda: ort_models.result_or_rejection(oracles.computed, *sampled(15_000), limits))
     assert isinstance(rejected, RejectedError)
     assert rejected.why is RejectionKind.LIMIT
 
 
 def test_an_oracle_that_takes_much_memory_is_ended() -> None:
     before = resident.peak()
-    rejected = ort_session.result_or_rejection(oracles.computed, *sampled(50_000), Limits(memory=2**29))
+    rejected = ort_models.result_or_rejection(oracles.computed, *sampled(50_000), Limits(memory=2**29))
     assert isinstance(rejected, RejectedError)
     assert rejected.why is RejectionKind.LIMIT
     assert "memory" in str(rejected)
@@ -172,7 +173,7 @@ def test_an_oracle_whose_outputs_are_large_is_rejected() -> None:
     operator = operator_for("", "Expand")
     assert operator is not None
     meaning = operator.meaning()
-    rejected = ort_session.result_or_rejection(
+    rejected = ort_models.result_or_rejection(
         oracles.computed, operator, meaning, (np.ones(1, np.float32), np.array([10_000_000])), Limits(results=2**20)
     )
     assert isinstance(rejected, RejectedError)
@@ -182,7 +183,7 @@ def test_an_oracle_whose_outputs_are_large_is_rejected() -> None:
 def test_what_an_oracle_does_not_take_is_rejected() -> None:
     operator, meaning, (image, boxes, batches) = sampled(3)
     for wrong in ((image, boxes, batches + 7), (image, boxes + np.inf, batches), (image, boxes[:0], batches)):
-        rejected = ort_session.result_or_rejection(oracles.computed, operator, meaning, wrong, Limits())
+        rejected = ort_models.result_or_rejection(oracles.computed, operator, meaning, wrong, Limits())
         assert isinstance(rejected, RejectedError)
         assert rejected.why is RejectionKind.REJECTED
 
@@ -199,7 +200,7 @@ def test_loops_without_nodes_end_in_time() -> None:
     looped = source(f"g (complex64[1] x) => (complex64[1] y) {constants} {{ y = Loop(m, t, x) <body = {inner}> }}")
     limits = Limits(clock=Clock(1.0, 1.0))
     rejected = within(
-        20, lambda: ort_session.result_or_rejection(Interpreter(looped, limits).run, {"x": np.ones(1, np.complex64)})
+        20, lambda: ort_models.result_or_rejection(Interpreter(looped, limits).run, {"x": np.ones(1, np.complex64)})
     )
     assert isinstance(rejected, RejectedError)
     assert rejected.why is RejectionKind.LIMIT

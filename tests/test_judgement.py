@@ -18,7 +18,7 @@ from rewrites import ADVERSARIAL, RIGHT, WRONG, Rewrite, model, reworded
 
 from opshift.passes.base.results import Report, Verdict
 from opshift.passes.proof.verify import verify
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import ort_process
 
 BY_BITS: dict[int, Any] = {
     TensorProto.BFLOAT16: np.uint16,
@@ -199,7 +199,7 @@ def test_a_limit_does_not_trouble_a_small_model() -> None:
 @pytest.fixture
 def timeless(monkeypatch: pytest.MonkeyPatch) -> None:
     """No input costs time: how many are run depends on that."""
-    monkeypatch.setattr(ort_session, "seconds", lambda: 0.0)
+    monkeypatch.setattr(ort_process, "seconds", lambda: 0.0)
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,9 @@ from opshift.passes.proof.inputs.distributions import bounded
 from opshift.passes.proof.inputs.generator import Allowed, Draft, specs
 from opshift.passes.proof.verify import verify
 from opshift.passes.rewrite import planner as planning
-from opshift.passes.runtime import ort_session
-from opshift.passes.runtime.ort_session import RejectedError, RejectionKind, Runnable, Session
+from opshift.passes.runtime import ort_process
+from opshift.passes.runtime.ort_models import RejectedError, RejectionKind, Runnable
+from opshift.passes.runtime.ort_session import Session
 
 MODEL = '<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }'
 SECONDS = 60
@@ -181,7 +182,7 @@ def test_outputs_that_are_too_large_are_rejected_and_the_next_input_runs() -> No
 
 
 def test_outputs_of_a_long_batch_end_it_early_and_all_are_had_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ort_session, "_HELD", 100_000)
+    monkeypatch.setattr(ort_process, "_HELD", 100_000)
     session = Session(source("g (float[n] x) => (float[n] y) { y = Relu(x) }"), optimised=False)
     batch = [{"x": np.full(10_000, number, np.float32)} for number in range(20)]
     found: list[Any] = []

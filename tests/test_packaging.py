@@ -234,9 +234,9 @@ def test_a_placeholder_of_the_repository_is_explained(page: str) -> None:
 
 
 def test_the_message_without_onnxruntime_installs_what_verification_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from opshift.passes.runtime import ort_session
+    from opshift.passes.runtime import ort_models
 
     (needed,) = PROJECT["project"]["optional-dependencies"]["verify"]
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(opshift.UsageError, match=re.escape(f"`pip install '{needed}'`")):
-        ort_session.runtime.__wrapped__()
+        ort_models.runtime.__wrapped__()

@@ -22,7 +22,7 @@ from opshift.passes.base.results import Verdict
 from opshift.passes.conversion import verification
 from opshift.passes.proof.node_pairs import Pair, compare_pairs
 from opshift.passes.proof.verify import verify
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import ort_models, ort_session
 
 
 def model(graph: str, opset: int = 13) -> onnx.ModelProto:
@@ -268,7 +268,7 @@ def test_the_oracle_is_the_judge_under_spec() -> None:
     assert verify(before, after).verdict is Verdict.DIFFERENT
     whole = verify(before, after, semantics="spec").whole
     assert whole.verdict is Verdict.EQUAL
-    assert whole.judge == f"{ort_session.name()} node by node, the numpy oracle of OneHot-9"
+    assert whole.judge == f"{ort_models.name()} node by node, the numpy oracle of OneHot-9"
 
 
 def test_nodes_are_proven_without_the_weights(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_an_empty_list_of_strings_stays_one() -> None:
     assert result.report is not None
     assert result.report.verdict is Verdict.EQUAL
     assert isinstance(result.model, onnx.ModelProto)
-    (made,) = ort_session.Session(ort_session.Runnable(result.model), optimised=False).run({})
+    (made,) = ort_session.Session(ort_models.Runnable(result.model), optimised=False).run({})
     assert (made.dtype, made.shape) == (np.dtype(object), (0,))
     for key, kind in (("value_floats", AttributeProto.FLOATS), ("value_strings", AttributeProto.STRINGS)):
         assert make_node("Constant", "", [], ["y"], {key: ()}).attribute[0].type == kind

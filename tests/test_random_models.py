@@ -24,7 +24,9 @@ from running import OPSETS, nodes_of, opset_of
 import opshift
 from opshift.passes.base.limits import Limits
 from opshift.passes.io.reader import load
-from opshift.passes.runtime.ort_session import RejectedError, RejectionKind, Runnable, Session, fit
+from opshift.passes.runtime.ort_models import RejectedError, RejectionKind, Runnable
+from opshift.passes.runtime.ort_opsets import fit
+from opshift.passes.runtime.ort_session import Session
 
 pytestmark = pytest.mark.slow
 

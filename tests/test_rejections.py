@@ -16,7 +16,7 @@ from opshift.opsets.registry.traits import Trait
 from opshift.passes.base.limits import Limits
 from opshift.passes.proof.integer_overflow import overflows
 from opshift.passes.proof.undefined_behavior import UndefinedFilter
-from opshift.passes.runtime.ort_session import Runnable
+from opshift.passes.runtime.ort_models import Runnable
 
 WINDOWS = ("BlackmanWindow", "HammingWindow", "HannWindow")
 NORMALIZATION = "g (float[n,4] x, float[4] s) => (float[n,4] y) {y = RMSNormalization <epsilon = 0.0> (x, s)}"
@@ -205,7 +205,7 @@ def test_what_overflows(operator: str, value: NDArray[np.generic], expected: boo
     [([1], {}, False), ([0], {}, True), ([-1], {}, False), ([], {}, False), (None, {}, True)],
 )
 def test_logarithms_of_sums_are_looked_at_along_the_reduced_axes(
-    axes: list[int] | None, options: dict[str, int], expected: bool
+    axes: list[int] | None, options: dict[str, Any], expected: bool
 ) -> None:
     node = onnx.helper.make_node("ReduceLogSumExp", ["x", "axes"], ["y"], **options)
     read = [np.array([[4, -6], [3, -5]], np.int32), None if axes is None else np.array(axes, np.int64)]

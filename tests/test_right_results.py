@@ -21,7 +21,8 @@ from opshift.passes.proof.comparison import differs
 from opshift.passes.proof.kernel_drift import KernelDrift
 from opshift.passes.proof.node_pairs import Pair, compare_pairs
 from opshift.passes.proof.rounding.bound import EXACT, Bound
-from opshift.passes.runtime.ort_session import Runnable, Runner
+from opshift.passes.runtime.ort_models import Runnable
+from opshift.passes.runtime.ort_session import Runner
 
 CONV = "g (float16[1,2,5,5] x, float16[3,2,3,3] w) => (float16[1,3,3,3] y) { h = Conv(x, w) y = Relu(h) }"
 POOL = """g (T[1,2,7,7] x) => (T[1,2,4,4] y)

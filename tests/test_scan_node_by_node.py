@@ -10,7 +10,7 @@ from onnx.parser import parse_model
 from running import run
 
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import RejectedError, Runnable
+from opshift.passes.runtime.ort_models import RejectedError, Runnable
 
 TEXT = """<ir_version: 8, opset_import: ["": 13]>
 g (float[2,1] first, float[a,b] rows, float[c,d] others) => (float[2,1] last, float[e,f,h] made, int64[i,j] best) {{

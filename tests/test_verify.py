@@ -28,7 +28,7 @@ from opshift.passes.proof.rounding.bound import Bound
 from opshift.passes.proof.rounding.wide_run import WideModel
 from opshift.passes.proof.tolerance import Rounding
 from opshift.passes.proof.verify import verify
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import ort_models, ort_opsets, ort_session
 
 Arrays = Mapping[str, Any]
 
@@ -113,7 +113,7 @@ EQUAL = {
 def test_equal(name: str) -> None:
     check = proved(EQUAL[name])
     assert (check.verdict, check.reason) == (Verdict.EQUAL, "")
-    assert check.judge == ort_session.name()
+    assert check.judge == ort_models.name()
     assert check.inputs > 20
     assert check.counterexample is None
 
@@ -244,11 +244,11 @@ def test_optimisations_off_and_on_are_both_compared(monkeypatch: pytest.MonkeyPa
     class Faulty(genuine):  # type: ignore[misc, valid-type]
         """Adds one to what the replacement gives in one of the two modes."""
 
-        def __init__(self, source: ort_session.Runnable, *, optimised: bool, limits: limits_module.Limits) -> None:
+        def __init__(self, source: ort_models.Runnable, *, optimised: bool, limits: limits_module.Limits) -> None:
             super().__init__(source, optimised=optimised, limits=limits)
             self.broken = optimised is mode and source.proto.graph.node[0].op_type == "TopK"
 
-        def run_all(self, batch: Sequence[ort_session.Feeds]) -> list[Any]:
+        def run_all(self, batch: Sequence[ort_models.Feeds]) -> list[Any]:
             results = super().run_all(batch)
             return [tuple(value + self.broken for value in one) if isinstance(one, tuple) else one for one in results]
 
@@ -335,7 +335,7 @@ def test_under_spec_the_oracle_judges_what_onnxruntime_could() -> None:
 @pytest.fixture
 def loads_26(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take onnxruntime for one that loads no newer opset, as 1.31.1 does not."""
-    monkeypatch.setattr(ort_session, "newest_opset", lambda: 26)
+    monkeypatch.setattr(ort_opsets, "newest_opset", lambda: 26)
 
 
 def test_an_opset_newer_than_onnxruntime_is_relabelled_where_nothing_changed(loads_26: None) -> None:
@@ -343,7 +343,7 @@ def test_an_opset_newer_than_onnxruntime_is_relabelled_where_nothing_changed(loa
     negated = "g (float[N] x) => (float[N] y) { z = Neg(x) y = Neg(z) }"
     check = proved(pair("g (float[N] x) => (float[N] y) { y = Identity(x) }", negated, opset=newest))
     assert check.verdict is Verdict.EQUAL
-    assert f"opset {newest} was read as {ort_session.newest_opset()}" in check.reason
+    assert f"opset {newest} was read as {ort_opsets.newest_opset()}" in check.reason
     assert proved(pair(ONEHOT, ONEHOT_WHERE, opset=28, adversarial=onehot_inputs)).verdict is Verdict.EQUAL
 
 
@@ -365,7 +365,7 @@ def test_an_attribute_that_onnxruntime_does_not_know_is_dropped_where_it_adds_no
 def test_an_operator_that_onnxruntime_is_too_old_for_is_unchecked(
     monkeypatch: pytest.MonkeyPatch, loads_26: None
 ) -> None:
-    monkeypatch.setattr(ort_session, "_relabelled", lambda node, old, new: node.op_type != "StringConcat")
+    monkeypatch.setattr(ort_opsets, "_relabelled", lambda node, old, new: node.op_type != "StringConcat")
     joined = "g (string[N] x) => (string[N] y) { y = StringConcat(x, x) }"
     moved = "g (string[N] x) => (string[N] y) { y = Identity(x) }"
     for one in (pair(joined, moved, opset=28), pair(moved, joined, opset=28)):
@@ -403,8 +403,8 @@ def test_empty_inputs_on_which_onnxruntime_is_wrong_do_not_judge(monkeypatch: py
     original = model("g (float[N] x) => (y) { y = Hardmax<axis = 1>(x) }")
     original.graph.input[0].type.tensor_type.ClearField("shape")
     empty = np.zeros(0, np.float32)
-    ort_session.Session(ort_session.Runnable(original), optimised=False).run({"x": empty})
-    with pytest.raises(ort_session.RejectedError, match="onnx"):
+    ort_session.Session(ort_models.Runnable(original), optimised=False).run({"x": empty})
+    with pytest.raises(ort_models.RejectedError, match="onnx"):
         signature.contradiction(original, {"x": empty}, {"y": empty}, strict=True)
 
 
@@ -652,7 +652,7 @@ def test_what_cannot_be_fed_or_loaded_is_unchecked() -> None:
 def test_without_a_kernel_a_whole_model_runs_node_by_node() -> None:
     whole = verify(model(DOUBLE), model(DOUBLE_SCORE)).whole
     assert whole.verdict is Verdict.EQUAL
-    assert whole.judge == f"{ort_session.name()} node by node, the numpy oracle of Hardmax-13"
+    assert whole.judge == f"{ort_models.name()} node by node, the numpy oracle of Hardmax-13"
     assert "no kernel" in whole.reason or "implementation" in whole.reason
     wrong = DOUBLE_SCORE.replace("keepdims = 1", "keepdims = 1, select_last_index = 1")
     assert verify(model(DOUBLE), model(wrong)).whole.verdict is Verdict.DIFFERENT
@@ -702,7 +702,7 @@ def test_another_order_of_summation_is_equal_but_not_exactly() -> None:
 
 def bounds(text: str, opset: int = 13, **feeds: Any) -> Sequence[Bound]:
     """Return what rounding makes of the outputs of a model on an input."""
-    source = ort_session.Runnable(model(text, opset))
+    source = ort_models.Runnable(model(text, opset))
     outputs = ort_session.Session(source, optimised=False).run(feeds)
     return Rounding(source, limits_module.Limits()).bounds(feeds, outputs)
 
@@ -746,7 +746,7 @@ def test_a_whole_number_that_never_jumps_has_no_bound_beside_one_that_does() -> 
 
 
 def test_bounds_that_are_enough_take_no_disturbed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = ort_session.Runnable(
+    source = ort_models.Runnable(
         model("g (float[N] x) => (float y, float[N] z) { y = ReduceSum<keepdims = 0>(x) z = Exp(x) }")
     )
     feeds = {"x": single([1e6, 0.1, -1e6] * 300)}
@@ -844,13 +844,13 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
 
 
 def test_without_onnxruntime_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    ort_session.runtime.cache_clear()
+    ort_models.runtime.cache_clear()
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(UsageError, match="pip install 'onnxruntime>="):
         verify(model(ARGMAX), model(ARGMAX_TOPK))
     with pytest.raises(UsageError):
         compare_pairs([EQUAL["argmax"]])
-    ort_session.runtime.cache_clear()
+    ort_models.runtime.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -911,7 +911,7 @@ def test_what_int64_is_fed() -> None:
 
 
 def bound_of(text: str, opset: int = 13, **feeds: Any) -> Bound:
-    source = ort_session.Runnable(model(text, opset))
+    source = ort_models.Runnable(model(text, opset))
     outputs = ort_session.Session(source, optimised=False).run(feeds)
     return Rounding(source, limits_module.Limits()).bounds(feeds, outputs)[0]
 
@@ -964,7 +964,7 @@ def test_a_sum_that_is_not_returned_bounds_the_result_too(node: str, opset: int,
     x = single([low] * 3000)
     x[31] += 1
     text = f"g (float[N] x) => (float[M] y) {{ y = {node} }}"
-    source = ort_session.Runnable(model(text, opset))
+    source = ort_models.Runnable(model(text, opset))
     (right,) = ort_session.Session(source, optimised=False).run({"x": x})
     bound = bound_of(text, opset, x=x)
     away = np.abs(expected(x).astype(np.float64) - right).max()

@@ -543,7 +543,7 @@ from opshift.cli import signals as interrupts
 from opshift.cli.main import main
 from opshift.passes.proof import repro
 from opshift.passes.proof.comparison import Difference, Mismatch
-from opshift.passes.runtime.ort_session import Runnable
+from opshift.passes.runtime.ort_models import Runnable
 from opshift.passes.io.atomic_files import Lines
 import onnx, pathlib
 import numpy as np

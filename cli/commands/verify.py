@@ -73,15 +73,15 @@ def one(options: argparse.Namespace) -> int:
     from opshift.cli.operator_counts import count_operators
     from opshift.passes.base.results import Verdict
     from opshift.passes.proof.verify import verify
-    from opshift.passes.runtime import ort_session
+    from opshift.passes.runtime import ort_models
 
     allowed = tuple(options.allow_path)
     with terminal.progress(options.quiet, options.verbose) as progress:
         report_progress = options.watch.beside(progress)
         report_progress("load", 0, 0)
-        ort_session.runtime()
+        ort_models.runtime()
         given = ((options.model, options.assume_opset), (options.other, None))
-        models = [ort_session.read(streams.read(path), None, allowed, assumed) for path, assumed in given]
+        models = [ort_models.read(streams.read(path), None, allowed, assumed) for path, assumed in given]
         report = verify(
             *models,
             **shared.verification(options),

@@ -20,7 +20,7 @@ from opshift.passes.rewrite.float_islands import Change, IslandSearch, Unmeasure
 from opshift.passes.rewrite.type_choice import Types
 
 if TYPE_CHECKING:
-    from opshift.passes.runtime.ort_session import Feeds
+    from opshift.passes.runtime.ort_models import Feeds
 
 
 _LACKING = re.compile(r"find an implementation for (\w+)\(")
@@ -47,7 +47,7 @@ class MeasuredIslands:
         from opshift.passes.proof.inputs.input_specs import UntestableError
         from opshift.passes.proof.inputs.usual import usual_inputs
         from opshift.passes.proof.rounded_values import with_rounded_values
-        from opshift.passes.runtime.ort_session import RejectedError
+        from opshift.passes.runtime.ort_models import RejectedError
 
         if not kernels.installed():
             raise UsageError(
@@ -74,7 +74,7 @@ class MeasuredIslands:
         return IslandSearch(model.graph, asked, change, run).search(model)
 
     def _runnable(self, model: onnx.ModelProto) -> Any:
-        from opshift.passes.runtime.ort_session import Runnable
+        from opshift.passes.runtime.ort_models import Runnable
 
         folder = self.source.directory
         if folder is not None:
@@ -84,7 +84,8 @@ class MeasuredIslands:
 
     def _values(self, model: onnx.ModelProto, names: Sequence[str], feeds: Sequence[Feeds]) -> list[Values]:
         """Return the values of a model on each input, in as many runs as their size needs."""
-        from opshift.passes.runtime.ort_session import RejectedError, RejectionKind, Session
+        from opshift.passes.runtime.ort_models import RejectedError, RejectionKind
+        from opshift.passes.runtime.ort_session import Session
 
         made = {name for node in model.graph.node for name in node.output}
         work = onnx.ModelProto()

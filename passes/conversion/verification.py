@@ -171,7 +171,7 @@ def _within(
     from opshift.passes.proof.inputs.input_specs import UntestableError
     from opshift.passes.proof.inputs.usual import usual_inputs
     from opshift.passes.proof.within_bound import compare_within_bound
-    from opshift.passes.runtime.ort_session import RejectedError, read
+    from opshift.passes.runtime.ort_models import RejectedError, read
 
     before, after = (read(model, folder) for model, folder in zip((original, rewritten), folders, strict=True))
     allowed = limits.limits(options.timeout, options.memory, (before.proto, after.proto))

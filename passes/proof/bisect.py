@@ -21,7 +21,8 @@ from opshift.passes.base.limits import Limits
 from opshift.passes.graph.traversal import held_graphs, outer_names
 from opshift.passes.proof.comparison import differs
 from opshift.passes.runtime.node_evaluator import type_of
-from opshift.passes.runtime.ort_session import Feeds, Runnable, Session
+from opshift.passes.runtime.ort_models import Feeds, Runnable
+from opshift.passes.runtime.ort_session import Session
 
 _EMBEDDED = 64 * 2**20  # bytes of constants up to which a cut is made
 

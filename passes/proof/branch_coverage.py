@@ -15,7 +15,8 @@ import onnx
 from opshift.opsets.registry.structural import CONSTANT, IF, LOOP
 from opshift.passes.base.limits import Limits
 from opshift.passes.graph.traversal import named_subgraphs, subgraphs
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable, Session
+from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
+from opshift.passes.runtime.ort_session import Session
 
 NAMES = ("then_branch", "else_branch")
 _MOST = 32  # branches that are forced

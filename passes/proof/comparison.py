@@ -16,7 +16,7 @@ from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.rounding.bound import EXACT, FACTOR, Bound, Enough, half_the_digits, rounded
 from opshift.passes.proof.shrink import shrink
 from opshift.passes.proof.wider_types import is_float
-from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, RejectionKind
+from opshift.passes.runtime.ort_models import Array, Feeds, RejectedError, RejectionKind
 
 Outputs = tuple[Any, ...]
 _SHOWN = 64  # elements of an array that a counterexample lists in full

@@ -12,7 +12,7 @@ from opshift.passes.base.results import Coverage, Departure
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.inputs.shape_search import sizes_of
 from opshift.passes.proof.wider_types import is_float
-from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError
+from opshift.passes.runtime.ort_models import Array, Feeds, RejectedError
 
 
 class CoverageCounter:

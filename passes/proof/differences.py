@@ -15,8 +15,8 @@ from opshift.passes.proof.executors import Executors
 from opshift.passes.proof.inputs import generator
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.repro import Reproduction
-from opshift.passes.runtime import ort_session
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable
+from opshift.passes.runtime import ort_opsets
+from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 
 _STEPS = 400  # attempts at a smaller input
 
@@ -118,7 +118,7 @@ class DifferenceFinder:
 
     @functools.cached_property
     def _traces(self) -> tuple[Trace, Trace]:
-        sources = (ort_session.fit(self.before)[0], ort_session.fit(self.after)[0])
+        sources = (ort_opsets.fit(self.before)[0], ort_opsets.fit(self.after)[0])
         return Trace(sources[0], self.executors.limits), Trace(sources[1], self.executors.limits)
 
     def _at(self, cut: tuple[Cut, Mismatch], reason: str) -> Diagnosis:

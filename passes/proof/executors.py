@@ -15,9 +15,10 @@ from opshift.passes.proof.kernel_drift import KernelDrift
 from opshift.passes.proof.node_pairs import Pair, executor_of
 from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.proof.undefined_behavior import UndefinedFilter
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import ort_models
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import RejectedError, Runnable, Runner
+from opshift.passes.runtime.ort_models import RejectedError, Runnable
+from opshift.passes.runtime.ort_session import Runner
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,6 @@ class Executors:
 def _drops_signs(original: onnx.ModelProto, rewritten: onnx.ModelProto) -> bool:
     """Return whether a rewritten model has a node that the original has not, whose kernel drops the sign of a zero."""
     before, after = (
-        {node.op_type for node in ort_session.nodes(one) if traits_of(node).drops_signs}
-        for one in (original, rewritten)
+        {node.op_type for node in ort_models.nodes(one) if traits_of(node).drops_signs} for one in (original, rewritten)
     )
     return not after <= before

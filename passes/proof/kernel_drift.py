@@ -29,9 +29,10 @@ from opshift.passes.proof.comparison import differs
 from opshift.passes.proof.rounding.bound import EXACT, Bound, Enough
 from opshift.passes.proof.rounding.wide_nodes import loses_signs
 from opshift.passes.proof.tolerance import Bounds
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import ort_opsets
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable, Runner
+from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
+from opshift.passes.runtime.ort_session import Runner
 
 
 class KernelDrift:
@@ -132,7 +133,7 @@ class KernelDrift:
 
     def _departs(self, source: Runnable, way: Interpreter, feeds: Feeds) -> bool:
         """Return whether a model as a whole, optimised or not, gives something else than its nodes one by one."""
-        runner = Runner(ort_session.fit(source)[0], self._limits)
+        runner = Runner(ort_opsets.fit(source)[0], self._limits)
         expected = list(way.run(feeds))
         return any(differs(list(runner.run(feeds, optimised)), expected) is not None for optimised in (False, True))
 

@@ -19,7 +19,7 @@ from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.traits import Traits
 from opshift.opsets.runtimes import kernels
 from opshift.passes.graph.traversal import declared_types, graph_views
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import ort_models
 
 _UNSIGNED = frozenset({TensorProto.UINT8, TensorProto.FLOAT})
 """The element types of bytes that are not signed: floats are quantized to such (DynamicQuantizeMatMul)."""
@@ -32,7 +32,7 @@ def miscomputed(model: onnx.ModelProto, *, exact: bool = False) -> Counter[str]:
     where a model has any. With `exact`, an operator whose oracle rounds otherwise does not: a constant that a kernel
     made is that kernel's, bit for bit.
     """
-    owned = [(node, traits_of(node)) for node in ort_session.nodes(model)]
+    owned = [(node, traits_of(node)) for node in ort_models.nodes(model)]
     found = [
         (node, own)
         for node, own in owned

@@ -15,8 +15,8 @@ from opshift.passes.graph.traversal import names_read
 from opshift.passes.io import external_data
 from opshift.passes.io.repairs import repair
 from opshift.passes.proof.inputs import generator
-from opshift.passes.runtime import ort_session
-from opshift.passes.runtime.ort_session import Runnable
+from opshift.passes.runtime import ort_models
+from opshift.passes.runtime.ort_models import Runnable
 
 
 def same(before: Runnable, after: Runnable) -> bool:
@@ -89,6 +89,6 @@ def weights(source: Runnable) -> int:
 
 def departing_operators(model: onnx.ModelProto) -> frozenset[str]:
     """Return the operators of a model whose text and whose onnxruntime differ."""
-    named = {node.op_type for node in ort_session.nodes(model) if node.domain in ("", "ai.onnx")}
+    named = {node.op_type for node in ort_models.nodes(model) if node.domain in ("", "ai.onnx")}
     known = (operator for name in sorted(named) if (operator := operator_for("", name)))
     return frozenset(operator.name for operator in known if any(version.spec for version in operator.versions))

@@ -41,9 +41,10 @@ from opshift.passes.proof.randomness import random_outputs
 from opshift.passes.proof.signature import contradiction, interface_difference
 from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.proof.wider_types import is_float
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import ort_models, ort_opsets, ort_process
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, RejectionKind, Runnable, Runner
+from opshift.passes.runtime.ort_models import Array, Feeds, RejectedError, RejectionKind, Runnable
+from opshift.passes.runtime.ort_session import Runner
 
 Oracle = Callable[[Feeds, Limits], Mapping[str, Array]]
 Adversarial = Callable[[Rng, Feeds], Feeds]
@@ -115,8 +116,8 @@ def compare_pairs(
     Raises:
         UsageError: onnxruntime is not installed.
     """
-    ort_session.runtime()
-    allowance = allowance or Allowance(ort_session.seconds)
+    ort_models.runtime()
+    allowance = allowance or Allowance(ort_process.seconds)
     known: dict[tuple[object, ...], tuple[Check, dict[str, str]]] = {}
     kinds = set[tuple[bytes, bytes]]()
     alike = Counter[str]()
@@ -302,7 +303,7 @@ class PairComparison:
         """
         way, note = executor_of(Runnable(rewritten), self.limits, kernels=kernels)
         if not kernels and isinstance(way, Runner):
-            tried = ort_session.result_or_rejection(way.run, feeds, False)
+            tried = ort_models.result_or_rejection(way.run, feeds, False)
             if isinstance(tried, RejectedError) and tried.why is RejectionKind.MISSING_KERNEL:
                 way.close()
                 way, note = Interpreter(Runnable(rewritten), self.limits), f"nodes were run one by one, since {tried}"
@@ -352,7 +353,7 @@ class PairComparison:
             bounds = bounds if pair.exact else Bounds(original, self.limits, kernels=False)
             return Reference(_OracleExecutor(pair, pair.oracle, self.limits), outputs, MISCOMPUTED, bounds)
         try:
-            source, note = ort_session.fit(Runnable(pair.original))
+            source, note = ort_opsets.fit(Runnable(pair.original))
             runner = Runner(source, self.limits)
             opening = runner.open(optimised=False).opening
         except RejectedError as error:
@@ -387,7 +388,7 @@ def executor_of(source: Runnable, limits: Limits, *, kernels: bool = False, lean
             must have all `kernels`, a kernel.
     """
     try:
-        fitting, note = ort_session.fit(source)
+        fitting, note = ort_opsets.fit(source)
         runner = Runner(fitting, limits, lean=lean)
         runner.open(optimised=False)
     except RejectedError as error:
@@ -428,7 +429,7 @@ class _OracleExecutor:
 
     def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[Outputs | RejectedError]:
         """Return the meaning for each."""
-        return [ort_session.result_or_rejection(self.run, feeds, optimised) for feeds in batch]
+        return [ort_models.result_or_rejection(self.run, feeds, optimised) for feeds in batch]
 
     def close(self) -> None:
         """Nothing is open."""
@@ -455,7 +456,7 @@ class _ShapeCheckedRunner:
         self._oracle = None if pair.oracle is None else _OracleExecutor(pair, pair.oracle, limits)
         node = pair.original.graph.node[0]
         foreign = bool(default_domain(node.domain))
-        self._by_body = not foreign and kernels.runs_by_body(node.op_type, ort_session.opset(pair.original))
+        self._by_body = not foreign and kernels.runs_by_body(node.op_type, ort_models.opset(pair.original))
 
     def run(self, feeds: Feeds, optimised: bool) -> Outputs:
         """Return what is right."""
@@ -465,7 +466,7 @@ class _ShapeCheckedRunner:
         """Return what is right for each."""
         found = self._runner.run_all(batch, optimised)
         return [
-            one if isinstance(one, RejectedError) else ort_session.result_or_rejection(self._checked, feeds, one)
+            one if isinstance(one, RejectedError) else ort_models.result_or_rejection(self._checked, feeds, one)
             for feeds, one in zip(batch, found, strict=False)
         ]
 

@@ -15,7 +15,7 @@ from opshift.passes.graph import traversal
 from opshift.passes.io import atomic_files, external_data
 from opshift.passes.proof.comparison import Mismatch
 from opshift.passes.proof.inputs import user_inputs
-from opshift.passes.runtime.ort_session import Runnable
+from opshift.passes.runtime.ort_models import Runnable
 
 
 def refuse_used(directory: Path) -> None:

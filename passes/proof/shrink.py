@@ -9,7 +9,7 @@ import numpy as np
 
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.wider_types import is_float
-from opshift.passes.runtime.ort_session import Array, Feeds
+from opshift.passes.runtime.ort_models import Array, Feeds
 
 T = TypeVar("T")
 _SIMPLIFIED = 64  # elements that are not zero, up to which each is made simpler

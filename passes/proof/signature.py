@@ -12,7 +12,7 @@ from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import Dim
 from opshift.passes.analysis.model_summary import declared_by_bodies
 from opshift.passes.analysis.scopes import Shape, graph_inputs, versions
-from opshift.passes.runtime.ort_session import Feeds, RejectedError
+from opshift.passes.runtime.ort_models import Feeds, RejectedError
 
 
 def interface_difference(original: onnx.ModelProto, rewritten: onnx.ModelProto) -> str:

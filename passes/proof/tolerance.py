@@ -32,7 +32,7 @@ from opshift.passes.proof.rounding.overflow import marks, overflowing
 from opshift.passes.proof.rounding.perturbation import RUNS, Perturbation
 from opshift.passes.proof.rounding.values import is_integer
 from opshift.passes.proof.rounding.wide_run import WideModel
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable
+from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 
 _MORE_RUNS = 16
 

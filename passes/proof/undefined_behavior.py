@@ -26,9 +26,9 @@ from opshift.passes.proof.integer_overflow import overflows, overflows_inside
 from opshift.passes.proof.node_pairs import Pair, has_empty_axis
 from opshift.passes.proof.signature import contradiction
 from opshift.passes.proof.wider_types import is_float
-from opshift.passes.runtime import ort_session
+from opshift.passes.runtime import ort_models, ort_opsets
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import ExcludedError, Feeds, RejectedError, Runnable
+from opshift.passes.runtime.ort_models import ExcludedError, Feeds, RejectedError, Runnable
 
 
 class UndefinedFilter:
@@ -63,8 +63,8 @@ class UndefinedFilter:
         self._finite = frozenset(name for name, pair in named if pair.finite)
         self._whole = frozenset(name for name, pair in named if pair.whole)
         self._known = frozenset(name for name, pair in named if pair.oracle is not None)
-        names = {node.op_type for node in ort_session.nodes(original.proto) if node.domain in ("", "ai.onnx")}
-        version = ort_session.opset(original.proto)
+        names = {node.op_type for node in ort_models.nodes(original.proto) if node.domain in ("", "ai.onnx")}
+        version = ort_models.opset(original.proto)
         self._by_body = frozenset(
             name
             for name in names
@@ -91,11 +91,11 @@ class UndefinedFilter:
 
     @functools.cached_property
     def _side(self) -> Trace:
-        return Trace(ort_session.fit(self._original)[0], self._limits)
+        return Trace(ort_opsets.fit(self._original)[0], self._limits)
 
     @functools.cached_property
     def _optimised_side(self) -> Trace:
-        return Trace(ort_session.fit(self._original)[0], self._limits, optimised=True)
+        return Trace(ort_opsets.fit(self._original)[0], self._limits, optimised=True)
 
     def __call__(self, feeds: Feeds, optimised: bool) -> frozenset[str]:
         """Return the outputs on which what the two compute on this input does not count."""

@@ -32,8 +32,8 @@ from opshift.passes.proof.kernel_faults import unequal
 from opshift.passes.proof.model_variants import departing_operators, weights, with_own_names
 from opshift.passes.proof.node_pairs import ENOUGH, Pair, compare_pairs, failed
 from opshift.passes.proof.whole_model import WholeModels
-from opshift.passes.runtime import ort_session
-from opshift.passes.runtime.ort_session import RejectedError, Runnable
+from opshift.passes.runtime import ort_models, ort_process
+from opshift.passes.runtime.ort_models import RejectedError, Runnable
 
 
 def verify(
@@ -63,7 +63,7 @@ def verify(
 
     Args:
         original: a path (.onnx or ONNX text), bytes, a file opened in binary mode, a protobuf, an onnx_ir.Model, an
-            object with `.model_proto`, or what `ort_session.read` made of one.
+            object with `.model_proto`, or what `ort_models.read` made of one.
         rewritten: the model to compare with it.
         input_shapes: shapes of inputs of the whole models, by name, instead of several sizes.
         inputs: input values of the whole models instead of generated ones: an .npz file, a directory test_data_set_N
@@ -113,13 +113,13 @@ def verify(
     check_limits(seed, timeout, memory)
     check_effort(effort, max_time)
     check_opset("assume_opset", assume_opset)
-    ort_session.runtime()
-    allowance = Allowance(ort_session.seconds, effort, max_time)
+    ort_models.runtime()
+    allowance = Allowance(ort_process.seconds, effort, max_time)
     if save_repro is not None:
         repro.refuse_used(Path(save_repro))
     with onnx_process.limited(timeout, memory):
-        before = with_own_names(ort_session.read(original, original_dir, allow_paths, assume_opset))
-        after = with_own_names(ort_session.read(rewritten, rewritten_dir, allow_paths))
+        before = with_own_names(ort_models.read(original, original_dir, allow_paths, assume_opset))
+        after = with_own_names(ort_models.read(rewritten, rewritten_dir, allow_paths))
         limits = within(timeout, memory, (before.proto, after.proto))
         report = progress or (lambda stage, done, total: None)
         options = _options(exact, semantics, timeout, memory, effort, allow_paths, assume_opset)
@@ -206,7 +206,7 @@ def _versions() -> dict[str, str]:
     return {
         "opshift": own,
         "onnx": onnx.__version__,
-        "onnxruntime": str(ort_session.runtime().__version__),
+        "onnxruntime": str(ort_models.runtime().__version__),
         "numpy": np.__version__,
         "python": platform.python_version(),
     }

@@ -24,8 +24,8 @@ from opshift.passes.proof.inputs.trials import Result, Trials, find_trials, over
 from opshift.passes.proof.model_variants import weights
 from opshift.passes.proof.node_pairs import Pair
 from opshift.passes.proof.signature import contradiction
-from opshift.passes.runtime import ort_session
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable
+from opshift.passes.runtime import ort_models
+from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class WholeInputs:
         fixed: user_inputs.UserInputs,
         fitting: Callable[[Feeds, Result], Result],
     ) -> Trials:
-        size = sum(1 for _ in ort_session.nodes(self.before.proto))
+        size = sum(1 for _ in ort_models.nodes(self.before.proto))
         budget = whole_budget(weights(self.before), specs, size, self.allowance.factor)
         shapes = {**self.shapes, **user_inputs.shapes(fixed)}
         draft = self._draft(generator.with_shapes(specs, shapes))

@@ -36,7 +36,7 @@ from opshift.passes.proof.signature import interface_difference
 from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.proof.undefined_behavior import UndefinedFilter
 from opshift.passes.proof.whole_inputs import WholeInputs
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, RejectionKind, Runnable
+from opshift.passes.runtime.ort_models import Feeds, RejectedError, RejectionKind, Runnable
 
 _LEAN = 2**30  # bytes of weights from which on one session is open at a time
 

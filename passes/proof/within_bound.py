@@ -14,15 +14,16 @@ from opshift.passes.proof.comparison import readable
 from opshift.passes.proof.inputs.usual import UsualInputs
 from opshift.passes.proof.rounded_values import narrow_values, with_rounded_values
 from opshift.passes.proof.wider_types import is_float
-from opshift.passes.runtime import ort_session
-from opshift.passes.runtime.ort_session import Array, Feeds, RejectedError, Runnable, Session
+from opshift.passes.runtime import ort_models
+from opshift.passes.runtime.ort_models import Array, Feeds, RejectedError, Runnable
+from opshift.passes.runtime.ort_session import Session
 
 
 def compare_within_bound(
     original: Runnable, rewritten: Runnable, inputs: UsualInputs, bound: float, limits: Limits
 ) -> Check:
     """Return whether all floats of the outputs are within a relative bound, and all others equal."""
-    judge = ort_session.name()
+    judge = ort_models.name()
     if not inputs.feeds:
         reason = f"the original ran on none of the inputs: {inputs.rejection}"
         return Check("", "", Verdict.UNCHECKED, reason, judge, 0)

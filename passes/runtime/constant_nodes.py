@@ -9,7 +9,9 @@ import onnx
 from opshift.opsets.registry.schema import default_domain
 from opshift.passes.analysis.scopes import Array
 from opshift.passes.runtime.node_evaluator import single
-from opshift.passes.runtime.ort_session import RejectedError, Runnable, Session, fit
+from opshift.passes.runtime.ort_models import RejectedError, Runnable
+from opshift.passes.runtime.ort_opsets import fit
+from opshift.passes.runtime.ort_session import Session
 
 
 class ConstantNodes:

@@ -10,7 +10,7 @@ import onnx
 
 from opshift.opsets.registry.structural import IF, LOOP, SCAN
 from opshift.passes.graph.traversal import subgraph
-from opshift.passes.runtime.ort_session import RejectedError, RejectionKind
+from opshift.passes.runtime.ort_models import RejectedError, RejectionKind
 
 Values = Sequence[Any]
 RunGraph = Callable[[onnx.GraphProto, Mapping[str, Any], Mapping[str, Any]], Values]

@@ -13,7 +13,8 @@ from opshift.opsets.registry.facts import Facts, type_name
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import Schema, schema_at
 from opshift.opsets.runtimes.target import Legality, Target
-from opshift.passes.runtime.ort_session import RejectedError, RejectionKind, Runnable, Session
+from opshift.passes.runtime.ort_models import RejectedError, RejectionKind, Runnable
+from opshift.passes.runtime.ort_session import Session
 
 _VALUES: dict[Any, Any] = {
     AttributeProto.INT: 1,

@@ -28,21 +28,21 @@ from opshift.passes.analysis.scopes import inlined, versions
 from opshift.passes.base.limits import Limits
 from opshift.passes.graph.traversal import graph_views, nested_nodes, outer_names, subgraphs, tensors
 from opshift.passes.io.external_data import embedded, is_external
-from opshift.passes.runtime import oracles, ort_session
+from opshift.passes.runtime import oracles, ort_models
 from opshift.passes.runtime.control_flow import control_flow
-from opshift.passes.runtime.ort_session import (
+from opshift.passes.runtime.ort_models import (
     Array,
     ExcludedError,
     Feeds,
     RejectedError,
     RejectionKind,
     Runnable,
-    Session,
-    fit,
     name,
     nodes,
     result_or_rejection,
 )
+from opshift.passes.runtime.ort_opsets import fit
+from opshift.passes.runtime.ort_session import Session
 
 Values = Sequence[Any]
 Evaluator = Callable[[Values, Mapping[str, Any]], Values]
@@ -203,7 +203,7 @@ class Interpreter:
         empty = any(isinstance(value, np.ndarray) and not value.size for value in inputs)
         # What has no kernel runs by its body, which may ask for shapes that a node alone lacks (LinearAttention).
         foreign = bool(default_domain(node.domain))
-        by_body = not foreign and runs_by_body(node.op_type, ort_session.opset(self.model))
+        by_body = not foreign and runs_by_body(node.op_type, ort_models.opset(self.model))
         if oracle is not None and (empty or node.op_type in self._by_oracle or by_body):
             return oracle if self._strict else self._kernel_after_oracle(oracle, node)
         inside = (inner for graph in subgraphs(node) for inner in nested_nodes(graph))
@@ -240,7 +240,7 @@ class Interpreter:
         Raises:
             RejectedError: it is none of If, Loop and Scan, or a Scan of batches.
         """
-        return functools.partial(control_flow(node.op_type, ort_session.opset(self.model)), self._body, node)
+        return functools.partial(control_flow(node.op_type, ort_models.opset(self.model)), self._body, node)
 
     def _kernel_after_oracle(self, oracle: Evaluator, node: onnx.NodeProto) -> Evaluator:
         """Return an evaluator that asks onnxruntime where the oracle rejects something."""
@@ -383,7 +383,7 @@ class Interpreter:
         return whole
 
     def _body(self, graph: onnx.GraphProto, given: Mapping[str, Any], outer: Mapping[str, Any]) -> Values:
-        if late := ort_session.time_is_over(self._limits):
+        if late := ort_models.time_is_over(self._limits):
             raise late
         values = {**outer, **_constants(graph, self._directory), **given}
         self._run_nodes(graph, values)

@@ -11,7 +11,8 @@ from typing import Any
 
 from opshift.opsets.registry.operator import Operator
 from opshift.passes.base.limits import Limits
-from opshift.passes.runtime.ort_session import Array, ExcludedError, RejectedError, RejectionKind, time_is_over, worker
+from opshift.passes.runtime.ort_models import Array, ExcludedError, RejectedError, RejectionKind, time_is_over
+from opshift.passes.runtime.ort_process import worker
 
 
 def computed(operator: Operator, meaning: object, operands: Sequence[Any], limits: Limits) -> tuple[Array, ...]:

@@ -13,7 +13,7 @@ from opshift.passes.base.effort import Pace
 from opshift.passes.proof.inputs.generator import LONG, Draft
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.inputs.shape_search import Repair, Shapes, fits
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, RejectionKind
+from opshift.passes.runtime.ort_models import Feeds, RejectedError, RejectionKind
 
 Outputs = tuple[Any, ...]
 Result = Outputs | RejectedError

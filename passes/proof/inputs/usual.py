@@ -18,7 +18,8 @@ from opshift.passes.proof.inputs import generator, user_inputs
 from opshift.passes.proof.inputs.generator import Draft
 from opshift.passes.proof.inputs.shape_search import as_fixed, hints, sizes_of
 from opshift.passes.proof.wider_types import is_float
-from opshift.passes.runtime.ort_session import Feeds, RejectedError, Runnable, Session
+from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
+from opshift.passes.runtime.ort_session import Session
 
 _DRAWS = 3
 """Inputs of each shape."""

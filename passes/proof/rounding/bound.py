@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from opshift.passes.proof.coverage import unequal
 from opshift.passes.proof.wider_types import is_float, wider
-from opshift.passes.runtime.ort_session import Array
+from opshift.passes.runtime.ort_models import Array
 
 FACTOR = 8
 """The factor between the distance and the bound; the least significant bits of two right results differ by less."""

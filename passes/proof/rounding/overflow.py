@@ -22,7 +22,7 @@ from opshift.passes.proof.rounding.inner_sums import makes_constants
 from opshift.passes.proof.rounding.values import has, huge, infinite, infinity, is_float_array, is_large, zero
 from opshift.passes.proof.rounding.wide_nodes import WideNode, loses_signs
 from opshift.passes.proof.wider_types import is_float
-from opshift.passes.runtime.ort_session import Array
+from opshift.passes.runtime.ort_models import Array
 
 
 def marks(nodes: Iterable[WideNode], plain: Mapping[str, Any]) -> Mapping[str, Bound]:

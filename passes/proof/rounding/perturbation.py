@@ -28,7 +28,7 @@ from opshift.passes.proof.rounding.overflow import Overflow, not_finite, where_f
 from opshift.passes.proof.rounding.values import is_float_array, is_integer, is_wide, is_widest, kernel_type
 from opshift.passes.proof.rounding.wide_nodes import WideNode, WideRun
 from opshift.passes.proof.wider_types import WIDE, is_float, wider
-from opshift.passes.runtime.ort_session import Array
+from opshift.passes.runtime.ort_models import Array
 
 RUNS = 4
 """Disturbed runs that differ in more than the seed."""

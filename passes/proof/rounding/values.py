@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.proof.wider_types import WIDE, is_float, wider
-from opshift.passes.runtime.ort_session import Array
+from opshift.passes.runtime.ort_models import Array
 
 
 def has(value: Any, what: Callable[[Array, float], npt.NDArray[np.bool_]]) -> bool:

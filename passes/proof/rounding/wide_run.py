@@ -29,7 +29,7 @@ from opshift.passes.proof.rounding.values import (
 from opshift.passes.proof.rounding.wide_nodes import WideNode, WideRun
 from opshift.passes.proof.wider_types import WIDE, narrowed, wider
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_session import ExcludedError, Feeds, RejectedError, RejectionKind, Runnable
+from opshift.passes.runtime.ort_models import ExcludedError, Feeds, RejectedError, RejectionKind, Runnable
 
 
 class WideModel:

@@ -1,0 +1,315 @@
+"""The child process in which onnxruntime runs: a model that crashes, hangs or eats memory there is a rejection here."""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import contextlib
+import functools
+import itertools
+import os
+import pickle
+import queue
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from opshift.passes.base.errors import UsageError
+from opshift.passes.base.limits import Limits
+from opshift.passes.runtime import process_pool
+from opshift.passes.runtime.ort_models import Array, Feeds, RejectedError, RejectionKind
+from opshift.passes.runtime.ort_worker import Part
+
+
+class Worker:
+    """A child process in which onnxruntime runs. It is started when first asked, and again after it has ended."""
+
+    def __init__(self) -> None:
+        """Start nothing yet."""
+        self.start = (os.getpid(), 0)
+        """Which start of which process this is: what was opened in one is gone in the next."""
+        self._memory: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._threads: tuple[threading.Thread, ...] = ()
+        self._requests: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
+        self._replies: _Replies = queue.SimpleQueue()
+        self._lock = threading.RLock()
+        self._numbers = itertools.count()
+        self._dropped: queue.SimpleQueue[tuple[int, tuple[int, int]]] = queue.SimpleQueue()
+        self._fed: dict[int, tuple[int, Feeds]] = {}
+        self.seconds = 0.0
+        """CPU time of all processes that were started, as far as they have answered."""
+        self._before = 0.0
+
+    @contextlib.contextmanager
+    def use(self, memory: int | None) -> Iterator[None]:
+        """Have the process to oneself, with this limit of memory; where the use is broken off, it is ended.
+
+        What it would still have answered, the next one to use it would take for its own.
+
+        Raises:
+            RejectedError: onnxruntime does not start.
+        """
+        with self._lock:
+            try:
+                if self._process is not None and memory != self._memory:
+                    self.stop()
+                if self._process is None:
+                    self._begin(memory)
+                yield
+            except RejectedError:
+                raise
+            except BaseException:
+                self.stop()
+                raise
+
+    def open(
+        self, model: str | bytes | list[Part], folder: str | None, optimised: bool, limits: Limits
+    ) -> tuple[int, list[str], float]:
+        """Open a model, and return its key, the names of its outputs, and the CPU seconds that it took.
+
+        Raises:
+            RejectedError: onnxruntime does not load it.
+        """
+        key, before = next(self._numbers), self.seconds
+        outputs = self._answer(self._send("open", key, model, folder, optimised, limits.results), limits)
+        return key, outputs, self.seconds - before
+
+    def run(
+        self, key: int, batch: Sequence[Feeds], limits: Limits, *, ran: bool = False
+    ) -> list[tuple[Any, ...] | RejectedError]:
+        """Return the outputs of an open model on each input, or why onnxruntime does not run it; one follows the other.
+
+        After an input that ends the process comes none: the list is shorter then. So it is after many large outputs.
+        Where the model `ran` before, it has less time.
+        """
+        done: list[tuple[Any, ...] | RejectedError] = []
+        sent: collections.deque[tuple[int, int]] = collections.deque()
+        waiting = collections.deque(batch)
+        ahead, held = 1, 0
+        while sent or waiting:
+            while waiting and len(sent) < ahead and sum(size for _, size in sent) < _IN_FLIGHT:
+                number, feeds = self._numbered(waiting.popleft())
+                sent.append((self._send("run", key, number, feeds), _size(feeds or {})))
+            try:
+                outputs = tuple(self._answer(sent.popleft()[0], limits, ran=ran))
+                done.append(outputs)
+                ran = True
+            except RejectedError as error:
+                done.append(error)
+                if self._process is None:
+                    break
+            else:
+                held += (size := sum(map(_bytes, outputs)))
+                ahead = 1 if size > _IN_FLIGHT else min(2 * ahead, _AHEAD)
+                if held > _HELD:
+                    waiting.clear()
+        return done
+
+    def compute(
+        self, domain: str, name: str, meaning: bytes, operands: Sequence[Any], limits: Limits
+    ) -> tuple[Array, ...]:
+        """Return what the oracle of an operator makes of these operands.
+
+        Raises:
+            RejectedError: it does not accept them, or not within the limits.
+        """
+        request = self._send("oracle", 0, domain, name, meaning, operands, limits.results)
+        return tuple(self._answer(request, limits, ran=True))
+
+    def _numbered(self, feeds: Feeds) -> tuple[int | None, Feeds | None]:
+        """Return a number for large inputs, and the inputs where the child does not have them yet.
+
+        The same inputs go to both models, with graph optimisations off and on.
+        """
+        if known := self._fed.get(id(feeds)):
+            return known[0], None
+        if _size(feeds) < _LARGE:
+            return None, feeds
+        size = _size(feeds)
+        while self._fed and (
+            len(self._fed) >= _KEPT or size + sum(_size(one) for _, one in self._fed.values()) > _KEEP
+        ):
+            oldest = next(iter(self._fed))
+            self._send("forget", self._fed.pop(oldest)[0])
+        number = next(self._numbers)
+        self._fed[id(feeds)] = number, feeds  # held, so that nothing else gets its id
+        return number, feeds
+
+    def drop(self, key: int, start: tuple[int, int]) -> None:
+        """Release an open model before the next request: a collected session may call this at any time."""
+        self._dropped.put((key, start))
+
+    def stop(self) -> None:
+        """End the process. One that was forked off has none of its own, and leaves its parent's alone."""
+        process, self._process = self._process, None
+        if process is None or self.start[0] != os.getpid():
+            return
+        process.kill()
+        self._requests.put(None)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE)
+        for thread in self._threads:  # each closes its end
+            thread.join(_PATIENCE)
+
+    def _begin(self, memory: int | None) -> None:
+        mark = f"opshift {uuid.uuid4()}"
+        try:
+            process = process_pool.started("runtime.ort_worker", memory, mark)
+        except OSError as error:
+            raise UsageError(f"No child process can be started to run models in: {error}.") from error
+        self._process, self._memory = process, memory
+        self._requests, self._replies = queue.SimpleQueue(), queue.SimpleQueue()
+        self.start = (self.start[0], self.start[1] + 1)
+        self._fed.clear()
+        self._before = self.seconds
+        self._threads = (
+            threading.Thread(target=_collect, args=(process, mark.encode(), self._replies), daemon=True),
+            threading.Thread(target=_deliver, args=(process, self._requests, self._replies), daemon=True),
+        )
+        for thread in self._threads:
+            thread.start()
+        try:
+            self._answer(None, Limits(_STARTING))
+        except RejectedError as error:
+            self.stop()
+            if memory is None or error.why is not RejectionKind.DEATH:
+                raise
+            text = f"onnxruntime does not start with {memory} bytes of memory, which is less than it needs: {error}"
+            raise RejectedError(text, RejectionKind.LIMIT) from error
+        start = self.seconds - self._before  # which counts for no model
+        self.seconds, self._before = self._before, self._before - start
+
+    def _send(self, kind: str, *request: Any) -> int:
+        """Hand a request over to be sent, and return its number, which the answer has too."""
+        while not self._dropped.empty():
+            key, start = self._dropped.get()
+            if start == self.start:
+                self._requests.put((None, "close", key))
+        number = next(self._numbers)
+        self._requests.put((number, kind, *request))
+        return number
+
+    def _answer(self, number: int | None, limits: Limits, *, ran: bool = False) -> Any:
+        """Wait for the answer to a request; raise for what is none."""
+        timeout = limits.seconds(ran=ran)
+        try:
+            reply = self._replies.get(timeout=timeout)
+            while isinstance(reply, tuple) and reply[0] not in (number, None):  # it is for one that was broken off
+                reply = self._replies.get(timeout=timeout)
+        except queue.Empty:
+            self.stop()
+            if limits.clock is not None:
+                limits.clock.lose(timeout)
+            raise RejectedError(f"onnxruntime did not finish within {timeout:.3g} s", RejectionKind.LIMIT) from None
+        if reply is None:
+            assert self._process is not None
+            why = RejectionKind.DEATH
+            try:
+                status = self._process.wait(_PATIENCE)
+                died = _death(status)
+                if number is not None and status in (1, -_SIGKILL):  # Python had no memory left, or the system
+                    why = RejectionKind.LIMIT
+            except subprocess.TimeoutExpired:
+                died = "the process that runs onnxruntime returned an unreadable answer"
+            self.stop()
+            raise RejectedError(died, why)
+        if isinstance(reply, Exception):
+            raise reply
+        _, outcome, value, used = reply
+        self.seconds = self._before + used
+        if outcome == "memory":
+            self.stop()  # onnxruntime keeps what it once had
+            limit = "" if self._memory is None else f", of which it may take {self._memory} bytes"
+            raise RejectedError(f"onnxruntime ran out of memory{limit}: {value}", RejectionKind.LIMIT)
+        if outcome == "failed":
+            raise RuntimeError(value)
+        if outcome != "done":
+            raise RejectedError(
+                value,
+                {"missing kernel": RejectionKind.MISSING_KERNEL, "large": RejectionKind.LARGE}.get(
+                    outcome, RejectionKind.REJECTED
+                ),
+            )
+        return value
+
+
+_Replies = queue.SimpleQueue[tuple[int | None, str, Any, float] | Exception | None]
+
+
+def _collect(process: subprocess.Popen[bytes], mark: bytes, replies: _Replies) -> None:
+    """Hand on what a child answers, and None when it has ended.
+
+    The answers come after a line that nobody else writes: what Python prints before, in a sitecustomize.py, is none.
+    """
+    assert process.stdout is not None
+    with process.stdout as stream, contextlib.suppress(Exception):  # bytes that are no pickle raise anything
+        for line in stream:
+            while line.rstrip() == mark:
+                replies.put(pickle.load(stream))
+    replies.put(None)
+
+
+def _deliver(
+    process: subprocess.Popen[bytes], requests: queue.SimpleQueue[tuple[Any, ...] | None], replies: _Replies
+) -> None:
+    """Send requests to a child: one that hangs, and reads no more, holds up nothing but this thread."""
+    assert process.stdin is not None
+    try:
+        while (request := requests.get()) is not None:
+            pickle.dump(request, process.stdin, protocol=5)
+            process.stdin.flush()
+    except OSError:
+        pass  # it has ended, which the answer tells
+    except Exception as error:  # what cannot be pickled may raise anything
+        replies.put(error)
+    finally:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+
+
+def _size(feeds: Feeds) -> int:
+    """Return about how many bytes inputs have."""
+    return sum(map(_bytes, feeds.values()))
+
+
+def _bytes(value: Any) -> int:
+    """Return about how many bytes a value has: an array, or a list or dict of them."""
+    if isinstance(value, list | dict):
+        return sum(map(_bytes, value.values() if isinstance(value, dict) else value))
+    return int(getattr(value, "nbytes", 0))
+
+
+def _death(status: int) -> str:
+    return f"onnxruntime {process_pool.killed(status) if status < 0 else f'ended its process with status {status}'}"
+
+
+_SIGKILL = 9
+_AHEAD = 16  # requests sent before their turn
+_IN_FLIGHT = 32 * 1024  # bytes of inputs from which on none is sent before its turn
+_HELD = 2**25  # bytes of outputs after which a batch ends early
+_LARGE = 4096  # bytes of inputs that are sent once only
+_KEPT = 64  # of which the child keeps so many
+_KEEP = 2**25  # bytes that these may have
+_STARTING = 60.0  # seconds to start in: importing does not count for any model
+_PATIENCE = 5.0  # seconds in which a process that has ended, or was killed, is gone
+
+
+def worker() -> Worker:
+    """Return the child of this process: one, used again by all that comes after. A forked process has its own."""
+    return _worker(os.getpid())
+
+
+@functools.cache
+def _worker(process: int) -> Worker:
+    worker = Worker()
+    atexit.register(worker.stop)
+    return worker
+
+
+def seconds() -> float:
+    """Return the CPU time of this process and of its child in which onnxruntime runs."""
+    return time.process_time() + worker().seconds
