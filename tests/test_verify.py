@@ -343,7 +343,7 @@ def test_an_opset_newer_than_onnxruntime_is_relabelled_where_nothing_changed(loa
     negated = "g (float[N] x) => (float[N] y) { z = Neg(x) y = Neg(z) }"
     check = proved(pair("g (float[N] x) => (float[N] y) { y = Identity(x) }", negated, opset=newest))
     assert check.verdict is Verdict.EQUAL
-    assert f"opset {newest} was read as {ort_opsets.newest_opset()}" in check.reason
+    assert f"opset {newest} was read as 26" in check.reason
     assert proved(pair(ONEHOT, ONEHOT_WHERE, opset=28, adversarial=onehot_inputs)).verdict is Verdict.EQUAL
 
 

@@ -45,6 +45,12 @@ class ConvertPass(onnx_ir.passes.FunctionalPass):
         """Show the options, as PassManager does in its messages."""
         return f"ConvertPass({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
 
+    def __call__(self, model_or_result: onnx_ir.Model | onnx_ir.passes.PassResult, /) -> ConvertResult:
+        """Convert a model, or what another pass returned; see `call`."""
+        done = super().__call__(model_or_result)
+        assert isinstance(done, ConvertResult)
+        return done
+
     def call(self, model: onnx_ir.Model) -> ConvertResult:
         """Convert a model.
 
