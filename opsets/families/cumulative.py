@@ -27,15 +27,22 @@ LONGEST = 4096
 """A lowering that holds a row for each place of an axis is none for longer ones: 64 MiB of float, times the rest."""
 
 
-def along_known_axis(what: Cumulative, operands: Operands) -> Reason | None:
-    """Require a constant axis, of a known rank and no great length, and for floats."""
+def along_known_axis(*dtypes: int) -> Callable[[Cumulative, Operands], Reason | None]:
+    """Return what requires a constant axis, of a known rank and no great length, and elements of these types."""
+
+    def applies(what: Cumulative, operands: Operands) -> Reason | None:
+        dtype = first(operands).dtype
+        if dtype is None:
+            return Reason("the element type is unknown", missing=True)
+        return _along_short_axis(what, operands) if dtype in dtypes else Reason("it has another element type")
+
+    return applies
+
+
+def _along_short_axis(what: Cumulative, operands: Operands) -> Reason | None:
     data, axis = first(operands), None if operands[1] is None else operands[1].known
     if axis is None:
         return Reason("the axis is computed at run time", missing=True)
-    if data.dtype is None:
-        return Reason("the element type is unknown", missing=True)
-    if data.dtype not in FLOATS:
-        return Reason("ReduceSum and ReduceProd of onnxruntime 1.31.1 take integers as doubles, and lose digits")
     if reason := rank_known(what, operands):
         return reason
     dim = data.dim(int(axis.item()))
@@ -59,7 +66,7 @@ def pairs(what: Cumulative, operands: Operands) -> Mapping[str, Any]:
 def _computed(what: Cumulative, operands: Operands) -> Reason | None:
     if operands[1] is None or operands[1].known is not None:
         return Reason("the axis is known")
-    return None if first(operands).dtype in FLOATS else Reason("of integers no other way is known")
+    return None
 
 
 def _how(what: Cumulative, operands: Operands) -> Mapping[str, Any]:

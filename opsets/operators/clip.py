@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry import value_ranges
-from opshift.opsets.registry.facts import INTEGERS, Facts, Tensor, constant
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, Facts, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Flow, Trait, Traits
@@ -175,8 +175,20 @@ def chosen(x, low, high):
     return op.Where(op.Greater(y, high), high, y)
 
 
-# Where of onnxruntime 1.31.1 makes 0.0 of -0.0, and Max(-0.0, 0.0) is 0.0: neither is Clip, for which -0.0 is not
-# under 0.0. So floats are moved, not computed.
+def _floats(what: Clip, operands: Operands) -> Reason | None:
+    dtype = _dtype(operands)
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return _both(what, operands) if dtype in FLOATS else Reason("the input is not of floats")
+
+
+# Max(-0.0, 0.0) may be 0.0: no text tells zeros apart, and kernels of Clip, Max and Min differ in them.
+@lowering(13, applies_if=_floats)
+def between(x, low, high):
+    """Take the larger of the input and the lower bound, then the smaller of that and the upper one."""
+    return op.Min(op.Max(x, low), high)
+
+
 @lowering(18, applies_if=_both, cost=5)
 def looked_up(x, low, high):
     """Gather by number: 0 for the lower bound, 1 for the upper bound, and a number for each element."""
@@ -203,7 +215,7 @@ OPERATOR = Operator(
     operands=("input", "min", "max"),
     oracle=oracle,
     normal=normal,
-    lowerings=(from_lowest, to_highest, chosen, looked_up),
+    lowerings=(from_lowest, to_highest, chosen, between, looked_up),
     traits=Traits(
         value_range=value_ranges.clipped,
         floats=(Trait.SELECTS,),

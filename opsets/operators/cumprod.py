@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from opshift.opsets.families.cumulative import along_known_axis, cumulative, pairs
+from opshift.opsets.registry.facts import FLOATS
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.traits import Trait, Traits
 
 
-@lowering(18, applies_if=along_known_axis, bind=pairs, cost=10, rounds=True)
+@lowering(18, applies_if=along_known_axis(*FLOATS), bind=pairs, cost=10, rounds=True)
 def of_each_place(
     x,
     axis,

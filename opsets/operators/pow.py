@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.families.scalars import AS_VECTOR
 from opshift.opsets.registry import value_ranges
+from opshift.opsets.registry.facts import INTEGERS, Facts
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -53,6 +54,40 @@ def _mixed(meaning: Plain, operands: Operands) -> Reason | None:
     if base not in _HELD or (base == power and base != TensorProto.INT32):
         return Reason("it is for int32, and for floats to powers of another type")
     return None
+
+
+def _to(*exponents: float) -> Callable[[Plain, Operands], Reason | None]:
+    """Return what requires one of these constant exponents, which changes neither the shape nor what is rounded."""
+
+    def applies(meaning: Plain, operands: Operands) -> Reason | None:
+        base, power = first(operands), operands[1] or Facts()
+        if power.known is None:
+            return Reason("the exponent is computed at run time", missing=not power.unread)
+        if power.known.size != 1 or power.known.item() not in exponents:
+            return Reason(f"the exponent is not {' or '.join(f'{one:g}' for one in exponents)}")
+        if power.known.ndim > (base.rank or 0):
+            return Reason("the exponent has more axes, or may have", missing=base.rank is None)
+        return None
+
+    return applies
+
+
+@lowering(13, applies_if=_to(2.0))
+def squared(x, y):
+    """Multiply by itself."""
+    return x * x
+
+
+def _cube(meaning: Plain, operands: Operands) -> Reason | None:
+    if first(operands).dtype in INTEGERS:
+        return Reason("onnxruntime cubes integers in double")
+    return _to(3.0)(meaning, operands)
+
+
+@lowering(13, applies_if=_cube, rounds=True)
+def cubed(x, y):
+    """Multiply by itself twice."""
+    return x * x * x
 
 
 def _of_narrow_floats(meaning: Plain, operands: Operands) -> Reason | None:
@@ -109,7 +144,7 @@ OPERATOR = with_legacy_broadcast(
         (7, 12, 13, 15),
         ("X", "Y"),
         _pow,
-        (in_double, by_logarithm, *AS_VECTOR),
+        (squared, cubed, in_double, by_logarithm, *AS_VECTOR),
         applies_if={7: _one_type},
         adversarial=adversarial,
         traits=Traits(

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
-from opshift.opsets.families.axes import axis_not_negative, one_axis
+from opshift.opsets.families.axes import axis_not_negative, first, one_axis
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -65,26 +66,53 @@ def as_scatter(data, indices, updates, axis: int, along: Sequence[int]):
     return op.Scatter(data, places + op.Cast(op.Less(places, 0), to=7) * length, updates, axis=axis)
 
 
-def _joins(reduction: str) -> Callable[[ScatterElements, Operands], Reason | None]:
+def _joins(reduction: str, *, exact: bool = True) -> Callable[[ScatterElements, Operands], Reason | None]:
     def given(what: ScatterElements, operands: Operands) -> Reason | None:
         if what.reduction != reduction:
             return Reason(f"reduction is {what.reduction}")
+        if not exact and (reason := _rounded_by_reductions(operands)):
+            return reason
         return axis_not_negative(what, operands)
 
     return given
+
+
+def _rounded_by_reductions(operands: Operands) -> Reason | None:
+    """Refuse integers of 64 bits: ReduceSum and ReduceProd of onnxruntime 1.32.0 take them as doubles."""
+    dtype = first(operands).dtype
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    wide = dtype in (TensorProto.INT64, TensorProto.UINT64)
+    return Reason("onnxruntime adds up and multiplies integers of 64 bits as doubles, and loses digits") if wide else None
+
+
+def _adds_int64(what: ScatterElements, operands: Operands) -> Reason | None:
+    return _joins("add")(what, operands) or (
+        None if first(operands).dtype == TensorProto.INT64 else Reason("it is not of int64")
+    )
 
 
 def _along_axis(what: ScatterElements, operands: Operands) -> Mapping[str, Any]:
     return {"axis": what.axis, "along": (what.axis,)}
 
 
-@lowering(18, applies_if=_joins("add"), bind=_along_axis, rounds=True)
+@lowering(18, applies_if=_joins("add", exact=False), bind=_along_axis, rounds=True)
 def by_sums(data, indices, updates, axis: int, along: Sequence[int]):
     """Add the updates at each position."""
     return data + op.ReduceSum(meaning.Scattered(data, indices, updates, axis=axis), along, keepdims=0)
 
 
-@lowering(18, applies_if=_joins("mul"), bind=_along_axis, rounds=True)
+@lowering(18, applies_if=_adds_int64, bind=_along_axis)
+def by_sums_of_halves(data, indices, updates, axis: int, along: Sequence[int]):
+    """Add the upper and the lower 32 bits of the updates apart, which a double holds: of 2^21 updates at least."""
+    upper = updates / 4294967296
+    lower = updates - upper * 4294967296
+    uppers = op.ReduceSum(meaning.Scattered(data, indices, upper, axis=axis), along, keepdims=0)
+    lowers = op.ReduceSum(meaning.Scattered(data, indices, lower, axis=axis), along, keepdims=0)
+    return data + uppers * 4294967296 + lowers
+
+
+@lowering(18, applies_if=_joins("mul", exact=False), bind=_along_axis, rounds=True)
 def by_products(data, indices, updates, axis: int, along: Sequence[int]):
     """Multiply the updates at each position."""
     spread = meaning.Scattered(data, indices, updates, axis=axis, reduction="mul")
@@ -137,7 +165,7 @@ OPERATOR = Operator(
     oracle=oracle,
     # No text says what NaN is beside a number.
     nan_defined=lambda what, operands: what.reduction not in ("max", "min"),
-    lowerings=(as_scatter, by_sums, by_products, by_maxima, by_minima),
+    lowerings=(as_scatter, by_sums, by_sums_of_halves, by_products, by_maxima, by_minima),
     normal=one_axis,
     traits=Traits(
         value_range=value_ranges.joined_if("reduction", 0, 2),

@@ -6,9 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
-from opshift.opsets.registry.lowering import lowering, op
-from opshift.opsets.registry.plain import plain
+from opshift.opsets.families.axes import first
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.plain import Plain, plain
 from opshift.opsets.registry.traits import Traits
 from opshift.opsets.registry.wider_types import COMPUTED
 
@@ -18,7 +21,15 @@ def _oracle(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(np.sin(x.astype(np.float64))).astype(x.dtype)
 
 
-@lowering(13, rounds=True)
+def _not_double(meaning: Plain, operands: Operands) -> Reason | None:
+    """Refuse double, for which onnxruntime 1.32.0 has a kernel of Sin and none of Tan."""
+    dtype = first(operands).dtype
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return Reason("onnxruntime has no kernel of Tan for double") if dtype == TensorProto.DOUBLE else None
+
+
+@lowering(13, applies_if=_not_double, rounds=True)
 def by_half_tangent(x):
     """Compute 2 / (t + 1 / t) with t = tan(x / 2)."""
     tangent = op.Tan(x * 0.5)

@@ -255,8 +255,9 @@ class Deriver:
     def _candidate_groups(self, lifted: Lifted) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
         """Yield groups of ways, each of which is only for what none before it can express.
 
-        They are those that are taken for their speed whatever others cost, the operator's lowerings and its meaning in
-        wider element types, and ONNX's own bodies: some lose digits, such as a variance by squares.
+        They are those that are taken for their speed whatever others cost, the operator's lowerings, and ONNX's own
+        bodies: some lose digits, such as a variance by squares. The meaning in wider element types comes before the
+        bodies where it has more digits than these need, else behind them.
         """
         faster: tuple[Lowering, ...] = ()
         if self.optimize and not lifted.operator.domain:
@@ -265,8 +266,14 @@ class Deriver:
             faster = module.LOWERINGS.get(lifted.operator.name, ())
             yield _bodies(lifted, (one for one in faster if one in module.AT_RUN_TIME))
             faster = tuple(one for one in faster if one not in module.AT_RUN_TIME)
-        yield itertools.chain(_bodies(lifted, (*lifted.operator.lowerings, *faster)), in_wider_types(lifted))
-        yield bodies(lifted)
+        own, wider = _bodies(lifted, (*lifted.operator.lowerings, *faster)), in_wider_types(lifted)
+        if TensorProto.FLOAT in (facts.dtype for facts in lifted.operands if facts):
+            yield own
+            yield bodies(lifted)
+            yield wider
+        else:
+            yield itertools.chain(own, wider)
+            yield bodies(lifted)
 
     def _derive_by(
         self, way: Body | WiderTypes | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
