@@ -25,8 +25,9 @@ from opshift.passes.rewrite.specialiser import Specialiser
 EACH = 3
 """Node tests of each operator that are converted."""
 
-LEFT = {"Identity", "TopK"}
-"""What replaces Identity does nothing; of TopK below 10 a shape is known only once all nodes are written."""
+LEFT = {"Identity", "RoiAlign", "TopK"}
+"""What replaces Identity does nothing. Of TopK below 10 a shape is known only once all nodes are written, and of RoiAlign
+the share of each point, which may be 1."""
 
 
 @functools.cache

@@ -220,7 +220,7 @@ def test_nothing_tells_to_install_opshift_from_an_index() -> None:
     found = [(path, line) for path in texts() for line in INSTALLS.findall(path.read_text(encoding="utf-8"))]
     assert len(found) > 8
     for path, line in found:
-        rest = WHERE.sub(" ", line).replace("./opshift-cosh", " ")
+        rest = WHERE.sub(" ", line).replace("./opshift-softsign", " ")
         of_itself = rest.split(" opshift ")[0] if line.startswith("uvx") else rest
         assert "opshift" not in of_itself, f"{path}: {line}"
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import axes_operand, first, rank_known
-from opshift.opsets.registry.facts import FLOATS
 from opshift.opsets.registry.lowering import Lowering, Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Traits

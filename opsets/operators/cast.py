@@ -172,6 +172,7 @@ OPERATOR = Operator(
         value_range=value_ranges.converted,
         floats=(Trait.ONCE, Trait.CONVERTS),
         moved=(0,),
+        reads_numbers=(0,),
         landmarks=lambda attributes, constants: _DETOURS.get(attributes.get("to", 0), ()),
         strings=Strings.NUMERALS,
         undefined=Undefined.BEYOND_INTEGERS,

@@ -63,7 +63,7 @@ def of_halves_of_each_integer(
     before: Sequence[int],
     dtype: int,
 ):
-    """Sum the upper and the lower 32 bits apart: ReduceSum of onnxruntime adds up int64 in double, which holds those."""
+    """Sum the upper and the lower 32 bits apart: onnxruntime adds up int64 in double, which holds those."""
     upper = x / 4294967296
     lower = x - upper * 4294967296
     count = op.Gather(op.Shape(x), at, axis=0)

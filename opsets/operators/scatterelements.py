@@ -83,7 +83,9 @@ def _rounded_by_reductions(operands: Operands) -> Reason | None:
     if dtype is None:
         return Reason("the element type is unknown", missing=True)
     wide = dtype in (TensorProto.INT64, TensorProto.UINT64)
-    return Reason("onnxruntime adds up and multiplies integers of 64 bits as doubles, and loses digits") if wide else None
+    return (
+        Reason("onnxruntime adds up and multiplies integers of 64 bits as doubles, and loses digits") if wide else None
+    )
 
 
 def _adds_int64(what: ScatterElements, operands: Operands) -> Reason | None:

@@ -247,6 +247,8 @@ class Traits:
     """Inputs that set how large a result is, or how long a node runs."""
     moved: Sequence[int] = ()
     """Inputs whose elements an output has as they are, or cast."""
+    reads_numbers: Sequence[int] = ()
+    """Inputs that count as numbers, whatever their element type: constants among them may be of a wider type."""
     indices: Mapping[int, AlongAxis | Coordinates | Below] = field(default_factory=dict)
     """Inputs that are indices, and what of."""
     domains: Mapping[int, Interval] = field(default_factory=dict)

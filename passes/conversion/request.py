@@ -34,6 +34,7 @@ from opshift.passes.rewrite.prepare import Preparation, Prepared, Shown, prepare
 from opshift.passes.rewrite.target_types import interface_refusals, types_at, types_for
 from opshift.passes.rewrite.tensor_output import with_tensors
 from opshift.passes.rewrite.type_choice import Types
+from opshift.passes.rewrite.wide_constants import lacking
 from opshift.passes.runtime.constant_nodes import ConstantNodes
 
 
@@ -151,6 +152,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
     sizes = Sizes(options.input_shapes or {}, options.dims or {}, options.batch)
     needed = target is not None and target.needs_constants and not source.model.training_info
     held = frozenset(name for body in source.bodies for domain, name, _ in body.by_op_key if not default_domain(domain))
+    narrow = frozenset(() if source.model.training_info else lacking(source.model, legality.opset))
     missing = frozenset(() if source.model.training_info else _missing(legality, held))
     asked = Preparation(
         sizes=sizes,
@@ -162,6 +164,8 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         types=Types(type_changes(source.model, target, options), options.io_types, FITS in options.assume),
         constants=frozenset() if target is None else target.constant_dtypes,
         runnable=target is None and kernels.installed(),
+        narrow=narrow,
+        opset=legality.opset if narrow else 0,
     )
     found = known.prepared(asked, lambda: _prepared(source, asked, options))
     refusals = () if target is None else tuple(interface_refusals(target, found.model))
@@ -190,6 +194,16 @@ def _shown(source: Source) -> Shown:
     return functools.partial(external.with_small, files=source.files)
 
 
+def _whole(source: Source, tensor: onnx.TensorProto) -> onnx.TensorProto:
+    """Return a tensor of the model that holds its elements, also those of another file."""
+    if (span := external.span_of(tensor)) is None:
+        return external.embedded(tensor, source.directory)
+    found = onnx.TensorProto()
+    found.CopyFrom(tensor)
+    external.take(found, span)
+    return found
+
+
 def _prepared(source: Source, asked: Preparation, options: Options) -> Prepared:
     model = source.model
     if not options.keep_initializers_as_inputs and (lost := overridable(model)):
@@ -198,7 +212,7 @@ def _prepared(source: Source, asked: Preparation, options: Options) -> Prepared:
         without_inputs(model, lost)
     evaluate = ConstantNodes(model) if kernels.installed() else None
     islands = MeasuredIslands(source, options) if asked.types.narrows else None
-    found = prepare(model, asked, _shown(source), evaluate, islands)
+    found = prepare(model, asked, _shown(source), evaluate, islands, functools.partial(_whole, source))
     return dataclasses.replace(found, model=source.model) if found.model is model else found
 
 

@@ -37,6 +37,7 @@ from opshift.passes.rewrite.float_islands import Change, Islands, UnmeasuredErro
 from opshift.passes.rewrite.folding import fold, foldable, may_fold
 from opshift.passes.rewrite.sequences import without_sequences
 from opshift.passes.rewrite.type_choice import Types
+from opshift.passes.rewrite.wide_constants import Whole, Widened, widen
 
 Shown = Callable[[onnx.ModelProto], onnx.ModelProto]
 """Returns a model whose small constants hold their elements, also those of other files."""
@@ -55,6 +56,8 @@ class Preparation:
         types: the element types that are to change.
         constants: the element types that the target reads constants in; empty if it reads all.
         runnable: whether nodes keep a type for which the installed onnxruntime has a kernel.
+        narrow: the element types of constants that the opset lacks.
+        opset: which that is.
     """
 
     sizes: Sizes = field(default_factory=Sizes)
@@ -65,10 +68,14 @@ class Preparation:
     types: Types = field(default_factory=Types)
     constants: frozenset[int] = frozenset()
     runnable: bool = False
+    narrow: frozenset[int] = frozenset()
+    opset: int = 0
 
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
-        return bool(self.sizes) or self.fold or bool(self.static) or bool(self.missing) or bool(self.types)
+        return (
+            bool(self.sizes) or self.fold or bool(self.static) or bool(self.missing) or bool(self.types or self.narrow)
+        )
 
 
 @dataclass(frozen=True)
@@ -93,15 +100,17 @@ def prepare(
     shown: Shown,
     evaluate: Evaluate | None,
     islands: Islands | None = None,
+    whole: Whole = lambda tensor: tensor,
 ) -> Prepared:
     """Return a model, itself if nothing is to be changed, with its shapes fixed and folded.
 
-    `islands` finds the nodes that keep a wider type of floats, where floats become narrower.
+    `islands` finds the nodes that keep a wider type of floats, where floats become narrower; `whole` reads the elements
+    of constants that get a wider type.
 
     Raises:
         UsageError: the sizes do not fit the model, or it has training information.
     """
-    needed = asked.sizes or asked.static or asked.tidy or asked.types
+    needed = asked.sizes or asked.static or asked.tidy or asked.types or asked.narrow
     if not asked or not (needed or may_fold(model, asked.missing)):
         return Prepared(model)
     if model.training_info:
@@ -134,11 +143,14 @@ def prepare(
             return Prepared(model, steps, changed, retyped.refusals)
         steps += retyped.steps
         types = asked.types.named if retyped.outer or retyped.steps else {}
+    widened = widen(work, asked.narrow, asked.opset, whole) if asked.narrow else Widened()
+    steps += widened.steps
     refusals = tuple(_open(work, values, found, asked.static)) if asked.static else ()
     if not steps and not changed and not types:
         return Prepared(model, refusals=refusals, wide=retyped.wide)
     count = len(model.functions) - len(work.functions)
     notes = (f"{count} {'function was' if count == 1 else 'functions were'} inlined to be folded.",) if count else ()
+    notes += widened.notes
     return Prepared(work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide)
 
 

@@ -78,6 +78,8 @@ class _Model:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
+        # By default a product with weights of 4 or 8 bits may round what it is multiplied with to 8 bits as well.
+        options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
         if folder is not None:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         given = _joined(model) if isinstance(model, list) else model

@@ -1,0 +1,276 @@
+"""Give constants a wider element type where the opset lacks theirs: int4 becomes int8, float8 becomes float.
+
+Every number of the one is a number of the other, so that nothing changes where nodes read no more than the numbers:
+where they dequantize, cast or move them. A constant that another node reads keeps its type. DequantizeLinear takes no
+float: where all that it reads is constant, what it computes becomes the constant.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from opshift.opsets.registry.facts import Facts, array_of, freeze, tensor_of, type_name
+from opshift.opsets.registry.node_traits import attributes_of, traits_of
+from opshift.opsets.registry.operator import Lifted, Node, lift, operator_for
+from opshift.opsets.registry.schema import Schema, default_domain, schema_at, schema_read_at
+from opshift.opsets.registry.structural import CAST, CONSTANT
+from opshift.opsets.registry.traits import Trait
+from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.traversal import graphs, named_subgraphs, node_name
+
+WIDER: Mapping[int, int] = {
+    **dict.fromkeys((TensorProto.INT4, TensorProto.INT2), TensorProto.INT8),
+    **dict.fromkeys((TensorProto.UINT4, TensorProto.UINT2), TensorProto.UINT8),
+    **dict.fromkeys(
+        (
+            TensorProto.FLOAT4E2M1,
+            TensorProto.FLOAT8E4M3FN,
+            TensorProto.FLOAT8E4M3FNUZ,
+            TensorProto.FLOAT8E5M2,
+            TensorProto.FLOAT8E5M2FNUZ,
+            TensorProto.BFLOAT16,
+        ),
+        TensorProto.FLOAT,
+    ),
+}
+"""A type that every opset has, and that has all numbers of the narrow one."""
+
+Whole = Callable[[TensorProto], TensorProto]
+"""Returns a tensor that holds its elements, also those of another file."""
+
+
+@dataclass(frozen=True)
+class Widened:
+    """What became of the nodes that read constants of wider types, and what to say of these constants."""
+
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def lacking(model: onnx.ModelProto, opset: int) -> frozenset[int]:
+    """Return the narrow element types of a model's constants that an opset does not have."""
+    held = {tensor.data_type for tensor in _tensors(model)} & WIDER.keys()
+    schema = schema_at("", CAST, opset) if held else None
+    if schema is None:
+        return frozenset()
+    return frozenset(dtype for dtype in held if f"tensor({type_name(dtype)})" not in schema.inputs[0].types)
+
+
+def widen(model: onnx.ModelProto, narrow: Collection[int], opset: int, whole: Whole) -> Widened:
+    """Change the constants of these types in place, where all that reads them allows it."""
+    values = _Values.of(model, narrow)
+    wide = values.widened()
+    if not wide:
+        return Widened()
+    steps = tuple(values.steps(wide))
+    values.fold(wide, whole)
+    changed: Counter[int] = Counter()
+    before = after = 0
+    for tensor in (values.tensors[name] for name in sorted(wide & values.tensors.keys())):
+        dtype, held = tensor.data_type, array_of(whole(tensor))
+        found = tensor_of(held.astype(onnx.helper.tensor_dtype_to_np_dtype(WIDER[dtype])), WIDER[dtype], tensor.name)
+        changed[dtype] += 1
+        before, after = before + len(tensor_of(held, dtype, "").raw_data), after + len(found.raw_data)
+        tensor.CopyFrom(found)
+    for graph in (one for one in graphs(model) if isinstance(one, onnx.GraphProto)):
+        for value in (one for one in graph.value_info if one.name in wide):
+            value.type.tensor_type.elem_type = WIDER[value.type.tensor_type.elem_type]
+    names = ", ".join(f"{type_name(one)} became {type_name(WIDER[one])}" for one in sorted(changed))
+    note = f"Constants of {names}, since opset {opset} has no such type: {before:,} bytes became {after:,}."
+    return Widened(steps, (note,) if changed else ())
+
+
+def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
+    for owner in graphs(model):
+        yield from owner.initializer if isinstance(owner, onnx.GraphProto) else ()
+        yield from (
+            one.t for node in owner.node if node.op_type == CONSTANT for one in node.attribute if one.name == "value"
+        )
+
+
+@dataclass
+class _Values:
+    """The values that may be of a wider type: constants, and what nodes make of their elements."""
+
+    model: onnx.ModelProto
+    tensors: dict[str, TensorProto] = field(default_factory=dict)
+    """The constants of narrow types, by the names of their values."""
+    readers: dict[str, list[tuple[onnx.NodeProto, int]]] = field(default_factory=dict)
+    """Which nodes read a value, and at what place."""
+    owners: dict[int, tuple[str, onnx.GraphProto]] = field(default_factory=dict)
+    """The paths and the graphs of nodes, by their ids."""
+    constants: dict[str, TensorProto] = field(default_factory=dict)
+    """All initializers."""
+    dtypes: dict[str, int] = field(default_factory=dict)
+    """The narrow types of values that may become wider."""
+    fixed: set[str] = field(default_factory=set)
+    """The values whose types others see: outputs, and inputs with a default."""
+
+    @classmethod
+    def of(cls, model: onnx.ModelProto, narrow: Collection[int]) -> _Values:
+        """Collect them; a name that several graphs define is of none."""
+        found = cls(model)
+        found._add(model.graph, "main", narrow)
+        every = [one for one in graphs(model) if isinstance(one, onnx.GraphProto)]
+        defined = Counter(name for graph in every for name in _definitions(graph))
+        found.fixed |= {name for name, count in defined.items() if count > 1}
+        found.fixed |= {value.name for graph in every for value in (*graph.input, *graph.output)}
+        return found
+
+    def _add(self, graph: onnx.GraphProto, path: str, narrow: Collection[int]) -> None:
+        self.constants.update({tensor.name: tensor for tensor in graph.initializer})
+        self.tensors.update({tensor.name: tensor for tensor in graph.initializer if tensor.data_type in narrow})
+        for index, node in enumerate(graph.node):
+            where = f"{path}/{node_name(node, index)}"
+            self.owners[id(node)] = where, graph
+            for place, name in enumerate(node.input):
+                self.readers.setdefault(name, []).append((node, place))
+            if node.op_type == CONSTANT and not default_domain(node.domain):
+                for tensor in (one.t for one in node.attribute if one.name == "value"):
+                    self.constants[node.output[0]] = tensor
+                    if tensor.data_type in narrow:
+                        self.tensors[node.output[0]] = tensor
+            for name, inner in named_subgraphs(node):
+                self._add(inner, f"{where}.{name}", narrow)
+
+    def widened(self) -> frozenset[str]:
+        """Return the values that become wider: as many as all agree on that are read or made together."""
+        found: set[str] = set()
+        self.dtypes.update({name: tensor.data_type for name, tensor in self.tensors.items()})
+        made: dict[str, onnx.NodeProto] = {}
+        waiting = [*self.tensors]
+        while waiting:
+            if (name := waiting.pop()) in found:
+                continue
+            found.add(name)
+            for node, place in self.readers.get(name, ()):
+                if _moves(node, place):
+                    made.update(dict.fromkeys(node.output, node))
+                    self.dtypes.update(dict.fromkeys(node.output, self.dtypes[name]))
+                    waiting += filter(None, node.output)
+        while stays := {name for name in found if not self._agreed(name, found, made)}:
+            found -= stays
+        return frozenset(found)
+
+    def _agreed(self, name: str, found: Collection[str], made: Mapping[str, onnx.NodeProto]) -> bool:
+        """Return whether all nodes that read or make a value have their other narrow values widened too."""
+        if name in self.fixed:
+            return False
+        maker = made.get(name)
+        nodes = [(maker, _moved(maker))] if maker is not None else []
+        for node, place in self.readers.get(name, ()):
+            numbers = traits_of(node).reads_numbers if not default_domain(node.domain) else ()
+            if _moves(node, place):
+                nodes.append((node, _moved(node)))
+                if not all(one in found for one in node.output if one):
+                    return False
+            elif place in numbers and (self._takes_wider(node, place, name) or self._folds(node)):
+                nodes.append((node, tuple(numbers)))
+            else:
+                return False
+        return all(
+            node.input[place] in found
+            for node, places in nodes
+            for place in places
+            if any(node.input[place : place + 1])
+        )
+
+    def _takes_wider(self, node: onnx.NodeProto, place: int, name: str) -> bool:
+        """Return whether the schema has the wider type of what a node reads."""
+        schema = self._schema(node)
+        dtype = self.dtypes.get(name)
+        if schema is None or dtype is None or place >= len(schema.inputs):
+            return False
+        return f"tensor({type_name(WIDER[dtype])})" in schema.inputs[place].types
+
+    def _folds(self, node: onnx.NodeProto) -> bool:
+        """Return whether all that a node reads is constant, and it can be computed."""
+        operator = operator_for("", node.op_type)
+        if operator is None or operator.oracle is None or len(node.output) != 1 or node.output[0] in self.fixed:
+            return False
+        return all(name in self.constants for name in node.input if name) and self._lifted(node) is not None
+
+    def _schema(self, node: onnx.NodeProto) -> Schema | None:
+        return schema_read_at("", node.op_type, default_opset(self.model.opset_import) or 1)
+
+    def _lifted(self, node: onnx.NodeProto) -> Lifted | None:
+        """Return the meaning of a node."""
+        operator, schema = operator_for("", node.op_type), self._schema(node)
+        if operator is None or schema is None or any(attribute.ref_attr_name for attribute in node.attribute):
+            return None
+        facts = tuple(
+            Facts(self.constants[name].data_type, tuple(self.constants[name].dims)) if name else None
+            for name in node.input
+        )
+        given = {name: freeze(value) for name, value in attributes_of(node).items()}
+        found = lift(operator, Node("", node.op_type, schema.since_version, given, facts, (True,)), "runtime")
+        return found if isinstance(found, Lifted) else None
+
+    def fold(self, wide: Collection[str], whole: Whole) -> None:
+        """Put constants in place of nodes that take no wider type, and drop what nobody else reads."""
+        readers = {id(node): node for name in wide for node, _ in self.readers.get(name, ())}
+        for node in readers.values():
+            lifted = None if self._keeps(node) else self._lifted(node)
+            if lifted is None or lifted.operator.oracle is None:
+                continue
+            arrays = [array_of(whole(self.constants[name])) if name else None for name in node.input]
+            found = np.asarray(lifted.operator.oracle(lifted.meaning, *arrays))
+            graph = self.owners[id(node)][1]
+            graph.initializer.append(onnx.numpy_helper.from_array(found, node.output[0]))
+            graph.node.remove(node)
+            for name in filter(None, node.input):
+                self.readers[name] = [one for one in self.readers[name] if one[0] is not node]
+                if not self.readers[name] and name not in self.fixed:
+                    self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        """Remove an initializer."""
+        self.tensors.pop(name, None)
+        for graph in (one for one in graphs(self.model) if isinstance(one, onnx.GraphProto)):
+            for tensor in [one for one in graph.initializer if one.name == name]:
+                graph.initializer.remove(tensor)
+
+    def _keeps(self, node: onnx.NodeProto) -> bool:
+        """Return whether a node takes the wider types of all numbers that it reads."""
+        numbers = traits_of(node).reads_numbers
+        read = [(place, name) for place, name in enumerate(node.input) if place in numbers and name in self.dtypes]
+        return not read or all(self._takes_wider(node, place, name) for place, name in read)
+
+    def steps(self, wide: Collection[str]) -> Iterator[Step]:
+        """Yield what became of the nodes that read them."""
+        seen = set()
+        for name in sorted(wide):
+            for node, _ in self.readers.get(name, ()):
+                if id(node) not in seen:
+                    seen.add(id(node))
+                    schema = self._schema(node)
+                    since = schema.since_version if schema else 1
+                    why = "the opset has no constants of the type that it reads"
+                    action = Action.RETYPE if self._keeps(node) else Action.FOLD
+                    yield Step(action, self.owners[id(node)][0], node.op_type, since, why)
+
+
+def _moves(node: onnx.NodeProto, place: int) -> bool:
+    """Return whether a node moves the elements of an input, and makes no others."""
+    return place in _moved(node)
+
+
+def _moved(node: onnx.NodeProto) -> tuple[int, ...]:
+    if default_domain(node.domain):
+        return ()
+    traits = traits_of(node)
+    only = traits.floats == (Trait.MOVES,) and not traits.floats_by and not traits.reads_numbers
+    return tuple(place for place in range(len(node.input)) if place in traits.moved) if only else ()
+
+
+def _definitions(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names of values that a graph defines; an initializer of an input is an input."""
+    yield from {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    yield from (name for node in graph.node for name in node.output if name)
