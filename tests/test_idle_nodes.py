@@ -26,8 +26,8 @@ EACH = 3
 """Node tests of each operator that are converted."""
 
 LEFT = {"Identity", "RoiAlign", "TopK"}
-"""What replaces Identity does nothing. Of TopK below 10 a shape is known only once all nodes are written, and of RoiAlign
-the share of each point, which may be 1."""
+"""What replaces Identity does nothing. Of TopK below 10 a shape is known only once all nodes are written, and so is, of
+RoiAlign, the share of each point, which may be 1."""
 
 
 @functools.cache

@@ -164,6 +164,18 @@ def test_an_integer_window_that_is_off_by_one_is_a_difference() -> None:
     assert verdict(whole % 9, whole.replace("Add (w, w)", "Add (w, c)") % 9, 17) == "different"
 
 
+def test_sums_of_updates_that_double_does_not_hold_are_compared() -> None:
+    whole = (
+        "g (int64[4] x, int64[3] i, int64[3] u) => (int64[4] y) <int64[1] a = {0}, int64 k = {9007199254740992}> {%s}"
+    )
+    right = 'w = Mul (u, k) y = ScatterElements <reduction = "add"> (x, i, w)'
+    by_double = right.replace(
+        "w = Mul (u, k)", "d = Cast <to = 11> (u) f = Cast <to = 11> (k) e = Mul (d, f) w = Cast <to = 7> (e)"
+    )
+    assert verdict(whole % right, whole % right, 18) == "equal"
+    assert verdict(whole % right, whole % by_double, 18) == "different"
+
+
 @pytest.mark.parametrize("wrong", ["ReduceLogSumExp <keepdims = 0> (x)", "ReduceLogSum <axes = [1], keepdims = 0> (x)"])
 def test_wrong_logarithms_of_sums_of_integers_are_different(wrong: str) -> None:
     whole = "g (int32[3,4] x) => (int32[n] y) {y = %s}"
@@ -233,7 +245,8 @@ def test_what_overflows_once_updates_are_joined(
     wide = [np.array(data), narrow[1], np.array(updates)]
     assert overflows(node, narrow) is expected
     assert overflows(node, wide) is False
-    assert overflows(node, [np.array([2**53 + 1]), *wide[1:]]) is (reduction in ("add", "mul"))
+    assert overflows(node, [np.array([2**53 + 1]), *wide[1:]]) is (reduction == "mul")
+    assert overflows(node, [np.array([2**63 - 1]), *wide[1:]]) is (reduction in ("add", "mul"))
 
 
 def test_what_moves_or_selects_is_compared_bit_for_bit() -> None:

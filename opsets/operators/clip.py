@@ -179,7 +179,12 @@ def _floats(what: Clip, operands: Operands) -> Reason | None:
     dtype = _dtype(operands)
     if dtype is None:
         return Reason("the element type is unknown", missing=True)
-    return _both(what, operands) if dtype in FLOATS else Reason("the input is not of floats")
+    if dtype not in FLOATS:
+        return Reason("the input is not of floats")
+    for bound in operands[1:]:
+        if bound is None or bound.known is None or np.isnan(bound.known.astype(np.float32)).any():
+            return Reason("a bound is not known, and may be NaN, below which Clip finds nothing")
+    return None
 
 
 # Max(-0.0, 0.0) may be 0.0: no text tells zeros apart, and kernels of Clip, Max and Min differ in them.

@@ -129,6 +129,37 @@ def by_matmul(x, w, b, matrix: Sequence[int], image: Sequence[int], out: Sequenc
     return op.Reshape(op.MatMul(op.Reshape(w, matrix), op.Reshape(x, image)), out)
 
 
+def _pointwise_of_any_size(what: Conv, operands: Operands) -> Reason | None:
+    """Require kernels of one pixel, for images of whatever size."""
+    shape, rank = _weights(operands).shape, first(operands).rank
+    if what.auto_pad not in ("NOTSET", ""):
+        return Reason("it has auto_pad")
+    if shape is None or rank is None or not all(isinstance(dim, int) and dim for dim in shape):
+        return Reason("the shape of the kernels is unknown, or empty", missing=shape is None or rank is None)
+    if reason := _unbiased(operands):
+        return reason
+    moved = any(what.pads or ()) or set(what.strides or (1,)) != {1} or what.group != 1
+    single = len(shape) == rank and set(shape[2:]) == {1}
+    return None if single and not moved else Reason("it is no convolution of one pixel at a time")
+
+
+def _turns(what: Conv, operands: Operands) -> Mapping[str, Any]:
+    kernels, channels, *_ = _dims(operands)
+    rank = first(operands).rank or 0
+    return {
+        "matrix": (kernels, channels),
+        "behind": (0, *range(2, rank), 1),
+        "before": (0, rank - 1, *range(1, rank - 1)),
+    }
+
+
+@lowering(14, applies_if=_pointwise_of_any_size, bind=_turns, rounds=True)
+def with_channels_last(x, w, b, matrix: Sequence[int], behind: Sequence[int], before: Sequence[int]):
+    """Put the channels last, and multiply them by the kernels."""
+    kernels = op.Transpose(op.Reshape(w, matrix), perm=[1, 0])
+    return op.Transpose(op.MatMul(op.Transpose(x, perm=behind), kernels), perm=before)
+
+
 def _biased(what: Conv, operands: Operands) -> Reason | None:
     if operands[2] is None:
         return Reason("it has no bias")
@@ -214,7 +245,7 @@ OPERATOR = Operator(
     versions=(Version(1), Version(11), Version(22)),
     operands=("X", "W", "B"),
     oracle=oracle,
-    lowerings=(with_pads, by_matmul, with_sum, by_patches),
+    lowerings=(with_pads, by_matmul, with_channels_last, with_sum, by_patches),
     wider_types=COMPUTED,
     traits=Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False, factors=2),
 )

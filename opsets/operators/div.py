@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
+from opshift.opsets.families.axes import first
 from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.families.scalars import AS_VECTOR
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Dim
-from opshift.opsets.registry.plain import neutral_operand, plain
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.plain import Plain, neutral_operand, plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Arithmetic, Flow, Interval, Trait, Traits
 from opshift.opsets.registry.wider_types import QUOTIENT
@@ -31,6 +35,24 @@ def _quotient(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     return floor + ((floor < 0) & (floor * b != a))
 
 
+_HELD = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+
+def _narrower_than_double(meaning: Plain, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return None if dtype in _HELD else Reason("double has digits left for float and narrower floats only")
+
+
+@lowering(
+    13, applies_if=_narrower_than_double, bind=lambda meaning, operands: {"to": first(operands).dtype}, rounds=True
+)
+def by_reciprocal(a, b, to: int):
+    """Multiply by the reciprocal in double, which has digits left, and no float whose reciprocal overflows."""
+    return op.Cast(op.Cast(a, to=11) * op.Reciprocal(op.Cast(b, to=11)), to=to)
+
+
 def _of_dims(a: Dim, b: Dim) -> Dim:
     return a if b == 1 else None
 
@@ -41,7 +63,7 @@ OPERATOR = with_legacy_broadcast(
         (7, 13, 14),
         ("A", "B"),
         _quotient,
-        AS_VECTOR,
+        (by_reciprocal, *AS_VECTOR),
         wider_types=QUOTIENT,
         neutral=neutral_operand(1, right_only=True),
         traits=Traits(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,6 +121,51 @@ def evenly(data, indices, starts: Sequence[int], ends: Sequence[int], axes: Sequ
     return op.Slice(data, starts, ends, axes, steps)
 
 
+RUNS = 64
+"""The most slices that stand for the rows of one Gather."""
+
+
+def _uneven(meaning: Gather, operands: Operands) -> Reason | None:
+    """Require a vector of constant indices, several of which are not evenly spaced."""
+    indices = operands[1] or Facts()
+    if indices.known is None:
+        return Reason("the indices are computed at run time", missing=not indices.unread)
+    if operands[0] is not None and operands[0].dtype == TensorProto.STRING:
+        return Reason("onnxruntime 1.32.0 concatenates strings wrongly where there are none")
+    if indices.known.ndim != 1 or indices.known.size < 2:
+        return Reason("the indices are no vector of several")
+    if not isinstance(_places(operands), Reason):
+        return Reason("the indices are evenly spaced")
+    runs = len(list(_runs(indices.known.tolist())))
+    return Reason(f"it takes more than {RUNS} slices") if runs > RUNS else None
+
+
+def _runs(places: Sequence[int]) -> Iterator[list[int]]:
+    """Yield numbers in order, as many at a time as are evenly spaced, increase and are counted from one end."""
+    run: list[int] = []
+    for place in places:
+        step = place - run[-1] if run else 1
+        if run and (step < 1 or (place < 0) != (run[-1] < 0) or (len(run) > 1 and step != run[1] - run[0])):
+            yield run
+            run = []
+        run.append(place)
+    if run:
+        yield run
+
+
+def _first_run(meaning: Gather, operands: Operands) -> Mapping[str, Any]:
+    places = (operands[1] or Facts()).known
+    assert places is not None
+    first = next(_runs(places.tolist()))
+    return {"axis": meaning.axis, "first": tuple(first), "rest": tuple(places.tolist()[len(first) :])}
+
+
+@lowering(13, applies_if=_uneven, bind=_first_run)
+def in_runs(data, indices, axis: int, first: Sequence[int], rest: Sequence[int]):
+    """Take the first evenly spaced positions, then the others, and concatenate them."""
+    return op.Concat(meaning.Gather(data, first, axis=axis), meaning.Gather(data, rest, axis=axis), axis=axis)
+
+
 def _strings(meaning: Gather, operands: Operands) -> Reason | None:
     dtype = (operands[0] or Facts()).dtype
     return None if dtype == TensorProto.STRING else Reason("the elements are not strings", missing=dtype is None)
@@ -141,6 +186,6 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     moves_data=True,
-    lowerings=(taken, evenly, guarded, by_number),
+    lowerings=(taken, evenly, in_runs, guarded, by_number),
     traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}, drops_strings=True),
 )

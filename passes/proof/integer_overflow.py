@@ -24,7 +24,8 @@ def overflows(node: onnx.NodeProto, read: Sequence[Any]) -> bool:
 
     onnxruntime 1.32.0 adds up integers of 64 bits as doubles, and its ReduceL2 of 2147483647 in int32 is 1. Its
     ReduceLogSumExp cuts each exponential to an integer before it adds them up. Of what leaves the type its ReduceSum
-    and ReduceProd make the ends of the type, and ScatterElements, which they replace, a remainder.
+    and ReduceProd make the ends of the type, and ScatterElements, which they replace, a remainder. That adds up integers
+    of 64 bits as such.
     """
     integers = integers_of(node)
     value = read[0] if read else None
@@ -56,8 +57,8 @@ def overflows(node: onnx.NodeProto, read: Sequence[Any]) -> bool:
             updates = np.abs(joined.astype(np.float64))
             start = wide.max(initial=0.0)
             if integers is Integers.JOINED_SUMS:
-                return bool(start + updates.sum() > most)
-            return bool(max(start, 1.0) * np.maximum(updates, 1.0).prod() > most)
+                return bool(start + updates.sum() > largest)
+            return bool(max(start, 1.0) * np.maximum(updates, 1.0).prod() > largest)
     return False
 
 

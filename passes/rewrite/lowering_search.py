@@ -255,9 +255,7 @@ class Deriver:
     def _candidate_groups(self, lifted: Lifted) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
         """Yield groups of ways, each of which is only for what none before it can express.
 
-        They are those that are taken for their speed whatever others cost, the operator's lowerings, and ONNX's own
-        bodies: some lose digits, such as a variance by squares. The meaning in wider element types comes before the
-        bodies where it has more digits than these need, else behind them.
+        The first are those that are taken for their speed whatever others cost.
         """
         faster: tuple[Lowering, ...] = ()
         if self.optimize and not lifted.operator.domain:
@@ -266,14 +264,7 @@ class Deriver:
             faster = module.LOWERINGS.get(lifted.operator.name, ())
             yield _bodies(lifted, (one for one in faster if one in module.AT_RUN_TIME))
             faster = tuple(one for one in faster if one not in module.AT_RUN_TIME)
-        own, wider = _bodies(lifted, (*lifted.operator.lowerings, *faster)), in_wider_types(lifted)
-        if TensorProto.FLOAT in (facts.dtype for facts in lifted.operands if facts):
-            yield own
-            yield bodies(lifted)
-            yield wider
-        else:
-            yield itertools.chain(own, wider)
-            yield bodies(lifted)
+        yield from _groups(lifted, (*lifted.operator.lowerings, *faster))
 
     def _derive_by(
         self, way: Body | WiderTypes | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
@@ -415,6 +406,18 @@ def _without_repeats(native: str, nearest: str) -> str:
 def _bodies(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Body | Reason]:
     for lowering in lowerings:
         yield lowering.body_for(lifted.meaning, lifted.operands)
+
+
+def _groups(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
+    """Yield an operator's lowerings and its meaning in wider types, then ONNX's own bodies.
+
+    Some of those lose digits, such as a variance by squares. Of float, the wider types come last: no body needs more.
+    """
+    own, wider = _bodies(lifted, lowerings), in_wider_types(lifted)
+    if TensorProto.FLOAT in (facts.dtype for facts in lifted.operands if facts):
+        yield from (own, bodies(lifted), wider)
+    else:
+        yield from (itertools.chain(own, wider), bodies(lifted))
 
 
 def _for_another_type(lifted: Lifted) -> Iterator[Failure]:
