@@ -16,6 +16,7 @@ from opshift.opsets.families.recurrent import (
     cell,
     check_shapes,
     equal_dims,
+    far_state,
     functions,
     one_direction,
     propagates,
@@ -217,5 +218,6 @@ OPERATOR = Operator(
         aborts=True,
         nan_undefined=True,
         overflows_inside=True,
+        meaningless=far_state,
     ),
 )

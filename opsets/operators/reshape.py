@@ -17,7 +17,7 @@ from opshift.opsets.registry.facts import Dim, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import Trait, Traits, Undefined
 
 
 @dataclass(frozen=True)
@@ -194,5 +194,6 @@ OPERATOR = Operator(
         spreads=False,
         likely_sizes=likely_sizes,
         all_elements=True,
+        undefined=Undefined.ZERO_AND_INFERRED,
     ),
 )

@@ -212,6 +212,8 @@ class Undefined(enum.Enum):
     """Further outputs are statistics of no elements: kernels return NaN, or what memory holds."""
     ONE_PIXEL = "one pixel"
     """A single pixel is aligned with both corners."""
+    ZERO_AND_INFERRED = "zero and inferred"
+    """A shape has a zero that is meant as one, and a dimension that is to be inferred from the others."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ def overflows(node: onnx.NodeProto, read: Sequence[Any]) -> bool:
 
     onnxruntime 1.32.0 adds up integers of 64 bits as doubles, and its ReduceL2 of 2147483647 in int32 is 1. Its
     ReduceLogSumExp cuts each exponential to an integer before it adds them up. Of what leaves the type its ReduceSum
-    and ReduceProd make the ends of the type, and ScatterElements, which they replace, a remainder. That adds up integers
-    of 64 bits as such.
+    and ReduceProd make the ends of the type, and ScatterElements, which they replace, a remainder, and exact sums of 64
+    bits.
     """
     integers = integers_of(node)
     value = read[0] if read else None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.node_traits import integers_of, selects, traits, traits_of
+from opshift.opsets.registry.node_traits import attributes_of, integers_of, selects, traits, traits_of
 from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.registry.traits import Integers, Undefined
 from opshift.opsets.runtimes.kernels import runs_by_body
@@ -281,6 +281,12 @@ def _beyond(value: Any, integers: Any) -> bool:
     return not bool(((wide > float(info.min) - 1) & (wide < float(info.max) + 1)).all())
 
 
+def _inferred_beside_zero(node: onnx.NodeProto, shape: Any) -> bool:
+    """Reshape-14: "it is invalid for the specified shape to contain both a zero value and -1", with allowzero."""
+    zeros = bool(attributes_of(node).get("allowzero")) and isinstance(shape, np.ndarray)
+    return zeros and bool((shape == 0).any() and (shape == -1).any())
+
+
 def _is_lost_inside(read: Sequence[Any], made: Sequence[Any]) -> bool:
     """Return whether kernels make numbers of a NaN on the way: of an infinity times 0, or of what overflows."""
     return any(_has(_not_finite, value) for value in read) or any(_has(np.isnan, value) for value in made)
@@ -298,4 +304,5 @@ _UNDEFINED: Mapping[Undefined, Callable[[onnx.NodeProto, Sequence[Any], Mapping[
     Undefined.WITHOUT_RANGE: lambda node, read, values: not _ranged(read[0]),
     Undefined.NO_BATCH: lambda node, read, values: any(node.output[1:]) and _empty(read[0]),
     Undefined.ONE_PIXEL: lambda node, read, values: _alone(node, *read[:2]),
+    Undefined.ZERO_AND_INFERRED: lambda node, read, values: _inferred_beside_zero(node, read[1]),
 }

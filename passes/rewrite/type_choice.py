@@ -254,12 +254,25 @@ def _is_exact(graph: RetypedGraph, visit: Visit, outputs: Sequence[Place], dtype
     if dtype in FLOATS:
         return True
     converts = traits_of(visit.node).value_range is value_ranges.converted
+    if outputs and converts and _cuts(visit, dtype, wanted):
+        return False
     if outputs and wanted in FLOATS and not converts and not _is_exact_in_floats(visit.node):
         return False
     if traits_of(visit.node).marks_quantization:
         return False  # an int32 has no zero point, and a float no scale
     wider = of_type(dtype) in whole_numbers_of_type(wanted)
     return not wider or not any(place.name in graph.ranges.wrapped for place in outputs)
+
+
+def _cuts(visit: Visit, dtype: int, wanted: int) -> bool:
+    """Return whether a Cast makes other numbers of its input, which one to the new type would keep.
+
+    To integers it cuts fractions, and to bool it makes 1 of whatever is not 0.
+    """
+    read = visit.typed_node.inputs[0]
+    if dtype == TensorProto.BOOL:
+        return read is None or read.dtype != TensorProto.BOOL
+    return wanted in FLOATS and (read is None or read.dtype not in (*INTEGERS, TensorProto.BOOL))
 
 
 def _is_exact_in_floats(node: onnx.NodeProto) -> bool:
