@@ -92,6 +92,14 @@ def test_both_branches_and_where_replace_an_if_that_the_target_lacks() -> None:
     assert operators(opshift.convert(model, fold=True).rewritten) == {"If"}
 
 
+def test_both_branches_and_where_replace_an_if_whose_condition_the_target_cannot_compute() -> None:
+    model = both("a = Relu (x)", "b = Exp (x)")
+    result = opshift.convert(model, target="rknn")
+    assert operators(result.rewritten) == {"Relu", "Exp", "Where"}
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+
+
 @pytest.mark.parametrize("kind", ["bool", "float16", "int16", "uint64"])
 @pytest.mark.parametrize("opset", [11, 17])
 def test_types_without_where_are_stacked(kind: str, opset: int) -> None:

@@ -238,6 +238,21 @@ WRAPS: dict[str, tuple[str, dict[str, str]]] = {
         "g (int64[4] x) => (float[4] y) { a = Cast <to = 9> (x) b = Transpose (a) y = Cast <to = 1> (b) }",
         {"bool": "int32"},
     ),
+    "a Cast that truncates what is known to fit": (
+        "g (float[4] x) => (float[4] y) <float low = {-9}, float high = {9}> "
+        "{ c = Clip (x, low, high) a = Cast <to = 7> (c) b = Add (a, a) y = Cast <to = 1> (b) }",
+        {"int64": "float"},
+    ),
+    "the same of doubles": (
+        "g (double[4] x) => (double[4] y) <double low = {-9}, double high = {9}> "
+        "{ c = Clip (x, low, high) a = Cast <to = 6> (c) b = Mul (a, a) y = Cast <to = 11> (b) }",
+        {"int32": "double"},
+    ),
+    "a Cast that asks whether what is known to fit is zero": (
+        "g (float[4] x) => (float[4] y) <float low = {0}, float high = {1}> "
+        "{ c = Clip (x, low, high) a = Cast <to = 9> (c) b = Transpose (a) y = Cast <to = 1> (b) }",
+        {"bool": "uint8"},
+    ),
     "all bits": (
         "g (uint8[4] x) => (uint8[4] y) <uint8 two = {2}> { a = BitwiseNot (x) y = Div (a, two) }",
         {"uint8": "int64"},

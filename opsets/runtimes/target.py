@@ -76,6 +76,11 @@ class Target:
         """Return whether the runtime has an operator of the default domain, be it with limits."""
         return operator not in self.without and (self.operators is None or operator in self.operators)
 
+    def has_computed(self, operator: str) -> bool:
+        """Return whether it has an operator whose inputs are computed at run time."""
+        fixed = (limit.constant_inputs for limit in self.limits if limit.operator == operator)
+        return self.has(operator) and not any(fixed)
+
     @property
     def needs_constants(self) -> bool:
         """Whether it takes a model only, or more of it, if what follows from shapes and constants is computed."""

@@ -222,7 +222,7 @@ def _missing(legality: Legality, held: Collection[str]) -> Iterator[str]:
     Of what the opset lacks, those that the model has: `held` are its operators.
     """
     for name in (IF, LOOP, SCAN, *SEQUENCES):
-        lacks = name in legality.decompose or (legality.target is not None and not legality.target.has(name))
+        lacks = name in legality.decompose or (legality.target is not None and not legality.target.has_computed(name))
         if lacks or (name in held and schema_at("", name, legality.opset) is None):
             yield name
 
