@@ -275,3 +275,22 @@ def test_values_after_a_foreign_node_have_types_and_shapes() -> None:
     assert result.report is not None
     assert result.report.whole.verdict is Verdict.EQUAL
     assert [node.op_type for node in result.model.graph.node] == ["BiasGelu", "Hardmax"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("operator", ["Attention", "QAttention"])
+def test_a_mask_of_one_column_masks_nothing(operator: str) -> None:
+    """The kernels repeat it for all keys, and add the same to each of them."""
+    byte, scales, call = ("uint8", "s, s, ", "<float s = {0.01}>") if operator == "QAttention" else ("float", "", "")
+    text = (
+        f"g ({byte}[2,3,8] x, int32[2,1] m, {byte}[8,24] w, float[24] b) => (float[2,3,8] y) {call} "
+        f"{{ y = com.microsoft.{operator} <num_heads = 2> (x, w, b, {scales}m) }}"
+    )
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> {text}')
+    result = opshift.convert(model, decompose=["com.microsoft"], verify=False)
+    rng = np.random.default_rng(0)
+    feeds: dict[str, Any] = {"m": np.array([[1], [0]], np.int32), "b": rng.standard_normal(24).astype(np.float32)}
+    for name, shape in {"x": (2, 3, 8), "w": (8, 24)}.items():
+        whole = rng.integers(0, 255, shape)
+        feeds[name] = whole.astype(np.uint8) if operator == "QAttention" else (whole / 128 - 1).astype(np.float32)
+    one, other = (Runner(Runnable(each)).run(feeds, False)[0] for each in (model, result.model))
+    np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)  # sums of 8 products below 4, in another order

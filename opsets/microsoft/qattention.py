@@ -62,8 +62,8 @@ def oracle(
 
 
 def normal(what: QAttention, operands: Operands) -> tuple[QAttention, Operands]:
-    """Leave out a mask of one element, which stands for none."""
-    if (operands[5] or Facts()).shape != (1, 1):
+    """Leave out a mask of one column, which stands for none."""
+    if (operands[5] or Facts()).rank != 2 or (operands[5] or Facts()).dim(1) != 1:
         return what, operands
     return what, (*operands[:5], None, *operands[6:])
 
