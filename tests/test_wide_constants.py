@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -40,7 +42,7 @@ def weights(kind: str, shape: tuple[int, ...] = (4, 6)) -> NDArray[np.generic]:
 
 
 def model(
-    kind: str, nodes: list[onnx.NodeProto], tensors: dict[str, NDArray[np.generic]], columns: int = 6
+    kind: str, nodes: list[onnx.NodeProto], tensors: Mapping[str, NDArray[Any]], columns: int = 6
 ) -> onnx.ModelProto:
     """Return x (n rows of 4) times what the nodes make of the constants: `w`."""
     opset = NARROW[kind][1]
@@ -62,7 +64,7 @@ def rows(source: onnx.ModelProto, result: opshift.Result) -> None:
     """Compare onnxruntime with onnx's reference evaluator, which reads the narrow types, and knows no old opsets."""
     x = {"x": np.arange(8, dtype=np.float32).reshape(2, 4) - 3}
     (expected,) = ReferenceEvaluator(source).run(None, x)
-    (found,) = ort_session.Session(Runnable(result.model), optimised=False).run(x)
+    (found,) = ort_session.Session(Runnable(result.rewritten), optimised=False).run(x)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -84,10 +86,10 @@ def test_dequantized_weights_get_a_wider_type(kind: str, scale: str, zero: bool,
     result = opshift.convert(source, opset=opset)
     assert result.report is not None
     assert result.report.verdict != "different"
-    assert dtypes(result.model) <= {NARROW[kind][2], TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32}
+    assert dtypes(result.rewritten) <= {NARROW[kind][2], TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32}
     if kind.startswith("float"):
-        assert [node.op_type for node in result.model.graph.node] == ["MatMul"], "what is constant is computed"
-        assert len(result.model.graph.initializer) == 1, "what nobody reads is dropped"
+        assert [node.op_type for node in result.rewritten.graph.node] == ["MatMul"], "what is constant is computed"
+        assert len(result.rewritten.graph.initializer) == 1, "what nobody reads is dropped"
     rows(source, result)
 
 
@@ -114,7 +116,7 @@ def test_weights_are_moved_on_the_way() -> None:
     ]
     source = model("int4", nodes, {"q": weights("int4", (6, 4)), "s": SCALES["one"]})
     result = opshift.convert(source, opset=13)
-    assert [node.op_type for node in result.model.graph.node] == ["DequantizeLinear", "MatMul"]
+    assert [node.op_type for node in result.rewritten.graph.node] == ["DequantizeLinear", "MatMul"]
     rows(source, result)
 
 
@@ -179,4 +181,4 @@ def test_what_the_opset_has_stays() -> None:
     source = model(
         "int4", [helper.make_node("DequantizeLinear", ["q", "s"], ["w"])], {"q": weights("int4"), "s": SCALES["one"]}
     )
-    assert TensorProto.INT4 in dtypes(opshift.convert(source, opset=24).model)
+    assert TensorProto.INT4 in dtypes(opshift.convert(source, opset=24).rewritten)

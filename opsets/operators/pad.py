@@ -62,14 +62,14 @@ def _typed(what: Pad, operands: Operands) -> tuple[Pad, Operands]:
         axes = constant(axes.known.astype(np.int64))
     operands = data, pads, value, axes
     known = value.known if value else None
-    untyped = data is None or data.dtype is None
-    told = untyped and pads is not None and pads.known is not None
+    dtype = None if data is None else data.dtype
+    told = dtype is None and pads is not None and pads.known is not None
     if told and known is not None and known.dtype.kind == "f" and known.item() == 0 and not np.signbit(known):
         return what, (data, pads, None, axes)  # the default, whatever the type, which Pad-2 tells nobody
-    if untyped or value is None or known is None or value.dtype == data.dtype:
+    if dtype is None or value is None or known is None or value.dtype == dtype:
         return what, operands
-    same = known.astype(onnx.helper.tensor_dtype_to_np_dtype(data.dtype))
-    return what, (data, pads, constant(same, data.dtype), axes)
+    same = known.astype(onnx.helper.tensor_dtype_to_np_dtype(dtype))
+    return what, (data, pads, constant(same, dtype), axes)
 
 
 def _as_float(what: Pad, operands: Operands) -> Reason | None:

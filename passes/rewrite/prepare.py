@@ -149,7 +149,9 @@ def prepare(
     if not steps and not changed and not types:
         return Prepared(model, refusals=refusals, wide=retyped.wide)
     count = len(model.functions) - len(work.functions)
-    notes = (f"{count} {'function was' if count == 1 else 'functions were'} inlined to be folded.",) if count else ()
+    notes: tuple[str, ...] = (
+        (f"{count} {'function was' if count == 1 else 'functions were'} inlined to be folded.",) if count else ()
+    )
     notes += widened.notes
     return Prepared(work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide)
 
