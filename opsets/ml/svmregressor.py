@@ -11,6 +11,7 @@ import numpy as np
 from opshift.opsets.ml import supportkernel
 from opshift.opsets.ml.linearregressor import matrix, rows_count, rows_of
 from opshift.opsets.registry.facts import Dim, Tensor
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import ML, Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -134,5 +135,5 @@ OPERATOR = Operator(
     lowerings=(weighed, signed),
     shape=shape,
     refused="features that have more than one axis",
-    traits=Traits(floats=(Trait.SUMS, Trait.COMPOSED), factors=2),
+    traits=Traits(floats=(Trait.SUMS, Trait.COMPOSED), factors=2, inner_sum=InnerSum(SumUse.WEIGHED)),
 )

@@ -27,6 +27,8 @@ class SumUse(enum.Enum):
     """It adds up the last axes times numbers of magnitude 1."""
     INVERSE = "inverse"
     """It adds up the last axes times numbers of magnitude 1, and divides by the size of the result."""
+    WEIGHED = "weighed"
+    """It adds up numbers from 0 to 1 of its own, each times one of its attribute `coefficients`."""
 
 
 Axes = Callable[[Mapping[str, Any], int, int], Sequence[int]]

@@ -37,6 +37,9 @@ def moved_by_inner_sum(
     if not isinstance(x, np.ndarray) or not isinstance(result, np.ndarray) or not x.size or not result.size:
         return result
     unit = float(np.finfo(dtype).eps)
+    if inner.use is SumUse.WEIGHED:
+        weights = np.abs(np.asarray(attributes_of(node).get("coefficients", ()), np.float64))
+        return np.asarray(result + sign * unit * math.sqrt(max(weights.size, 1)) * weights.sum(), result.dtype)
     if inner.use is SumUse.LOGARITHM:
         terms = x.size / result.size
         whole = unit * float(units_of_sum(terms, np.minimum(terms, longest_run(x.reshape(1, -1)).max())))
