@@ -415,3 +415,16 @@ def test_a_function_with_dilations_as_a_parameter_is_verified() -> None:
     other = parse_model(text.replace("d = [2]", "d = [2] "))
     other.graph.name = "other"
     assert opshift.verify(model, other).verdict is opshift.Verdict.EQUAL
+
+
+@pytest.mark.parametrize("kind", ["float", "int64"])
+def test_a_constant_that_a_branch_does_not_read_leaves_nothing_out(kind: str) -> None:
+    """The end of a Slice, as PyTorch writes it, is no number that a sum in a branch may overflow with."""
+    whole = (
+        f"g ({kind}[4] x, bool c) => ({kind} y) <int64[1] start = {{1}}, int64[1] end = {{9223372036854775807}}> "
+        f"{{ a = Slice (x, start, end) y = If (c) "
+        f"<then_branch = t () => ({kind} p) {{ p = ReduceSum <keepdims = 0> (a) }}, "
+        f"else_branch = e () => ({kind} q) {{ q = %s <keepdims = 0> (a) }}> }}"
+    )
+    assert verdict(whole % "ReduceMax", whole % "ReduceMin", 13) == "different"
+    assert verdict(whole % "ReduceMax", whole % "ReduceMax", 13) == "equal"

@@ -182,3 +182,114 @@ def test_what_the_opset_has_stays() -> None:
         "int4", [helper.make_node("DequantizeLinear", ["q", "s"], ["w"])], {"q": weights("int4"), "s": SCALES["one"]}
     )
     assert TensorProto.INT4 in dtypes(opshift.convert(source, opset=24).rewritten)
+
+
+def branches(kind: str, scales: tuple[float, float]) -> onnx.ModelProto:
+    """Return an If whose branches have a scale of one name each."""
+    held = [numpy_helper.from_array(np.array(scale, np.float32), "s") for scale in scales]
+    made = [
+        helper.make_graph(
+            [helper.make_node("DequantizeLinear", ["q", "s"], [name])],
+            name,
+            [],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 6])],
+            [tensor],
+        )
+        for name, tensor in zip("ab", held, strict=True)
+    ]
+    nodes = [helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0), helper.make_node("Cast", ["m"], ["c"], to=9)]
+    nodes.append(helper.make_node("If", ["c"], ["w"], then_branch=made[0], else_branch=made[1]))
+    return model(kind, nodes, {"q": weights(kind)})
+
+
+@pytest.mark.parametrize("kind", ["int4", "float8e4m3fn"])
+def test_constants_of_one_name_in_two_branches_are_told_apart(kind: str) -> None:
+    source = branches(kind, (1.0, 5.0))
+    if kind == "int4":
+        rows(source, opshift.convert(source, opset=13, verify=False))
+    else:
+        with pytest.raises(opshift.UnsupportedError, match="float8e4m3fn"):
+            opshift.convert(source, opset=13)
+
+
+def test_a_scale_that_may_be_fed_is_not_folded() -> None:
+    kind = "float8e4m3fn"
+    source = model(
+        kind, [helper.make_node("DequantizeLinear", ["q", "s"], ["w"])], {"q": weights(kind), "s": SCALES["one"]}
+    )
+    source.graph.input.append(helper.make_tensor_value_info("s", TensorProto.FLOAT, []))
+    with pytest.raises(opshift.UnsupportedError, match="float8e4m3fn"):
+        opshift.convert(source, opset=13, keep_initializers_as_inputs=True)
+
+
+def test_folded_constants_come_in_one_order() -> None:
+    kind, tensors = "float8e4m3fn", {f"q{place}": weights("float8e4m3fn", (4, 1)) for place in range(6)}
+    nodes = [helper.make_node("DequantizeLinear", [name, "s"], [f"d_{name}"]) for name in tensors]
+    nodes.append(helper.make_node("Concat", [f"d_{name}" for name in tensors], ["w"], axis=1))
+    source = model(kind, nodes, {**tensors, "s": SCALES["one"]})
+    found = opshift.convert(source, opset=13, verify=False).rewritten
+    assert [tensor.name for tensor in found.graph.initializer if tensor.name.startswith("d_")] in (
+        [],
+        sorted(f"d_{name}" for name in tensors),
+    )
+
+
+def test_a_folded_constant_node_goes() -> None:
+    kind = "float8e4m3fn"
+    held = numpy_helper.from_array(weights(kind), "q")
+    nodes = [
+        helper.make_node("Constant", [], ["q"], value=held),
+        helper.make_node("DequantizeLinear", ["q", "s"], ["w"]),
+    ]
+    source = model(kind, nodes, {"s": SCALES["one"]})
+    result = opshift.convert(source, opset=13)
+    assert dtypes(result.rewritten) == {TensorProto.FLOAT}
+    assert result.rewritten.ir_version == 7
+    rows(source, result)
+
+
+MOVES: dict[str, tuple[str, list[str], dict[str, Any], NDArray[Any]]] = {
+    "looked up": ("Gather", ["q", "i"], {}, np.array([3, 0, 1, 1])),
+    "padded": ("Pad", ["q", "i", "z"], {}, np.array([0, 1, 0, 0])),
+}
+
+
+@pytest.mark.parametrize("kind", ["int4", "float8e5m2", "float4e2m1"])
+@pytest.mark.parametrize("case", MOVES)
+def test_weights_that_are_moved_at_run_time_get_a_wider_type(case: str, kind: str) -> None:
+    """What is fed keeps them from being folded before."""
+    operator, names, attributes, fed = MOVES[case]
+    shape = (4, 6) if operator == "Gather" else (4, 5)
+    tensors = {"q": weights(kind, shape), "z": np.array(1, np.float32).astype(NARROW[kind][0])}
+    nodes = [helper.make_node(operator, names, ["t"], **attributes), helper.make_node("Cast", ["t"], ["w"], to=1)]
+    source = model(kind, nodes, {name: tensors[name] for name in tensors if name in names})
+    source.graph.input.append(helper.make_tensor_value_info("i", TensorProto.INT64, fed.shape))
+    result = opshift.convert(source, opset=18, verify=False)
+    assert dtypes(result.rewritten) <= {NARROW[kind][2]}
+    x = {"x": np.arange(8, dtype=np.float32).reshape(2, 4) - 3, "i": fed.astype(np.int64)}
+    (expected,) = ReferenceEvaluator(source).run(None, x)
+    (found,) = ort_session.Session(Runnable(result.rewritten), optimised=False).run(x)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_indices_beside_what_is_moved_keep_their_type() -> None:
+    nodes = [
+        helper.make_node("TopK", ["q", "k"], ["t", "j"]),
+        helper.make_node("Cast", ["t"], ["a"], to=1),
+        helper.make_node("Cast", ["j"], ["b"], to=1),
+        helper.make_node("Add", ["a", "b"], ["w"]),
+    ]
+    source = helper.make_model(
+        helper.make_graph(
+            nodes,
+            "g",
+            [helper.make_tensor_value_info("k", TensorProto.INT64, [1])],
+            [helper.make_tensor_value_info("w", TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(np.array([3, 1, 2]).astype(ml_dtypes.bfloat16), "q")],
+            value_info=[helper.make_tensor_value_info("j", TensorProto.INT64, [None])],
+        ),
+        opset_imports=[helper.make_opsetid("", 24)],
+        ir_version=10,
+    )
+    with pytest.raises(opshift.UnsupportedError):
+        opshift.convert(source, opset=10)

@@ -106,7 +106,7 @@ def by_sums(data, indices, updates, axis: int, along: Sequence[int]):
 
 @lowering(18, applies_if=_adds_int64, bind=_along_axis)
 def by_sums_of_halves(data, indices, updates, axis: int, along: Sequence[int]):
-    """Add the upper and the lower 32 bits of the updates apart, which a double holds: of 2^21 updates at least."""
+    """Add the upper and the lower 32 bits of the updates apart, which a double holds: of up to 2^21 updates."""
     upper = updates / 4294967296
     lower = updates - upper * 4294967296
     uppers = op.ReduceSum(meaning.Scattered(data, indices, upper, axis=axis), along, keepdims=0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -72,11 +73,10 @@ class UndefinedFilter:
         )
         self._by_oracle = frozenset(name for name, pair in named if selects(pair.original.graph.node[0]))
         self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
-        self._axes = {
+        self._constants = {
             tensor.name: onnx.numpy_helper.to_array(tensor)
             for tensor in model.graph.initializer
-            if tensor.data_type == onnx.TensorProto.INT64 and len(tensor.dims) == 1 and 0 < tensor.dims[0] <= MOST_AXES
-            if tensor.data_location != onnx.TensorProto.EXTERNAL
+            if math.prod(tensor.dims) <= MOST_AXES and tensor.data_location != onnx.TensorProto.EXTERNAL
         }
         self._limits = limits
         self._unsaid: dict[int, Feeds] = {}
@@ -158,13 +158,17 @@ class UndefinedFilter:
     def _undefined(self, values: Mapping[str, Any]) -> frozenset[str]:
         """Return the outputs that depend on something undefined."""
         tainted: set[str] = set()
-        values = {**self._axes, **values}
         for node in self._original.proto.graph.node:
             names = [*node.input, *outer_names(node)]
-            if not tainted.isdisjoint(names) or self._at(node, [values.get(name) for name in names], values):
+            if not tainted.isdisjoint(names) or self._at(node, self._read(names, values), values):
                 tainted.update(node.output)
             tainted.update(_collected(node, values))
         return frozenset(tainted & self._outputs)
+
+    def _read(self, names: Iterable[str], values: Mapping[str, Any]) -> list[Any]:
+        """Return what a node reads, constant axes included; None where it is not known."""
+        axes = {name: value for name in names if (value := self._constants.get(name)) is not None and _is_axes(value)}
+        return [values.get(name, axes.get(name)) for name in names]
 
     def _at(self, node: onnx.NodeProto, read: Sequence[Any], values: Mapping[str, Any]) -> bool:
         """Return whether a node itself makes something undefined."""
@@ -172,7 +176,7 @@ class UndefinedFilter:
         if inside and any(_has(_not_finite, value) for value in values.values()):
             return True  # a NaN may come up inside, also of infinities
         for graph in subgraphs(node):
-            if any(self._at(inner, [values.get(name) for name in inner.input], values) for inner in graph.node):
+            if any(self._at(inner, self._read(inner.input, values), values) for inner in graph.node):
                 return True
         for inner in self._inside(node):
             # What a product is of inside, nobody knows: it may be one that the node reads.
@@ -192,7 +196,10 @@ class UndefinedFilter:
             or any(_empty(read[place]) for place in own.unwritten)
             or (own.miscounts and has_empty_axis(read[0]))
             or overflows(node, read)
-            or (own.meaningless is not None and own.meaningless(read))
+            or (
+                own.meaningless is not None
+                and own.meaningless([values.get(name, self._constants.get(name)) for name in node.input])
+            )
             or (own.undefined is not None and _UNDEFINED[own.undefined](node, read, values))
             or bool(own.scales and not _scaled([read[place] for place in own.scales]))
         )
@@ -261,6 +268,10 @@ def _has(what: Callable[[Any], Any], value: Any) -> bool:
 
 def _not_finite(value: Any) -> Any:
     return ~np.isfinite(value)
+
+
+def _is_axes(value: Any) -> bool:
+    return value.dtype == np.int64 and value.ndim == 1
 
 
 def _nowhere(value: Any) -> Any:

@@ -8,7 +8,7 @@ float: where all that it reads is constant, what it computes becomes the constan
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +18,7 @@ from onnx import TensorProto
 from opshift.opsets.registry.facts import Facts, array_of, freeze, tensor_of, type_name
 from opshift.opsets.registry.node_traits import attributes_of, traits_of
 from opshift.opsets.registry.operator import Lifted, Node, lift, operator_for
-from opshift.opsets.registry.schema import Schema, default_domain, schema_at, schema_read_at
+from opshift.opsets.registry.schema import NEWEST, Parameter, Schema, default_domain, schema_at, schema_read_at
 from opshift.opsets.registry.structural import CAST, CONSTANT
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.analysis.scopes import default_opset
@@ -35,6 +35,7 @@ WIDER: Mapping[int, int] = {
             TensorProto.FLOAT8E4M3FNUZ,
             TensorProto.FLOAT8E5M2,
             TensorProto.FLOAT8E5M2FNUZ,
+            TensorProto.FLOAT8E8M0,
             TensorProto.BFLOAT16,
         ),
         TensorProto.FLOAT,
@@ -76,12 +77,14 @@ def widen(model: onnx.ModelProto, narrow: Collection[int], opset: int, whole: Wh
     for tensor in (values.tensors[name] for name in sorted(wide & values.tensors.keys())):
         dtype, held = tensor.data_type, array_of(whole(tensor))
         found = tensor_of(held.astype(onnx.helper.tensor_dtype_to_np_dtype(WIDER[dtype])), WIDER[dtype], tensor.name)
+        found.doc_string = tensor.doc_string
+        found.metadata_props.extend(tensor.metadata_props)
         changed[dtype] += 1
         before, after = before + len(tensor_of(held, dtype, "").raw_data), after + len(found.raw_data)
         tensor.CopyFrom(found)
     for graph in (one for one in graphs(model) if isinstance(one, onnx.GraphProto)):
         for value in (one for one in graph.value_info if one.name in wide):
-            value.type.tensor_type.elem_type = WIDER[value.type.tensor_type.elem_type]
+            value.type.tensor_type.elem_type = WIDER[values.dtypes[value.name]]
     names = ", ".join(f"{type_name(one)} became {type_name(WIDER[one])}" for one in sorted(changed))
     note = f"Constants of {names}, since opset {opset} has no such type: {before:,} bytes became {after:,}."
     return Widened(steps, (note,) if changed else ())
@@ -195,7 +198,8 @@ class _Values:
         operator = operator_for("", node.op_type)
         if operator is None or operator.oracle is None or len(node.output) != 1 or node.output[0] in self.fixed:
             return False
-        return all(name in self.constants for name in node.input if name) and self._lifted(node) is not None
+        known = all(name in self.constants and name not in self.fixed for name in node.input if name)
+        return known and self._lifted(node) is not None
 
     def _schema(self, node: onnx.NodeProto) -> Schema | None:
         return schema_read_at("", node.op_type, default_opset(self.model.opset_import) or 1)
@@ -215,7 +219,7 @@ class _Values:
 
     def fold(self, wide: Collection[str], whole: Whole) -> None:
         """Put constants in place of nodes that take no wider type, and drop what nobody else reads."""
-        readers = {id(node): node for name in wide for node, _ in self.readers.get(name, ())}
+        readers = {id(node): node for name in sorted(wide) for node, _ in self.readers.get(name, ())}
         for node in readers.values():
             lifted = None if self._keeps(node) else self._lifted(node)
             if lifted is None or lifted.operator.oracle is None:
@@ -231,11 +235,13 @@ class _Values:
                     self._drop(name)
 
     def _drop(self, name: str) -> None:
-        """Remove an initializer."""
+        """Remove an initializer, or the node of a constant."""
         self.tensors.pop(name, None)
         for graph in (one for one in graphs(self.model) if isinstance(one, onnx.GraphProto)):
             for tensor in [one for one in graph.initializer if one.name == name]:
                 graph.initializer.remove(tensor)
+            for node in [one for one in graph.node if one.op_type == CONSTANT and name in one.output]:
+                graph.node.remove(node)
 
     def _keeps(self, node: onnx.NodeProto) -> bool:
         """Return whether a node takes the wider types of all numbers that it reads."""
@@ -263,11 +269,19 @@ def _moves(node: onnx.NodeProto, place: int) -> bool:
 
 
 def _moved(node: onnx.NodeProto) -> tuple[int, ...]:
-    if default_domain(node.domain):
-        return ()
+    """Return the inputs whose elements a node moves: all that have the type of its outputs, or none."""
+    schema = None if default_domain(node.domain) else schema_at("", node.op_type, NEWEST)
     traits = traits_of(node)
-    only = traits.floats == (Trait.MOVES,) and not traits.floats_by and not traits.reads_numbers
-    return tuple(place for place in range(len(node.input)) if place in traits.moved) if only else ()
+    if schema is None or traits.floats != (Trait.MOVES,) or traits.floats_by or traits.reads_numbers:
+        return ()
+    made = {_parameter(schema.outputs, place).type_variable for place in range(len(node.output))}
+    typed = tuple(place for place in range(len(node.input)) if _parameter(schema.inputs, place).type_variable in made)
+    return typed if len(made) == 1 and any(place in traits.moved for place in typed) else ()
+
+
+def _parameter(parameters: Sequence[Parameter], place: int) -> Parameter:
+    """Return the parameter at a place, of which the last may stand for several."""
+    return parameters[min(place, len(parameters) - 1)]
 
 
 def _definitions(graph: onnx.GraphProto) -> Iterator[str]:

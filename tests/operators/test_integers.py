@@ -69,6 +69,13 @@ class TestPow(Table):
             Case(f"float to {np.dtype(one)}", [arr([1, 2, 3, -2]), np.array([4, 5, 6, 3], one)])
             for one in (np.int32, np.int64, np.uint32, np.uint64, F64)
         ),
+        *(
+            Case(
+                f"to {power} of {np.dtype(one)}", [arr([-INF, -2.5, -0.0, 0, 3, NAN], one), arr(power, one)], known=(1,)
+            )
+            for power in (2, 3)
+            for one in (F32, F64, F16)
+        ),
         Case("int32 to int32", [np.array([1, 2, -3], np.int32), np.array([4, 5, 3], np.int32)]),
         Case("int32 to float", [np.array([1, 2, 9], np.int32), arr([4, 5, 0.5])]),
         *(
