@@ -271,7 +271,7 @@ def _not_finite(value: Any) -> Any:
 
 
 def _is_axes(value: Any) -> bool:
-    return value.dtype == np.int64 and value.ndim == 1
+    return bool(value.dtype == np.int64 and value.ndim == 1)
 
 
 def _nowhere(value: Any) -> Any:
