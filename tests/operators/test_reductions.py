@@ -183,7 +183,7 @@ LONG = (
 
 
 def cumulative(least: int) -> tuple[Case, ...]:
-    """Cases of CumSum and CumProd; `least` is the opset that brought them, of computed axes."""
+    """Cases of CumSum and CumProd; `least` is the lowest opset for integers."""
     return (
         *(
             Case(f"axis {axis}, {how}", [CUBE, np.array(axis, np.int64)], how, known=(1,))
@@ -203,7 +203,15 @@ def cumulative(least: int) -> tuple[Case, ...]:
 
 class TestCumSum(Table):
     operator = cumsum.OPERATOR
-    cases = cumulative(11)
+    cases = (
+        *cumulative(7),
+        *(Case(f"int32, {how}", [CUBE.astype(np.int32), np.array(1)], how, known=(1,)) for how in HOW),
+        *(
+            Case(f"beyond double, {how}", [np.array([2**62, 1, -(2**61), 3, 2**53 + 1]), np.array(0)], how, known=(1,))
+            for how in HOW
+        ),
+        Case("beyond int32", [np.array([2**31 - 1, 1, -7, 2**31 - 1], np.int32), np.array(0)], known=(1,)),
+    )
     refusals = (Refused(LONG.format("CumSum"), Code.ABSENT_OPERATOR, "longer than 4096", {"opset": 10}),)
 
 
