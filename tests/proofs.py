@@ -43,7 +43,7 @@ from opshift.opsets.registry.lowering import Body, Lowering, Reason
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, Operator, lift
 
 OPERATORS: Mapping[str, Operator] = {"Hardmax": hardmax.OPERATOR, "ArgMax": argmax.OPERATOR, "OneHot": onehot.OPERATOR}
-MILLISECONDS = 20_000
+MILLISECONDS = 5_000
 """The time limit of one question to the solver."""
 LONGEST = 2**53
 """The longest row in proofs for all sizes, unless a type of the body counts less far."""
@@ -54,7 +54,9 @@ class Setting:
     """A node that a lowering replaces.
 
     `kind` is `static`, `symbolic` or `unranked`: the facts about the first operand. `shape` has its dimensions, None for
-    a dimension of any size. Of OneHot, `depth` is the depth if it is a constant, and `off_on` the values if they are.
+    a dimension of any size. Of OneHot, `depth` is the depth if it is a constant; with `deepest`, the proof is for all
+    depths up to that, if the body is the same for them. `off_on` are the values if they are constants; with
+    `any_values`, the proof is for all constants of which the function holds. `assume` is assumed of each index.
     """
 
     meaning: Any
@@ -62,8 +64,11 @@ class Setting:
     shape: tuple[int | None, ...]
     kind: str = "static"
     depth: int | None = None
+    deepest: int = 2**63 - 1
     off_on: tuple[Any, Any] | None = None
     values: int = FLOAT
+    any_values: Callable[[Any, Any], Any] | None = None
+    assume: Callable[[Any], Any] | None = None
 
     def filled(self, number: int) -> Setting:
         """Return the setting with a size for the dimensions of any size."""
@@ -202,8 +207,10 @@ def compared(proof: Proof, result: Tensor, expected: Tensor, place: Index) -> Ou
     unlike = [
         (one, other) for one, other in zip(result.shape, expected.shape, strict=True) if not same_size(one, other)
     ]
+    if any(z3.is_bv(one) != z3.is_bv(other) for one, other in unlike if terms.is_term(one) and terms.is_term(other)):
+        return Outcome("refuted", reason=f"shape {result.shape}")
     sizes = terms.both(*(terms.equal(one, other) for one, other in unlike))
-    goal = terms.both(sizes, terms.equal(result.at(place), expected.at(place)))
+    goal = terms.both(sizes, identical(result.at(place), expected.at(place)))
     proof.use_facts()
     solver = proof.solver(MILLISECONDS)
     solver.add(terms.literal(terms.negated(terms.both(goal, *proof.requirements.values()))))
@@ -213,6 +220,145 @@ def compared(proof: Proof, result: Tensor, expected: Tensor, place: Index) -> Ou
     return Outcome("refuted", solver.model()) if answer == z3.sat else Outcome("unknown", reason=solver.reason_unknown())
 
 
+def identical(left: Scalar, right: Scalar) -> Scalar:
+    """Return whether two values are equal bit for bit; one NaN is as good as another."""
+    a, b = terms.together(left, right)
+    return a == b if terms.is_term(a) and z3.is_fp(a) else terms.equal(a, b)
+
+
 def same_size(left: Scalar, right: Scalar) -> bool:
     """Return whether two dimensions are written in the same way."""
     return same(left, right)
+
+
+# --- OneHot -----------------------------------------------------------------------------------------------------------
+
+WIDE = 66
+"""Bits of sums of an index of 64 bits and a depth, which do not wrap."""
+
+
+def one_hot_specification(proof: Proof, meaning: OneHot, inputs: Sequence[Tensor], *, given: bool = False) -> Tensor:
+    """Return the result by the specification, for indices of which the meaning holds: it is required, or given.
+
+    OneHot-11: "The rank of the output tensor will be one greater"; "any entries in the 'indices' input tensor with values
+    outside the range [-depth, depth-1] will result in one-hot representation with all 'off_value' values"; "In case
+    'indices' is of non-integer type, the values will be casted to int64 before use".
+    """
+    indices, depth, values = inputs
+    axis = from_front(meaning.axis, indices.rank + 1)
+    (count,) = elements(depth)
+    note = proof.assume if given else proof.require
+
+    def at(index: Index) -> Scalar:
+        one = indices.at((*index[:axis], *index[axis + 1 :]))
+        note(is_allowed(meaning, one, indices.dtype))
+        hit = is_hit(meaning, whole(one, indices.dtype), wide(value(index[axis])), wide(count))
+        return terms.choice(hit, values.at((1,)), values.at((0,)))
+
+    length = terms.cast(proof, count, depth.dtype, INT64)
+    return Tensor(values.dtype, (*indices.shape[:axis], length, *indices.shape[axis:]), at)
+
+
+def is_hit(meaning: OneHot, index: Any, place: Any, depth: Any) -> Any:
+    """Return whether an index points to a place, which is in [0, depth)."""
+    front, back = index == place, index + depth == place
+    return {"wrap": z3.Or(front, back), "off": front, "only": back, "absent": front}[meaning.negative]
+
+
+def is_allowed(meaning: OneHot, index: Any, dtype: int) -> Scalar:
+    """Return whether an index is one for which the meaning is defined."""
+    conditions: list[Any] = []
+    if meaning.negative == "absent" and dtype not in terms.UNSIGNED:
+        conditions.append(z3.Or(whole(index, dtype) >= 0, not_held(index)))
+    if z3.is_fp(index) and meaning.fraction != "truncate":
+        fraction = z3.Not(z3.fpEQ(z3.fpRoundToIntegral(z3.RTZ(), index), index))
+        endless = z3.Or(z3.fpIsNaN(index), z3.fpIsInf(index))
+        conditions.append(z3.Not(z3.And(fraction, z3.Not(z3.fpIsNaN(index)))))
+        if meaning.fraction == "absent":
+            conditions.append(z3.Not(endless))
+    return terms.both(*conditions)
+
+
+def not_held(index: Any) -> Any:
+    """Return whether int64 does not hold an index cut off at its fraction."""
+    if not z3.is_fp(index):
+        return z3.BoolVal(False)
+    limit = z3.FPVal(2.0**63, index.sort()) if index.sort().ebits() > 5 else z3.fpPlusInfinity(index.sort())
+    return z3.Or(z3.fpIsNaN(index), z3.fpGEQ(index, limit), z3.fpLEQ(index, z3.fpNeg(limit)))
+
+
+def whole(index: Any, dtype: int) -> Any:
+    """Return an index as a wide integer; 2^65 - 1, which is out of range, if int64 does not hold it."""
+    if z3.is_fp(index):
+        held = z3.SignExt(WIDE - 64, z3.fpToSBV(z3.RTZ(), index, z3.BitVecSort(64)))
+        return z3.If(not_held(index), z3.BitVecVal(2**65 - 1, WIDE), held)
+    if terms.is_term(index) and z3.is_bv(index):
+        extend = z3.ZeroExt if dtype in terms.UNSIGNED else z3.SignExt
+        return extend(WIDE - index.size(), index)
+    return z3.BitVecVal(int(index), WIDE)
+
+
+def wide(number: Scalar) -> Any:
+    """Return an int64 as a wide integer."""
+    return z3.SignExt(WIDE - 64, number) if terms.is_term(number) else z3.BitVecVal(int(number), WIDE)
+
+
+def one_hot_inputs(proof: Proof, setting: Setting, depth: int | None) -> list[Tensor]:
+    """Return indices, depth and values: any of them that are no constants."""
+    dims: list[Any] = []
+    for axis, dim in enumerate(setting.shape):
+        dims.append(z3.Int(f"d{axis}") if dim is None else dim)
+        proof.assume(dims[-1] >= 1)
+    function = z3.Function("indices", *[z3.IntSort()] * len(dims), sort_of(setting.dtype))
+
+    def at(index: Index) -> Scalar:
+        element = function(*(terms.literal(value(one)) for one in index))
+        if setting.assume is not None:
+            proof.assume(setting.assume(element))
+        return element
+
+    count: Scalar = depth
+    if depth is None:
+        count = z3.BitVec("depth", 64)
+        proof.assume(z3.And(count >= 1, count <= setting.deepest))
+    return [
+        Tensor(setting.dtype, tuple(dims), at),
+        Tensor(INT64, (), lambda index: count),
+        off_and_on(proof, setting),
+    ]
+
+
+def off_and_on(proof: Proof, setting: Setting) -> Tensor:
+    """Return off and on: as constants, as numbers of which a function holds, or as values that are only selected."""
+    if setting.off_on is not None and setting.any_values is None:
+        return from_array(np.array(setting.off_on, helper.tensor_dtype_to_np_dtype(setting.values)))
+    sort = z3.DeclareSort("Value") if setting.any_values is None else sort_of(setting.values)
+    off, on = z3.Const("off", sort), z3.Const("on", sort)
+    if setting.any_values is not None:
+        proof.assume(setting.any_values(off, on))
+    return vector(setting.values, [off, on])
+
+
+def prove_one_hot(operator: Operator, lowering: Lowering, setting: Setting) -> Outcome:
+    """Compare a lowering of OneHot with the specification, at any position for any index."""
+    body = body_of(operator, lowering, setting)
+    assert not isinstance(body, Reason), body
+    proof = Proof()
+    depth = setting.depth if setting.deepest == 2**63 - 1 else None
+    inputs = one_hot_inputs(proof, setting, depth)
+    expected = one_hot_specification(proof, setting.meaning, inputs, given=True)
+    whole_node = lifted(operator, setting.filled(SIZES[0]))
+
+    def spelled(name: str, attributes: Mapping[str, Any], given: Sequence[Tensor]) -> Tensor:
+        return one_hot_specification(proof, OneHot(**attributes), given)
+
+    result = Interpreter(proof, spelled).output(body, whole_node, inputs)
+    axis = from_front(setting.meaning.axis, len(setting.shape) + 1)
+    others = [proof.position("place", [dim])[0] for number, dim in enumerate(expected.shape) if number != axis]
+    places = [proof.position("hot", [expected.shape[axis]])[0]] if depth is None else range(depth)
+    outcome = Outcome("proven")
+    for place in places:
+        outcome = compared(proof, result, expected, (*others[:axis], place, *others[axis:]))
+        if outcome.state != "proven":
+            break
+    return outcome

@@ -118,6 +118,16 @@ def same(left: Scalar, right: Scalar) -> bool:
     return factors(left)[:2] == factors(right)[:2]
 
 
+def same_product(left: Sequence[Scalar], right: Sequence[Scalar]) -> bool:
+    """Return whether two lists of dimensions have the same product."""
+    products = []
+    for dims in (left, right):
+        found = [factors(dim) for dim in dims]
+        names = sorted(name for _, names, _ in found for name in names)
+        products.append((math.prod(number for number, _, _ in found), names))
+    return products[0] == products[1]
+
+
 def size(number: Scalar) -> Scalar:
     """Return an element of a shape as a dimension."""
     if not terms.is_term(number):
@@ -533,7 +543,7 @@ def _groups(source: Sequence[Scalar], target: Sequence[Scalar]) -> list[tuple[tu
             (
                 (p, q)
                 for p, q in sorted(sizes, key=lambda pair: (sum(pair), pair[0] != pair[1]))
-                if p + q and same(times(source[i : i + p]), times(target[j : j + q]))
+                if p + q and same_product(source[i : i + p], target[j : j + q])
             ),
             None,
         )
