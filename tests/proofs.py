@@ -57,6 +57,7 @@ class Setting:
     a dimension of any size. Of OneHot, `depth` is the depth if it is a constant; with `deepest`, the proof is for all
     depths up to that, if the body is the same for them. `off_on` are the values if they are constants; with
     `any_values`, the proof is for all constants of which the function holds. `assume` is assumed of each index.
+    With `unbounded`, indices are whole numbers of sort Int, also those of a float type.
     """
 
     meaning: Any
@@ -69,6 +70,7 @@ class Setting:
     values: int = FLOAT
     any_values: Callable[[Any, Any], Any] | None = None
     assume: Callable[[Any], Any] | None = None
+    unbounded: bool = False
 
     def filled(self, number: int) -> Setting:
         """Return the setting with a size for the dimensions of any size."""
@@ -252,7 +254,9 @@ def one_hot_specification(proof: Proof, meaning: OneHot, inputs: Sequence[Tensor
     def at(index: Index) -> Scalar:
         one = indices.at((*index[:axis], *index[axis + 1 :]))
         note(is_allowed(meaning, one, indices.dtype))
-        hit = is_hit(meaning, whole(one, indices.dtype), wide(value(index[axis])), wide(count))
+        number = whole(one, indices.dtype)
+        place, length = (wide(each, number) for each in (value(index[axis]), count))
+        hit = is_hit(meaning, number, place, length)
         return terms.choice(hit, values.at((1,)), values.at((0,)))
 
     length = terms.cast(proof, count, depth.dtype, INT64)
@@ -270,7 +274,7 @@ def is_allowed(meaning: OneHot, index: Any, dtype: int) -> Scalar:
     conditions: list[Any] = []
     if meaning.negative == "absent" and dtype not in terms.UNSIGNED:
         conditions.append(z3.Or(whole(index, dtype) >= 0, not_held(index)))
-    if z3.is_fp(index) and meaning.fraction != "truncate":
+    if terms.is_term(index) and z3.is_fp(index) and meaning.fraction != "truncate":
         fraction = z3.Not(z3.fpEQ(z3.fpRoundToIntegral(z3.RTZ(), index), index))
         endless = z3.Or(z3.fpIsNaN(index), z3.fpIsInf(index))
         conditions.append(z3.Not(z3.And(fraction, z3.Not(z3.fpIsNaN(index)))))
@@ -281,7 +285,7 @@ def is_allowed(meaning: OneHot, index: Any, dtype: int) -> Scalar:
 
 def not_held(index: Any) -> Any:
     """Return whether int64 does not hold an index cut off at its fraction."""
-    if not z3.is_fp(index):
+    if not terms.is_term(index) or not z3.is_fp(index):
         return z3.BoolVal(False)
     limit = z3.FPVal(2.0**63, index.sort()) if index.sort().ebits() > 5 else z3.fpPlusInfinity(index.sort())
     return z3.Or(z3.fpIsNaN(index), z3.fpGEQ(index, limit), z3.fpLEQ(index, z3.fpNeg(limit)))
@@ -289,7 +293,9 @@ def not_held(index: Any) -> Any:
 
 def whole(index: Any, dtype: int) -> Any:
     """Return an index as a wide integer; 2^65 - 1, which is out of range, if int64 does not hold it."""
-    if z3.is_fp(index):
+    if terms.is_term(index) and z3.is_int(index):
+        return index
+    if terms.is_term(index) and z3.is_fp(index):
         held = z3.SignExt(WIDE - 64, z3.fpToSBV(z3.RTZ(), index, z3.BitVecSort(64)))
         return z3.If(not_held(index), z3.BitVecVal(2**65 - 1, WIDE), held)
     if terms.is_term(index) and z3.is_bv(index):
@@ -298,8 +304,10 @@ def whole(index: Any, dtype: int) -> Any:
     return z3.BitVecVal(int(index), WIDE)
 
 
-def wide(number: Scalar) -> Any:
-    """Return an int64 as a wide integer."""
+def wide(number: Scalar, like: Any) -> Any:
+    """Return an int64 as a wide integer, or as an unbounded one."""
+    if z3.is_int(like):
+        return terms.in_sort(number, z3.IntSort())
     return z3.SignExt(WIDE - 64, number) if terms.is_term(number) else z3.BitVecVal(int(number), WIDE)
 
 
@@ -309,17 +317,20 @@ def one_hot_inputs(proof: Proof, setting: Setting, depth: int | None) -> list[Te
     for axis, dim in enumerate(setting.shape):
         dims.append(z3.Int(f"d{axis}") if dim is None else dim)
         proof.assume(dims[-1] >= 1)
-    function = z3.Function("indices", *[z3.IntSort()] * len(dims), sort_of(setting.dtype))
+    function = z3.Function("indices", *[z3.IntSort()] * len(dims), z3.IntSort() if setting.unbounded else sort_of(setting.dtype))
 
     def at(index: Index) -> Scalar:
         element = function(*(terms.literal(value(one)) for one in index))
+        if setting.unbounded and setting.dtype not in terms.EXACT:
+            lowest, highest = terms.limits(setting.dtype)
+            proof.assume(z3.And(element >= lowest, element <= highest))
         if setting.assume is not None:
             proof.assume(setting.assume(element))
         return element
 
     count: Scalar = depth
     if depth is None:
-        count = z3.BitVec("depth", 64)
+        count = z3.Int("depth") if setting.unbounded else z3.BitVec("depth", 64)
         proof.assume(z3.And(count >= 1, count <= setting.deepest))
     return [
         Tensor(setting.dtype, tuple(dims), at),
@@ -343,7 +354,7 @@ def prove_one_hot(operator: Operator, lowering: Lowering, setting: Setting) -> O
     """Compare a lowering of OneHot with the specification, at any position for any index."""
     body = body_of(operator, lowering, setting)
     assert not isinstance(body, Reason), body
-    proof = Proof()
+    proof = Proof(rounds=setting.unbounded)
     depth = setting.depth if setting.deepest == 2**63 - 1 else None
     inputs = one_hot_inputs(proof, setting, depth)
     expected = one_hot_specification(proof, setting.meaning, inputs, given=True)

@@ -482,6 +482,9 @@ def running_sum(proof: Proof, data: Tensor, axis: int, exclusive: bool, reverse:
         if places is not None:
             values = [terms.choice(counted(k, here), data.at(replaced(index, axis, k)), 0) for (k,) in places]
             return functools.reduce(lambda one, other: terms.calculated(proof, "Add", one, other, data.dtype), values)
+        before = z3.Const("anywhere", here.sort()) if terms.is_term(here) else 0
+        if exclusive and not reverse and not terms.is_term(ones := data.at(replaced(index, axis, before))) and ones == 1:
+            return here  # the sum of as many ones as there are positions before
         return _positive_sum(proof, data.dtype, dims, here, counted, lambda k: data.at(replaced(index, axis, k[0])))
 
     return dataclasses.replace(data, at=remembered(proof, at))
@@ -493,9 +496,7 @@ def _positive_sum(
     some = proof.position("any", dims)
     one = element(some)
     if not terms.is_term(one):
-        if not terms.is_term(here) or one != 1 or counted(here, here) or counted(0, 1) is False:
-            raise UninterpretedError("the sum of equal numbers")
-        return here
+        raise UninterpretedError("the sum of equal numbers")
     proof.require(terms.both(one >= 0, one <= 1))
     result = terms.fitting(proof, proof.fresh("running"), dtype)
     proof.assume(terms.both(result >= 0, result <= dims[0]))
@@ -797,6 +798,11 @@ class Interpreter:
             return each(proof, BOOL, logical[name], *x)
         if name == "Where":
             return each(proof, x[1].dtype, terms.choice, *x)
+        if name == "Clip":
+            dtype = x[0].dtype
+            return each(
+                proof, dtype, lambda a, b, c: terms.smallest(terms.largest(a, b, dtype), c, dtype), *x
+            )
         if name == "BitwiseXor":
             return each(proof, x[0].dtype, terms.exclusive_or, *x)
         unary: Mapping[str, Callable[..., Scalar]] = {

@@ -203,10 +203,11 @@ class Proof:
 
     Arithmetic of type Int is that of unbounded integers. It is what a machine computes if all conditions of `require`
     hold. Each of them is proven from assumptions that the definitions of values make: a definition always has a value,
-    so it restricts no value that is computed before. The first inexact step of a machine would contradict one of them.
+    so it restricts no value that is computed before. The first inexact step of a machine would contradict one of them. With `rounds`, floats may be inexact.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, rounds: bool = False) -> None:
+        self.rounds = rounds
         self.assumptions: list[Any] = []
         self.requirements: dict[str, Any] = {}
         self.traces: list[list[Any]] = [[]]
@@ -381,10 +382,27 @@ def _fp_product(rounding: Any, left: Any, right: Any) -> Any:
 
 
 def fitting(proof: Proof, number: Any, dtype: int) -> Any:
-    """Return a whole number, and require that the type represents it exactly."""
+    """Return a whole number, and require that the type represents it exactly; or return it rounded."""
     lowest, highest = limits(dtype)
+    if proof.rounds and dtype in EXACT:
+        return _rounded(proof, number, highest)
     proof.require(both(number >= lowest, number <= highest))
     return number
+
+
+def _rounded(proof: Proof, number: Any, limit: int) -> Any:
+    """Return a number rounded to a float: it is exact up to a limit, and what is beyond the limit does not come nearer.
+
+    `test_rounding_keeps_the_limit` proves this of float.
+    """
+    key = ("rounded", number.get_id())
+    if key not in proof.rows:
+        result = proof.fresh("rounded")
+        proof.assume(implies(both(number >= -limit, number <= limit), result == number))
+        proof.assume(implies(number > limit, result >= limit))
+        proof.assume(implies(number < -limit, result <= -limit))
+        proof.rows[key] = result, number
+    return proof.rows[key][0]
 
 
 def cast(proof: Proof, value: Scalar, source: int, target: int) -> Scalar:
