@@ -57,7 +57,8 @@ class Setting:
     a dimension of any size. Of OneHot, `depth` is the depth if it is a constant; with `deepest`, the proof is for all
     depths up to that, if the body is the same for them. `off_on` are the values if they are constants; with
     `any_values`, the proof is for all constants of which the function holds. `assume` is assumed of each index.
-    With `unbounded`, indices are whole numbers of sort Int, also those of a float type.
+    With `unbounded`, indices are whole numbers of sort Int, also those of a float type. With `hidden`, the facts of kind
+    `symbolic` do not include the dimensions of `shape`.
     """
 
     meaning: Any
@@ -71,6 +72,7 @@ class Setting:
     any_values: Callable[[Any, Any], Any] | None = None
     assume: Callable[[Any], Any] | None = None
     unbounded: bool = False
+    hidden: bool = False
 
     def filled(self, number: int) -> Setting:
         """Return the setting with a size for the dimensions of any size."""
@@ -96,7 +98,7 @@ def lifted(operator: Operator, setting: Setting) -> Lifted:
 
 def operands(operator: Operator, setting: Setting) -> tuple[Facts, ...]:
     """Return the facts about the operands."""
-    symbols = tuple(f"d{axis}" if dim is None else dim for axis, dim in enumerate(setting.shape))
+    symbols = tuple(f"d{axis}" if dim is None or setting.hidden else dim for axis, dim in enumerate(setting.shape))
     shape = {"static": setting.shape, "symbolic": symbols, "unranked": None}[setting.kind]
     data = Facts(setting.dtype, shape)
     if operator.name != "OneHot":
@@ -219,7 +221,9 @@ def compared(proof: Proof, result: Tensor, expected: Tensor, place: Index) -> Ou
     answer = solver.check()
     if answer == z3.unsat:
         return Outcome("proven")
-    return Outcome("refuted", solver.model()) if answer == z3.sat else Outcome("unknown", reason=solver.reason_unknown())
+    return (
+        Outcome("refuted", solver.model()) if answer == z3.sat else Outcome("unknown", reason=solver.reason_unknown())
+    )
 
 
 def identical(left: Scalar, right: Scalar) -> Scalar:
@@ -254,9 +258,12 @@ def one_hot_specification(proof: Proof, meaning: OneHot, inputs: Sequence[Tensor
     def at(index: Index) -> Scalar:
         one = indices.at((*index[:axis], *index[axis + 1 :]))
         note(is_allowed(meaning, one, indices.dtype))
-        number = whole(one, indices.dtype)
-        place, length = (wide(each, number) for each in (value(index[axis]), count))
-        hit = is_hit(meaning, number, place, length)
+        if terms.is_term(one) and z3.is_fp(one) and not terms.is_term(count):
+            hit = is_hit_by_float(meaning, one, int(value(index[axis])), int(count))
+        else:
+            number = whole(one, indices.dtype)
+            place, length = (wide(each, number) for each in (value(index[axis]), count))
+            hit = is_hit(meaning, number, place, length)
         return terms.choice(hit, values.at((1,)), values.at((0,)))
 
     length = terms.cast(proof, count, depth.dtype, INT64)
@@ -269,11 +276,19 @@ def is_hit(meaning: OneHot, index: Any, place: Any, depth: Any) -> Any:
     return {"wrap": z3.Or(front, back), "off": front, "only": back, "absent": front}[meaning.negative]
 
 
+def is_hit_by_float(meaning: OneHot, index: Any, place: int, depth: int) -> Any:
+    """Return the same for a float, cut off at its fraction, and small numbers, which are floats too."""
+    cut = z3.fpRoundToIntegral(z3.RTZ(), index)
+    front, back = (z3.fpEQ(cut, z3.FPVal(float(one), index.sort())) for one in (place, place - depth))
+    return {"wrap": z3.Or(front, back), "off": front, "only": back, "absent": front}[meaning.negative]
+
+
 def is_allowed(meaning: OneHot, index: Any, dtype: int) -> Scalar:
     """Return whether an index is one for which the meaning is defined."""
     conditions: list[Any] = []
     if meaning.negative == "absent" and dtype not in terms.UNSIGNED:
-        conditions.append(z3.Or(whole(index, dtype) >= 0, not_held(index)))
+        negative = z3.fpLT(index, 0) if terms.is_term(index) and z3.is_fp(index) else whole(index, dtype) < 0
+        conditions.append(z3.Not(negative))
     if terms.is_term(index) and z3.is_fp(index) and meaning.fraction != "truncate":
         fraction = z3.Not(z3.fpEQ(z3.fpRoundToIntegral(z3.RTZ(), index), index))
         endless = z3.Or(z3.fpIsNaN(index), z3.fpIsInf(index))
@@ -317,7 +332,9 @@ def one_hot_inputs(proof: Proof, setting: Setting, depth: int | None) -> list[Te
     for axis, dim in enumerate(setting.shape):
         dims.append(z3.Int(f"d{axis}") if dim is None else dim)
         proof.assume(dims[-1] >= 1)
-    function = z3.Function("indices", *[z3.IntSort()] * len(dims), z3.IntSort() if setting.unbounded else sort_of(setting.dtype))
+    function = z3.Function(
+        "indices", *[z3.IntSort()] * len(dims), z3.IntSort() if setting.unbounded else sort_of(setting.dtype)
+    )
 
     def at(index: Index) -> Scalar:
         element = function(*(terms.literal(value(one)) for one in index))
@@ -373,3 +390,196 @@ def prove_one_hot(operator: Operator, lowering: Lowering, setting: Setting) -> O
         if outcome.state != "proven":
             break
     return outcome
+
+
+# --- the claims -------------------------------------------------------------------------------------------------------
+
+INT32, INT16, INT8, DOUBLE = TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.DOUBLE
+F16, BF16, UINT64 = TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.UINT64
+COUNTED = {FLOAT: 2**24, INT32: 2**31 - 2, INT16: 2**15, TensorProto.UINT8: 2**8}
+"""The longest row whose positions, and one more, are exact in a type."""
+ROWS = [(number,) for number in range(1, 8)] + [(3, 4), (2, 3, 2)]
+TYPED: Mapping[str, Sequence[int]] = {
+    "through_float": (F16, BF16),
+    "widened": (F16, BF16, INT8, INT16, TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32),
+    "signed": (UINT64,),
+    "shifted": (UINT64,),
+}
+"""Lowerings of Hardmax and ArgMax for some element types: the proof is over the values of these types."""
+BLOCKS = {"blocked", "first_blocked_in_bytes", "last_blocked_in_bytes", "product", "merged"}
+"""Lowerings whose shapes are constants: the proof is for small ones, and some dimensions of any size."""
+FIXED = {"sign_relu", "first_sign", "last_sign", "index_padded"}
+"""Lowerings with a constant for each element of a row: the proof is for rows up to 7."""
+
+
+def small_shapes() -> list[tuple[int | None, ...]]:
+    """Return small shapes, with a dimension of any size in some."""
+    return [(2, 2), (4,), (6,), (2, 6), (4, 2), (6, 1), (2, 2, 3), (3, 2, 2), (None, 3, 4), (2, None, 4), (2, 3, None)]
+
+
+def row_meanings(operator: str) -> Iterator[tuple[Any, tuple[int | None, ...]]]:
+    """Yield meanings of Hardmax or ArgMax with shapes of any size."""
+    shapes = [(None,), (None,) * 3]
+    if operator == "ArgMax":
+        for shape in shapes:
+            for axis, keep, last in np.ndindex(2, 2, 2):
+                for dtype in (INT64, FLOAT):
+                    yield ArgMax((-1, len(shape) // 2)[axis], int(keep), int(last), dtype), shape
+        return
+    for rank in (1, 2, 3, 4, 5):
+        for axis in {0, rank // 2, -1}:
+            yield Rows((axis,)), (None,) * rank
+        for axis in range(rank - 1):
+            yield Rows((axis,), 1), (None,) * rank
+            yield Rows((axis - rank,), 1), (None,) * rank
+    for axes in ((0, 2), (0, 1), (-1, -2), (0, -1), (1, -2), (0, 2, -2)):
+        yield Rows(axes), (None,) * 3
+
+
+def row_settings(operator: str, lowering: Lowering) -> Iterator[Setting]:
+    """Yield the nodes that a proof about a lowering of Hardmax or ArgMax covers, if it applies to them."""
+    dtypes = TYPED.get(lowering.name, (FLOAT,))
+    pairs = list(row_meanings(operator))
+    if lowering.name in BLOCKS | FIXED:
+        shapes = small_shapes() if lowering.name in BLOCKS else ROWS
+        meanings = {repr(meaning): meaning for meaning, _ in pairs}.values()
+        pairs = [(meaning, shape) for meaning in meanings for shape in shapes if in_range(meaning, len(shape))]
+    if lowering.name in TYPED:
+        pairs = [(Rows((0,)), (None,))] if operator == "Hardmax" else [(ArgMax(0, 1, last), (None,)) for last in (0, 1)]
+    for meaning, shape in pairs:
+        for dtype in dtypes:
+            for kind in ("static",) if lowering.name in TYPED else ("static", "symbolic", "unranked"):
+                yield Setting(meaning, dtype, shape, kind)
+
+
+def in_range(meaning: Any, rank: int) -> bool:
+    """Return whether the axes of a meaning are in range."""
+    axes = meaning.axes if isinstance(meaning, Rows) else (meaning.axis,)
+    return all(-rank <= axis < rank for axis in axes)
+
+
+def longest(body: Body, meaning: Any) -> int:
+    """Return the longest row that a body counts."""
+    dtypes = (body.bound.get("like"), getattr(meaning, "dtype", None), FLOAT if body.name in FIXED else None)
+    return min([LONGEST, *(COUNTED[dtype] for dtype in dtypes if dtype in COUNTED)])
+
+
+def prove(operator: str, lowering: Lowering, setting: Setting) -> Outcome | None:
+    """Prove a lowering for a node; return None if it does not apply."""
+    owner = OPERATORS[operator]
+    body = body_of(owner, lowering, setting)
+    if isinstance(body, Reason):
+        return None
+    if operator == "OneHot":
+        return prove_one_hot(owner, lowering, setting)
+    typed = lowering.name in TYPED
+    return prove_rows(owner, body, setting, typed=typed, longest=longest(body, setting.meaning))
+
+
+# --- the claims about OneHot ------------------------------------------------------------------------------------------
+
+
+def positive_zero(value_: Any) -> Any:
+    """Return whether a float is not -0.0."""
+    return z3.Not(z3.And(z3.fpIsZero(value_), z3.fpIsNegative(value_)))
+
+
+def finite(value_: Any) -> Any:
+    """Return whether a float is finite."""
+    return z3.Not(z3.Or(z3.fpIsNaN(value_), z3.fpIsInf(value_)))
+
+
+def blendable(off: Any, on: Any) -> Any:
+    """Return whether `blended` applies to two floats."""
+    return z3.And(finite(off), finite(on), positive_zero(off), positive_zero(on))
+
+
+def on_a_line(off: Any, on: Any) -> Any:
+    """Return whether `scaled` applies to two floats."""
+    distance = z3.fpSub(z3.RNE(), on, off)
+    reached = z3.fpEQ(z3.fpAdd(z3.RNE(), off, distance), on)
+    return z3.And(finite(distance), reached, finite(on), positive_zero(off), positive_zero(on))
+
+
+def is_whole(index: Any) -> Any:
+    """Return whether a float is a finite whole number."""
+    return z3.And(finite(index), z3.fpEQ(z3.fpRoundToIntegral(z3.RTZ(), index), index))
+
+
+MASK: Mapping[str, Any] = {"off_on": (False, True), "values": BOOL}
+ZERO_ONE: Mapping[str, Any] = {"off_on": (0.0, 1.0)}
+WHOLE: Mapping[str, Any] = {"unbounded": True, "depth": 5, "deepest": 2**24 - 1}
+"""Whole numbers, with any depth that float counts to."""
+INTEGER_TYPES = (INT8, INT16, INT32, INT64, TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, UINT64)
+
+
+def one_hot_nodes(
+    negatives: Sequence[str], dtypes: Sequence[int], fractions: Sequence[str] = ("truncate",), **more: Any
+) -> list[Setting]:
+    """Return nodes with indices of two dimensions, along each axis."""
+    return [
+        Setting(OneHot(axis, negative, fraction), dtype, (None, None), kind, **more)
+        for axis in (0, 1, -1)
+        for negative in negatives
+        for fraction in fractions
+        for dtype in dtypes
+        for kind in ("static", "unranked")
+    ]
+
+
+def _short(depth: int) -> Mapping[str, Any]:
+    return {**MASK, "depth": 5, "deepest": depth}
+
+
+def one_hot_settings() -> Mapping[str, list[Setting]]:
+    """Return the nodes that each proof about a lowering of OneHot covers."""
+    any_sign, long, floats = ("wrap", "off", "only", "absent"), (INT64,), (FLOAT, DOUBLE)
+    integers = {"depth": 5, "deepest": 2**31 - 1}
+    held = {"assume": lambda index: z3.Not(not_held(index))}
+    depths = [{"depth": depth} for depth in range(1, 8)]
+    signs = {"wrapped": "wrap", "wrapped_by_product": "wrap", "raised": "off", "shifted": "only"}
+    found = {
+        name: one_hot_nodes((sign,), long)
+        + one_hot_nodes((sign,), (INT32,), **integers)
+        + one_hot_nodes((sign,), floats, ("whole", "absent"), **WHOLE)
+        for name, sign in signs.items()
+    }
+    found |= {name: one_hot_nodes(any_sign, long) for name in ("gather_mask", "ranked")}
+    found["where_mask"] = one_hot_nodes(any_sign, long, off_on=(2, 5), values=INT64)
+    found["scattered"] = one_hot_nodes(("wrap", "off", "absent"), long)
+    found["cast_mask"] = one_hot_nodes(any_sign, long, **ZERO_ONE)
+    found["added"] = one_hot_nodes(("wrap",), long, **ZERO_ONE)
+    found["as_int64"] = one_hot_nodes(("wrap", "off"), INTEGER_TYPES[:3]) + one_hot_nodes(("wrap",), INTEGER_TYPES[4:])
+    found["as_int64"] += one_hot_nodes(("wrap", "off"), floats, **held)
+    found["counted_in_float"] = one_hot_nodes(("wrap", "off"), INTEGER_TYPES, **WHOLE)
+    found["taken_as_whole"] = one_hot_nodes(("wrap",), floats, depth=5, deepest=2**24 - 1, assume=is_whole)
+    found["as_float"] = one_hot_nodes(("wrap",), (F16,))[:1]
+    found["values_as_float"] = one_hot_nodes(
+        ("wrap",), long, off_on=(2, 5), values=BF16, any_values=lambda off, on: True
+    )[:1]
+    found["blended"] = one_hot_nodes(("wrap",), long, off_on=(2, 5), any_values=blendable)[:1]
+    found["scaled"] = one_hot_nodes(("wrap",), long, off_on=(2, 5), values=INT32, any_values=lambda off, on: True)[:1]
+    found["equal_iota"] = one_hot_nodes(("off", "absent"), long, **MASK)
+    found["equal_iota"] += one_hot_nodes(("off",), (INT8,), **_short(2**7)) + one_hot_nodes(
+        ("off",), (INT16,), **_short(2**15)
+    )
+    found["equal_iota"] += one_hot_nodes(("off",), floats, ("whole", "absent"), **WHOLE, **MASK)
+    found["equal_sums"] = one_hot_nodes(("off", "absent"), long, **MASK)
+    found["either"] = [one for more in depths for one in one_hot_nodes(("wrap",), (INT32, INT64), **more, **MASK)]
+    found["equal_below"] = [one for more in depths for one in one_hot_nodes(("only",), (INT32, INT64), **more, **MASK)]
+    positions = [{"depth": depth, "unbounded": True} for depth in range(1, 8)]
+    for name, fraction in (("relu_iota", ("absent",)), ("sign_iota", ("whole", "absent"))):
+        found[name] = [
+            one for more in positions for one in one_hot_nodes(("off",), floats, fraction, **more, **ZERO_ONE)
+        ]
+    for name in ("counted_in_int16", "counted_in_int8"):
+        nodes = [one_hot_nodes(("off",), (FLOAT,), ("absent",), **more, **MASK) for more in positions]
+        found[name] = [one for some in nodes for one in some]
+    return found
+
+
+def settings(operator: str, lowering: Lowering) -> list[Setting]:
+    """Return the nodes that the proof about a lowering covers; none if it is tested only."""
+    if operator == "OneHot":
+        return one_hot_settings().get(lowering.name, [])
+    return list(row_settings(operator, lowering))

@@ -326,8 +326,10 @@ def replaced(index: Index, axis: int, position: Any) -> Index:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def best(proof: Proof, data: Tensor, index: Index, axes: Sequence[int], *, last: bool = False) -> tuple[Scalar, ...]:
-    """Return the digits of the first (or last) maximum of the row through a position.
+def best(
+    proof: Proof, data: Tensor, index: Index, axes: Sequence[int], *, last: bool = False, least: bool = False
+) -> tuple[Scalar, ...]:
+    """Return the digits of the first (or last) maximum of the row through a position; with `least`, of the minimum.
 
     It is defined by its properties: no element is larger, and none before it (after it) is as large. A row that is not
     empty has one such position. Rows of the same elements in the same order share it.
@@ -341,7 +343,7 @@ def best(proof: Proof, data: Tensor, index: Index, axes: Sequence[int], *, last:
     proof.guards.append(terms.inside(generic, dims))
     row = element(generic)
     proof.guards.pop()
-    key = (key_of((row, *dims, *generic)), last, data.dtype in terms.UNSIGNED)
+    key = (key_of((row, *dims, *generic)), last, least, data.dtype in terms.UNSIGNED)
     if key not in proof.rows:
         found = proof.position("best", dims)
         proof.rows[key] = found
@@ -350,8 +352,10 @@ def best(proof: Proof, data: Tensor, index: Index, axes: Sequence[int], *, last:
         def fact(place: tuple[Scalar, ...]) -> Scalar:
             here = element(place)
             earlier = terms.before(found, place) if last else terms.before(place, found)
-            smaller = terms.less(here, top, data.dtype)
-            return terms.both(terms.negated(terms.less(top, here, data.dtype)), terms.implies(earlier, smaller))
+            worse, better = terms.less(here, top, data.dtype), terms.less(top, here, data.dtype)
+            if least:
+                worse, better = better, worse
+            return terms.both(terms.negated(better), terms.implies(earlier, worse))
 
         proof.always(dims, fact)
     found = proof.rows[key]
@@ -368,13 +372,15 @@ def _placed(data: Tensor, index: Index, axes: Sequence[int], place: Sequence[Sca
     return index
 
 
-def arg_max(proof: Proof, data: Tensor, axis: int, *, keep: bool, last: bool, dtype: int = INT64) -> Tensor:
-    """Return the index of the maximum, as `best` defines it."""
+def arg_max(
+    proof: Proof, data: Tensor, axis: int, *, keep: bool, last: bool, dtype: int = INT64, least: bool = False
+) -> Tensor:
+    """Return the index of the maximum (or minimum), as `best` defines it."""
     axis = from_front(axis, data.rank)
 
     def at(index: Index) -> Scalar:
         full = index if keep else (*index[:axis], 0, *index[axis:])
-        found = best(proof, data, full, [axis], last=last)
+        found = best(proof, data, full, [axis], last=last, least=least)
         return terms.cast(proof, value(joined(list(zip(found, data.digits(axis), strict=True)))), INT64, dtype)
 
     shape = replaced(data.shape, axis, 1) if keep else (*data.shape[:axis], *data.shape[axis + 1 :])
@@ -384,7 +390,6 @@ def arg_max(proof: Proof, data: Tensor, axis: int, *, keep: bool, last: bool, dt
 def hard_max(proof: Proof, data: Tensor, axes: Sequence[int]) -> Tensor:
     """Return one in the first maximum of each row, as `best` defines it, and zero elsewhere."""
     rows = sorted({from_front(axis, data.rank) for axis in axes})
-    dims = tuple(digit for axis in rows for digit in data.digits(axis))
 
     def at(index: Index) -> Scalar:
         found = best(proof, data, index, rows)
@@ -392,7 +397,6 @@ def hard_max(proof: Proof, data: Tensor, axes: Sequence[int]) -> Tensor:
         here = terms.both(*(terms.equal(one, other) for one, other in zip(mine, found, strict=True)))
         return terms.choice(here, 1, 0)
 
-    assert dims is not None
     return dataclasses.replace(data, at=remembered(proof, at))
 
 
@@ -483,7 +487,12 @@ def running_sum(proof: Proof, data: Tensor, axis: int, exclusive: bool, reverse:
             values = [terms.choice(counted(k, here), data.at(replaced(index, axis, k)), 0) for (k,) in places]
             return functools.reduce(lambda one, other: terms.calculated(proof, "Add", one, other, data.dtype), values)
         before = z3.Const("anywhere", here.sort()) if terms.is_term(here) else 0
-        if exclusive and not reverse and not terms.is_term(ones := data.at(replaced(index, axis, before))) and ones == 1:
+        if (
+            exclusive
+            and not reverse
+            and not terms.is_term(ones := data.at(replaced(index, axis, before)))
+            and ones == 1
+        ):
             return here  # the sum of as many ones as there are positions before
         return _positive_sum(proof, data.dtype, dims, here, counted, lambda k: data.at(replaced(index, axis, k[0])))
 
@@ -568,6 +577,8 @@ def unsqueezed(data: Tensor, axes: Sequence[int]) -> Tensor:
     """Return a tensor with more dimensions of length 1."""
     rank = data.rank + len(axes)
     new = {from_front(axis, rank) for axis in axes}
+    if len(new) != len(axes):
+        raise UninterpretedError(f"Unsqueeze of {axes}")
     shape = iter(data.shape)
     dims = tuple(1 if axis in new else next(shape) for axis in range(rank))
     return Tensor(
@@ -693,16 +704,16 @@ def padded(proof: Proof, data: Tensor, pads: Sequence[Scalar], filler: Scalar) -
     )
 
     def at(index: Index) -> Scalar:
-        moved = tuple(
-            one if _is(before, 0) else value(one) - before for one, before in zip(index, front, strict=True)
-        )
+        moved = tuple(one if _is(before, 0) else value(one) - before for one, before in zip(index, front, strict=True))
         real = [
             (one, dim)
             for one, dim, *around in zip(map(value, moved), data.shape, front, behind, strict=True)
             if any(not _is(pad, 0) for pad in around)
         ]
         held = terms.inside([one for one, _ in real], [dim for _, dim in real])
-        return terms.choice(held, data.at(tuple(0 if _is(d, 1) else m for m, d in zip(moved, data.shape, strict=True))), filler)
+        return terms.choice(
+            held, data.at(tuple(0 if _is(d, 1) else m for m, d in zip(moved, data.shape, strict=True))), filler
+        )
 
     return Tensor(data.dtype, dims, remembered(proof, at))
 
@@ -800,9 +811,7 @@ class Interpreter:
             return each(proof, x[1].dtype, terms.choice, *x)
         if name == "Clip":
             dtype = x[0].dtype
-            return each(
-                proof, dtype, lambda a, b, c: terms.smallest(terms.largest(a, b, dtype), c, dtype), *x
-            )
+            return each(proof, dtype, lambda a, b, c: terms.smallest(terms.largest(a, b, dtype), c, dtype), *x)
         if name == "BitwiseXor":
             return each(proof, x[0].dtype, terms.exclusive_or, *x)
         unary: Mapping[str, Callable[..., Scalar]] = {
@@ -890,9 +899,10 @@ class Interpreter:
         """Return the largest element; TopK-11: of equal elements, "the element with the lower index" comes first."""
         axis = attributes.get("axis", -1)
         count = size(self.proof.settled(size(number(x[1]))))
-        if not _is(count, 1) or not attributes.get("largest", 1):
-            raise UninterpretedError("TopK of other than the largest element")
-        index = arg_max(self.proof, x[0], axis, keep=True, last=False)
+        if not _is(count, 1):
+            raise UninterpretedError("TopK of other than one element")
+        least = not attributes.get("largest", 1)
+        index = arg_max(self.proof, x[0], axis, keep=True, last=False, least=least)
         return dataclasses.replace(index, at=_never), index
 
 

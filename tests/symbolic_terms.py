@@ -340,12 +340,25 @@ def calculated(proof: Proof, name: str, left: Scalar, right: Scalar, dtype: int)
         return {"Add": z3.fpAdd, "Sub": z3.fpSub, "Mul": _fp_product}[name](NEAREST, a, b)
     if z3.is_bv(a):
         return {"Add": a + b, "Sub": a - b}[name] if name != "Mul" else product(a, b)
+    if name != "Mul" and _is_numbers(a) and _is_numbers(b):
+        return _chosen_numbers(name, a, b, dtype)
     if z3.is_int(a) and z3.is_int(b):
         result = {"Add": a + b, "Sub": a - b}[name] if name != "Mul" else product(a, b)
         return fitting(proof, result, dtype)
     if name == "Sub":
         return Difference(a, b)
     raise UninterpretedError(f"{name} of {a.sort()}")
+
+
+def _chosen_numbers(name: str, left: Any, right: Any, dtype: int) -> Any:
+    """Return the result for choices of numbers as a choice of numbers."""
+    if z3.is_app_of(left, z3.Z3_OP_ITE):
+        sides = (_chosen_numbers(name, one, right, dtype) for one in left.children()[1:])
+        return choice(left.arg(0), *sides)
+    if z3.is_app_of(right, z3.Z3_OP_ITE):
+        sides = (_chosen_numbers(name, left, one, dtype) for one in right.children()[1:])
+        return choice(right.arg(0), *sides)
+    return literal(_numbers(name, left.as_long(), right.as_long(), dtype))
 
 
 def _whole_quotient(proof: Proof, left: Any, right: Any) -> Any:
@@ -445,9 +458,7 @@ def _cast_bits(value: Any, source: int, target: int) -> Any:
 def sign(value: Scalar, dtype: int) -> Scalar:
     """Return 1, 0 or -1; of a float NaN, NaN."""
     if isinstance(value, Difference):
-        return choice(
-            less(value.right, value.left, dtype), 1, choice(less(value.left, value.right, dtype), -1, 0)
-        )
+        return choice(less(value.right, value.left, dtype), 1, choice(less(value.left, value.right, dtype), -1, 0))
     rest = value if is_term(value) and z3.is_fp(value) else 0
     return choice(less(0, value, dtype), 1, choice(less(value, 0, dtype), -1, rest))
 
