@@ -184,7 +184,7 @@ def lowering_line(lowering: Lowering) -> str:
 
 @functools.cache
 def proven() -> dict[str, dict[str, dict[str, str]]]:
-    """Return by operator and lowering what is proven, and why others are tested only; tests/test_proven.py checks it."""
+    """Return, by operator and lowering, the inputs that a proof covers, or the reason that there is none."""
     return tomllib.loads(PROVEN.read_text(encoding="utf-8"))
 
 

@@ -1,8 +1,8 @@
 """Proofs that lowerings of Hardmax, ArgMax and OneHot compute what the operators' specifications define.
 
-A `Setting` is a node: its meaning, and the known facts about its operands. `prove_rows` and `prove_one_hot` interpret the
-body that the lowering has for this node, on symbolic tensors, and compare each element, the shape and the element type
-with the specification. Operators that a body names by their meaning are interpreted by their specification, so each
+A `Setting` is a node: its meaning, and the known facts about its operands. `prove_rows` and `prove_one_hot` interpret
+the body that the lowering has for this node, on symbolic tensors, and compare each element, the shape and the element
+type with the specification. Operators that a body names by their meaning are interpreted by their specification, so each
 lowering is proven on its own.
 """
 
@@ -32,18 +32,19 @@ from symbolic import (
     value,
     vector,
 )
-from symbolic_terms import BOTTOM, Proof, Scalar, UninterpretedError, z3
+from symbolic_terms import BOTTOM, Proof, Scalar, z3
 
+from opshift.opsets.families.rows import Rows
 from opshift.opsets.operators import argmax, hardmax, onehot
 from opshift.opsets.operators.argmax import ArgMax
 from opshift.opsets.operators.onehot import OneHot
-from opshift.opsets.families.rows import Rows
-from opshift.opsets.registry.facts import Facts, Tensor as Constant
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.facts import Tensor as Constant
 from opshift.opsets.registry.lowering import Body, Lowering, Reason
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, Operator, lift
 
 OPERATORS: Mapping[str, Operator] = {"Hardmax": hardmax.OPERATOR, "ArgMax": argmax.OPERATOR, "OneHot": onehot.OPERATOR}
-MILLISECONDS = 5_000
+MILLISECONDS = 20_000
 """The time limit of one question to the solver."""
 LONGEST = 2**53
 """The longest row in proofs for all sizes, unless a type of the body counts less far."""
@@ -53,12 +54,12 @@ LONGEST = 2**53
 class Setting:
     """A node that a lowering replaces.
 
-    `kind` is `static`, `symbolic` or `unranked`: the facts about the first operand. `shape` has its dimensions, None for
-    a dimension of any size. Of OneHot, `depth` is the depth if it is a constant; with `deepest`, the proof is for all
+    `kind` is `static`, `symbolic` or `unranked`: the facts about the first operand. `shape` has its dimensions,
+    None for a dimension of any size. Of OneHot, `depth` is the depth if it is a constant; with `deepest`, the proof is for all
     depths up to that, if the body is the same for them. `off_on` are the values if they are constants; with
     `any_values`, the proof is for all constants of which the function holds. `assume` is assumed of each index.
-    With `unbounded`, indices are whole numbers of sort Int, also those of a float type. With `hidden`, the facts of kind
-    `symbolic` do not include the dimensions of `shape`.
+    With `unbounded`, indices are whole numbers of sort Int, also those of a float type. With `hidden`, the facts of
+    kind `symbolic` do not include the dimensions of `shape`.
     """
 
     meaning: Any
@@ -140,8 +141,8 @@ def row_specification(proof: Proof, operator: str, meaning: Any, data: Tensor) -
     """Return the result by the specification.
 
     Hardmax-13: "1 if the element is the first maximum value along the specified axis, 0 otherwise". Hardmax-11: "input
-    will be coerced into a 2-dimensional tensor", whose rows are all axes from `axis` on. ArgMax-12: "If select_last_index
-    is True (default False), the index of the last occurrence of the max is selected"; "otherwise" the first.
+    will be coerced into a 2-dimensional tensor", whose rows are all axes from `axis` on. ArgMax-12: "If
+    select_last_index is True (default False), the index of the last occurrence of the max is selected"; "otherwise" the first.
     """
     if operator == "Hardmax":
         axes = range(from_front(meaning.axes[0], data.rank), data.rank) if meaning.to_end else meaning.axes
@@ -169,6 +170,9 @@ def row_data(proof: Proof, setting: Setting, sort: Any, longest: int) -> Tensor:
         element = function(*(terms.literal(value(one)) for one in index))
         if sort == z3.RealSort():
             proof.assume(element >= BOTTOM)
+        elif z3.is_int(element):
+            lowest, highest = terms.limits(setting.dtype)
+            proof.assume(z3.And(element >= lowest, element <= highest))
         elif z3.is_fp(element):
             proof.assume(z3.Not(z3.fpIsNaN(element)))
         return element
@@ -177,7 +181,9 @@ def row_data(proof: Proof, setting: Setting, sort: Any, longest: int) -> Tensor:
 
 
 def sort_of(dtype: int) -> Any:
-    """Return the sort of a type's values."""
+    """Return the sort of a type's values; uint32 is bounded integers, which the solver casts to double in no time."""
+    if dtype == TensorProto.UINT32:
+        return z3.IntSort()
     return terms.FLOAT_SORTS[dtype] if dtype in terms.FLOAT_SORTS else z3.BitVecSort(terms.width(dtype))
 
 
@@ -246,8 +252,8 @@ WIDE = 66
 def one_hot_specification(proof: Proof, meaning: OneHot, inputs: Sequence[Tensor], *, given: bool = False) -> Tensor:
     """Return the result by the specification, for indices of which the meaning holds: it is required, or given.
 
-    OneHot-11: "The rank of the output tensor will be one greater"; "any entries in the 'indices' input tensor with values
-    outside the range [-depth, depth-1] will result in one-hot representation with all 'off_value' values"; "In case
+    OneHot-11: "The rank of the output tensor will be one greater"; "any entries in the 'indices' input tensor with
+    values outside the range [-depth, depth-1] will result in one-hot representation with all 'off_value' values"; "In case
     'indices' is of non-integer type, the values will be casted to int64 before use".
     """
     indices, depth, values = inputs
@@ -534,9 +540,9 @@ def _short(depth: int) -> Mapping[str, Any]:
 def one_hot_settings() -> Mapping[str, list[Setting]]:
     """Return the nodes that each proof about a lowering of OneHot covers."""
     any_sign, long, floats = ("wrap", "off", "only", "absent"), (INT64,), (FLOAT, DOUBLE)
-    integers = {"depth": 5, "deepest": 2**31 - 1}
-    held = {"assume": lambda index: z3.Not(not_held(index))}
-    depths = [{"depth": depth} for depth in range(1, 8)]
+    integers: Mapping[str, Any] = {"depth": 5, "deepest": 2**31 - 1}
+    held: Mapping[str, Any] = {"assume": lambda index: z3.Not(not_held(index))}
+    depths: list[Mapping[str, Any]] = [{"depth": depth} for depth in range(1, 8)]
     signs = {"wrapped": "wrap", "wrapped_by_product": "wrap", "raised": "off", "shifted": "only"}
     found = {
         name: one_hot_nodes((sign,), long)
@@ -567,7 +573,7 @@ def one_hot_settings() -> Mapping[str, list[Setting]]:
     found["equal_sums"] = one_hot_nodes(("off", "absent"), long, **MASK)
     found["either"] = [one for more in depths for one in one_hot_nodes(("wrap",), (INT32, INT64), **more, **MASK)]
     found["equal_below"] = [one for more in depths for one in one_hot_nodes(("only",), (INT32, INT64), **more, **MASK)]
-    positions = [{"depth": depth, "unbounded": True} for depth in range(1, 8)]
+    positions: list[Mapping[str, Any]] = [{"depth": depth, "unbounded": True} for depth in range(1, 8)]
     for name, fraction in (("relu_iota", ("absent",)), ("sign_iota", ("whole", "absent"))):
         found[name] = [
             one for more in positions for one in one_hot_nodes(("off",), floats, fraction, **more, **ZERO_ONE)

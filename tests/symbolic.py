@@ -1,7 +1,7 @@
 """Interprets the body of a lowering on tensors whose elements and dimensions may be terms of z3.
 
-A tensor is a function from positions to elements, as in the specifications of the operators. Operators that move elements
-compute positions only; a reduction over a dimension that is a term defines a new constant by its properties. Reshape
+A tensor is a function from positions to elements, as in the specifications of the operators. Operators that move
+elements compute positions only; a reduction over a dimension that is a term defines a new constant by its properties. Reshape
 merges and splits positions as digits: `Digits` is the position in a merged dimension, in row-major order.
 `test_digits_*` prove that this is the arithmetic of row-major order over unbounded integers.
 
@@ -76,7 +76,9 @@ def factors(dim: Scalar) -> tuple[int, tuple[str, ...], dict[str, Any]]:
         return dim.as_long(), (), {}
     if not z3.is_app_of(dim, z3.Z3_OP_MUL):
         return 1, (str(dim),), {str(dim): dim}
-    number, names, named = 1, [], {}
+    number = 1
+    names: list[str] = []
+    named: dict[str, Any] = {}
     for part in dim.children():
         one, more, found = factors(part)
         number *= one
@@ -87,7 +89,9 @@ def factors(dim: Scalar) -> tuple[int, tuple[str, ...], dict[str, Any]]:
 
 def times(dims: Sequence[Scalar]) -> Scalar:
     """Return the product of dimensions."""
-    number, names, named = 1, [], {}
+    number = 1
+    names: list[str] = []
+    named: dict[str, Any] = {}
     for dim in dims:
         one, more, found = factors(dim)
         number *= one
@@ -869,7 +873,7 @@ class Interpreter:
             filler = number(x[2]) if len(x) > 2 else 0
             return padded(proof, x[0], elements(x[1]), BOTTOM if filler == -math.inf else filler)
         if name == "ScatterElements":
-            return scattered(proof, *x, attributes.get("axis", 0))
+            return scattered(proof, x[0], x[1], x[2], attributes.get("axis", 0))
         return None
 
     def _row(self, name: str, attributes: Mapping[str, Any], x: Sequence[Any]) -> Any:

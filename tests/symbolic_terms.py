@@ -3,7 +3,7 @@
 The sort of a term decides what may be done with it:
 
 - Real: an element of the data. It may be moved and compared, and nothing else: a proof over it covers each element type
-  whose values are totally ordered, such as floats without NaN. -inf is the constant `BOTTOM`, which is below all elements.
+  whose values are totally ordered, such as floats without NaN. -inf is the constant `BOTTOM`, below all elements.
   A difference of two such elements has a sign only (`Difference`).
 - Int: a whole number, of an integer or a float type. Arithmetic is that of unbounded integers; `Proof.require` collects
   the condition under which the type represents the result exactly.
@@ -14,7 +14,7 @@ The sort of a term decides what may be done with it:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -30,10 +30,15 @@ Scalar: TypeAlias = Any
 BOTTOM = z3.Const("bottom", z3.RealSort())
 """-inf, as an element of the data."""
 
-EXACT = {TensorProto.FLOAT: 2**24, TensorProto.DOUBLE: 2**53, TensorProto.FLOAT16: 2**11, TensorProto.BFLOAT16: 2**8}
+EXACT: Mapping[int, int] = {
+    TensorProto.FLOAT: 2**24,
+    TensorProto.DOUBLE: 2**53,
+    TensorProto.FLOAT16: 2**11,
+    TensorProto.BFLOAT16: 2**8,
+}
 """Up to this absolute value, a float type represents all whole numbers."""
-UNSIGNED = {TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64}
-FLOAT_SORTS = {
+UNSIGNED: frozenset[int] | set[int] = {TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64}
+FLOAT_SORTS: Mapping[int, Any] = {
     TensorProto.FLOAT16: z3.FPSort(5, 11),
     TensorProto.BFLOAT16: z3.FPSort(8, 8),
     TensorProto.FLOAT: z3.FPSort(8, 24),
@@ -203,7 +208,9 @@ class Proof:
 
     Arithmetic of type Int is that of unbounded integers. It is what a machine computes if all conditions of `require`
     hold. Each of them is proven from assumptions that the definitions of values make: a definition always has a value,
-    so it restricts no value that is computed before. The first inexact step of a machine would contradict one of them. With `rounds`, floats may be inexact.
+    so it restricts no value that is computed before. The first inexact step of a machine would contradict one of them.
+
+    With `rounds`, floats are rounded, and are not required to be exact.
     """
 
     def __init__(self, *, rounds: bool = False) -> None:

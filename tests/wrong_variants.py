@@ -15,10 +15,11 @@ import onnxruntime
 import proofs
 import symbolic_terms as terms
 from onnx import TensorProto, helper
-from proofs import FLOAT, INT64, OPERATORS, Outcome, Setting
+from operators.harness import Array, Case, fragment_model, lifted, only, outputs_of, ran
+from proofs import OPERATORS, Outcome, Setting
+from symbolic import FLOAT, INT64
 from symbolic_terms import UninterpretedError, z3
 
-from operators.harness import Array, Case, fragment_model, lifted, only, outputs_of, ran
 from opshift.opsets.operators.onehot import OneHot
 from opshift.opsets.registry.facts import Tensor as Constant
 from opshift.opsets.registry.lowering import BodyNode, Function, Lowering, Reason
@@ -75,9 +76,9 @@ def changes(call: BodyNode, meaning: Any) -> Iterator[tuple[str, BodyNode]]:
     if call.name in ("Where", "Sub"):
         turned = (*call.inputs[:-2], call.inputs[-1], call.inputs[-2])
         yield "inputs turned", dataclasses.replace(call, inputs=turned)
-    if call.name == "Constant" and isinstance(held := call.attributes.get("value"), Constant):
-        if held.array.dtype.kind in "if" and held.array.size == 1 and np.isfinite(held.array).all():
-            yield "one more", _with(call, value=Constant(held.array + 1))
+    held = call.attributes.get("value")
+    if isinstance(held, Constant) and held.array.dtype.kind in "if" and np.isfinite(held.array).all():
+        yield "one more", _with(call, value=Constant(held.array + 1))
     if call.name == "TopK":
         yield "largest=0", _with(call, largest=0)
     if call.name == "Squeeze":
@@ -114,7 +115,9 @@ def varied(lowering: Lowering, function: Function) -> Lowering:
 def small(operator: str, lowering: Lowering) -> Iterator[Setting]:
     """Yield the nodes of a proof with small sizes instead of any size."""
     for setting in proofs.settings(operator, lowering):
-        number = 2 if len(setting.shape) > 1 or lowering.name == "through_float" else 3
+        if lowering.name == "through_float":
+            setting = dataclasses.replace(setting, shape=(None, None))
+        number = 2 if len(setting.shape) > 1 else 3
         hidden = all(dim is None for dim in setting.shape)
         some = dataclasses.replace(setting.filled(number), any_values=None, deepest=2**63 - 1, hidden=hidden)
         if operator == "OneHot":
