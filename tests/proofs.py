@@ -2,8 +2,8 @@
 
 A `Setting` is a node: its meaning, and the known facts about its operands. `prove_rows` and `prove_one_hot` interpret
 the body that the lowering has for this node, on symbolic tensors, and compare each element, the shape and the element
-type with the specification. Operators that a body names by their meaning are interpreted by their specification, so each
-lowering is proven on its own.
+type with the specification. Operators that a body names by their meaning are interpreted by their specification, so
+each lowering is proven on its own.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ LONGEST = 2**53
 class Setting:
     """A node that a lowering replaces.
 
-    `kind` is `static`, `symbolic` or `unranked`: the facts about the first operand. `shape` has its dimensions,
-    None for a dimension of any size. Of OneHot, `depth` is the depth if it is a constant; with `deepest`, the proof is for all
-    depths up to that, if the body is the same for them. `off_on` are the values if they are constants; with
-    `any_values`, the proof is for all constants of which the function holds. `assume` is assumed of each index.
-    With `unbounded`, indices are whole numbers of sort Int, also those of a float type. With `hidden`, the facts of
-    kind `symbolic` do not include the dimensions of `shape`.
+    `kind` is `static`, `symbolic` or `unranked`: the facts about the first operand. `shape` has its dimensions, None
+    for a dimension of any size. Of OneHot, `depth` is the depth if it is a constant; with `deepest`, the proof is for
+    all depths up to that, if the body is the same for them. `off_on` are the values if they are constants; with
+    `any_values`, the proof is for all constants of which the function holds. `assume` is assumed of each index. With
+    `unbounded`, indices are whole numbers of sort Int, also those of a float type. With `hidden`, the facts of kind
+    `symbolic` do not include the dimensions of `shape`.
     """
 
     meaning: Any
@@ -140,9 +140,10 @@ def body_of(operator: Operator, lowering: Lowering, setting: Setting) -> Body | 
 def row_specification(proof: Proof, operator: str, meaning: Any, data: Tensor) -> Tensor:
     """Return the result by the specification.
 
-    Hardmax-13: "1 if the element is the first maximum value along the specified axis, 0 otherwise". Hardmax-11: "input
-    will be coerced into a 2-dimensional tensor", whose rows are all axes from `axis` on. ArgMax-12: "If
-    select_last_index is True (default False), the index of the last occurrence of the max is selected"; "otherwise" the first.
+    Hardmax-13: "1 if the element is the first maximum value along the specified axis, 0 otherwise". Hardmax-11:
+    "input will be coerced into a 2-dimensional tensor", whose rows are all axes from `axis` on. ArgMax-12: "If
+    select_last_index is True (default False), the index of the last occurrence of the max is selected"; "otherwise"
+    the first.
     """
     if operator == "Hardmax":
         axes = range(from_front(meaning.axes[0], data.rank), data.rank) if meaning.to_end else meaning.axes
@@ -181,9 +182,7 @@ def row_data(proof: Proof, setting: Setting, sort: Any, longest: int) -> Tensor:
 
 
 def sort_of(dtype: int) -> Any:
-    """Return the sort of a type's values; uint32 is bounded integers, which the solver casts to double in no time."""
-    if dtype == TensorProto.UINT32:
-        return z3.IntSort()
+    """Return the sort of a type's values."""
     return terms.FLOAT_SORTS[dtype] if dtype in terms.FLOAT_SORTS else z3.BitVecSort(terms.width(dtype))
 
 
@@ -200,7 +199,9 @@ def spelled_rows(proof: Proof, lowered: str) -> Callable[[str, Mapping[str, Any]
 def prove_rows(operator: Operator, body: Body, setting: Setting, *, typed: bool, longest: int) -> Outcome:
     """Compare a lowering of Hardmax or ArgMax with the specification, at any position of any input."""
     proof = Proof()
-    data = row_data(proof, setting, sort_of(setting.dtype) if typed else z3.RealSort(), longest)
+    # The solver casts bounded integers to double in no time, and bit vectors in 10 seconds.
+    exact = z3.IntSort() if setting.dtype == TensorProto.UINT32 else sort_of(setting.dtype)
+    data = row_data(proof, setting, exact if typed else z3.RealSort(), longest)
     whole = lifted(operator, setting.filled(SIZES[0]))
     expected = row_specification(proof, operator.name, setting.meaning, data)
     place = tuple(proof.position("place", [dim])[0] for dim in expected.shape)
@@ -253,8 +254,8 @@ def one_hot_specification(proof: Proof, meaning: OneHot, inputs: Sequence[Tensor
     """Return the result by the specification, for indices of which the meaning holds: it is required, or given.
 
     OneHot-11: "The rank of the output tensor will be one greater"; "any entries in the 'indices' input tensor with
-    values outside the range [-depth, depth-1] will result in one-hot representation with all 'off_value' values"; "In case
-    'indices' is of non-integer type, the values will be casted to int64 before use".
+    values outside the range [-depth, depth-1] will result in one-hot representation with all 'off_value' values"; "In
+    case 'indices' is of non-integer type, the values will be casted to int64 before use".
     """
     indices, depth, values = inputs
     axis = from_front(meaning.axis, indices.rank + 1)

@@ -1,8 +1,8 @@
 """Interprets the body of a lowering on tensors whose elements and dimensions may be terms of z3.
 
 A tensor is a function from positions to elements, as in the specifications of the operators. Operators that move
-elements compute positions only; a reduction over a dimension that is a term defines a new constant by its properties. Reshape
-merges and splits positions as digits: `Digits` is the position in a merged dimension, in row-major order.
+elements compute positions only; a reduction over a dimension that is a term defines a new constant by its properties.
+Reshape merges and splits positions as digits: `Digits` is the position in a merged dimension, in row-major order.
 `test_digits_*` prove that this is the arithmetic of row-major order over unbounded integers.
 
 The operators are those of opset 18, written from their specifications, as far as the lowerings of Hardmax, ArgMax and

@@ -1,7 +1,8 @@
 """Proofs that lowerings of Hardmax, ArgMax and OneHot are correct for all inputs, and refutations of wrong variants.
 
-docs/proven.toml lists what is proven and what is only tested; docs/operators.md shows it. These tests compare the list
-with what the solver proves now. Each wrong variant is refuted by an input on which onnxruntime returns something else too.
+docs/proven.toml lists what is proven and what is only tested; docs/operators.md shows it. These tests compare the
+list with what the solver proves now. Each wrong variant is refuted by an input on which onnxruntime returns something
+else too.
 """
 
 from __future__ import annotations
