@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FunctionType
@@ -46,6 +47,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "operators.md"
 DIALECT = ROOT / "docs" / "dialect.md"
 ML = ROOT / "docs" / "ml.md"
+PROVEN = ROOT / "docs" / "proven.toml"
 BODIES = ROOT / "opsets" / "data" / compiled.FILE
 README = ROOT / "README.md"
 GUIDES = tuple(
@@ -162,8 +164,10 @@ def section(operator: Operator) -> str:
         lines += [f"| {since} | {cell(reasons)} |" for since, reasons in limits if reasons]
         lines.append("")
     if operator.lowerings:
-        lines += ["| Lowering | What it does | Not where |", "|---|---|---|"]
-        lines += [lowering_line(lowering) for lowering in every(operator)]
+        shown = "" if operator.domain else operator.name
+        proof = " Proof |" if shown in proven() else ""
+        lines += [f"| Lowering | What it does | Not where |{proof}", "|---|---|---|" + "---|" * bool(proof)]
+        lines += [lowering_line(lowering) + proof_cell(shown, lowering) for lowering in every(operator)]
         lines.append("")
     return "\n".join(lines)
 
@@ -176,6 +180,20 @@ def lowering_line(lowering: Lowering) -> str:
     name = f"`{lowering.name}`" + (f" (*{', '.join(marks)}*)" if marks else "")
     limits = list(reasons(lowering.applies_if)) if lowering.applies_if else []
     return f"| {name} | {lowering.summary} | {cell(limits)} |"
+
+
+@functools.cache
+def proven() -> dict[str, dict[str, dict[str, str]]]:
+    """Return, by operator and lowering, the inputs that a proof covers, or the reason that there is none."""
+    return tomllib.loads(PROVEN.read_text(encoding="utf-8"))
+
+
+def proof_cell(operator: str, lowering: Lowering) -> str:
+    """Return the last cell of a lowering's row; nothing if the operator has no proofs."""
+    found = [
+        (state, texts[lowering.name]) for state, texts in proven().get(operator, {}).items() if lowering.name in texts
+    ]
+    return "".join(f" {state}: {escape(text)} |" for state, text in found)
 
 
 def version_limits(operator: Operator, version: Version) -> Iterator[str]:
