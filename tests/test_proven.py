@@ -19,10 +19,10 @@ from extras import need
 
 z3 = need("z3")
 
-import proofs  # noqa: E402
+import lowering_proofs as proofs  # noqa: E402
 import wrong_variants  # noqa: E402
+from lowering_proofs import OPERATORS, Setting  # noqa: E402
 from operators.harness import Case, outputs_of, ran  # noqa: E402
-from proofs import OPERATORS, Setting  # noqa: E402
 from symbolic import FLOAT, INT64  # noqa: E402
 from symbolic_terms import NEAREST, Proof, UninterpretedError  # noqa: E402
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import lowering_proofs as proofs
 import numpy as np
 import onnxruntime
-import proofs
 import symbolic_terms as terms
+from lowering_proofs import OPERATORS, Outcome, Setting
 from onnx import TensorProto, helper
 from operators.harness import Array, Case, fragment_model, lifted, only, outputs_of, ran
-from proofs import OPERATORS, Outcome, Setting
 from symbolic import FLOAT, INT64
 from symbolic_terms import UninterpretedError, z3
 
