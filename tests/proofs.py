@@ -493,6 +493,9 @@ def prove(operator: str, lowering: Lowering, setting: Setting) -> Outcome | None
     if isinstance(body, Reason):
         return None
     if operator == "OneHot":
+        if setting.deepest < 2**63 - 1:
+            depths = (dataclasses.replace(setting, depth=depth) for depth in (1, setting.deepest))
+            assert all(body_of(owner, lowering, one) == body for one in depths), "the body depends on the depth"
         return prove_one_hot(owner, lowering, setting)
     typed = lowering.name in TYPED
     return prove_rows(owner, body, setting, typed=typed, longest=longest(owner, lowering, body, setting))
