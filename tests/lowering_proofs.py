@@ -404,7 +404,7 @@ def prove_one_hot(operator: Operator, lowering: Lowering, setting: Setting) -> O
 INT32, INT16, INT8, DOUBLE = TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.DOUBLE
 F16, BF16, UINT64 = TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.UINT64
 COUNTED = {FLOAT: 2**24, INT32: 2**31 - 2, INT16: 2**15, TensorProto.UINT8: 2**8}
-"""The longest row whose positions, and one more, are exact in a type."""
+"""The longest row whose positions a type counts."""
 ROWS = [(number,) for number in range(1, 8)] + [(3, 4), (2, 3, 2)]
 TYPED: Mapping[str, Sequence[int]] = {
     "through_float": (F16, BF16),
@@ -465,10 +465,25 @@ def in_range(meaning: Any, rank: int) -> bool:
     return all(-rank <= axis < rank for axis in axes)
 
 
-def longest(body: Body, meaning: Any) -> int:
-    """Return the longest row that a body counts."""
-    dtypes = (body.bound.get("like"), getattr(meaning, "dtype", None), FLOAT if body.name in FIXED else None)
-    return min([LONGEST, *(COUNTED[dtype] for dtype in dtypes if dtype in COUNTED)])
+def longest(operator: Operator, lowering: Lowering, body: Body, setting: Setting) -> int:
+    """Return the longest row of a proof: the longest that has this body, as far as an index can count.
+
+    The limits of predicates count, not the types of positions: a proof fails if a predicate permits longer rows than a
+    type counts. Only int32 is taken to count the rows that there are, and the element type of the result its index.
+    """
+    counted = [COUNTED[dtype] for dtype in (getattr(setting.meaning, "dtype", None),) if dtype in COUNTED]
+    if body.bound.get("like") == INT32:
+        counted.append(COUNTED[INT32])
+    if setting.kind != "static" or None not in setting.shape:
+        return min([LONGEST, *counted])
+    same = (
+        number for number in (LONGEST, *sorted(COUNTED.values(), reverse=True)) if number <= min([LONGEST, *counted])
+    )
+    for number in same:
+        whole = lifted(operator, setting.filled(number))
+        if lowering.body_for(whole.meaning, whole.operands) == body:
+            return number
+    return SIZES[-1]
 
 
 def prove(operator: str, lowering: Lowering, setting: Setting) -> Outcome | None:
@@ -478,9 +493,12 @@ def prove(operator: str, lowering: Lowering, setting: Setting) -> Outcome | None
     if isinstance(body, Reason):
         return None
     if operator == "OneHot":
+        if setting.deepest < 2**63 - 1:
+            depths = (dataclasses.replace(setting, depth=depth) for depth in (1, setting.deepest))
+            assert all(body_of(owner, lowering, one) == body for one in depths), "the body depends on the depth"
         return prove_one_hot(owner, lowering, setting)
     typed = lowering.name in TYPED
-    return prove_rows(owner, body, setting, typed=typed, longest=longest(body, setting.meaning))
+    return prove_rows(owner, body, setting, typed=typed, longest=longest(owner, lowering, body, setting))
 
 
 # --- the claims about OneHot ------------------------------------------------------------------------------------------

@@ -213,6 +213,20 @@ def test_float_does_not_count_beyond_its_depth() -> None:
     assert not wrong_variants.same_as_float(2**24 - 1, 2**24)
 
 
+def test_one_hot_is_proven_up_to_the_depth_of_the_predicate() -> None:
+    for name, limits in {"counted_in_float": {2**24 - 1}, "equal_iota": {2**7, 2**15}}.items():
+        lowering = lowering_of("OneHot", name)
+        found = set()
+        for setting in proofs.settings("OneHot", lowering):
+            deeper = dataclasses.replace(setting, depth=setting.deepest + 1)
+            if setting.deepest < 2**63 - 1 and setting.meaning.fraction == "truncate":
+                if not isinstance(proofs.body_of(OPERATORS["OneHot"], lowering, setting), Body):
+                    continue
+                assert not isinstance(proofs.body_of(OPERATORS["OneHot"], lowering, deeper), Body)
+                found.add(setting.deepest)
+        assert found == limits
+
+
 @pytest.mark.parametrize("operator", ["Hardmax", "ArgMax"])
 def test_the_assumptions_of_a_proof_have_a_model(operator: str) -> None:
     """Assumptions that contradict each other would prove anything."""
