@@ -305,8 +305,7 @@ EXCLUDED: dict[str, tuple[str, int, dict[str, Any]]] = {
             21,
             {"decompose": ["ScatterElements"]},
         )
-        for reduction in ("add", "mul")
-        for kind in ("int64", "int32")
+        for reduction, kind in (("add", "int64"), ("add", "int32"), ("mul", "int32"))
     },
     **{
         f"slices of {kind} beyond the type, {reduction}": (
@@ -315,8 +314,7 @@ EXCLUDED: dict[str, tuple[str, int, dict[str, Any]]] = {
             21,
             {"decompose": ["ScatterND"]},
         )
-        for reduction in ("add", "mul")
-        for kind in ("int64", "int32")
+        for reduction, kind in (("add", "int64"), ("add", "int32"), ("mul", "int32"))
     },
     **{
         f"{name} of double, which loads and does not run": (

@@ -182,7 +182,7 @@ def _floats(what: Clip, operands: Operands) -> Reason | None:
     if dtype not in FLOATS:
         return Reason("the input is not of floats")
     for bound in operands[1:]:
-        if bound is None or bound.known is None or np.isnan(bound.known.astype(np.float32)).any():
+        if bound is None or bound.known is None or np.isnan(bound.known.astype(np.float64)).any():
             return Reason("a bound is not known, and may be NaN, below which Clip finds nothing")
     return None
 
