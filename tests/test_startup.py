@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -32,17 +33,19 @@ def cpu_seconds(code: str, *arguments: str) -> float:
 
 
 def ratio(code: str, *arguments: str, bare: str) -> float:
-    """Return the smallest CPU time of several runs, divided by that of the `bare` code; both are run in turn.
+    """Return the median CPU time of several runs, divided by that of the `bare` code; both are run in turn.
 
     What else the processor does adds to both, and to the longer run more: a ratio above MOST is measured again.
     """
     cpu_seconds(code, *arguments)
-    least, least_bare = math.inf, math.inf
+    runs, bare_runs, found = list[float](), list[float](), math.inf
     for turn in range(40):
-        least, least_bare = min(least, cpu_seconds(code, *arguments)), min(least_bare, cpu_seconds(bare))
-        if turn >= 6 and least <= MOST * least_bare:
+        runs.append(cpu_seconds(code, *arguments))
+        bare_runs.append(cpu_seconds(bare))
+        found = statistics.median(runs) / statistics.median(bare_runs)
+        if turn >= 6 and found <= MOST:
             break
-    return least / least_bare
+    return found
 
 
 @pytest.mark.skipif(not hasattr(os, "wait4"), reason="CPU times of one child are those of os.wait4")
