@@ -411,7 +411,8 @@ def _bodies(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Body | Re
 def _groups(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
     """Yield an operator's lowerings and its meaning in wider types, then ONNX's own bodies.
 
-    Some of those lose digits, such as a variance by squares. Of float, the wider types come last: no body needs more.
+    Some bodies lose digits, such as a variance by squares, so that a wider type goes before them for narrow types. For
+    float it comes last: a Cast to double and back is no better than the body that a person would write.
     """
     own, wider = _bodies(lifted, lowerings), in_wider_types(lifted)
     if TensorProto.FLOAT in (facts.dtype for facts in lifted.operands if facts):

@@ -82,12 +82,17 @@ def widen(model: onnx.ModelProto, narrow: Collection[int], opset: int, whole: Wh
         changed[dtype] += 1
         before, after = before + len(tensor_of(held, dtype, "").raw_data), after + len(found.raw_data)
         tensor.CopyFrom(found)
-    for graph in (one for one in graphs(model) if isinstance(one, onnx.GraphProto)):
+    for graph in _graphs(model):
         for value in (one for one in graph.value_info if one.name in wide):
             value.type.tensor_type.elem_type = WIDER[values.dtypes[value.name]]
     names = ", ".join(f"{type_name(one)} became {type_name(WIDER[one])}" for one in sorted(changed))
     note = f"Constants of {names}, since opset {opset} has no such type: {before:,} bytes became {after:,}."
     return Widened(steps, (note,) if changed else ())
+
+
+def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs of a model: the main one, and those in nodes."""
+    return (one for one in graphs(model) if isinstance(one, onnx.GraphProto))
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
@@ -110,18 +115,18 @@ class _Values:
     owners: dict[int, tuple[str, onnx.GraphProto]] = field(default_factory=dict)
     """The paths and the graphs of nodes, by their ids."""
     constants: dict[str, TensorProto] = field(default_factory=dict)
-    """All initializers."""
+    """All constants, of whatever type: initializers, and those of nodes."""
     dtypes: dict[str, int] = field(default_factory=dict)
     """The narrow types of values that may become wider."""
     fixed: set[str] = field(default_factory=set)
-    """The values whose types others see: outputs, and inputs with a default."""
+    """The values that stay: inputs and outputs, whose types others see, and names that several graphs define."""
 
     @classmethod
     def of(cls, model: onnx.ModelProto, narrow: Collection[int]) -> _Values:
         """Collect them; a name that several graphs define is of none."""
         found = cls(model)
         found._add(model.graph, "main", narrow)
-        every = [one for one in graphs(model) if isinstance(one, onnx.GraphProto)]
+        every = list(_graphs(model))
         defined = Counter(name for graph in every for name in _definitions(graph))
         found.fixed |= {name for name, count in defined.items() if count > 1}
         found.fixed |= {value.name for graph in every for value in (*graph.input, *graph.output)}
@@ -237,7 +242,7 @@ class _Values:
     def _drop(self, name: str) -> None:
         """Remove an initializer, or the node of a constant."""
         self.tensors.pop(name, None)
-        for graph in (one for one in graphs(self.model) if isinstance(one, onnx.GraphProto)):
+        for graph in _graphs(self.model):
             for tensor in [one for one in graph.initializer if one.name == name]:
                 graph.initializer.remove(tensor)
             for node in [one for one in graph.node if one.op_type == CONSTANT and name in one.output]:
