@@ -328,7 +328,7 @@ CASES = [
             PROJECTED,
             made,
             opsets,
-            initializers="int32[4] ms = {4, 5, 1, 2}",
+            initializers="int32[4] ms = {4, 5, 1, 2}, int32[8] mc = {4, 5, 0, 4, 9, 0, 4, 9}",
             whole={"ml": (1, 6), "lt": (1, 9), "mp": (1, 2), "mt": (1, 2)},
         )
         for outputs, more, given, made, opsets in (
@@ -337,6 +337,7 @@ CASES = [
             ("y", ", scale = 0.25", "x, w, b, m", "float[2,5,8] y", (9, 17, 23)),
             ("y", "", "x, w, b, ml", "float[2,5,8] y", (17,)),
             ("y", "", "x, w, b, ms", "float[2,5,8] y", (17,)),
+            ("y", "", "x, w, b, mc", "float[2,5,8] y", (17,)),
             ("y", ", unidirectional = 1", "x, w, b, mp", "float[2,5,8] y", (17,)),
             ("y", ", unidirectional = 1", "x, w, b, m1", "float[2,5,8] y", (17,)),
             ("y", ", qkv_hidden_sizes = [8, 8, 8]", "x, w, b, , , ab", "float[2,5,8] y", (17, 23)),

@@ -294,3 +294,71 @@ def test_a_mask_of_one_column_masks_nothing(operator: str) -> None:
         feeds[name] = whole.astype(np.uint8) if operator == "QAttention" else (whole / 128 - 1).astype(np.float32)
     one, other = (Runner(Runnable(each)).run(feeds, False)[0] for each in (model, result.rewritten))
     np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)  # sums of 8 products below 4, in another order
+
+
+FORMS = ("lengths", "ends and starts", "lengths and their sums", "keys", "one column", "one number", "pairs")
+
+
+def mask_of(form: str, batch: int, tokens: int, keys: int) -> Any:
+    """Return a mask of a form that onnxruntime's schemas define, which leaves each row a key, or stands for none."""
+    rng = np.random.default_rng(batch)
+    lengths = rng.integers(1, keys + 1, batch)
+    sums = np.concatenate([[0], np.cumsum(lengths)])
+    kept = rng.integers(0, 2, (batch, tokens, keys))
+    kept[..., 0] = 1
+    made = {
+        "lengths": lengths,
+        "ends and starts": np.concatenate([np.full(batch, keys), rng.integers(0, keys, batch)]),
+        "lengths and their sums": np.concatenate([lengths, sums, sums]),
+        "keys": kept[:, 0],
+        "one column": np.zeros((batch, 1)),
+        "one number": np.zeros((1, 1)),
+        "pairs": kept,
+    }
+    return made[form].astype(np.int32)
+
+
+@pytest.mark.parametrize("past", [0, 2])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("operator", ["Attention", "QAttention", "MultiHeadAttention"])
+def test_the_form_of_a_mask_is_found_at_run_time(operator: str, form: str, past: int) -> None:
+    """A mask of unknown dims has one form for some inputs, and another for others; the kernel is the reference."""
+    if operator == "MultiHeadAttention" and form in ("ends and starts", "one column", "one number"):
+        return  # its kernel refuses them
+    rank = mask_of(form, 1, 1, 1).ndim
+    mask = f"int32[{','.join('kmn'[:rank])}] m"
+    byte = "uint8" if operator == "QAttention" else "float"
+    inputs, given, outputs, held = {
+        "Attention": (f"float[b,t,8] x, {mask}, float[8,24] w, float[24] c", "x, w, c, m, p", "y, n", ""),
+        "QAttention": (f"{byte}[b,t,8] x, {mask}, {byte}[8,24] w, float[24] c", "x, w, c, s, s, m, , , p", "y, n", ""),
+        "MultiHeadAttention": (f"float[b,t,8] x, {mask}", "x, x, x, , m, , p, p", "y, n, o", ""),
+    }[operator]
+    held = "<float s = {0.01}>" if operator == "QAttention" else held
+    heads = "float[b,2,q,4] p" if operator == "MultiHeadAttention" else "float[2,b,2,q,4] p"
+    if not past:
+        inputs, given, outputs, heads = inputs, given.split(", p")[0].removesuffix(", ,").removesuffix(", "), "y", ""
+    types = ", ".join(f"float {name}" for name in outputs.split(", "))
+    text = (
+        f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g ({inputs}{heads and ", " + heads}) => ({types})'
+        f" {held} {{ {outputs} = com.microsoft.{operator} <num_heads = 2> ({given}) }}"
+    )
+    model = onnx.parser.parse_model(text)
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    result = opshift.convert(model, decompose=DECOMPOSE, verify=False).model
+    assert isinstance(result, onnx.ModelProto)
+    rng = np.random.default_rng(0)
+    for batch, tokens in ((1, 3), (2, 3), (4, 1)):
+        shapes = {"x": (batch, tokens, 8), "w": (8, 24), "c": (24,)}
+        shapes["p"] = (batch, 2, past, 4) if operator == "MultiHeadAttention" else (2, batch, 2, past, 4)
+        feeds: dict[str, Any] = {"m": mask_of(form, batch, tokens, past + tokens)}
+        for value in model.graph.input:
+            if value.name != "m":
+                drawn = rng.uniform(-1, 1, shapes[value.name]).astype(np.float32)
+                feeds[value.name] = drawn
+                if value.type.tensor_type.elem_type == onnx.TensorProto.UINT8:
+                    feeds[value.name] = ((drawn + 1) * 127).astype(np.uint8)
+        wanted, got = (Runner(Runnable(each)).run(feeds, False) for each in (model, result))
+        for one, other in zip(wanted, got, strict=True):
+            # Sums of at most 8 products and 5 weights, in another order; bytes multiply up to 41 and more.
+            np.testing.assert_allclose(other, one, rtol=2e-5, atol=2e-5)

@@ -41,7 +41,7 @@ def allowed(mask: Array, batch: int, keys: int) -> Array:
 
     MultiHeadAttention-1 and Attention-1: a mask of 1 and 0 of "shape (batch_size, total_sequence_length)" or
     "(batch_size, sequence_length, total_sequence_length)", or lengths, "(batch_size)", or, "(2 * batch_size)", ends and
-    then starts.
+    then starts. Of "(3 * batch_size + 2)" the first are lengths, and the others follow from them: sums of lengths.
     """
     if mask.ndim == 1:
         ends, starts = mask[:batch], mask[batch:] if len(mask) == 2 * batch else np.zeros(batch, mask.dtype)
@@ -176,7 +176,7 @@ def _masked(kind: str, more: bool) -> Callable[[MultiHeadAttention, Operands], R
 
 
 def form_of_mask(data: Facts, mask: Facts) -> str | Reason:
-    """Return the form of a mask: lengths, spans, either, keys or pairs; of data whose first dim is the batch."""
+    """Return the form of a mask: lengths, spans, sums, any, keys or pairs; of data whose first dim is the batch."""
     if mask.rank is None:
         return Reason("the rank of the mask is unknown", missing=True)
     if mask.rank in (2, 3):
@@ -187,8 +187,9 @@ def form_of_mask(data: Facts, mask: Facts) -> str | Reason:
     if count is not None and count == batch:
         return "lengths"
     if isinstance(count, int) and isinstance(batch, int):
-        return "spans" if count == 2 * batch else Reason("a mask of such a length is for packed sequences")
-    return "either"
+        forms = {2 * batch: "spans", 3 * batch + 2: "sums"}
+        return forms.get(count, Reason(f"a mask of {count} elements has no form for a batch of {batch}"))
+    return "any"
 
 
 def _filter(what: MultiHeadAttention, operands: Operands) -> Mapping[str, Any]:
@@ -295,29 +296,49 @@ def by_spans_after_a_past(
     return y, keys, values, products
 
 
-@lowering(18, applies_if=_listed("either", False))
-def by_either(query, key, value, bias, mask, added, past_key, past_value, buffered, beams):
-    """Mask the keys from each end on, and those before each start, where starts follow the ends."""
+def _sums(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+    if reason := _known(what, operands):
+        return reason
+    if _stage(what, operands) != "mask":
+        return Reason("")
+    found = form_of_mask(first(operands), operands[4] or Facts())
+    return found if isinstance(found, Reason) else None if found == "sums" else Reason("")
+
+
+@lowering(18, applies_if=_sums, bind=lambda what, operands: {"batch": _batch(what, operands)["batch"]})
+def by_sums(query, key, value, bias, mask, added, past_key, past_value, buffered, beams, batch: Sequence[int]):
+    """Take the lengths in front of their sums."""
+    y, keys, values, products = meaning.Same(
+        query, key, value, None, op.Slice(mask, [0], batch, [0]), added, past_key, past_value
+    )
+    return y, keys, values, products
+
+
+@lowering(18, applies_if=_listed("any", False))
+def by_any(query, key, value, bias, mask, added, past_key, past_value, buffered, beams):
+    """Mask the keys from each end on, and those before each start, where there are as many starts as ends."""
     count = op.Squeeze(op.Shape(key, start=-2, end=-1), [0])
     places = op.Cast(op.Range(0, count, 1), to=6)
     batch = op.Shape(query, end=1)
     every = op.Concat(mask, op.Cast(op.ConstantOfShape(batch), to=6), axis=0)
     ends = op.Unsqueeze(op.Slice(every, [0], batch, [0]), [1])
-    starts = op.Unsqueeze(op.Slice(every, batch, batch + batch, [0]), [1])
+    behind = op.Unsqueeze(op.Slice(every, batch, batch + batch, [0]), [1])
+    starts = behind * op.Cast(op.Equal(op.Shape(mask), batch + batch), to=6)
     kept = op.Cast(op.And(op.Less(places, ends), op.Not(op.Less(places, starts))), to=6)
     y, keys, values, products = meaning.Same(query, key, value, None, kept, added, past_key, past_value)
     return y, keys, values, products
 
 
-@lowering(18, applies_if=_listed("either", True))
-def by_either_after_a_past(query, key, value, bias, mask, added, past_key, past_value, buffered, beams):
+@lowering(18, applies_if=_listed("any", True))
+def by_any_after_a_past(query, key, value, bias, mask, added, past_key, past_value, buffered, beams):
     """Mask the keys from each end on, and those before each start, those of the past counted."""
     count = op.Squeeze(op.Shape(key, start=-2, end=-1) + op.Shape(past_key, start=2, end=3), [0])
     places = op.Cast(op.Range(0, count, 1), to=6)
     batch = op.Shape(query, end=1)
     every = op.Concat(mask, op.Cast(op.ConstantOfShape(batch), to=6), axis=0)
     ends = op.Unsqueeze(op.Slice(every, [0], batch, [0]), [1])
-    starts = op.Unsqueeze(op.Slice(every, batch, batch + batch, [0]), [1])
+    behind = op.Unsqueeze(op.Slice(every, batch, batch + batch, [0]), [1])
+    starts = behind * op.Cast(op.Equal(op.Shape(mask), batch + batch), to=6)
     kept = op.Cast(op.And(op.Less(places, ends), op.Not(op.Less(places, starts))), to=6)
     y, keys, values, products = meaning.Same(query, key, value, None, kept, added, past_key, past_value)
     return y, keys, values, products
@@ -373,7 +394,7 @@ def masks_none_or_all(mask: Array, batch: int, keys: int) -> bool:
     """
     if mask.ndim > 1:
         return bool(mask.shape[-1] != keys)
-    return len(mask) not in (batch, 2 * batch) or not bool(allowed(mask, batch, keys).any(axis=-1).all())
+    return len(mask) not in (batch, 2 * batch, 3 * batch + 2) or not bool(allowed(mask, batch, keys).any(axis=-1).all())
 
 
 def of_other_length(inputs: Sequence[Any]) -> bool:
@@ -438,8 +459,9 @@ OPERATOR = Operator(
         by_lengths_after_a_past,
         by_spans,
         by_spans_after_a_past,
-        by_either,
-        by_either_after_a_past,
+        by_sums,
+        by_any,
+        by_any_after_a_past,
         by_attention,
         of_heads,
     ),
@@ -447,8 +469,8 @@ OPERATOR = Operator(
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
     refused=(
-        "queries, keys and values in one tensor; `past_sequence_length`, `cache_indirection`; masks of packed "
-        "sequences; a bias beside keys that have heads"
+        "queries, keys and values in one tensor; `past_sequence_length`, `cache_indirection`; a bias beside keys that "
+        "have heads"
     ),
     # Without an output for keys and values its kernel reads a past of zeros, or of what memory holds.
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), meaningless=of_other_length, outputs_for={6: 3, 7: 3}),
