@@ -74,6 +74,41 @@ def test_a_constant_output_is_refused() -> None:
     assert opshift.plan(parse_model(HEAD + "(float[2] x) => (float[2] y) { y = Relu (x) }"), target=target).possible
 
 
+def with_bare_outputs(model: onnx.ModelProto, *shapes: str) -> onnx.ModelProto:
+    """Return a model whose outputs have no declared shape, nor have the inputs that are named."""
+    for value in (*model.graph.output, *(one for one in model.graph.input if one.name in shapes)):
+        value.type.tensor_type.ClearField("shape")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        ("{ y = Relu (x) }", [2, 3]),
+        ("{ s = Shape (x) y = ConstantOfShape (s) }", [2, 3]),
+        ("{ y = Transpose (x) }", [3, 2]),
+        ("{ y = Hardmax <axis = 1> (x) }", [2, 3]),
+    ],
+)
+def test_outputs_get_their_shapes_where_a_target_needs_them(body: str, shape: list[int]) -> None:
+    target = Target("mine", declared_shapes=True, without=frozenset({"Hardmax"}))
+    model = with_bare_outputs(parse_model(HEAD + f"(float[2,3] x) => (float y) {body}"))
+    (output,) = opshift.convert(model, target=target).rewritten.graph.output
+    assert [dim.dim_value for dim in output.type.tensor_type.shape.dim] == shape
+    kept = opshift.convert(model, target=Target("mine")).rewritten.graph.output[0]
+    assert not kept.type.tensor_type.HasField("shape")
+
+
+@pytest.mark.parametrize(("bare", "named"), [(("x",), "input 'x'"), ((), "output 'y'")])
+def test_values_of_unknown_rank_are_refused_where_a_target_needs_it(bare: tuple[str, ...], named: str) -> None:
+    text = "(float[2,3] x, int64[k] s) => (float y) { y = Reshape (x, s) }"
+    with pytest.raises(UnsupportedError) as caught:
+        opshift.convert(with_bare_outputs(parse_model(HEAD + text), *bare), target=Target("mine", declared_shapes=True))
+    refusal = caught.value.refusals[0]
+    assert refusal.node == named
+    assert "--input-shape" in refusal.hint
+
+
 def test_an_input_that_no_node_reads_is_refused() -> None:
     target = Target("mine", unused_inputs=False)
     with pytest.raises(UnsupportedError) as caught:

@@ -38,6 +38,7 @@ _KEYS: Mapping[str, type] = {
     "constant_types": list,
     "constant_outputs": bool,
     "unused_inputs": bool,
+    "declared_shapes": bool,
     "domains": dict,
     "operators": list,
     "without": list,
@@ -205,6 +206,7 @@ class _Reader:
             constant_types=self._types(table, "constant_types"),
             constant_outputs=table.get("constant_outputs", True),
             unused_inputs=table.get("unused_inputs", True),
+            declared_shapes=table.get("declared_shapes", False),
             domains=self._domains(table.get("domains", {})),
         )
         return Target(**{**vars(target), "limits": tuple(self._limits(table.get("limits", []), target))})

@@ -48,6 +48,8 @@ class Target:
     """Whether it returns outputs that are constant."""
     unused_inputs: bool = True
     """Whether it runs models with inputs that no node reads."""
+    declared_shapes: bool = False
+    """Whether it needs a declared rank of each input and output of a model."""
     domains: Mapping[str, int | frozenset[str]] = field(default_factory=dict)
     """Other domains that it supports, such as ai.onnx.ml: all operators up to an opset, or those listed."""
     measured: bool = False

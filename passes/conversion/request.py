@@ -168,6 +168,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         opset=legality.opset if narrow else 0,
     )
     found = known.prepared(asked, lambda: _prepared(source, asked, options))
+    found = dataclasses.replace(found, folds=asked.fold)
     refusals = () if target is None else tuple(interface_refusals(target, found.model))
     return dataclasses.replace(found, refusals=(*found.refusals, *refusals)) if refusals else found
 

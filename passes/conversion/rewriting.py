@@ -13,6 +13,7 @@ from opshift.opsets.registry.schema import default_domain, schema_at
 from opshift.opsets.registry.structural import CAST, SCAN
 from opshift.opsets.runtimes import kernels
 from opshift.passes.analysis import scopes
+from opshift.passes.analysis.known_values import known_values
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.analysis.sliced_dims import declare_sliced_dims, keeps_names
 from opshift.passes.base.options import Options
@@ -29,7 +30,9 @@ from opshift.passes.io.onnx_checks import without_weights
 from opshift.passes.io.reader import is_small, load
 from opshift.passes.io.serialization import length, serialized_chunks
 from opshift.passes.rewrite.apply import lower
-from opshift.passes.rewrite.edits import Planned
+from opshift.passes.rewrite.edits import Planned, Replace
+from opshift.passes.rewrite.fixed_shapes import declare_outputs
+from opshift.passes.rewrite.folding import fold_lowered, reads_constants_alone
 from opshift.passes.rewrite.ir_downgrade import IrDowngrade, downgrade_ir_version
 from opshift.passes.rewrite.opset_imports import (
     FUNCTIONS,
@@ -38,7 +41,8 @@ from opshift.passes.rewrite.opset_imports import (
     unused_imports,
 )
 from opshift.passes.rewrite.planner import Analysis, Planner
-from opshift.passes.rewrite.target_fit import fit, interface_faults, misfits
+from opshift.passes.rewrite.target_fit import fit, interface_faults, lacks_shapes, misfits
+from opshift.passes.runtime.constant_nodes import ConstantNodes
 
 
 def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Request, Planned, Result]:
@@ -57,7 +61,7 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
     if not planned.plan.nothing_to_do and _needs_initializers(request) and (highest is None or highest >= DEFAULTS):
         wanted = max(wanted, DEFAULTS)
     unfit = misfits(rewritten, request.legality)
-    unplanned = source.repairs or _unloaded(request, rewritten) or unfit
+    unplanned = source.repairs or _unloaded(request, rewritten) or unfit or lacks_shapes(rewritten, request.legality)
     if not planned.plan.nothing_to_do or wanted != rewritten.ir_version or unplanned:
         report_stage(options.progress, "lower")
         if rewritten is not source.model:
@@ -75,6 +79,9 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
         if unread := fit(rewritten, request.legality):
             raise refused(request, planned.plan, unread)
         set_opset_imports(rewritten, request.legality.opset, request.domains, request.legality.drops)
+        if wanted >= DEFAULTS:
+            _fold_lowered(request, planned, rewritten)
+        _declare_outputs(request, rewritten)
         _declare_sliced_dims(rewritten)
         _declare_scanned(rewritten)
         walked = tuple(walk(rewritten, columnar_view(rewritten) if is_small(source) else None))
@@ -122,6 +129,23 @@ def missed(request: Request) -> Iterator[str]:
         others = sorted(f"{domain}::{name}" for domain, name in held if domain and name in missing)
         instead = f" It has {', '.join(others)}, which --decompose names with its domain." if others else ""
         yield f"Nothing to decompose: the model has no {', '.join(sorted(missing))}.{instead}"
+
+
+def _fold_lowered(request: Request, planned: Planned, model: onnx.ModelProto) -> None:
+    """Fold nodes of constants that lowerings wrote, where the model is folded."""
+    changes = (change for graph in planned.graphs for plan in graph.all() for change in plan.changes.values())
+    written = any(isinstance(change, Replace) for change in changes)
+    if request.prepared.folds and written and reads_constants_alone(model):
+        target = request.legality.target
+        evaluate = ConstantNodes(model) if kernels.installed() else None
+        values = known_values(external.with_small(model, request.source.files), evaluate)
+        fold_lowered(model, values, frozenset() if target is None else target.constant_dtypes)
+
+
+def _declare_outputs(request: Request, model: onnx.ModelProto) -> None:
+    """Declare the shapes of outputs that have none, for a target that needs them."""
+    if lacks_shapes(model, request.legality):
+        declare_outputs(model, known_values(external.with_small(model, request.source.files)))
 
 
 def _declare_sliced_dims(model: onnx.ModelProto) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -226,6 +226,18 @@ def write_values(model: onnx.ModelProto, values: Scope) -> None:
                 graph.value_info.add(name=name).type.CopyFrom(
                     onnx.helper.make_tensor_type_proto(facts.dtype, facts.shape)
                 )
+
+
+def undeclared(values: Iterable[onnx.ValueInfoProto]) -> Iterator[onnx.ValueInfoProto]:
+    """Yield the tensors of which not even a rank is declared."""
+    return (value for value in values if _is_tensor(value) and not value.type.tensor_type.HasField("shape"))
+
+
+def declare_outputs(model: onnx.ModelProto, values: Scope) -> None:
+    """Declare the shapes of the outputs that have none, where they are known."""
+    for value in undeclared(model.graph.output):
+        if (facts := values.own.get(value.name)) is not None:
+            _write(value, facts)
 
 
 def _write(value: onnx.ValueInfoProto, facts: Facts) -> None:

@@ -72,6 +72,27 @@ def fold(model: onnx.ModelProto, values: Scope, types: Collection[int] = ()) -> 
     return tuple(reversed(work.steps))
 
 
+def fold_lowered(model: onnx.ModelProto, values: Scope, types: Collection[int] = ()) -> None:
+    """Fold, in place, nodes of the main graph that lowerings wrote: those that an initializer replaces.
+
+    No node is added, because all others are on the target already. `values` and `types` are as of `fold`.
+    """
+    work = _Folding(Names(model), default_opset(model.opset_import) or 1, types, lowered=True)
+    work.graph(model.graph, values, "main")
+    model.graph.initializer.extend(work.initializers)
+
+
+def reads_constants_alone(model: onnx.ModelProto) -> bool:
+    """Return whether any node of the main graph reads constants alone."""
+    constants = {"", *(tensor.name for tensor in model.graph.initializer)}
+    for node in model.graph.node:
+        if is_constant(node):
+            constants.update(node.output)
+        elif node.input and constants.issuperset(node.input):
+            return True
+    return False
+
+
 def _is_known(node: onnx.NodeProto, scope: Scope) -> bool:
     """Return whether a node that is no constant computes what is known, and small enough to be written down."""
     if is_constant(node) or not any(node.output):
@@ -105,6 +126,8 @@ class _Folding:
     names: Names
     opset: int
     types: Collection[int]
+    lowered: bool = False
+    """Whether no node is added."""
     steps: list[Step] = field(default_factory=list)
     initializers: list[onnx.TensorProto] = field(default_factory=list)
 
@@ -123,7 +146,9 @@ class _Folding:
             if not wanted and any(node.output):
                 changed = True
                 self._gone(node, where, known=_is_known(node, scope))
-            elif wanted and self._becomes_constant(node, scope, wanted):
+            elif wanted and self._becomes_constant(
+                node, scope, wanted, held=path == "main" and graph_outputs.isdisjoint(wanted)
+            ):
                 changed = True
                 self._gone(node, where, known=True)
                 for name in wanted:
@@ -131,7 +156,7 @@ class _Folding:
                         node, name, scope.own[name], held=path == "main" and name not in graph_outputs
                     )
             else:
-                if (canonical := self._canonical(node, scope)) is not None:
+                if not self.lowered and (canonical := self._canonical(node, scope)) is not None:
                     changed, node = True, canonical
                     self._note(Action.FOLD, node, where, "its shape is constant but for dims that it copies or infers")
                 needed.update(name for name in node.input if name)
@@ -144,9 +169,17 @@ class _Folding:
             graph.node.extend(nodes)
         return needed - _tidied(graph, needed)
 
-    def _becomes_constant(self, node: onnx.NodeProto, scope: Scope, wanted: Collection[str]) -> bool:
-        known = all(_is_writable(scope.own.get(name)) for name in wanted)
+    def _becomes_constant(self, node: onnx.NodeProto, scope: Scope, wanted: Collection[str], *, held: bool) -> bool:
+        """Return whether constants replace a node; `held`: initializers of the main graph would."""
+        found = [scope.own.get(name) for name in wanted]
+        if self.lowered and not (held and all(self._is_read(facts) for facts in found)):
+            return False
+        known = all(map(_is_writable, found))
         return known and not is_constant(node) and not _is_spelled(node, scope, self.types)
+
+    def _is_read(self, facts: Facts | None) -> bool:
+        """Return whether the target reads a value as an initializer."""
+        return not self.types or (facts is not None and facts.dtype in self.types)
 
     def _canonical(self, node: onnx.NodeProto, scope: Scope) -> onnx.NodeProto | None:
         """Return a node in the form in which inputs are constant of which only some elements are known."""

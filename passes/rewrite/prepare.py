@@ -92,6 +92,8 @@ class Prepared:
     """How many Casts the changes of types added."""
     wide: Mapping[str, str] = field(default_factory=dict)
     """Why nodes keep a wider type of floats, by their paths."""
+    folds: bool = False
+    """Whether what follows from shapes and constants is computed, also of the nodes that lowerings write."""
 
 
 def prepare(

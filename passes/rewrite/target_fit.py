@@ -21,6 +21,7 @@ from opshift.passes.base.errors import printable
 from opshift.passes.base.results import Code, Refusal
 from opshift.passes.graph.traversal import graphs, names_read
 from opshift.passes.rewrite.apply import Names
+from opshift.passes.rewrite.fixed_shapes import shape_option, undeclared
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -62,12 +63,30 @@ def fit(model: onnx.ModelProto, legality: Legality) -> tuple[Refusal, ...]:
 def interface_faults(model: onnx.ModelProto, legality: Legality) -> tuple[Refusal, ...]:
     """Return a refusal for each output of a model that is constant, and for each input that no node reads.
 
-    A target may run no such models.
+    So for each of unknown rank. A target may run no such models.
     """
     if legality.target is None:
         return ()
+    if legality.target.declared_shapes and (unranked := tuple(_unranked(model, legality.target.name))):
+        return unranked
     outputs = () if legality.target.constant_outputs else _constant_outputs(model, legality.target.name)
     return (*outputs, *(() if legality.target.unused_inputs else _unused_inputs(model, legality.target.name)))
+
+
+def lacks_shapes(model: onnx.ModelProto, legality: Legality) -> bool:
+    """Return whether outputs have no declared shape, and the target needs it."""
+    needed = legality.target is not None and legality.target.declared_shapes
+    return needed and any(True for _ in undeclared(model.graph.output))
+
+
+def _unranked(model: onnx.ModelProto, target: str) -> Iterator[Refusal]:
+    reason = f"its rank is unknown, and {target} loads no models with such {{}}."
+    for value in undeclared(model.graph.input):
+        hint = f"Fix it with {shape_option(value.name, (1, 3, 640, 640))}."
+        yield Refusal(Code.MISSING_FACT, f"input {printable(value.name)}", "", reason.format("inputs"), hint)
+    for value in undeclared(model.graph.output):
+        hint = "Declare its shape in the model, or fix the shapes of the inputs with --input-shape."
+        yield Refusal(Code.MISSING_FACT, f"output {printable(value.name)}", "", reason.format("outputs"), hint)
 
 
 def _unused_inputs(model: onnx.ModelProto, target: str) -> tuple[Refusal, ...]:
