@@ -33,10 +33,11 @@ from running import run as outputs_of
 import opshift
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import Dim, Facts, Tensor, constant, facts_of_type, freeze, type_name
+from opshift.opsets.registry.inference_gaps import FIXED_RANK
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import NEWEST, OLDEST, attribute_value, schema_at, schema_read_at
-from opshift.passes.analysis.inference import typed
+from opshift.passes.analysis.inference import infer, typed
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.base.errors import UnsupportedError
 
@@ -539,3 +540,42 @@ def test_a_slice_of_unknown_rank_is_inferred() -> None:
         )
     )
     assert not found.graph.output[0].type.tensor_type.HasField("shape")
+
+
+RANKED = [
+    ("Flatten", {}, (TensorProto.FLOAT,)),
+    ("DepthToSpace", {"blocksize": 2}, (TensorProto.FLOAT,)),
+    ("SpaceToDepth", {"blocksize": 2}, (TensorProto.FLOAT,)),
+    ("MaxRoiPool", {"pooled_shape": (2, 2)}, (TensorProto.FLOAT, TensorProto.FLOAT)),
+    ("STFT", {}, (TensorProto.FLOAT, TensorProto.INT64)),
+]
+
+
+@pytest.mark.parametrize(("name", "attributes", "dtypes"), RANKED)
+def test_the_rank_of_an_output_does_not_need_the_rank_of_an_input(
+    name: str, attributes: dict[str, Any], dtypes: Sequence[int]
+) -> None:
+    since = schema_at("", name, 17).since_version
+    found = infer(Node("", name, since, attributes, tuple(Facts(dtype) for dtype in dtypes), (True,)))
+    assert not isinstance(found, Reason)
+    assert found[0].rank == FIXED_RANK[name]
+
+
+def test_each_fixed_rank_is_tested() -> None:
+    assert {name for name, _, _ in RANKED} == set(FIXED_RANK)
+
+
+@pytest.mark.parametrize("shape", [(8,), (2, 4), (1, 2, 4), (2, 2, 2)])
+def test_an_operator_that_needs_two_axes_gets_them_from_flatten(shape: tuple[int, ...]) -> None:
+    """Hardmax-1 flattens its input, and ArgMax of TensorRT takes no other rank than those it lists."""
+    before = onnx.parser.parse_model(
+        '<ir_version: 7, opset_import: ["": 7]> g (float[2, 4] x, int64[K] d) => (y)'
+        f" {{ r = Reshape(x, d) y = Hardmax<axis = {min(1, len(shape) - 1)}>(r) }}"
+    )
+    before.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    result = opshift.convert(before, target="tensorrt-10")
+    assert isinstance(result.model, onnx.ModelProto)
+    assert "Hardmax" not in {node.op_type for node in result.model.graph.node}
+    feed = {"x": np.asarray([[1, 3, 3, 2], [5, 0, 5, 4]], np.float32), "d": np.asarray(shape, np.int64)}
+    found, expected = (outputs_of(one, [feed])[0][0] for one in (result.model, before))
+    assert np.array_equal(found, expected)

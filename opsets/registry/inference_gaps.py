@@ -146,6 +146,18 @@ def without_late(name: str, attributes: Mapping[str, Any], output: Facts, data: 
     return output if tuple(shape) == output.shape else Facts(output.dtype, tuple(shape))
 
 
+FIXED_RANK: Mapping[str, int] = {"DepthToSpace": 4, "Flatten": 2, "MaxRoiPool": 4, "SpaceToDepth": 4, "STFT": 4}
+"""The rank of what operators return whose output onnx gives no shape where the rank of an input is not known."""
+
+
+def with_fixed_rank(name: str, outputs: Sequence[Facts]) -> tuple[Facts, ...]:
+    """Return the facts of a node's outputs with the rank that they have whatever the inputs are."""
+    rank = FIXED_RANK.get(name)
+    if rank is None:
+        return tuple(outputs)
+    return tuple(Facts(one.dtype, (None,) * rank) if one.shape is None else one for one in outputs)
+
+
 _RANKED: Mapping[str, tuple[int, ...]] = {"Attention": (0, 1, 2)}
 """Inputs without whose rank onnx infers too few dimensions."""
 

@@ -20,7 +20,7 @@ from onnx.shape_inference import InferenceError
 
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import Dim, Facts, constant, container_type, facts_of_type, tensor_of, type_of_facts
-from opshift.opsets.registry.inference_gaps import unranked, unsized, wrong_without_constants
+from opshift.opsets.registry.inference_gaps import unranked, unsized, with_fixed_rank, wrong_without_constants
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import Schema
@@ -145,7 +145,7 @@ class NodeInference:
             return tuple(Facts(facts.dtype) for facts in found)
         if unsized(self.node.name, shapes):
             return tuple(Facts(one.dtype, None if one.shape is None else (None,) * len(one.shape)) for one in found)
-        return found
+        return with_fixed_rank(self.node.name, found)
 
     def _counts(self, index: int, facts: Facts) -> bool:
         """Return whether onnx reads sizes off floats: the scales of Resize."""

@@ -13,6 +13,7 @@ from onnx import AttributeProto, TensorProto
 
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import INTEGERS, Facts, facts_of_tensor, facts_of_type, freeze
+from opshift.opsets.registry.inference_gaps import FIXED_RANK
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Node, Outputs, operator_for
@@ -254,7 +255,9 @@ def _found_out(node: onnx.NodeProto, scope: Scope, imported: Mapping[str, int]) 
     inputs = [scope[name] or Facts() for name in node.input if name]
     if domain and operator_for(domain, node.op_type) is None:
         return
-    open_ranks = any(facts.shape is None for facts in known.values()) and any(one.shape is not None for one in inputs)
+    open_ranks = any(facts.shape is None for facts in known.values()) and (
+        any(one.shape is not None for one in inputs) or (not domain and node.op_type in FIXED_RANK)
+    )
     counts = traits(node.op_type).flow is Flow.DROPPED or (
         bool(inputs) and all(one.value is not None for one in inputs)
     )
