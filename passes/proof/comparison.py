@@ -23,6 +23,7 @@ _SHOWN = 64  # elements of an array that a counterexample lists in full
 _HOPELESS = 8  # inputs that each end onnxruntime at a limit, after which a rewritten model that ran on none is given up
 _FIRST_RUNS = 2  # inputs that run before it is asked whether there is time for more
 _LEAST_MEASURED = 1  # inputs whose rounding is measured however long it takes
+_MOST_MEASURED = 8  # inputs among which they are looked for, since what is undefined on an input shows nothing
 _LIKELY = 4  # by what more than on other inputs two models may be apart where rounding is not measured
 _KNOWN = 256  # inputs whose bounds are kept
 _NEAR = 4  # inputs that are kept, on which two models differ within the bounds
@@ -252,16 +253,19 @@ class Comparison:
         pairs = list(zip(apart, best, strict=True))
         if self.allowance is None:
             return self._measured(pairs, optimised)
-        cost, most, left = 0.0, 0.0, list[tuple[_Apart, Outputs]]()
+        cost, most, left, counted = 0.0, 0.0, list[tuple[_Apart, Outputs]](), 0
         for place, (one, expected) in enumerate(pairs):
-            if place >= _LEAST_MEASURED and self.allowance.left() - reserved < cost * one.size:
+            enough = counted >= _LEAST_MEASURED or place >= _MOST_MEASURED
+            if enough and self.allowance.left() - reserved < cost * one.size:
                 left.append((one, expected))
                 continue
-            began = self.allowance.used()
+            began, undefined = self.allowance.used(), len(self.undefined)
             found = self._measured([(one, expected)], optimised)
             if found is not None:
                 return found
-            cost, most = (self.allowance.used() - began) / max(1, one.size), max(most, one.severity)
+            cost = (self.allowance.used() - began) / max(1, one.size)
+            if len(self.undefined) == undefined:
+                counted, most = counted + 1, max(most, one.severity)
         left.sort(key=lambda pair: pair[0].severity, reverse=True)
         worse = [pair for pair in left[:1] if pair[0].severity > _LIKELY * most]
         for one, _ in left[len(worse) :]:
