@@ -467,6 +467,13 @@ SUBJECTS = (
     ),
     Subject("Attention", "shared_keys", {}, ("float[2,4,3,4]", *PER_HEAD[1:], *[None] * 4), opset=18),
     Subject("Attention", "of_rows", {"q_num_heads": 2, "kv_num_heads": 2}, (*IN_ROWS, *[None] * 4), opset=18),
+    Subject(
+        "Attention",
+        "with_axes_of_heads",
+        {"q_num_heads": 2, "kv_num_heads": 2},
+        (*IN_ROWS, "float[3,5]", *[None] * 3),
+        opset=18,
+    ),
     Subject("RotaryEmbedding", "gathered", {}, ("float[2,3,2,4]", *["float[5,2]"] * 2, "int64[2,2]"), opset=18),
     Subject("RotaryEmbedding", "by_heads", {"num_heads": 3}, ("float[2,2,12]", *["float[2,2,2]"] * 2, None), opset=18),
     Subject(
@@ -1061,8 +1068,13 @@ SURVIVORS = (
     ("Col2Im.looked_up", "node/ReduceSum: keepdims=1", "the sums are reshaped in any case"),
     ("Col2Im.looked_up", "constant of node/Concat: element 1 is 2, not 1", "of zeros behind all values one is read"),
     (
-        "Attention.of_biased_products",
-        "constant of node/ReduceMax: element 0 is 0, not -1|node/ReduceMax: is ReduceMin",
+        "Attention.with_triangle",
+        "constant of node/Add: element 0 is 1.0, not 0.0",
+        "the first query attends to one key, whose weight is 1 whatever is added",
+    ),
+    (
+        "Attention.(of_biased_products|with_axes_of_heads)",
+        "constant of node/ReduceMax: element 0 is 0, not -1|node/ReduceMax: is ReduceMin|constant of node/Where: .*",
         "infinities are not fed, which alone tell a query without keys; the table of cases has them",
     ),
     ("Gemm.with_zero", "constant of node: element 0 is 1.0, not 0.0", "it is multiplied by zero"),

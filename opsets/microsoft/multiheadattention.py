@@ -365,7 +365,7 @@ def by_attention(
     """Write it as Attention, whose mask is added."""
     y, keys, values, products = meaning.Attention(
         query, key, value, added, past_key, past_value,
-        q_num_heads=heads, kv_num_heads=heads, scale=factor, is_causal=causal,
+        q_num_heads=heads, kv_num_heads=heads, scale=factor, is_causal=causal, short_mask="spread",
     )  # fmt: skip
     return y, keys, values, products
 
@@ -382,7 +382,7 @@ def of_heads(
     """Give the queries an axis of heads, as keys and values have one."""
     each = op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3])
     y, keys, values, products = meaning.Attention(
-        each, key, value, added, past_key, past_value, scale=factor, is_causal=causal
+        each, key, value, added, past_key, past_value, scale=factor, is_causal=causal, short_mask="spread"
     )
     return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1]), keys, values, products
 

@@ -81,13 +81,13 @@ def oracle(
     y = weights @ wide_v
     seen = (products, capped, masked, weights)[what.qk_matmul_output_mode]
     if queries.ndim == 3:
-        y = y.swapaxes(1, 2).reshape(*queries.shape[:2], -1)
+        y = y.swapaxes(1, 2).reshape(*queries.shape[:2], y.shape[1] * y.shape[3])
     return y.astype(queries.dtype), k, v, seen.astype(queries.dtype)
 
 
 def _heads(x: Array, heads: int | None) -> Array:
     """Input Q: "4D tensor with shape (batch_size, num_heads, sequence_length, head_size) or 3D", all heads in a row."""
-    return x if x.ndim == 4 else x.reshape(*x.shape[:2], heads or 1, -1).swapaxes(1, 2)
+    return x if x.ndim == 4 else x.reshape(*x.shape[:2], heads or 1, x.shape[2] // (heads or 1)).swapaxes(1, 2)
 
 
 def _joined(past: Array | None, new: Array) -> Array:
@@ -346,19 +346,63 @@ def of_products(q, k, v, mask, past_key, past_value, lengths, factor: Sequence[i
 def _in_rows(what: Attention, operands: Operands) -> Reason | None:
     if reason := _unmasked(what, operands):
         return reason
+    if what.q_num_heads != what.kv_num_heads and first(operands).rank == 3:
+        return Reason("heads share keys")
+    return _row_sizes(operands)
+
+
+def _row_sizes(operands: Operands) -> Reason | None:
     if first(operands).rank != 3:
         return Reason("each head has an axis")
-    if what.q_num_heads != what.kv_num_heads:
-        return Reason("heads share keys")
     known = all(isinstance(_last(operands, index, -1), int) for index in (0, 1, 2))
     return None if known else Reason("the sizes of heads are unknown", missing=True)
 
 
+def _head_shapes(what: Attention, operands: Operands) -> Mapping[str, Any]:
+    """Return shapes without -1, which no tensor without elements is given."""
+    heads, shared = what.q_num_heads or 1, what.kv_num_heads or 1
+    counts = {"q_heads": heads, "k_heads": shared, "v_heads": shared}
+    sizes = [int(_last(operands, index, -1) or 0) // count for index, count in enumerate(counts.values())]
+    shapes = {name: (0, 0, count, size) for (name, count), size in zip(counts.items(), sizes, strict=True)}
+    return {**shapes, "row": (0, 0, heads * sizes[2])}
+
+
 def _sizes(what: Attention, operands: Operands) -> Mapping[str, Any]:
-    heads = what.q_num_heads or 1
-    q, k, v = (int(_last(operands, index, -1) or 0) // heads for index in (0, 1, 2))
-    shapes = {"q_heads": (0, 0, heads, q), "k_heads": (0, 0, heads, k), "v_heads": (0, 0, heads, v)}
-    return {**_factor(what, q, operands), **shapes, "row": (0, 0, heads * v)}
+    shapes = _head_shapes(what, operands)
+    return {**_factor(what, shapes["q_heads"][3], operands), **shapes}
+
+
+def _masked_rows(what: Attention, operands: Operands) -> Reason | None:
+    return _typed(operands) or _row_sizes(operands)
+
+
+def _axes(what: Attention, operands: Operands) -> Mapping[str, Any]:
+    return {**_head_shapes(what, operands), "own": None}
+
+
+@lowering(18, applies_if=_masked_rows, bind=_axes)
+def with_axes_of_heads(
+    q,
+    k,
+    v,
+    mask,
+    past_key,
+    past_value,
+    lengths,
+    q_heads: Sequence[int],
+    k_heads: Sequence[int],
+    v_heads: Sequence[int],
+    row: Sequence[int],
+    own: int,
+):
+    """Give each head an axis, and put all heads into one row."""
+    queries = op.Transpose(op.Reshape(q, q_heads), perm=[0, 2, 1, 3])
+    keys = op.Transpose(op.Reshape(k, k_heads), perm=[0, 2, 1, 3])
+    values = op.Transpose(op.Reshape(v, v_heads), perm=[0, 2, 1, 3])
+    y, all_keys, all_values, scores = meaning.Same(
+        queries, keys, values, mask, past_key, past_value, lengths, q_num_heads=own, kv_num_heads=own
+    )
+    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), row), all_keys, all_values, scores
 
 
 @lowering(18, applies_if=_in_rows, bind=_sizes, rounds=True)
@@ -485,7 +529,17 @@ OPERATOR = Operator(
     operands=("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"),
     oracle=oracle,
     normal=normal,
-    lowerings=(spread, with_bias, with_past, shared_keys, with_triangle, of_products, of_rows, of_biased_products),
+    lowerings=(
+        spread,
+        with_bias,
+        with_past,
+        shared_keys,
+        with_triangle,
+        of_products,
+        of_rows,
+        of_biased_products,
+        with_axes_of_heads,
+    ),
     wider_types=COMPUTED,
     adversarial=adversarial,
     nan_defined=lambda what, operands: False,

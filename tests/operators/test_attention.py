@@ -58,8 +58,18 @@ def attended(name: str, what: Attention, *more: Array | None, kv: int = 2, keys:
 
 PLAIN = Attention()
 PAST = (numbers(2, 2, 2, 4), numbers(2, 2, 2, 6))
+SHARED_PAST = (numbers(2, 1, 2, 4), numbers(2, 1, 2, 6))
+SHARED = Attention(q_num_heads=2, kv_num_heads=1)
+ROW = Attention(q_num_heads=2, kv_num_heads=2)
 WHOLE = "onnxruntime 1.31.1 takes masks only that are as long as there are keys"
+NOTHING = "the kernel of onnxruntime 1.32.0 takes no empty axis"
 BOOLS = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], bool)
+
+
+def empty_rows(name: str, batch: int, queries: int) -> Case:
+    """Return a case without elements, which onnxruntime 1.32.0 does not run."""
+    rows = [numbers(batch, length, width) for length, width in ((queries, 8), (5, 8), (5, 12))]
+    return Case(name, [*rows, numbers(1, 5), None, None, None], ROW, departs=NOTHING)
 
 
 class TestAttention(Table):
@@ -87,6 +97,10 @@ class TestAttention(Table):
         attended("products, capped", Attention(softcap=0.5, qk_matmul_output_mode=1), BOOLS),
         attended("products, masked", Attention(softcap=0.5, qk_matmul_output_mode=2), numbers(3, 5)),
         attended("weights", Attention(softcap=0.5, qk_matmul_output_mode=3), BOOLS),
+        attended("mask, heads in a row", Attention(q_num_heads=2, kv_num_heads=2), numbers(3, 5), flat=True),
+        attended("past, shared keys in a row", SHARED, numbers(3, 7), *SHARED_PAST, kv=1, flat=True),
+        empty_rows("no batch, in a row", 0, 3),
+        empty_rows("no queries, in a row", 2, 0),
     )
 
 
