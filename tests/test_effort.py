@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from opshift.passes.base.arguments import EFFORTS
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.results import Verdict
+from opshift.passes.proof.comparison import Comparison, Reference
 from opshift.passes.proof.node_pairs import ENOUGH, Pair, compare_pairs
+from opshift.passes.proof.rounding.bound import Bound
 from opshift.passes.proof.verify import verify
 from opshift.passes.runtime import ort_process
 
@@ -249,3 +252,44 @@ def test_many_nodes_of_an_operator_with_other_attributes_take_little_each() -> N
         assert report is not None
         assert {check.verdict for check in report.nodes} == {Verdict.EQUAL}
     assert took[2] < 40 * took[1]
+
+
+class Answers:
+    """An executor that answers every number with what is given, which is another one for the first few."""
+
+    name, modes = "answers", (False,)
+
+    def __init__(self, answer: Any, others: int = 0) -> None:
+        self.answer, self.others = answer, others
+
+    def run(self, feeds: Mapping[str, Any], optimised: bool) -> tuple[Any, ...]:
+        return (np.array([5 if feeds["x"][0] < self.others else self.answer], np.float32),)
+
+    def run_all(self, batch: Sequence[Mapping[str, Any]], optimised: bool) -> list[Any]:
+        return [self.run(feeds, optimised) for feeds in batch]
+
+    def close(self) -> None:
+        """Close nothing."""
+
+
+@pytest.mark.parametrize(("undefined", "counted"), [(0, True), (1, True), (7, True), (9, False)])
+def test_an_input_whose_result_is_undefined_is_not_the_one_that_is_measured(undefined: int, counted: bool) -> None:
+    """Rounding is measured on one input however late it is: the first of eight on which the result is defined."""
+    trials = [({"x": np.full(1, place)}, (np.full(1, 2, np.float32),)) for place in range(14)]
+    used, last = [0.0], trials[-1][0]
+    near = np.nextafter(np.float32(2), np.float32(3))
+
+    class Late(Answers):
+        def run_all(self, batch: Sequence[Mapping[str, Any]], optimised: bool) -> list[Any]:
+            used[0] = 1e6 if any(feeds is last for feeds in batch) else 0.0
+            return super().run_all(batch, optimised)
+
+    comparison = Comparison(
+        Reference(Answers(2), ("y",), bounds=lambda feeds, plain, enough: [Bound(float(near) - 2)]),
+        Late(near, undefined),
+        lambda feeds, optimised: frozenset("y" if feeds["x"][0] < undefined else ""),
+        allowance=Allowance(lambda: used[0]),
+    )
+    assert comparison.run(trials) is None
+    assert comparison.unmeasured
+    assert comparison.compared(trials) is counted

@@ -555,8 +555,9 @@ RANKED = [
 def test_the_rank_of_an_output_does_not_need_the_rank_of_an_input(
     name: str, attributes: dict[str, Any], dtypes: Sequence[int]
 ) -> None:
-    since = schema_at("", name, 17).since_version
-    found = infer(Node("", name, since, attributes, tuple(Facts(dtype) for dtype in dtypes), (True,)))
+    schema = schema_at("", name, 17)
+    assert schema is not None
+    found = infer(Node("", name, schema.since_version, attributes, tuple(Facts(dtype) for dtype in dtypes), (True,)))
     assert not isinstance(found, Reason)
     assert found[0].rank == FIXED_RANK[name]
 
@@ -576,6 +577,9 @@ def test_an_operator_that_needs_two_axes_gets_them_from_flatten(shape: tuple[int
     result = opshift.convert(before, target="tensorrt-10")
     assert isinstance(result.model, onnx.ModelProto)
     assert "Hardmax" not in {node.op_type for node in result.model.graph.node}
-    feed = {"x": np.asarray([[1, 3, 3, 2], [5, 0, 5, 4]], np.float32), "d": np.asarray(shape, np.int64)}
+    feed: dict[str, np.ndarray[Any, Any]] = {
+        "x": np.asarray([[1, 3, 3, 2], [5, 0, 5, 4]], np.float32),
+        "d": np.asarray(shape, np.int64),
+    }
     found, expected = (outputs_of(one, [feed])[0][0] for one in (result.model, before))
     assert np.array_equal(found, expected)

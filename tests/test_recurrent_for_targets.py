@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from typing import Any
 
 import numpy as np
 import onnx
@@ -122,7 +123,7 @@ def test_products_of_weights_and_a_constant_state_are_folded(name: str, directio
     rng = np.random.default_rng(0)
     rows = 2 * GATES[name]
     shapes = {"w": (count, rows, 3), "r": (count, rows, 2), **({"b": (count, 2 * rows)} if bias else {})}
-    other = {"linear_before_reset": 1} if name == "GRU" else {}
+    other: dict[str, Any] = {"linear_before_reset": 1} if name == "GRU" else {}
     model = helper.make_model(
         helper.make_graph(
             [helper.make_node(name, ["x", *shapes], ["y"], hidden_size=2, direction=direction, **other)],

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx.parser import parse_model
 from running import run
@@ -192,3 +193,34 @@ def test_scores_are_not_broadcast_to_a_mask() -> None:
     queries, keys = np.zeros((1, 2, 1, 4), F32), np.zeros((1, 2, 3, 4), F32)
     with pytest.raises(ValueError, match="not broadcast"):
         attention.oracle(PLAIN, queries, keys, keys, np.zeros((2, 3), F32))
+
+
+@pytest.mark.parametrize("mask", ["float[b,1,t,t]", "float[t,t]", "float[3,m]"])
+def test_masked_heads_in_a_row_become_few_nodes(mask: str) -> None:
+    queries = "float[b,t,32] q, float[b,t,32] k, float[b,t,32] v"
+    node = "Attention<q_num_heads = 2, kv_num_heads = 2>(q, k, v, a)"
+    model = parse_model(
+        f'<ir_version: 10, opset_import: ["": 23]> g ({queries}, {mask} a) => (float[b,t,32] y) {{ y = {node} }}'
+    )
+    result = opshift.convert(model, opset=17)
+    assert result.report is not None
+    assert result.report.verdict == "equal"
+    assert isinstance(result.model, onnx.ModelProto)
+    assert len(result.model.graph.node) <= 17
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (0, 3), (2, 0)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_attention_of_onnxruntime_becomes_one_that_runs_on_nothing(masked: bool, shape: tuple[int, int]) -> None:
+    inputs = "float[b,t,8] x, float[8,24] w, float[24] c" + (", int32[b] m" if masked else "")
+    node = f"com.microsoft.Attention<num_heads = 2>(x, w, c{', m' if masked else ''})"
+    model = parse_model(
+        f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g ({inputs}) => (float[b,t,8] y) {{ y = {node} }}'
+    )
+    result = opshift.convert(model, decompose=["com.microsoft"])
+    assert isinstance(result.model, onnx.ModelProto)
+    x, w, c = numbers(*shape, 8), numbers(8, 24), numbers(24)
+    feed = {"x": x, "w": w, "c": c, **({"m": np.full(shape[0], max(1, shape[1] - 1), np.int32)} if masked else {})}
+    found, expected = (run(one, [feed])[0][0] for one in (result.model, model))
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)  # a rounding of 2**-24 for each of 50 sums
