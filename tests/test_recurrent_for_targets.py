@@ -143,3 +143,27 @@ def test_products_of_weights_and_a_constant_state_are_folded(name: str, directio
     x = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 1, 3)
     for wanted, got in zip(run(model, [{"x": x}])[0], run(result, [{"x": x}])[0], strict=True):
         assert same(wanted, got, 2e-6)
+
+
+@pytest.mark.parametrize("opset", [7, 14])
+@pytest.mark.parametrize("tokens", [1, 4])
+def test_a_constant_that_a_lowering_computes_is_one_that_the_target_takes(tokens: int, opset: int) -> None:
+    """MNN takes no constant of one element with three axes in a Sum: the product of zeros and peepholes is one."""
+    rng = np.random.default_rng(0)
+    shapes = {"w": (1, 4, 3), "r": (1, 4, 1), "b": (1, 8), "p": (1, 3)}
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("LSTM", ["x", "w", "r", "b", "", "", "", "p"], ["y"], hidden_size=1)],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [tokens, 1, 3])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [tokens, 1, 1, 1])],
+            [numpy_helper.from_array(rng.uniform(-1, 1, of).astype(np.float32), one) for one, of in shapes.items()],
+        ),
+        opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=8,
+    )
+    result = opshift.convert(model, target="mnn").rewritten
+    assert not opshift.plan(result, target="mnn").steps
+    x = np.linspace(-1, 1, tokens * 3, dtype=np.float32).reshape(tokens, 1, 3)
+    for wanted, got in zip(run(model, [{"x": x}])[0], run(result, [{"x": x}])[0], strict=True):
+        assert same(wanted, got, 2e-6)

@@ -91,7 +91,7 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
         rewritten, walked, left_out = fitted.model, tuple(fitted.walked), fitted.left_out
         _fits(request, planned.plan, fitted, highest)
         notes += (*_kept(request, fitted, wanted), *remove_defaults(request, rewritten))
-        _settled(request, planned.plan, rewritten, walked)
+        walked = _settled(request, planned.plan, rewritten, walked)
         warnings = tuple(_unrunnable(request, planned.plan, walked))
         named = {one.operator for one in warnings}
         warnings += tuple(one for one in planned.plan.warnings if one.operator not in named)
@@ -187,17 +187,38 @@ def _unloaded(request: Request, model: onnx.ModelProto) -> bool:
     return newer or idle or (bool(model.functions) and not request.loads_functions)
 
 
-def _settled(request: Request, plan: Plan, rewritten: onnx.ModelProto, walked: Sequence[GraphWalk]) -> None:
-    """Plan the result again, which must give nothing: else the fault is opshift's own, and nothing is written."""
+def _settled(
+    request: Request, plan: Plan, rewritten: onnx.ModelProto, walked: tuple[GraphWalk, ...]
+) -> tuple[GraphWalk, ...]:
+    """Plan the result again, which must give nothing: else the fault is opshift's own, and nothing is written.
+
+    Once something may come of it, which is done: what a lowering computes may be a constant that a node does not take.
+    """
+    again = _planned_again(request, plan, rewritten, walked)
+    if not again.plan.steps:
+        return walked
+    lower(rewritten, again, (), rewritten.ir_version)
+    set_opset_imports(rewritten, request.legality.opset, request.domains, request.legality.drops)
+    walked = tuple(walk(rewritten, None))
+    if steps := _planned_again(request, plan, rewritten, walked).plan.steps:
+        raise AssertionError(f"the result is not on the target: {steps[0]}")
+    return walked
+
+
+def _planned_again(request: Request, plan: Plan, rewritten: onnx.ModelProto, walked: tuple[GraphWalk, ...]) -> Planned:
+    """Plan the result.
+
+    Raises:
+        UnsupportedError: a node of the result is refused.
+    """
     model = external.with_small(rewritten, request.source.files)
     again_walked = walked if model is rewritten else ()
     goal = dataclasses.replace(request.goal, runnable=False, optimize=False)
-    planner = Planner(model, goal, Analysis(again_walked))
-    again = planner.run().plan
-    if again.refusals:
+    again = Planner(model, goal, Analysis(again_walked)).run()
+    if again.plan.refusals:
         # What a graph needs around the nodes that were asked for: a Constant in a function, an Identity for an output.
-        raise refused(request, plan, again.refusals)
-    casts = [step for step in again.steps if step.operator == CAST and step.lowerings == ("folded",)]
+        raise refused(request, plan, again.plan.refusals)
+    casts = [step for step in again.plan.steps if step.operator == CAST and step.lowerings == ("folded",)]
     if casts and request.legality.opset < 9:
         # A Constant holds floats only there, and a Cast makes what else it is.
         hint = "Use opset 9 or newer, if the runtime allows."
@@ -206,8 +227,7 @@ def _settled(request: Request, plan: Plan, rewritten: onnx.ModelProto, walked: S
             Refusal(Code.NO_LOWERING, one.node, "Cast-6", f"{needed}; {one.why}.", hint) for one in casts
         )
         raise refused(request, plan, found_refusals)
-    if again.steps:
-        raise AssertionError(f"the result is not on the target: {again.steps[0]}")
+    return again
 
 
 def _unrunnable(request: Request, plan: Plan, walked: Sequence[GraphWalk]) -> Iterator[KernelWarning]:
