@@ -255,7 +255,7 @@ def test_many_nodes_of_an_operator_with_other_attributes_take_little_each() -> N
 
 
 class Answers:
-    """An executor that answers every number with what is given, which is another one for the first few."""
+    """An executor that returns `answer` for every input, and 5 for the inputs below `others`."""
 
     name, modes = "answers", (False,)
 

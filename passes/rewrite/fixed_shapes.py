@@ -229,7 +229,7 @@ def write_values(model: onnx.ModelProto, values: Scope) -> None:
 
 
 def undeclared(values: Iterable[onnx.ValueInfoProto]) -> Iterator[onnx.ValueInfoProto]:
-    """Yield the tensors of which not even a rank is declared."""
+    """Yield the tensors without a declared shape."""
     return (value for value in values if _is_tensor(value) and not value.type.tensor_type.HasField("shape"))
 
 

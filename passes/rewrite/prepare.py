@@ -93,7 +93,7 @@ class Prepared:
     wide: Mapping[str, str] = field(default_factory=dict)
     """Why nodes keep a wider type of floats, by their paths."""
     folds: bool = False
-    """Whether what follows from shapes and constants is computed, also of the nodes that lowerings write."""
+    """Whether constants are folded, also in what lowerings write."""
 
 
 def prepare(

@@ -61,9 +61,9 @@ def fit(model: onnx.ModelProto, legality: Legality) -> tuple[Refusal, ...]:
 
 
 def interface_faults(model: onnx.ModelProto, legality: Legality) -> tuple[Refusal, ...]:
-    """Return a refusal for each output of a model that is constant, and for each input that no node reads.
+    """Return a refusal for each constant output, unused input, and input or output of unknown rank.
 
-    So for each of unknown rank. A target may run no such models.
+    Only a target that runs no such models refuses them.
     """
     if legality.target is None:
         return ()
