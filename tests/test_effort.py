@@ -272,9 +272,10 @@ class Answers:
         """Close nothing."""
 
 
-@pytest.mark.parametrize(("undefined", "counted"), [(0, True), (1, True), (7, True), (9, False)])
+@pytest.mark.parametrize(("undefined", "counted"), [(0, True), (1, True), (7, True), (9, True), (10, False)])
 def test_an_input_whose_result_is_undefined_is_not_the_one_that_is_measured(undefined: int, counted: bool) -> None:
-    """Rounding is measured on one input however late it is: the first of eight on which the result is defined."""
+    """Rounding is measured on one input however late it is: the first of eight on which the result
+    is defined, and the two of the others where the results are furthest apart."""
     trials = [({"x": np.full(1, place)}, (np.full(1, 2, np.float32),)) for place in range(14)]
     used, last = [0.0], trials[-1][0]
     near = np.nextafter(np.float32(2), np.float32(3))
@@ -293,3 +294,34 @@ def test_an_input_whose_result_is_undefined_is_not_the_one_that_is_measured(unde
     assert comparison.run(trials) is None
     assert comparison.unmeasured
     assert comparison.compared(trials) is counted
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [(0.0, -0.0), (0.0, 1e-30), (np.inf, np.nan), (2.0, np.nextafter(np.float32(2), np.float32(3)))],
+    ids=["sign of zero", "of zero", "not finite", "value"],
+)
+@pytest.mark.parametrize("wrong", [1, 5, 13])
+def test_what_is_right_hides_no_wrong_value(expected: float, actual: float, wrong: int) -> None:
+    """When time is up, an input on which the results are far apart is measured, whatever others differ by."""
+    answers = {place: np.array([expected], np.float32) for place in range(14)} | {wrong: np.full(1, 3, np.float32)}
+    results = {place: np.array([actual], np.float32) for place in answers} | {wrong: np.full(1, 4, np.float32)}
+    used = [0.0]
+
+    class Answering(Answers):
+        def run(self, feeds: Mapping[str, Any], optimised: bool) -> tuple[Any, ...]:
+            used[0] = 1e6 * (feeds["x"][0] == 13)
+            return (self.answer[int(feeds["x"][0])],)
+
+    comparison = Comparison(
+        Reference(
+            Answers(None),
+            ("y",),
+            bounds=lambda feeds, plain, enough: [Bound(1e-6, huge=True, wild=True, unsigned=True)],
+        ),
+        Answering(results),
+        allowance=Allowance(lambda: used[0]),
+    )
+    found = comparison.run([({"x": np.full(1, place)}, (answer,)) for place, answer in answers.items()])
+    assert found is not None
+    assert found.feeds["x"] == wrong

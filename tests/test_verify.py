@@ -21,7 +21,8 @@ import opshift
 from opshift.passes.base import limits as limits_module
 from opshift.passes.base.errors import InvalidModelError, UsageError
 from opshift.passes.base.results import Check, Verdict
-from opshift.passes.proof import comparison, node_pairs, signature
+from opshift.passes.proof import node_pairs, signature
+from opshift.passes.proof.equality import differs
 from opshift.passes.proof.inputs import generator
 from opshift.passes.proof.node_pairs import ORACLE, Pair, compare_pairs
 from opshift.passes.proof.rounding.bound import Bound
@@ -802,7 +803,7 @@ def single(values: Any) -> Any:
     ],
 )
 def test_values_are_compared_bit_for_bit(expected: Any, actual: Any, slack: float, same: bool) -> None:
-    assert (comparison.differs(expected, actual, Bound(slack)) is None) is same
+    assert (differs(expected, actual, Bound(slack)) is None) is same
 
 
 # --- files, weights and dangers -------------------------------------------------------------------------------------

@@ -329,5 +329,5 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=_normal,
     lowerings=(by_matrix, cut, along_second_of_four, mirrored, counted, by_computed_matrix),
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.IN_FLOAT), counts=(1,)),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.IN_FLOAT), counts=(1,), rounds_angles=True),
 )

@@ -201,5 +201,7 @@ OPERATOR = Operator(
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
     # Like DFT, whose roots of unity onnxruntime 1.32.0 computes by products: one that is 0 is 3e-16.
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.IN_FLOAT), counts=(1, 3), likely_sizes=likely_sizes),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS, Trait.IN_FLOAT), counts=(1, 3), likely_sizes=likely_sizes, rounds_angles=True
+    ),
 )

@@ -322,6 +322,9 @@ class Traits:
     slides: bool = False
     """Whether onnxruntime 1.32.0 moves its window by adding a square and subtracting another, so that beside a large
     element what is left of small ones is wrong, infinite or NaN."""
+    rounds_angles: bool = False
+    """Whether kernels add up rows times roots of unity of rounded angles: that of the last root is off by as many units
+    as a row is long, and so is what should be zero (onnxruntime 1.32.0, of rows whose length is no power of two)."""
     overflows_inside: bool = False
     """Whether the kernel makes NaN of finite numbers, where what it computes on the way overflows."""
     miscomputed: Callable[[Mapping[str, Any]], bool] | None = None

@@ -19,7 +19,7 @@ from opshift.opsets.registry.node_traits import traits_of
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.base.limits import Limits
 from opshift.passes.graph.traversal import held_graphs, outer_names
-from opshift.passes.proof.comparison import differs
+from opshift.passes.proof.equality import differs
 from opshift.passes.runtime.node_evaluator import type_of
 from opshift.passes.runtime.ort_models import Feeds, Runnable
 from opshift.passes.runtime.ort_session import Session

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,12 +14,13 @@ import numpy as np
 
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.results import Counterexample
-from opshift.passes.proof.coverage import CoverageCounter, unequal
+from opshift.passes.proof.coverage import CoverageCounter
+from opshift.passes.proof.equality import DifferenceKind, deviation, differences_by_kind, differs
 from opshift.passes.proof.inputs.input_specs import Spec
-from opshift.passes.proof.rounding.bound import EXACT, FACTOR, Bound, Enough, half_the_digits, rounded
+from opshift.passes.proof.rounding.bound import EXACT, FACTOR, Bound, Enough, half_the_digits
 from opshift.passes.proof.shrink import shrink
 from opshift.passes.proof.wider_types import is_float
-from opshift.passes.runtime.ort_models import Array, Feeds, RejectedError, RejectionKind
+from opshift.passes.runtime.ort_models import Feeds, RejectedError, RejectionKind
 
 Outputs = tuple[Any, ...]
 _SHOWN = 64  # elements of an array that a counterexample lists in full
@@ -25,6 +29,7 @@ _FIRST_RUNS = 2  # inputs that run before it is asked whether there is time for 
 _LEAST_MEASURED = 1  # inputs whose rounding is measured however long it takes
 _MOST_MEASURED = 8  # inputs tried for that: one on which the original's result is undefined does not count
 _LIKELY = 4  # by what more than on other inputs two models may be apart where rounding is not measured
+_WORST = 2  # inputs on which they are, of each kind of difference, that are measured all the same
 _KNOWN = 256  # inputs whose bounds are kept
 _NEAR = 4  # inputs that are kept, on which two models differ within the bounds
 
@@ -245,7 +250,7 @@ class Comparison:
         """Return the first difference. What equals the plain outputs is right, whatever optimisations make of those.
 
         Where there is no time to measure the rounding on every input, so that `reserved` seconds are left, it is
-        measured on the first, on further small ones, and where the two are apart by more than is likely.
+        measured on the first, on further small ones, and where the two are further apart than is likely.
         """
         best = [one.plain for one in apart]
         if optimised:
@@ -253,7 +258,8 @@ class Comparison:
         pairs = list(zip(apart, best, strict=True))
         if self.allowance is None:
             return self._measured(pairs, optimised)
-        cost, most, left, counted = 0.0, 0.0, list[tuple[_Apart, Outputs]](), 0
+        cost, counted = 0.0, 0
+        left, most = list[tuple[_Apart, Outputs]](), Counter[DifferenceKind]()
         for place, (one, expected) in enumerate(pairs):
             enough = counted >= _LEAST_MEASURED or place >= _MOST_MEASURED
             if enough and self.allowance.left() - reserved < cost * one.size:
@@ -265,13 +271,13 @@ class Comparison:
                 return found
             cost = (self.allowance.used() - began) / max(1, one.size)
             if len(self.undefined) == undefined:
-                counted, most = counted + 1, max(most, one.severity)
-        left.sort(key=lambda pair: pair[0].severity, reverse=True)
-        worse = [pair for pair in left[:1] if pair[0].severity > _LIKELY * most]
-        for one, _ in left[len(worse) :]:
-            self.unmeasured.append(one.feeds)
-            self.covered.drop(one.feeds)
-        return self._measured(worse, optimised)
+                counted, most = counted + 1, most | one.kinds
+        doubtful = _doubtful(left, most)
+        for one, _ in left:
+            if id(one.feeds) not in doubtful:
+                self.unmeasured.append(one.feeds)
+                self.covered.drop(one.feeds)
+        return self._measured(list(doubtful.values()), optimised)
 
     def _measured(self, pairs: Sequence[tuple[_Apart, Outputs]], optimised: bool) -> Mismatch | None:
         """Return the first of these differences that is more than rounding."""
@@ -428,12 +434,12 @@ class _Apart:
         """Return how many elements the input has."""
         return sum(value.size for value in self.feeds.values() if isinstance(value, np.ndarray))
 
-    @property
-    def severity(self) -> float:
-        """Return how far the outputs are apart, in units of the largest value; of what is no float without limit."""
-        if isinstance(self.result, RejectedError):
-            return math.inf
-        return max(map(_units_apart, self.plain, self.result), default=0.0)
+    @functools.cached_property
+    def kinds(self) -> Counter[DifferenceKind]:
+        """How far the outputs are apart, by kind; nothing where the rewritten model does not run."""
+        pairs = () if isinstance(self.result, RejectedError) else zip(self.plain, self.result, strict=True)
+        found = (Counter(differences_by_kind(one, other)) for one, other in pairs)
+        return functools.reduce(Counter.__or__, found, Counter())
 
 
 def _apart(trials: Sequence[tuple[Feeds, Outputs]], results: Sequence[Outputs | RejectedError]) -> list[_Apart]:
@@ -445,84 +451,20 @@ def _apart(trials: Sequence[tuple[Feeds, Outputs]], results: Sequence[Outputs | 
     ]
 
 
-def _units_apart(one: Any, other: Any) -> float:
-    if differs(one, other) is None:
-        return 0.0
-    unit = rounded(one).slack if isinstance(one, np.ndarray) else 0.0
-    return deviation(one, other) / unit if unit and deviation(one, other) else math.inf
+def _doubtful(
+    left: Sequence[tuple[_Apart, Outputs]], most: Mapping[DifferenceKind, float]
+) -> dict[int, tuple[_Apart, Outputs]]:
+    """Return, by the `id` of the inputs, those whose outputs are further apart than is likely, the worst of each kind.
 
-
-def deviation(one: Any, other: Any) -> float:
-    """Return the largest distance of two values of floats; 0 where they are none, or of other shapes."""
-    if not (isinstance(one, np.ndarray) and isinstance(other, np.ndarray)) or one.shape != other.shape:
-        return 0.0
-    if one.dtype != other.dtype or not is_float(one.dtype):
-        return 0.0
-    finite = np.isfinite(one) & np.isfinite(other)
-    return float(np.abs(one[finite].astype(np.float64) - other[finite].astype(np.float64)).max(initial=0.0))
-
-
-def differs(expected: Any, actual: Any, bound: Bound = EXACT) -> tuple[str, tuple[int, ...] | None] | None:
-    """Return what is wrong with a value and at which element; None where it is right.
-
-    Floats are compared bit for bit, any NaN being equal to any other, or within the bound.
+    `most` tells how far they are apart where it was found to be rounding. An infinity or a -0.0 says nothing of how
+    far two numbers are apart.
     """
-    if isinstance(expected, list) and isinstance(actual, list):
-        if len(expected) != len(actual):
-            return f"{len(actual)} elements instead of {len(expected)}", None
-        found = (differs(one, other, bound) for one, other in zip(expected, actual, strict=True))
-        return next((each for each in found if each is not None), None)
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        if list(expected) != list(actual):
-            return f"the keys {list(actual)} instead of {list(expected)}", None
-        return differs(list(expected.values()), list(actual.values()), bound)
-    if expected is None or actual is None:
-        return None if expected is actual else ("a missing optional value", None)
-    if isinstance(expected, list | dict) or isinstance(actual, list | dict):
-        return f"{type(actual).__name__} instead of {type(expected).__name__}", None
-    return _array_difference(_plain(np.asarray(expected)), _plain(np.asarray(actual)), bound)
-
-
-def _plain(array: Array) -> Array:
-    """Return strings as objects, whatever way they came, and everything else as it is."""
-    return (
-        np.array([str(item) for item in array.reshape(-1)], dtype=object).reshape(array.shape)
-        if array.dtype.kind in "OSU"
-        else array
-    )
-
-
-def _array_difference(expected: Array, actual: Array, bound: Bound) -> tuple[str, tuple[int, ...] | None] | None:
-    if expected.dtype != actual.dtype:
-        return f"element type {actual.dtype} instead of {expected.dtype}", None
-    unstable = bound.unstable
-    if expected.shape != actual.shape:
-        if bound.reshaped:
-            return None
-        return f"shape {list(actual.shape)} instead of {list(expected.shape)}", None
-    wrong = unequal(expected, actual)
-    if unstable is not None and unstable.shape == wrong.shape and wrong.any():
-        wrong &= ~unstable
-    if (bound.slack or bound.huge or bound.wild or bound.unsigned) and wrong.any() and is_float(expected.dtype):
-        wide, other = expected.astype(np.float64), actual.astype(np.float64)
-        finite = np.isfinite(wide) & np.isfinite(other)
-        with np.errstate(invalid="ignore"):
-            near = np.abs(wide - other) <= (bound.slack if bound.graded is None else bound.graded)
-        near &= bound.encloses(other)
-        signs = (wide == 0) & (other == 0)
-        wrong &= ~(finite & near & ~signs) & ~(signs & bound.unsigned)
-        neither = ~np.isfinite(wide) & ~np.isfinite(other)
-        wrong &= finite | ~(bound.huge | (neither & bound.wild))
-    if bound.slack and wrong.any() and expected.dtype.kind in "iu":
-        wide_steps = np.abs(expected.astype(np.float64) - actual.astype(np.float64))
-        steps = np.abs(expected.astype(np.int64) - actual.astype(np.int64))  # far apart they wrap around
-        steps = np.where(wide_steps < 2.0**52, steps, wide_steps)
-        near = steps <= (bound.slack if bound.graded is None else bound.graded)
-        wrong &= ~(near & bound.encloses(actual.astype(np.float64)))
-    if not wrong.any():
-        return None
-    index = tuple(int(at) for at in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-    return f"{actual[index]} instead of {expected[index]} at {list(index)}", index
+    return {
+        id(one.feeds): (one, expected)
+        for kind in DifferenceKind
+        for one, expected in heapq.nlargest(_WORST, left, lambda pair: pair[0].kinds[kind])  # noqa: B023 (called at once)
+        if one.kinds[kind] > _LIKELY * most[kind]
+    }
 
 
 def readable(value: Any, index: tuple[int, ...] | None = None) -> Any:

@@ -25,7 +25,7 @@ from opshift.opsets.registry.structural import CONSTANT, IDENTITY, IF
 from opshift.passes.analysis.scopes import inlined
 from opshift.passes.base.limits import Limits
 from opshift.passes.graph.traversal import nested_nodes, outer_names, subgraphs
-from opshift.passes.proof.comparison import differs
+from opshift.passes.proof.equality import differs
 from opshift.passes.proof.rounding.bound import EXACT, Bound, Enough
 from opshift.passes.proof.rounding.wide_nodes import loses_signs
 from opshift.passes.proof.tolerance import Bounds

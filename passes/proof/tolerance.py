@@ -15,7 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from opshift.opsets.registry.node_traits import float_traits
+import numpy as np
+
+from opshift.opsets.registry.node_traits import float_traits, traits_of
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.base.limits import Limits
 from opshift.passes.proof.rounding.bound import (
@@ -114,16 +116,30 @@ class Rounding:
         return tuple(found)
 
     def coarse(self, feeds: Feeds, outputs: Sequence[Any]) -> list[Bound]:
-        """Return 8 units of the largest value of each output, where the values between are not known."""
+        """Return 8 units of the largest value of each output, where the values between are not known.
+
+        What rounded angles cost is added (`Traits.rounds_angles`).
+        """
         model = self._model
         between = dict.fromkeys(name for node in model.nodes for name in node.node.output)
         known = dict(zip(model.outputs, outputs, strict=True))
-        marked = marks(model.nodes, {**model.plain.constants, **between, **feeds, **known})
+        values = {**model.plain.constants, **between, **feeds, **known}
+        marked = marks(model.nodes, values)
         in_float = any(Trait.IN_FLOAT in node.traits for node in model.nodes)
+        turned = [values[node.node.input[0]] for node in model.nodes if traits_of(node.node).rounds_angles]
+        lost = FACTOR * float(np.finfo(np.float32).eps) * sum(map(_length_times_sum, turned))
         return [
-            replace(marked[name].within(rounded(value, in_float=in_float)), estimated=True)
+            replace(marked[name].within(rounded(value, in_float=in_float).plus(lost)), estimated=True)
             for name, value in zip(model.outputs, outputs, strict=True)
         ]
+
+
+def _length_times_sum(rows: Any) -> float:
+    """Return the length of the rows behind the first axis, times the largest sum of one; 0 where they are not known."""
+    if not isinstance(rows, np.ndarray) or not rows.size:
+        return 0.0
+    sizes = np.abs(rows.astype(np.float64)).reshape(len(rows), -1)
+    return float(sizes.shape[1] * np.where(np.isfinite(sizes), sizes, 0.0).sum(1).max())
 
 
 class Bounds:

@@ -22,7 +22,8 @@ from opshift.passes.base.limits import Limits
 from opshift.passes.graph.limits import MOST_AXES
 from opshift.passes.graph.traversal import outer_names, subgraphs
 from opshift.passes.proof.bisect import Trace
-from opshift.passes.proof.comparison import Executor, differs
+from opshift.passes.proof.comparison import Executor
+from opshift.passes.proof.equality import differs
 from opshift.passes.proof.integer_overflow import overflows, overflows_inside
 from opshift.passes.proof.node_pairs import Pair, has_empty_axis
 from opshift.passes.proof.signature import contradiction

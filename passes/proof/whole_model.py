@@ -17,9 +17,10 @@ from opshift.passes.base.effort import Allowance
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
-from opshift.passes.proof.comparison import Comparison, Reference, differs, sentence
+from opshift.passes.proof.comparison import Comparison, Reference, sentence
 from opshift.passes.proof.coverage import CoverageCounter
 from opshift.passes.proof.differences import Diagnosis, DifferenceFinder
+from opshift.passes.proof.equality import differs
 from opshift.passes.proof.executors import Executors
 from opshift.passes.proof.inputs import generator, user_inputs
 from opshift.passes.proof.inputs.generator import UntestableError

@@ -1,0 +1,119 @@
+"""When two values are equal, and how far they are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from opshift.passes.proof.coverage import unequal
+from opshift.passes.proof.rounding.bound import EXACT, Bound, rounded
+from opshift.passes.proof.wider_types import is_float
+from opshift.passes.runtime.ort_models import Array
+
+
+class DifferenceKind(StrEnum):
+    """A kind in which two values differ. Of one kind, more is worse; two kinds do not compare."""
+
+    VALUE = "value"
+    OF_ZERO = "of zero"
+    SIGN_OF_ZERO = "sign of zero"
+    NOT_FINITE = "not finite"
+    OTHER = "other"
+
+
+def differences_by_kind(expected: Any, actual: Any) -> Mapping[DifferenceKind, float]:
+    """Return the kinds in which two values differ, and how much, each kind more than zero.
+
+    Of a value that is counted in units of rounding of the largest one expected. What has no such unit counts as 1:
+    numbers where only zeros are expected, signs of zeros, infinities and NaN, and all that are no floats of one shape.
+    """
+    if differs(expected, actual) is None:
+        return {}
+    floats = isinstance(expected, np.ndarray) and isinstance(actual, np.ndarray) and is_float(expected.dtype)
+    if not floats or expected.shape != actual.shape or expected.dtype != actual.dtype:
+        return {DifferenceKind.OTHER: 1.0}
+    finite = np.isfinite(expected) & np.isfinite(actual)
+    apart = unequal(expected, actual)
+    distance = deviation(expected, actual)
+    kind = DifferenceKind.VALUE if (expected[finite] != 0).any() else DifferenceKind.OF_ZERO
+    return {
+        **({kind: distance / rounded(expected).slack if kind is DifferenceKind.VALUE else 1.0} if distance else {}),
+        **({DifferenceKind.SIGN_OF_ZERO: 1.0} if (apart & (expected == 0) & (actual == 0)).any() else {}),
+        **({DifferenceKind.NOT_FINITE: 1.0} if (apart & ~finite).any() else {}),
+    }
+
+
+def deviation(one: Any, other: Any) -> float:
+    """Return the largest distance of two values of floats; 0 where they are none, or of other shapes."""
+    if not (isinstance(one, np.ndarray) and isinstance(other, np.ndarray)) or one.shape != other.shape:
+        return 0.0
+    if one.dtype != other.dtype or not is_float(one.dtype):
+        return 0.0
+    finite = np.isfinite(one) & np.isfinite(other)
+    return float(np.abs(one[finite].astype(np.float64) - other[finite].astype(np.float64)).max(initial=0.0))
+
+
+def differs(expected: Any, actual: Any, bound: Bound = EXACT) -> tuple[str, tuple[int, ...] | None] | None:
+    """Return what is wrong with a value and at which element; None where it is right.
+
+    Floats are compared bit for bit, any NaN being equal to any other, or within the bound.
+    """
+    if isinstance(expected, list) and isinstance(actual, list):
+        if len(expected) != len(actual):
+            return f"{len(actual)} elements instead of {len(expected)}", None
+        found = (differs(one, other, bound) for one, other in zip(expected, actual, strict=True))
+        return next((each for each in found if each is not None), None)
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        if list(expected) != list(actual):
+            return f"the keys {list(actual)} instead of {list(expected)}", None
+        return differs(list(expected.values()), list(actual.values()), bound)
+    if expected is None or actual is None:
+        return None if expected is actual else ("a missing optional value", None)
+    if isinstance(expected, list | dict) or isinstance(actual, list | dict):
+        return f"{type(actual).__name__} instead of {type(expected).__name__}", None
+    return _array_difference(_plain(np.asarray(expected)), _plain(np.asarray(actual)), bound)
+
+
+def _plain(array: Array) -> Array:
+    """Return strings as objects, whatever way they came, and everything else as it is."""
+    return (
+        np.array([str(item) for item in array.reshape(-1)], dtype=object).reshape(array.shape)
+        if array.dtype.kind in "OSU"
+        else array
+    )
+
+
+def _array_difference(expected: Array, actual: Array, bound: Bound) -> tuple[str, tuple[int, ...] | None] | None:
+    if expected.dtype != actual.dtype:
+        return f"element type {actual.dtype} instead of {expected.dtype}", None
+    unstable = bound.unstable
+    if expected.shape != actual.shape:
+        if bound.reshaped:
+            return None
+        return f"shape {list(actual.shape)} instead of {list(expected.shape)}", None
+    wrong = unequal(expected, actual)
+    if unstable is not None and unstable.shape == wrong.shape and wrong.any():
+        wrong &= ~unstable
+    if (bound.slack or bound.huge or bound.wild or bound.unsigned) and wrong.any() and is_float(expected.dtype):
+        wide, other = expected.astype(np.float64), actual.astype(np.float64)
+        finite = np.isfinite(wide) & np.isfinite(other)
+        with np.errstate(invalid="ignore"):
+            near = np.abs(wide - other) <= (bound.slack if bound.graded is None else bound.graded)
+        near &= bound.encloses(other)
+        signs = (wide == 0) & (other == 0)
+        wrong &= ~(finite & near & ~signs) & ~(signs & bound.unsigned)
+        neither = ~np.isfinite(wide) & ~np.isfinite(other)
+        wrong &= finite | ~(bound.huge | (neither & bound.wild))
+    if bound.slack and wrong.any() and expected.dtype.kind in "iu":
+        wide_steps = np.abs(expected.astype(np.float64) - actual.astype(np.float64))
+        steps = np.abs(expected.astype(np.int64) - actual.astype(np.int64))  # far apart they wrap around
+        steps = np.where(wide_steps < 2.0**52, steps, wide_steps)
+        near = steps <= (bound.slack if bound.graded is None else bound.graded)
+        wrong &= ~(near & bound.encloses(actual.astype(np.float64)))
+    if not wrong.any():
+        return None
+    index = tuple(int(at) for at in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    return f"{actual[index]} instead of {expected[index]} at {list(index)}", index
