@@ -280,6 +280,19 @@ def test_a_type_that_an_attribute_gives_by_default_is_written_down() -> None:
     assert (found["z"], found["v"]) == ("double", "int64")
 
 
+@pytest.mark.parametrize("operator", ["RandomNormalLike", "RandomUniformLike", "EyeLike", "Bernoulli"])
+@pytest.mark.parametrize(("read", "constant"), [("c", "float16[2,2] c = {1, 2, 3, 4}"), ("z", "float16 c = {1}")])
+def test_a_type_that_an_input_gives_by_default_stays_where_the_input_changes(
+    operator: str, read: str, constant: str
+) -> None:
+    """The output of the model keeps its type, and what it is made like does not."""
+    graph = f"g (float16[2,2] x) => (float16[2,2] y, float16[2,2] v) <{constant}> "
+    graph += f"{{ z = Sigmoid (x) v = Abs (z) y = {operator} ({read}) }}"
+    result = opshift.convert(parse_model(HEAD + graph), types={"float16": "float"}, verify=operator == "EyeLike")
+    assert types_of(proto_of(result))["y"] == "float16"
+    assert types_of(proto_of(result)).get(read, "float") == "float"  # an EyeLike of a constant is one
+
+
 def test_a_type_that_nothing_but_the_operator_gives_stays() -> None:
     graph = "g (float[2,3] x, float[] s) => (uint8[3,2] y) { q = QuantizeLinear (x, s) y = Transpose (q) }"
     result = opshift.convert(parse_model(HEAD + graph), types={"uint8": "int8"}, assume=["fits-int32"], verify=False)

@@ -38,7 +38,7 @@ from opshift.passes.rewrite.retyped_graph import (
     values_made,
 )
 from opshift.passes.rewrite.splicing import named_node, rename_values
-from opshift.passes.rewrite.type_choice import TypeChoice, Types, is_narrower, name_type
+from opshift.passes.rewrite.type_choice import TypeChoice, Types, is_narrower, name_kept_type, name_type
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class _Retyping:
             return
         if node.op_type == CAST and not domain:
             self._skip_casts(graph, node)
-        changed = False
+        changed, stays = False, None
         visit = Visit(node, schema, where, view(node, graph.scope, self.choice.opset))
         for group in groups(node, schema, graph):
             dtype = next((place.facts.dtype for place in group if place.facts.dtype), None)
@@ -272,6 +272,7 @@ class _Retyping:
                 continue
             if wanted is None or not self.choice.changes(graph, visit, group, dtype, wanted):
                 self._keep(graph, node, group)
+                stays = dtype if any(place.is_output for place in group) else stays
                 continue
             changed = True
             if is_narrower(dtype, wanted):
@@ -283,6 +284,8 @@ class _Retyping:
                 else:
                     visit.types[place.index] = wanted
                     node.input[place.index] = self._as(graph, place.name, wanted)
+        if changed and stays is not None:
+            name_kept_type(visit, stays)
         idle = node.op_type == CAST and not domain and graph.dtype(node.input[0]) == graph.dtype(node.output[0])
         if idle and any(value.name == node.output[0] for value in graph.proto.output):
             node.op_type = IDENTITY

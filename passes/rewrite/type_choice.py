@@ -337,3 +337,12 @@ def name_type(visit: Visit, places: Sequence[Place], dtype: int, wanted: int) ->
     else:  # the default of ConstantOfShape: a zero
         zero = np.zeros(1, onnx.helper.tensor_dtype_to_np_dtype(wanted))
         node.attribute.append(onnx.helper.make_attribute(name, tensor_of(zero, wanted, "")))
+
+
+def name_kept_type(visit: Visit, dtype: int) -> None:
+    """Let an attribute name the type of the outputs, which stays: where it is left out, it is that of an input."""
+    name = _naming_attribute(visit)
+    if name is None or _type_of(visit, name) != AttributeProto.INT or visit.schema.raw.attributes[name].default_value.name:
+        return
+    if not any(one.name == name for one in visit.node.attribute):
+        visit.node.attribute.append(onnx.helper.make_attribute(name, dtype))
