@@ -317,6 +317,33 @@ EXCLUDED: dict[str, tuple[str, int, dict[str, Any]]] = {
         for reduction, kind in (("add", "int64"), ("add", "int32"), ("mul", "int32"))
     },
     **{
+        f"{function} in an RNN, whose kernel overflows": (
+            f"""g (float[t,b,3] x, float[1,2,3] w, float[1,2,2] r, float[1,4] b) => (float[t,1,b,2] y)
+            {{ y = RNN<hidden_size = 2, activations = ["{function}"]>(x, w, r, b) }}""",
+            14,
+            {"decompose": ["RNN"]},
+        )
+        for function in ("Softplus", "Softsign")
+    },
+    "a gate that multiplies large numbers, GRU": (
+        """g (float[?,?,?] x, float[1,p,q] w, float[?,?,?] r, float[?,?] b) => (float[?,?,?] y)
+        { "", y = GRU<hidden_size = 2, linear_before_reset = 1>(x, w, r, b) }""",
+        8,
+        {"decompose": ["GRU"], "opset": 17},
+    ),
+    "a gate that multiplies large numbers, LSTM": (
+        """g (float[?,?,?] x, float[1,i,j] w, float[?,?,?] r, float[?,?] b, float[?,?,?] h, float[?,?,?] c, float[?,?] p)
+        => (float[?,?,?] y, float[?,?,?] d) { "", y, d = LSTM<hidden_size = 2>(x, w, r, b, "", h, c, p) }""",
+        8,
+        {"decompose": ["LSTM"], "opset": 17},
+    ),
+    "a sequence without elements": (
+        """g (float[b,2] s, float[b,n,2] x) => (float[b,2] t, float[b,n,2] y) { t, y = Scan<num_scan_inputs = 1,
+        body = g (float[2] a, float[2] e) => (float[2] c, float[2] d) { c = Add(a, e) d = Mul(a, e) }>("", s, x) }""",
+        8,
+        {"opset": 9},
+    ),
+    **{
         f"{name} of double, which loads and does not run": (
             f"""g (double[2,1,1] x, double[1,{gates * 3},1] w, double[1,{gates * 3},3] r) => (double[2,1,1,3] y)
             {{ y = {name}<hidden_size = 3, layout = 1>(x, w, r) }}""",

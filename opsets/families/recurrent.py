@@ -119,6 +119,12 @@ def far_state(read: Sequence[Any]) -> bool:
     return isinstance(state, np.ndarray) and bool((np.abs(state.astype(np.float64)) > FARTHEST).any())
 
 
+def largest(value: Any) -> float:
+    """Return the largest magnitude of the elements of an input; 0 where it is left out or not known."""
+    sizes = np.abs(value.astype(np.float64)) if isinstance(value, np.ndarray) else np.zeros(0)
+    return float(sizes[np.isfinite(sizes)].max(initial=0.0))
+
+
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Draw lengths from one to the shorter of batch and sequence, and floats of few digits, with sums from -2 to 2.
 

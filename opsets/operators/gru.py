@@ -18,6 +18,7 @@ from opshift.opsets.families.recurrent import (
     equal_dims,
     far_state,
     functions,
+    largest,
     one_direction,
     propagates,
     run,
@@ -26,7 +27,7 @@ from opshift.opsets.families.recurrent import (
 )
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Trait, Traits
+from opshift.opsets.registry.traits import NearOne, Trait, Traits
 from opshift.opsets.registry.wider_types import SUMMED
 
 FUNCTIONS = ("Sigmoid", "Tanh")
@@ -200,6 +201,15 @@ def reset_after(
     return meaning.KeptWhere(y, op.Unsqueeze(mask, [1])), y_h
 
 
+def _gain(attributes: Mapping[str, Any], read: Sequence[Any]) -> float:
+    """Return the largest number that a gate is multiplied by: a state, or what it adds up to, with the bias."""
+    state = 1 + largest(read[5] if len(read) > 5 else None)
+    weights = read[2] if isinstance(read[2], np.ndarray) and read[2].ndim == 3 else np.zeros((1, 1, 1))
+    summed = state * largest(np.abs(weights.astype(np.float64)).sum(-1))
+    bias = largest(read[3] if attributes.get("linear_before_reset") and len(read) > 3 else None)
+    return max(state, summed + bias)
+
+
 OPERATOR = Operator(
     name="GRU",
     meaning=GRU,
@@ -219,5 +229,6 @@ OPERATOR = Operator(
         nan_undefined=True,
         overflows_inside=True,
         meaningless=far_state,
+        near_one=NearOne(gain=_gain),
     ),
 )

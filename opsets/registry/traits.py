@@ -226,12 +226,15 @@ class NearOne:
         in_double_only: kernels lose it in double, and not in float.
         rounded: it adds its attribute `beta`, by default the `factor`, to a product, and where that is an operator of
             its own the sum is rounded to the type of the result.
+        gain: by the attributes and the values of the inputs, None where they are not known: the largest number that it
+            multiplies the function by that loses them.
     """
 
     factor: float = 1.0
     divided: bool = False
     in_double_only: bool = False
     rounded: bool = False
+    gain: Callable[[Mapping[str, Any], Sequence[Any]], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -326,7 +329,8 @@ class Traits:
     """Whether kernels add up rows times roots of unity of rounded angles: that of the last root is off by as many units
     as a row is long, and so is what should be zero (onnxruntime 1.32.0, of rows whose length is no power of two)."""
     overflows_inside: bool = False
-    """Whether the kernel makes NaN of finite numbers, where what it computes on the way overflows."""
+    """Whether the kernel makes NaN or infinities of finite numbers, where what it computes on the way overflows: Softplus
+    in RNN, GRU and LSTM (onnxruntime 1.32.0)."""
     miscomputed: Callable[[Mapping[str, Any]], bool] | None = None
     """Whether onnxruntime 1.32.0 computes nodes of these attributes wrongly."""
     scales: tuple[int, ...] = ()

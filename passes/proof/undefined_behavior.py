@@ -300,8 +300,8 @@ def _inferred_beside_zero(node: onnx.NodeProto, shape: Any) -> bool:
 
 
 def _is_lost_inside(read: Sequence[Any], made: Sequence[Any]) -> bool:
-    """Return whether kernels make numbers of a NaN on the way: of an infinity times 0, or of what overflows."""
-    return any(_has(_not_finite, value) for value in read) or any(_has(np.isnan, value) for value in made)
+    """Return whether kernels make numbers of what is none on the way: of an infinity times 0, or of what overflows."""
+    return any(_has(_not_finite, value) for value in (*read, *made))
 
 
 def _is_quantized_nan(value: Any, made: Any) -> bool:

@@ -342,7 +342,11 @@ def name_type(visit: Visit, places: Sequence[Place], dtype: int, wanted: int) ->
 def name_kept_type(visit: Visit, dtype: int) -> None:
     """Let an attribute name the type of the outputs, which stays: where it is left out, it is that of an input."""
     name = _naming_attribute(visit)
-    if name is None or _type_of(visit, name) != AttributeProto.INT or visit.schema.raw.attributes[name].default_value.name:
+    if (
+        name is None
+        or _type_of(visit, name) != AttributeProto.INT
+        or visit.schema.raw.attributes[name].default_value.name
+    ):
         return
     if not any(one.name == name for one in visit.node.attribute):
         visit.node.attribute.append(onnx.helper.make_attribute(name, dtype))

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.node_traits import float_traits, traits_of
+from opshift.opsets.registry.node_traits import attributes_of, float_traits, traits_of
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.proof.rounding.bound import FACTOR, Bound
 from opshift.passes.proof.rounding.inner_sums import (
@@ -134,7 +134,9 @@ class Perturbation:
             results = {**results, name: moved}
         if Trait.ADDS_ONE in node.traits:
             results = self._shake(
-                results, lambda plain: (_cancelled(node, plain), kernel_type(plain)), units=self._units_of_one(node)
+                results,
+                lambda plain: (_cancelled(node, plain, read), kernel_type(plain)),
+                units=self._units_of_one(node),
             )
         return results
 
@@ -307,14 +309,14 @@ def _shaken(
         return np.asarray(value + factor * unit * signs, value.dtype)
 
 
-def _cancelled(node: WideNode, value: Any) -> float:
+def _cancelled(node: WideNode, value: Any, read: Mapping[str, Any]) -> float:
     """Return how many units of 1 the rounding of a sum with 1 costs the results of a node, however small they are.
 
     The kernels of onnxruntime 1.32.0 lose them in Elu, Celu and Selu, which then multiply by alpha and gamma. Softplus
     and Mish lose them in double only: in float log(1 + e) is exact to 2 units of its own. Mish multiplies half a unit
     by x, which is above -37 where e still counts. Swish multiplies by x what Sigmoid, whose kernel is exact to little
     more than a unit of 1, makes of alpha * x, which counts above -37 as well. Tanh and Sigmoid in RNN, GRU and LSTM are
-    exact to a unit of 1.
+    exact to a unit of 1, and so are gates by which numbers are multiplied that may be large.
     """
     nodes = node.computing
     added = [_added(inner) for inner in nodes if traits_of(inner).near_one.rounded]
@@ -327,6 +329,12 @@ def _cancelled(node: WideNode, value: Any) -> float:
     lost = [traits_of(inner).near_one for inner in nodes]
     most, divided = max((one.factor for one in lost), default=1.0), any(one.divided for one in lost)
     given = (abs(one.f) for inner in nodes for one in inner.attribute if one.name in ("alpha", "gamma"))
+    gains = [
+        gain(attributes_of(inner), [read.get(name) for name in inner.input])
+        for inner in nodes
+        if (gain := traits_of(inner).near_one.gain) is not None
+    ]
+    most *= max(gains, default=1.0)
     return most * float(np.prod([1 / max(one, 1.0) if divided else one for one in given]))
 
 
