@@ -344,6 +344,12 @@ EXCLUDED: dict[str, tuple[str, int, dict[str, Any]]] = {
         28,
         {"opset": 27, "input_shapes": {"n": ()}},
     ),
+    "chosen pads beside dilations, which no kernel takes": (
+        """g (uint8[1,1,5,4] x, uint8[1,1,2,2] w, uint8 a, uint8 b, int8 c) => (int8[?,?,?,?] y) <float s = {0.25}>
+        { y = QLinearConv<auto_pad = "SAME_UPPER", dilations = [2, 1]>(x, s, a, w, s, b, s, c) }""",
+        21,
+        {"opset": 18},
+    ),
     "a sequence without elements": (
         """g (float[b,2] s, float[b,n,2] x) => (float[b,2] t, float[b,n,2] y) { t, y = Scan<num_scan_inputs = 1,
         body = g (float[2] a, float[2] e) => (float[2] c, float[2] d) { c = Add(a, e) d = Mul(a, e) }>("", s, x) }""",

@@ -177,9 +177,11 @@ _NOT_IMPLEMENTED = (
     "is not currently registered or supported",
     "of input parameter (_inlfunc_",
     "operator does not support double yet",
+    "Dilation not supported for AutoPadType",
 )
 """What onnxruntime 1.32.0 says, with an exception of another name, where a kernel lacks a type: ConstantOfShape,
-what stands in a body that it inlines (SoftmaxCrossEntropyLoss of bfloat16), or GRU and LSTM, once they run."""
+what stands in a body that it inlines (SoftmaxCrossEntropyLoss of bfloat16), or GRU and LSTM, once they run. So do Conv
+and ConvInteger that choose pads beside dilations."""
 _MISSING = ("NotImplemented", "NotImplementedError")
 """The exceptions of onnxruntime, and of an oracle, for what they do not compute."""
 _OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation", "Unable to allocate")
