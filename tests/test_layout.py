@@ -95,7 +95,7 @@ def test_nodes_are_built_where_they_are_spliced(path: Path) -> None:
         "passes/analysis/inference.py": {"make_node"},
         "passes/rewrite/apply.py": {"make_node"},
         # What becomes of nodes before they are planned: constants, and nodes of graphs.
-        "passes/rewrite/splicing.py": {"make_node"},
+        "passes/analysis/splicing.py": {"make_node"},
         # The Loop that a SequenceMap becomes.
         "passes/rewrite/sequences.py": {"make_node"},
         # A Cast behind a constant, and an Identity before a node, which a target needs.

@@ -332,8 +332,9 @@ EXCLUDED: dict[str, tuple[str, int, dict[str, Any]]] = {
         {"decompose": ["GRU"], "opset": 17},
     ),
     "a gate that multiplies large numbers, LSTM": (
-        """g (float[?,?,?] x, float[1,i,j] w, float[?,?,?] r, float[?,?] b, float[?,?,?] h, float[?,?,?] c, float[?,?] p)
-        => (float[?,?,?] y, float[?,?,?] d) { "", y, d = LSTM<hidden_size = 2>(x, w, r, b, "", h, c, p) }""",
+        """g (float[?,?,?] x, float[1,i,j] w, float[?,?,?] r, float[?,?] b, float[?,?,?] h, float[?,?,?] c,
+        float[?,?] p) => (float[?,?,?] y, float[?,?,?] d)
+        { "", y, d = LSTM<hidden_size = 2>(x, w, r, b, "", h, c, p) }""",
         8,
         {"decompose": ["LSTM"], "opset": 17},
     ),
@@ -349,6 +350,13 @@ EXCLUDED: dict[str, tuple[str, int, dict[str, Any]]] = {
         { y = QLinearConv<auto_pad = "SAME_UPPER", dilations = [2, 1]>(x, s, a, w, s, b, s, c) }""",
         21,
         {"opset": 18},
+    ),
+    "a row without spread in a branch": (
+        """g (float[?,?,?] x, float[c] s, int64[?] d, float[?] b, bool k) => (float[?,?,?] y) { r = Reshape(s, d)
+        y = If(k) <then_branch = g () => (float[] t) { t = GroupNormalization<num_groups = 1>(x, r, b) },
+        else_branch = g () => (float[] e) { e = GroupNormalization<num_groups = 1>(x, r, b) }> }""",
+        24,
+        {"opset": 10},
     ),
     "a sequence without elements": (
         """g (float[b,2] s, float[b,n,2] x) => (float[b,2] t, float[b,n,2] y) { t, y = Scan<num_scan_inputs = 1,
@@ -374,6 +382,26 @@ RIGHT_PAIRS: dict[str, tuple[str, str]] = {
         "g (float[n] x) => (int8[n] y) <float s = {0.5}, int8 o = {0}> { y = QuantizeLinear(x, s, o) }",
         """g (float[n] x) => (int8[n] y) <float s = {0.5}, float l = {-128}, float h = {127}>
         { d = Div(x, s) r = Round(d) a = Max(r, l) i = Min(a, h) y = Cast<to = 3>(i) }""",
+    ),
+    "the sign of a zero, which Where drops in a branch": (
+        """g (bool x, float a, float b, bool c) => (float y) { y = If(c) <then_branch = g () => (float[] t)
+        { t = Where(x, a, b) }, else_branch = g () => (float[] e) { e = Where(x, b, a) }> }""",
+        """g (bool x, float a, float b, bool c) => (float y) <int64[1] r = {-1}> { y = If(c)
+        <then_branch = g () => (float[] t) { i = Cast<to = 7>(x) p = Reshape(b, r) q = Reshape(a, r)
+        j = Concat<axis = 0>(p, q) t = Gather(j, i) }, else_branch = g () => (float[] e) { k = Cast<to = 7>(x)
+        u = Reshape(a, r) v = Reshape(b, r) w = Concat<axis = 0>(u, v) e = Gather(w, k) }> }""",
+    ),
+    "infinite weights beside padding": (
+        """g (float[1,1,4] x, float[1,1,2] w) => (float[1,1,4] y)
+        { z = ConvTranspose<pads = [1, 0]>(x, w) y = Floor(z) }""",
+        """g (float[1,1,4] x, float[1,1,2] w) => (float[1,1,4] y)
+        <int64[1] l = {-1}, int64[1] s = {-9}, int64[1] a = {2}> { v = Slice(w, l, s, a, l)
+        z = Conv<pads = [0, 1]>(x, v) y = Floor(z) }""",
+    ),
+    "an axis of nothing that is none": (
+        "g (float[2,n] x, int64 a) => (float[2,n] y) { y = CumSum(x, a) }",
+        """g (float[2,n] x, int64 a) => (float[2,n] y) <int64[2] o = {0, 0}> { s = Shape(x) l = Gather(s, a)
+        z = Sub(l, l) f = CastLike(z, x) w = CumSum(x, a) y = Add(w, f) }""",
     ),
     "a step of a function that saturates": (
         "g (double[n] x) => (double[n] y) { z = Sigmoid(x) y = Ceil(z) }",

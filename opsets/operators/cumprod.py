@@ -32,5 +32,10 @@ def of_each_place(
 
 
 OPERATOR = cumulative(
-    "CumProd", (26,), np.multiply, 1, (of_each_place,), traits=Traits(floats=(Trait.SUMS, Trait.PRODUCTS))
+    "CumProd",
+    (26,),
+    np.multiply,
+    1,
+    (of_each_place,),
+    traits=Traits(floats=(Trait.SUMS, Trait.PRODUCTS), unchecked=True),
 )

@@ -81,5 +81,5 @@ OPERATOR = cumulative(
     np.add,
     0,
     (of_each_place, of_each_integer, of_halves_of_each_integer),
-    traits=Traits(value_range=value_ranges.accumulated, floats=(Trait.SUMS,), flow=Flow.SUMMED),
+    traits=Traits(value_range=value_ranges.accumulated, floats=(Trait.SUMS,), flow=Flow.SUMMED, unchecked=True),
 )

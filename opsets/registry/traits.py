@@ -329,8 +329,8 @@ class Traits:
     """Whether kernels add up rows times roots of unity of rounded angles: that of the last root is off by as many units
     as a row is long, and so is what should be zero (onnxruntime 1.32.0, of rows whose length is no power of two)."""
     overflows_inside: bool = False
-    """Whether the kernel makes NaN or infinities of finite numbers, where what it computes on the way overflows: Softplus
-    in RNN, GRU and LSTM (onnxruntime 1.32.0)."""
+    """Whether the kernel makes NaN or infinities of finite numbers, where what it computes on the way overflows:
+    Softplus in RNN, GRU and LSTM (onnxruntime 1.32.0)."""
     miscomputed: Callable[[Mapping[str, Any]], bool] | None = None
     """Whether onnxruntime 1.32.0 computes nodes of these attributes wrongly."""
     scales: tuple[int, ...] = ()

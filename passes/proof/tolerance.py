@@ -32,6 +32,7 @@ from opshift.passes.proof.rounding.bound import (
 )
 from opshift.passes.proof.rounding.overflow import marks, overflowing
 from opshift.passes.proof.rounding.perturbation import RUNS, Perturbation
+from opshift.passes.proof.rounding.taken_branches import taken_branches, with_branches
 from opshift.passes.proof.rounding.values import is_integer
 from opshift.passes.proof.rounding.wide_run import WideModel
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
@@ -44,7 +45,10 @@ class Rounding:
 
     def __init__(self, source: Runnable, limits: Limits) -> None:
         """Keep the model; nothing is run yet."""
+        self._source, self._limits = source, limits
         self._model = WideModel(source, limits)
+        self._of_branches: dict[tuple[bool, ...], Rounding] = {}
+        """The same model with the branches that its Ifs take in place of the Ifs."""
 
     def bounds(
         self, feeds: Feeds, outputs: Sequence[Any], inexact: Collection[str] = (), enough: Enough = lambda found: False
@@ -59,6 +63,8 @@ class Rounding:
         """
         model = self._model
         plain = model.plain.values(feeds)
+        if taken := taken_branches(model.plain.model, plain):
+            return self._with(taken).bounds(feeds, outputs, inexact, enough)
         first = model.run(feeds, plain, inexact)
         marked = marks(model.nodes, plain)
 
@@ -85,6 +91,12 @@ class Rounding:
             runs += [perturbed(turns[seed % 8], seed) for seed in range(1, _MORE_RUNS)]
             bounds = found(runs)
         return bounds
+
+    def _with(self, taken: tuple[bool, ...]) -> Rounding:
+        if taken not in self._of_branches:
+            proto = with_branches(self._model.plain.model, taken)
+            self._of_branches[taken] = Rounding(replace(self._source, proto=proto, path=None), self._limits)
+        return self._of_branches[taken]
 
     def _of(
         self,

@@ -19,6 +19,7 @@ from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY, IF
 from opshift.opsets.registry.value_ranges import of_type
 from opshift.passes.analysis.known_values import is_constant
 from opshift.passes.analysis.scopes import Scope, default_opset, view
+from opshift.passes.analysis.splicing import named_node, rename_values
 from opshift.passes.analysis.value_ranges import Ranges, value_ranges
 from opshift.passes.base.results import FITS, Action, Refusal, Step
 from opshift.passes.graph.traversal import named_subgraphs, names_read, node_name, subgraphs
@@ -37,7 +38,6 @@ from opshift.passes.rewrite.retyped_graph import (
     retype_values,
     values_made,
 )
-from opshift.passes.rewrite.splicing import named_node, rename_values
 from opshift.passes.rewrite.type_choice import TypeChoice, Types, is_narrower, name_kept_type, name_type
 
 

@@ -20,11 +20,11 @@ from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY
 from opshift.opsets.registry.traits import Flow
 from opshift.passes.analysis.known_values import is_constant, scopes_of
 from opshift.passes.analysis.scopes import Scope, default_opset, view
+from opshift.passes.analysis.splicing import named_node
 from opshift.passes.base.results import Action, Step
 from opshift.passes.graph.limits import FOLDED
 from opshift.passes.graph.traversal import graphs, named_subgraphs, nested_nodes, node_name, subgraphs
 from opshift.passes.rewrite.apply import Names
-from opshift.passes.rewrite.splicing import named_node
 
 FOLLOWS = "its elements follow from shapes and constants"
 UNREAD = "its outputs are unused"

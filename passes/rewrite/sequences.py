@@ -18,10 +18,10 @@ from opshift.opsets.registry.schema import default_domain, schema_read_at
 from opshift.opsets.registry.structural import IDENTITY, LOOP, SEQUENCES
 from opshift.passes.analysis.inference import make_node
 from opshift.passes.analysis.scopes import Scope, default_opset
+from opshift.passes.analysis.splicing import Spliced, named_node, rename
 from opshift.passes.base.results import Action, Step
 from opshift.passes.graph.traversal import graphs, named_subgraphs, nested_nodes, node_name, subgraphs
 from opshift.passes.rewrite.apply import Names
-from opshift.passes.rewrite.splicing import Spliced, named_node, rename
 from opshift.passes.rewrite.unrolling import UNROLLED
 
 _JOIN, _OPTIONAL, _GET, _HAS, _AT, _CONSTRUCT, _EMPTY, _ERASE, _INSERT, _LENGTH, _MAP, _SPLIT = SEQUENCES

@@ -8,9 +8,9 @@ import onnx
 
 from opshift.opsets.registry.operator import ML
 from opshift.opsets.registry.structural import IDENTITY
+from opshift.passes.analysis.splicing import rename_values
 from opshift.passes.base.errors import printable
 from opshift.passes.graph.traversal import names_read
-from opshift.passes.rewrite.splicing import rename_values
 
 ZIP_MAP = "ZipMap"
 _SHOWN = 8

@@ -14,9 +14,9 @@ from opshift.opsets.registry.facts import Facts, constant
 from opshift.opsets.registry.structural import LOOP
 from opshift.passes.analysis.known_values import Propagation, is_static
 from opshift.passes.analysis.scopes import Scope
+from opshift.passes.analysis.splicing import Spliced, accepts
 from opshift.passes.graph.traversal import names_read, nested_nodes, subgraphs
 from opshift.passes.rewrite.apply import Names
-from opshift.passes.rewrite.splicing import Spliced, accepts
 
 UNROLLED = 4096
 """Nodes: a Loop or a Scan that would become more is not unrolled."""

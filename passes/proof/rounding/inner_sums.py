@@ -12,11 +12,8 @@ import onnx
 
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse
 from opshift.opsets.registry.node_traits import attributes_of, traits_of
-from opshift.opsets.registry.structural import IF
-from opshift.passes.graph.traversal import subgraphs
 from opshift.passes.proof.rounding.bound import FACTOR
 from opshift.passes.proof.rounding.wide_nodes import WideNode
-from opshift.passes.proof.wider_types import is_float
 
 
 def moved_by_inner_sum(
@@ -108,46 +105,6 @@ def moved_statistics(
             away = value / np.sqrt(1 + (shift * value) ** 2)
             moved[name] = np.asarray(away * (1 + sign * (part + lost) / 2), value.dtype)
     return moved
-
-
-def rows_in_branches(wide: WideNode, plain: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return how far inner sums in the branches of an If move its outputs, by the names of those that depend on one.
-
-    That is how many units of themselves, and the least size that these are units of: for a centered row its mean
-    divided by its spread. Only rows are known that a branch reads from outside.
-    """
-    found: dict[str, tuple[float, float]] = {}
-    for branch in subgraphs(wide.node) if wide.node.op_type == IF else ():
-        moved: dict[str, tuple[float, float]] = {}
-        for node in branch.node:
-            inner = traits_of(node).inner_sum
-            x = plain.get(node.input[0]) if inner and node.input else None
-            own = [] if inner is None or x is None else [_move_of_rows(node, inner, x, wide.opsets[""])]
-            reached = [*own, *(moved[name] for name in node.input if name in moved)]
-            if reached:
-                most = max(units for units, _ in reached), max(size for _, size in reached)
-                moved.update(dict.fromkeys(node.output, most))
-        for made, name in zip(branch.output, wide.node.output, strict=True):
-            if made.name in moved and name:
-                units, size = moved[made.name]
-                before = found.get(name, (0.0, 0.0))
-                found[name] = max(units, before[0]), max(size, before[1])
-    return found
-
-
-def _move_of_rows(node: onnx.NodeProto, inner: InnerSum, x: Any, opset: int) -> tuple[float, float]:
-    """Return the units that the sum of a row may be off by, and what they are units of at least."""
-    if not isinstance(x, np.ndarray) or not is_float(x.dtype) or not x.size or not x.ndim or inner.by_group:
-        return 0.0, 0.0
-    axes = tuple(inner.axes(attributes_of(node), x.ndim, opset))
-    wide = x.astype(np.float64)
-    units = float(_part_of_sums(wide, axes, 1.0).max())
-    if inner.use is not SumUse.CENTERED:
-        return units, 0.0
-    with np.errstate(all="ignore"):
-        spread = np.sqrt(wide.var(axes, keepdims=True) + epsilon_of(node))
-        size = np.abs(wide).mean(axes, keepdims=True) / spread
-    return units, float(size[np.isfinite(size)].max(initial=0.0))
 
 
 def _part_of_sums(x: npt.NDArray[Any], axes: tuple[int, ...], unit: float) -> npt.NDArray[Any]:

@@ -21,7 +21,6 @@ from opshift.passes.proof.rounding.inner_sums import (
     longest_run,
     moved_by_inner_sum,
     moved_statistics,
-    rows_in_branches,
     units_of_sum,
 )
 from opshift.passes.proof.rounding.overflow import Overflow, not_finite, where_finite
@@ -128,10 +127,6 @@ class Perturbation:
             dtype, sign = kernel_type(self.plain[first]), self._sign or 1
             moved = moved_by_inner_sum(node, inner_sum, read, results[first], dtype, sign)
             results = {**moved_statistics(node, inner_sum, read, results, dtype, sign), first: moved}
-        for name, (units, size) in rows_in_branches(node, self.plain).items() if node.has_subgraphs else ():
-            plain, dtype = self.plain[name], kernel_type(self.plain[name])
-            moved = _shaken(results[name], plain, self.rng, self._sign, size, dtype, each=True, units=units)
-            results = {**results, name: moved}
         if Trait.ADDS_ONE in node.traits:
             results = self._shake(
                 results,
