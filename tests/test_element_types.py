@@ -280,6 +280,16 @@ def test_a_type_that_an_attribute_gives_by_default_is_written_down() -> None:
     assert (found["z"], found["v"]) == ("double", "int64")
 
 
+@pytest.mark.parametrize("element", ["float16", "bfloat16"])
+@pytest.mark.parametrize("call", ['Gelu<approximate = "tanh">(x)', "LayerNormalization(x, s)", "Mish(x)", "Softmax(x)"])
+def test_what_a_wider_type_does_not_round_on_the_way_is_rounding(call: str, element: str) -> None:
+    text = f"g ({element}[2,8] x, {element}[8] s) => ({element}[2,8] y) {{ z = {call} y = Identity (z) }}"
+    model = parse_model(HEAD.replace("17", "22") + text)
+    report = opshift.convert(model, types={element: "float"}).report
+    assert report is not None
+    assert report.verdict is Verdict.EQUAL or "onnxruntime does not load the original" in report.whole.reason
+
+
 @pytest.mark.parametrize("operator", ["RandomNormalLike", "RandomUniformLike", "EyeLike", "Bernoulli"])
 @pytest.mark.parametrize(("read", "constant"), [("c", "float16[2,2] c = {1, 2, 3, 4}"), ("z", "float16 c = {1}")])
 def test_a_type_that_an_input_gives_by_default_stays_where_the_input_changes(

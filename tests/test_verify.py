@@ -1047,3 +1047,14 @@ def test_what_does_not_fit_is_refused_for_two_models_that_are_the_same(asked: di
     with pytest.raises(UsageError):
         opshift.verify(path, path, **asked)
     assert opshift.verify(path, path).verdict == "equal"
+
+
+def test_the_rank_of_an_undefined_number_is_defined() -> None:
+    """What the logarithm of integers is cut to no text defines; its shape it does, also in a branch."""
+    text = """<ir_version: 8, opset_import: ["": 11]> g (int64[2,4] x, bool c) => (int64[1,1] y) { y = If(c)
+        <then_branch = g () => (int64[] t) { t = ReduceLogSumExp(x) },
+        else_branch = g () => (int64[] e) { e = ReduceLogSumExp<keepdims = KEPT>(x) }> }"""
+    before, after = (parse_model(text.replace("KEPT", kept)) for kept in "10")
+    report = opshift.verify(before, after)
+    assert report.verdict is Verdict.DIFFERENT
+    assert "shape [] instead of [1, 1]" in report.whole.reason

@@ -15,7 +15,7 @@ import numpy as np
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.results import Counterexample
 from opshift.passes.proof.coverage import CoverageCounter
-from opshift.passes.proof.equality import DifferenceKind, deviation, differences_by_kind, differs
+from opshift.passes.proof.equality import DifferenceKind, deviation, differences_by_kind, differs, differs_in_rank
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.rounding.bound import EXACT, FACTOR, Bound, Enough, half_the_digits
 from opshift.passes.proof.shrink import shrink
@@ -324,6 +324,11 @@ class Comparison:
             self.undefined.append(feeds)
         if isinstance(result, RejectedError):
             return None  # what is undefined on the way may be what it does not run on
+        expected = best if optimised else plain
+        for place, name in enumerate(self.reference.outputs):
+            # Whatever a number is, its type and the rank of its tensor are defined.
+            if name in excluded and (what := differs_in_rank(feeds, expected[place], result[place])):
+                return Difference(name, expected[place], result[place], what)
         return self._difference(feeds, plain, best, result, optimised, excluded)
 
     def _difference(

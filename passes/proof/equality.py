@@ -11,7 +11,7 @@ import numpy as np
 from opshift.passes.proof.coverage import unequal
 from opshift.passes.proof.rounding.bound import EXACT, Bound, rounded
 from opshift.passes.proof.wider_types import is_float
-from opshift.passes.runtime.ort_models import Array
+from opshift.passes.runtime.ort_models import Array, Feeds
 
 
 class DifferenceKind(StrEnum):
@@ -44,6 +44,19 @@ def differences_by_kind(expected: Any, actual: Any) -> Mapping[DifferenceKind, f
         **({DifferenceKind.SIGN_OF_ZERO: 1.0} if (apart & (expected == 0) & (actual == 0)).any() else {}),
         **({DifferenceKind.NOT_FINITE: 1.0} if (apart & ~finite).any() else {}),
     }
+
+
+def differs_in_rank(feeds: Feeds, expected: Any, actual: Any) -> str:
+    """Return how two tensors differ in element type or rank; nothing for others, nor where there are no elements.
+
+    What onnxruntime returns where there are none may have any rank.
+    """
+    values = (*feeds.values(), expected, actual)
+    if not all(isinstance(value, np.ndarray) and value.size for value in values):
+        return ""
+    if expected.dtype != actual.dtype and not {expected.dtype.kind, actual.dtype.kind} <= set("OSU"):
+        return f"element type {actual.dtype} instead of {expected.dtype}"
+    return "" if expected.ndim == actual.ndim else f"shape {list(actual.shape)} instead of {list(expected.shape)}"
 
 
 def deviation(one: Any, other: Any) -> float:

@@ -40,7 +40,8 @@ def moved_by_inner_sum(
     if inner.use is SumUse.LOGARITHM:
         terms = x.size / result.size
         whole = unit * float(units_of_sum(terms, np.minimum(terms, longest_run(x.reshape(1, -1)).max())))
-        return np.asarray(result + sign * whole, result.dtype)
+        with np.errstate(invalid="ignore"):  # what is infinite is no integer
+            return np.asarray(result + sign * whole, result.dtype)
     if inner.use is SumUse.DETERMINANT:
         with np.errstate(all="ignore"):
             moved = result + sign * unit * x.shape[-1] * np.linalg.norm(x, axis=-1).prod(axis=-1)
