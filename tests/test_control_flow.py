@@ -168,8 +168,7 @@ def test_a_list_of_a_type_that_concat_does_not_accept_is_not_unrolled(kind: str,
         y = Loop (most, "") <body = b (int64 i, bool c) => (bool again, {kind}[2] q) {{
             again = Identity (c) q = Cast <to = {to}> (x) }}> }}"""
     plan = opshift.plan(parsed(text, opset), target="rknn")
-    # RKNN needs static shapes, too: what the Loop returns has none.
-    assert [refusal.operator for refusal in plan.refusals] == ([] if unrolled else ["Loop", f"Loop-{opset}"])
+    assert [refusal.operator for refusal in plan.refusals] == ([] if unrolled else [f"Loop-{opset}"])
 
 
 def test_a_loop_that_ends_by_its_values_stays() -> None:
@@ -368,7 +367,7 @@ def test_a_map_is_written_once_for_each_element_or_as_a_loop(name: str, request_
     model.graph.output[0].type.tensor_type.ClearField("shape")
     result = opshift.convert(model, **request_of)
     assert "SequenceMap" not in operators(result.rewritten)
-    assert ("Loop" in operators(result.rewritten)) == (shape != "float[3,5]")
+    assert ("Loop" in operators(result.rewritten)) == (shape == "float[n,5]")
     rows = 0 if name == "none" else 3
     same(model, result.rewritten, {"x": random(rows, 5), "w": random(5), "i": np.array(1)})
 

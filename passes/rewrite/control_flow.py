@@ -45,14 +45,20 @@ BOTH = 256
 
 
 def expand(
-    model: onnx.ModelProto, values: Scope, missing: Collection[str], propagation: Propagation
+    model: onnx.ModelProto,
+    values: Scope,
+    missing: Collection[str],
+    propagation: Propagation,
+    *,
+    holding_missing: bool = False,
 ) -> tuple[Step, ...]:
     """Put nodes of graphs in place of the nodes that hold them, in place; return what became of these.
 
-    `values` is what is known of the model, and `propagation` finds out more; `missing` are those of If, Loop and Scan
-    that the target lacks.
+    `values` is what is known of the model, and `propagation` finds out more; `missing` are those of If, Loop, Scan and
+    the operators of sequences that the target lacks. With `holding_missing` a Loop or a Scan that holds such a node, or
+    carries a sequence, is unrolled although the target has it.
     """
-    work = _Expansion(model, missing, propagation)
+    work = _Expansion(model, missing, propagation, holding_missing=holding_missing)
     work.graph(model.graph, values, "main")
     if model.graph.initializer:
         model.ir_version = max(model.ir_version, 4) if work.steps else model.ir_version
@@ -62,8 +68,11 @@ def expand(
 class _Expansion:
     """One pass over one model, inner graphs first."""
 
-    def __init__(self, model: onnx.ModelProto, missing: Collection[str], propagation: Propagation) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, missing: Collection[str], propagation: Propagation, *, holding_missing: bool
+    ) -> None:
         self._propagation = propagation
+        self._holding_missing = holding_missing
         self._names = Names(model)
         self._opset = default_opset(model.opset_import) or 1
         self._missing = missing
@@ -80,9 +89,12 @@ class _Expansion:
         expanded = False
         for index, node in enumerate(graph.node):
             where = f"{path}/{node_name(node, index)}"
+            before = len(self.steps)
             for name, inner in named_subgraphs(node):
                 self.graph(inner, scope.enter(node, name), f"{where}.{name}")
-            spliced = self._expanded(node, scope, where)
+            # What is unrolled inside may be all that is missing there.
+            holds = self._holding_missing and len(self.steps) == before and self._holds_missing(node, scope)
+            spliced = self._expanded(node, scope, where, holds)
             if spliced is None:
                 nodes.append(node)
                 continue
@@ -108,7 +120,14 @@ class _Expansion:
             del graph.node[:]
             graph.node.extend(kept)
 
-    def _expanded(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | None:
+    def _holds_missing(self, node: onnx.NodeProto, scope: Scope) -> bool:
+        """Return whether a node carries a sequence, or holds a node of an operator that the target lacks."""
+        if any(name and (scope[name] or Facts()).container for name in node.input):
+            return True
+        inner = (one for body in subgraphs(node) for one in nested_nodes(body))
+        return any(one.op_type in self._missing and not default_domain(one.domain) for one in inner)
+
+    def _expanded(self, node: onnx.NodeProto, scope: Scope, where: str, holds: bool) -> Spliced | None:
         """Return what comes in place of a node; None if it stays."""
         if default_domain(node.domain) or node.op_type not in (IF, LOOP, SCAN):
             return None
@@ -116,7 +135,7 @@ class _Expansion:
             return None
         if node.op_type == IF:
             return self._one_branch(node, scope, where) or self._both_branches(node, scope, where)
-        if node.op_type not in self._missing:
+        if node.op_type not in self._missing and not holds:
             return None
         found = unrolled(node, scope, self._propagation, self._names, self._opset)
         if found is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import onnx
 
 from opshift.opsets.registry.facts import Dim, Facts
-from opshift.opsets.registry.structural import SEQUENCES
+from opshift.opsets.registry.structural import LOOP, SEQUENCES
 from opshift.passes.analysis.known_values import (
     ContradictionError,
     Evaluate,
@@ -21,6 +21,7 @@ from opshift.passes.analysis.scopes import INLINED, Scope, expanded, inlined
 from opshift.passes.base.errors import UsageError, printable
 from opshift.passes.base.results import Action, Code, Refusal, Step
 from opshift.passes.graph.traversal import node_name
+from opshift.passes.rewrite.collected_lists import collect
 from opshift.passes.rewrite.control_flow import expand
 from opshift.passes.rewrite.element_types import Retyped, change_types
 from opshift.passes.rewrite.fixed_shapes import (
@@ -34,7 +35,7 @@ from opshift.passes.rewrite.fixed_shapes import (
     write_values,
 )
 from opshift.passes.rewrite.float_islands import Change, Islands, UnmeasuredError
-from opshift.passes.rewrite.folding import fold, foldable, may_fold
+from opshift.passes.rewrite.folding import fold, foldable, is_any_unused, may_fold
 from opshift.passes.rewrite.sequences import without_sequences
 from opshift.passes.rewrite.type_choice import Types
 from opshift.passes.rewrite.wide_constants import Whole, Widened, widen
@@ -125,12 +126,7 @@ def prepare(
     write_inputs(work, found)
     values = _values(work, model, found, asked.sizes, shown, evaluate)
     steps: tuple[Step, ...] = ()
-    while True:
-        more = expand(work, values, asked.missing, Propagation(shown(work), evaluate))
-        if not more and not asked.missing.isdisjoint(SEQUENCES):
-            more = without_sequences(work, values)
-        if not more:
-            break
+    while more := _without_missing(work, values, asked, Propagation(shown(work), evaluate)):
         steps += more
         values = known_values(shown(work), evaluate)
     if steps or asked.tidy or foldable(work, values, asked.constants):
@@ -156,6 +152,23 @@ def prepare(
     )
     notes += widened.notes
     return Prepared(work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide)
+
+
+def _without_missing(
+    work: onnx.ModelProto, values: Scope, asked: Preparation, propagation: Propagation
+) -> tuple[Step, ...]:
+    """Replace, in place, some of If, Loop, Scan and sequences that the target lacks, and return what became of them.
+
+    What leaves fewer nodes is done first, and may spare the rest.
+    """
+    lists = not asked.missing.isdisjoint(SEQUENCES)
+    return (
+        expand(work, values, asked.missing, propagation)
+        or (without_sequences(work, values) if lists else ())
+        or (fold(work, values, asked.constants) if is_any_unused(work, asked.missing) else ())
+        or (collect(work, values) if lists and LOOP not in asked.missing else ())
+        or (expand(work, values, asked.missing, propagation, holding_missing=True) if asked.missing else ())
+    )
 
 
 def retype(prepared: Prepared, types: Types, shown: Shown, evaluate: Evaluate | None) -> Prepared | None:
