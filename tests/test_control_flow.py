@@ -157,6 +157,36 @@ def test_branches_that_may_fail_are_not_both_computed(model: onnx.ModelProto) ->
         opshift.convert(model, decompose=["If"])
 
 
+LOOPS = """g (float[2,3] x, int64 n) => (float[2,3] y) <int64 five = {5}, int64 most = {5000}, float ten = {10}> {
+    y = Loop (%s, , x) <body = b (int64 i, bool go, float[2,3] v) => (bool again, float[2,3] w) { %s w = Neg (v) }> }"""
+GO = "again = Identity (go)"
+KEPT = {
+    "a condition": (
+        parsed(LOOPS % ("five", "s = ReduceMax <keepdims = 0> (v) again = Less (s, ten)")),
+        "the condition",
+    ),
+    "a number": (parsed(LOOPS % ("n", GO)), "the number of its iterations is computed"),
+    "many iterations": (parsed(LOOPS % ("most", GO)), "more than 4096 nodes"),
+    "an index": (both("a = Gather (x, at)", "b = Neg (x)"), "Gather at Gather_0 in its then_branch reads an index"),
+    "a division": (both("a = Neg (x)", "k = Cast <to = 7> (x) l = Div (k, k) b = Cast <to = 1> (l)"), "divide by zero"),
+    "shapes": (both("a = Neg (x)", "b = ReduceSum <keepdims = 1> (x)"), "tensors of the same known shapes"),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_refusal_tells_why_graphs_stay_and_what_helps(name: str) -> None:
+    model, why = KEPT[name]
+    node = model.graph.node[0].op_type
+    for refusal in opshift.plan(model, target="opencv-4").refusals[:1]:
+        assert refusal.reason.startswith(f"opencv-4 does not support {node}, and ")
+        assert why in refusal.reason
+        assert refusal.hint.startswith("Use a target that has Loop." if name == "many iterations" else "Make ")
+    (refusal,) = opshift.plan(model, decompose=[node]).refusals
+    assert refusal.reason.startswith(f"{node} is to be decomposed, and ")
+    assert why in refusal.reason
+    assert refusal.hint == f"Remove {node} from --decompose."
+
+
 # --- Loop and Scan ----------------------------------------------------------------------------------------------------
 
 LOOP = """g (float[2,3] x) => (float[2,3] y, float[k,2,3] rows, int64[l] turns) <int64 count = {%d}> {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import onnx
 
 from opshift.opsets.registry.facts import Dim, Facts
+from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.structural import LOOP, SEQUENCES
 from opshift.passes.analysis.known_values import (
     ContradictionError,
@@ -22,7 +23,7 @@ from opshift.passes.base.errors import UsageError, printable
 from opshift.passes.base.results import Action, Code, Refusal, Step
 from opshift.passes.graph.traversal import node_name
 from opshift.passes.rewrite.collected_lists import collect
-from opshift.passes.rewrite.control_flow import expand
+from opshift.passes.rewrite.control_flow import expand, why_kept
 from opshift.passes.rewrite.element_types import Retyped, change_types
 from opshift.passes.rewrite.fixed_shapes import (
     Fixed,
@@ -95,6 +96,8 @@ class Prepared:
     """Why nodes keep a wider type of floats, by their paths."""
     folds: bool = False
     """Whether constants are folded, also in what lowerings write."""
+    kept: Mapping[str, Reason] = field(default_factory=dict)
+    """Why each If, Loop and Scan stays that the target lacks, by their paths."""
 
 
 def prepare(
@@ -129,6 +132,7 @@ def prepare(
     while more := _without_missing(work, values, asked, Propagation(shown(work), evaluate)):
         steps += more
         values = known_values(shown(work), evaluate)
+    kept = why_kept(work, values, asked.missing, Propagation(shown(work), evaluate)) if asked.missing else {}
     if steps or asked.tidy or foldable(work, values, asked.constants):
         steps += fold(work, values, asked.constants)
     if asked.sizes:
@@ -138,20 +142,20 @@ def prepare(
     if asked.types:
         retyped = _with_types(work, asked, shown, evaluate, islands)
         if retyped.refusals:
-            return Prepared(model, steps, changed, retyped.refusals)
+            return Prepared(model, steps, changed, retyped.refusals, kept=kept)
         steps += retyped.steps
         types = asked.types.named if retyped.outer or retyped.steps else {}
     widened = widen(work, asked.narrow, asked.opset, whole) if asked.narrow else Widened()
     steps += widened.steps
     refusals = tuple(_open(work, values, found, asked.static)) if asked.static else ()
     if not steps and not changed and not types:
-        return Prepared(model, refusals=refusals, wide=retyped.wide)
+        return Prepared(model, refusals=refusals, wide=retyped.wide, kept=kept)
     count = len(model.functions) - len(work.functions)
     notes: tuple[str, ...] = (
         (f"{count} {'function was' if count == 1 else 'functions were'} inlined to be folded.",) if count else ()
     )
     notes += widened.notes
-    return Prepared(work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide)
+    return Prepared(work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide, kept=kept)
 
 
 def _without_missing(
@@ -277,7 +281,8 @@ def _open(model: onnx.ModelProto, values: Scope, found: Fixed, target: str) -> I
             made = [scope.own.get(name) or Facts() for name in node.output if name]
             if all(map(_is_closed, read)) and not all(map(_is_closed, made)):
                 reason = f"the shape of its output depends on values, and {target} needs static shapes."
-                yield Refusal(Code.MISSING_FACT, f"main/{node_name(node, index)}", node.op_type, reason, "")
+                fix = "Make the inputs that its shape depends on constants in the model."
+                yield Refusal(Code.MISSING_FACT, f"main/{node_name(node, index)}", node.op_type, reason, fix)
 
 
 def _is_closed(facts: Facts) -> bool:
