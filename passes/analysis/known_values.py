@@ -228,9 +228,20 @@ class Propagation:
             made = [inside[value.name] or Facts() for value in body.output[iteration.outputs :]]
         first = inputs[len(inputs) - count] if count else None
         length = first.dim(axes[0]) if first is not None else None
+        if not iteration.scanned:
+            length = _trips(inputs, inside[body.output[0].name])
         places = attributes.get("scan_output_axes") or [0] * len(made)
         lists = [_stacked(facts, length, axis) for facts, axis in zip(made[len(carried) :], places, strict=False)]
         return inside, (*carried, *lists)
+
+
+def _trips(inputs: Sequence[Facts | None], again: Facts | None) -> int | None:
+    """Return how many iterations a Loop has, if no condition ends it; `again` is its body's, while it is true."""
+    most, begins = (*inputs, None, None)[:2]
+    conditions = [again, *([begins] if begins is not None else [])]
+    if most is None or not all(one and one.known is not None and one.known.all() for one in conditions):
+        return None
+    return max(int(most.known.item()), 0) if most.known is not None and most.known.size == 1 else None
 
 
 def is_constant(node: onnx.NodeProto) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import starmap
 
 import onnx
 
+from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.schema import OLDEST
+from opshift.opsets.registry.structural import IF, LOOP, SCAN
 from opshift.opsets.runtimes import kernels
 from opshift.passes.analysis.known_values import known_values
 from opshift.passes.analysis.scopes import default_opset
@@ -193,7 +195,7 @@ def _shown(request: Request, lost: Collection[str]) -> onnx.ModelProto:
 
 def _with_preparation(plan: Plan, prepared: Prepared) -> Plan:
     """Add to a plan what is done before it."""
-    refusals = (*prepared.refusals, *plan.refusals)
+    refusals = (*prepared.refusals, *(_explained(one, prepared.kept) for one in plan.refusals))
     return dataclasses.replace(
         plan,
         kept=max(plan.kept - prepared.casts, 0),
@@ -203,6 +205,21 @@ def _with_preparation(plan: Plan, prepared: Prepared) -> Plan:
         prepared=prepared.steps,
         refusals=refusals,
     )
+
+
+def _explained(refusal: Refusal, kept: Mapping[str, Reason]) -> Refusal:
+    """Return the refusal of an If, a Loop or a Scan with the reason why its graphs cannot replace it."""
+    why, name = kept.get(refusal.node), refusal.operator.partition("-")[0]
+    if why is None or name not in (IF, LOOP, SCAN):
+        return refusal
+    cause = refusal.reason.partition(", and opshift")[0].removesuffix(".")
+    cause = f"{name} is to be decomposed" if cause == f"opshift has no decomposition for {name}" else cause
+    fix = f"Use a target that has {name}."
+    if why.missing:
+        what = "its condition" if name == IF else "the number and the condition of its iterations"
+        fix = f"Make {what} constant in the model."
+    hint = refusal.hint if "opset" in refusal.hint or "--decompose" in refusal.hint else fix
+    return dataclasses.replace(refusal, reason=f"{cause}, and {why}.", hint=hint)
 
 
 def _is_in_main(path: str) -> bool:

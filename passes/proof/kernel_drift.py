@@ -58,7 +58,9 @@ class KernelDrift:
             return self._signs
 
         def reached(bounds: Sequence[Bound]) -> list[Bound]:
-            return [bound.reaching(*values) for bound, *values in zip(bounds, outputs, others, strict=True)]
+            found = [bound.reaching(*values) for bound, *values in zip(bounds, outputs, others, strict=True)]
+            signs = zip(found, self._signs, strict=True)
+            return [replace(bound, unsigned=bound.unsigned or sign.unsigned) for bound, sign in signs]
 
         return reached(self._bounds(feeds, outputs, lambda found: enough(reached(found)), drifting))
 
@@ -68,7 +70,9 @@ class KernelDrift:
         lost: set[str] = set()
         graph = self._original.model.graph
         for node in graph.node:
-            if loses_signs(node) or self._is_chosen(node) or not lost.isdisjoint((*node.input, *outer_names(node))):
+            own = (node, *(one for body in subgraphs(node) for one in nested_nodes(body)))
+            loses = loses_signs(node) or any(map(self._is_chosen, own))
+            if loses or not lost.isdisjoint((*node.input, *outer_names(node))):
                 lost.update(node.output)
         return tuple(Bound(unsigned=True) if value.name in lost else EXACT for value in graph.output)
 

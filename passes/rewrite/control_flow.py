@@ -13,6 +13,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.registry.facts import INTEGERS, Facts
+from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.schema import default_domain, schema_read_at
 from opshift.opsets.registry.structural import IDENTITY, IF, LOOP, SCAN
@@ -40,30 +41,52 @@ _WHERE = frozenset(
 _STACKED = ("Unsqueeze", "Concat", "Gather")
 """The operators that select one of two values of other types."""
 
+_BRANCHES = ("then_branch", "else_branch")
+
 BOTH = 256
 """Nodes: of an If that has more in its branches, these are not both computed."""
 
 
 def expand(
-    model: onnx.ModelProto, values: Scope, missing: Collection[str], propagation: Propagation
+    model: onnx.ModelProto,
+    values: Scope,
+    missing: Collection[str],
+    propagation: Propagation,
+    *,
+    holding_missing: bool = False,
 ) -> tuple[Step, ...]:
     """Put nodes of graphs in place of the nodes that hold them, in place; return what became of these.
 
-    `values` is what is known of the model, and `propagation` finds out more; `missing` are those of If, Loop and Scan
-    that the target lacks.
+    `values` is what is known of the model, and `propagation` finds out more; `missing` are those of If, Loop, Scan and
+    the operators of sequences that the target lacks. With `holding_missing` a Loop or a Scan that holds such a node, or
+    carries a sequence, is unrolled although the target has it.
     """
-    work = _Expansion(model, missing, propagation)
+    work = _Expansion(model, missing, propagation, holding_missing=holding_missing)
     work.graph(model.graph, values, "main")
     if model.graph.initializer:
         model.ir_version = max(model.ir_version, 4) if work.steps else model.ir_version
     return tuple(work.steps)
 
 
+def why_kept(
+    model: onnx.ModelProto, values: Scope, missing: Collection[str], propagation: Propagation
+) -> dict[str, Reason]:
+    """Return why each If, Loop and Scan stays that the target lacks, by its path; `expand` has nothing left to do."""
+    if not any(node.op_type in (IF, LOOP, SCAN) for node in nested_nodes(model.graph)):
+        return {}
+    work = _Expansion(model, missing, propagation, holding_missing=True)
+    work.graph(model.graph, values, "main")
+    return work.kept
+
+
 class _Expansion:
     """One pass over one model, inner graphs first."""
 
-    def __init__(self, model: onnx.ModelProto, missing: Collection[str], propagation: Propagation) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, missing: Collection[str], propagation: Propagation, *, holding_missing: bool
+    ) -> None:
         self._propagation = propagation
+        self._holding_missing = holding_missing
         self._names = Names(model)
         self._opset = default_opset(model.opset_import) or 1
         self._missing = missing
@@ -72,6 +95,7 @@ class _Expansion:
         self._defined = Counter(_definitions(model.graph))
         self._labels = Counter(node.name for node in nested_nodes(model.graph))
         self.steps: list[Step] = []
+        self.kept: dict[str, Reason] = {}
 
     def graph(self, graph: onnx.GraphProto, scope: Scope, path: str) -> None:
         """Expand the nodes of one graph, and of the graphs in it."""
@@ -80,9 +104,12 @@ class _Expansion:
         expanded = False
         for index, node in enumerate(graph.node):
             where = f"{path}/{node_name(node, index)}"
+            before = len(self.steps)
             for name, inner in named_subgraphs(node):
                 self.graph(inner, scope.enter(node, name), f"{where}.{name}")
-            spliced = self._expanded(node, scope, where)
+            # What is unrolled inside may be all that is missing there.
+            holds = self._holding_missing and len(self.steps) == before and self._holds_missing(node, scope)
+            spliced = self._expanded(node, scope, where, holds)
             if spliced is None:
                 nodes.append(node)
                 continue
@@ -108,19 +135,31 @@ class _Expansion:
             del graph.node[:]
             graph.node.extend(kept)
 
-    def _expanded(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | None:
+    def _holds_missing(self, node: onnx.NodeProto, scope: Scope) -> bool:
+        """Return whether a node carries a sequence, or holds a node of an operator that the target lacks."""
+        if any(name and (scope[name] or Facts()).container for name in node.input):
+            return True
+        inner = (one for body in subgraphs(node) for one in nested_nodes(body))
+        return any(one.op_type in self._missing and not default_domain(one.domain) for one in inner)
+
+    def _expanded(self, node: onnx.NodeProto, scope: Scope, where: str, holds: bool) -> Spliced | None:
         """Return what comes in place of a node; None if it stays."""
         if default_domain(node.domain) or node.op_type not in (IF, LOOP, SCAN):
             return None
         if any(attribute.ref_attr_name for attribute in node.attribute):
             return None
         if node.op_type == IF:
-            return self._one_branch(node, scope, where) or self._both_branches(node, scope, where)
-        if node.op_type not in self._missing:
+            found = self._one_branch(node, scope, where) or self._both_branches(node, scope, where)
+        elif node.op_type in self._missing or holds:
+            found = unrolled(node, scope, self._propagation, self._names, self._opset)
+            if isinstance(found, Spliced):
+                self._note(Action.UNROLL, node, where, "the number of its iterations is known")
+        else:
             return None
-        found = unrolled(node, scope, self._propagation, self._names, self._opset)
-        if found is not None:
-            self._note(Action.UNROLL, node, where, "the number of its iterations is known")
+        if isinstance(found, Reason):
+            # The condition of an If decides alone which of its branches is needed.
+            self.kept[where] = Reason(found, found.missing or node.op_type == IF)
+            return None
         return found
 
     def _one_branch(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | None:
@@ -139,28 +178,31 @@ class _Expansion:
         found.outputs = found.add(_branches(node)[not truth], {}, self._once, self._label)
         return found
 
-    def _both_branches(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | None:
-        """Return both branches and a Where for each output, if neither can fail and both return the same shapes."""
+    def _both_branches(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | Reason | None:
+        """Return both branches and a Where for each output, or why that would not be the same."""
+        if IF not in self._missing:
+            return None
         condition = scope[node.input[0]] or Facts()
-        if IF not in self._missing or self._opset < 9 or condition.rank is None:
-            return None
+        if self._opset < 9 or condition.rank is None:
+            return Reason("there is no Where" if self._opset < 9 else "its condition has no known shape")
         branches = _branches(node)
-        scopes = [scope.enter(node, name) for name in ("then_branch", "else_branch")]
-        if sum(len(graph.node) for graph in branches) > BOTH:
-            return None
-        if not all(
-            _cannot_fail(one, inside) for graph, inside in zip(branches, scopes, strict=True) for one in graph.node
-        ):
-            return None
+        scopes = [scope.enter(node, name) for name in _BRANCHES]
+        if (count := sum(len(graph.node) for graph in branches)) > BOTH:
+            return Reason(f"its branches have {count} nodes, and both are computed of {BOTH} at most")
+        for name, graph, inside in zip(_BRANCHES, branches, scopes, strict=True):
+            for index, one in enumerate(graph.node):
+                if why := _why_it_may_fail(one, inside):
+                    which = f"{one.op_type} at {node_name(one, index)} in its {name}"
+                    return Reason(f"{which} {why}, so that it cannot be computed where that branch is not taken")
         kinds = [
             [inside[value.name] or Facts() for value in graph.output]
             for graph, inside in zip(branches, scopes, strict=True)
         ]
         if not all(_are_alike(one, other) for one, other in zip(*kinds, strict=True)):
-            return None
+            return Reason("its branches do not return tensors of the same known shapes")
         stacked = [facts for facts in kinds[0] if facts.dtype not in _WHERE]
         if not all(accepts(operator, facts, self._opset) for facts in stacked for operator in _STACKED):
-            return None
+            return Reason(f"no operator of opset {self._opset} selects one of two values of this element type")
         self._note(Action.INLINE, node, where, "the target has no If, and both branches can be computed", ("Where",))
         found = Spliced()
         results = [found.add(graph, {}, self._once, self._label) for graph in branches]
@@ -204,7 +246,7 @@ class _Expansion:
 
 def _branches(node: onnx.NodeProto) -> tuple[onnx.GraphProto, onnx.GraphProto]:
     """Return what an If does if its condition is true, and if it is false."""
-    return subgraph(node, "then_branch"), subgraph(node, "else_branch")
+    return subgraph(node, _BRANCHES[0]), subgraph(node, _BRANCHES[1])
 
 
 def _are_alike(one: Facts, other: Facts) -> bool:
@@ -212,19 +254,22 @@ def _are_alike(one: Facts, other: Facts) -> bool:
     return bool(one.dtype) and one.dtype == other.dtype and one.shape == other.shape and is_static(one)
 
 
-def _cannot_fail(node: onnx.NodeProto, scope: Scope) -> bool:
-    """Whether a node runs on whatever elements its inputs have: all shapes are known, and no element is an index."""
-    if any(subgraphs(node)) or default_domain(node.domain):
-        return False
+def _why_it_may_fail(node: onnx.NodeProto, scope: Scope) -> str:
+    """Return why a node may not run on whatever elements its inputs have; empty if it does."""
+    if any(subgraphs(node)):
+        return "stays"
+    if default_domain(node.domain):
+        return f"is of the domain {node.domain}"
     inputs = [scope[name] if name else None for name in node.input]
     if not all(is_static(scope[name] or Facts()) for name in node.output if name):
-        return False
+        return "returns an unknown shape"
     known = traits_of(node)
     computed = [index for index, facts in enumerate(inputs) if facts is not None and not facts.is_constant]
     if any(index in known.indices or index in known.counts for index in computed):
-        return False
+        return "reads an index or a count that is computed at run time"
     divides = known.arithmetic is Arithmetic.DIVIDE or 1 in known.domains
-    return not (divides and 1 in computed and inputs[1] is not None and inputs[1].dtype in INTEGERS)
+    by_zero = divides and 1 in computed and inputs[1] is not None and inputs[1].dtype in INTEGERS
+    return "may divide by zero" if by_zero else ""
 
 
 def _definitions(graph: onnx.GraphProto) -> Iterator[str]:

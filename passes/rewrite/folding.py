@@ -58,6 +58,31 @@ def foldable(model: onnx.ModelProto, values: Scope, types: Collection[int] = ())
     )
 
 
+def is_any_unused(model: onnx.ModelProto, missing: Collection[str]) -> bool:
+    """Return whether a node is unused of an operator that the target lacks; in graphs of nodes, of any operator.
+
+    The branches of an If can both be computed only if all nodes in them can.
+    """
+    found, _ = _unused(model.graph, missing, inner=False)
+    return found
+
+
+def _unused(graph: onnx.GraphProto, missing: Collection[str], *, inner: bool) -> tuple[bool, set[str]]:
+    """Return whether a graph has such a node, and the names that it reads."""
+    found, needed = False, {value.name for value in graph.output}
+    for annotation in graph.quantization_annotation:
+        needed.update(entry.value for entry in annotation.quant_parameter_tensor_names)
+    for node in reversed(graph.node):
+        if any(node.output) and needed.isdisjoint(filter(None, node.output)):
+            found = found or (not is_constant(node) and (inner or node.op_type in missing))
+            continue
+        needed.update(node.input)
+        for body in subgraphs(node):
+            has, read = _unused(body, missing, inner=True)
+            found, needed = found or has, needed | read
+    return found, needed
+
+
 def fold(model: onnx.ModelProto, values: Scope, types: Collection[int] = ()) -> tuple[Step, ...]:
     """Fold in place, and return what became of the nodes that are gone; `values` is the known facts about the model.
 

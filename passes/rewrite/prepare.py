@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import onnx
 
 from opshift.opsets.registry.facts import Dim, Facts
-from opshift.opsets.registry.structural import SEQUENCES
+from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.structural import LOOP, SEQUENCES
 from opshift.passes.analysis.known_values import (
     ContradictionError,
     Evaluate,
@@ -21,7 +22,8 @@ from opshift.passes.analysis.scopes import INLINED, Scope, expanded, inlined
 from opshift.passes.base.errors import UsageError, printable
 from opshift.passes.base.results import Action, Code, Refusal, Step
 from opshift.passes.graph.traversal import node_name
-from opshift.passes.rewrite.control_flow import expand
+from opshift.passes.rewrite.collected_lists import collect
+from opshift.passes.rewrite.control_flow import expand, why_kept
 from opshift.passes.rewrite.element_types import Retyped, change_types
 from opshift.passes.rewrite.fixed_shapes import (
     Fixed,
@@ -34,7 +36,7 @@ from opshift.passes.rewrite.fixed_shapes import (
     write_values,
 )
 from opshift.passes.rewrite.float_islands import Change, Islands, UnmeasuredError
-from opshift.passes.rewrite.folding import fold, foldable, may_fold
+from opshift.passes.rewrite.folding import fold, foldable, is_any_unused, may_fold
 from opshift.passes.rewrite.sequences import without_sequences
 from opshift.passes.rewrite.type_choice import Types
 from opshift.passes.rewrite.wide_constants import Whole, Widened, widen
@@ -94,6 +96,8 @@ class Prepared:
     """Why nodes keep a wider type of floats, by their paths."""
     folds: bool = False
     """Whether constants are folded, also in what lowerings write."""
+    kept: Mapping[str, Reason] = field(default_factory=dict)
+    """Why each If, Loop and Scan stays that the target lacks, by their paths."""
 
 
 def prepare(
@@ -125,14 +129,10 @@ def prepare(
     write_inputs(work, found)
     values = _values(work, model, found, asked.sizes, shown, evaluate)
     steps: tuple[Step, ...] = ()
-    while True:
-        more = expand(work, values, asked.missing, Propagation(shown(work), evaluate))
-        if not more and not asked.missing.isdisjoint(SEQUENCES):
-            more = without_sequences(work, values)
-        if not more:
-            break
+    while more := _without_missing(work, values, asked, Propagation(shown(work), evaluate)):
         steps += more
         values = known_values(shown(work), evaluate)
+    kept = why_kept(work, values, asked.missing, Propagation(shown(work), evaluate)) if asked.missing else {}
     if steps or asked.tidy or foldable(work, values, asked.constants):
         steps += fold(work, values, asked.constants)
     if asked.sizes:
@@ -142,20 +142,37 @@ def prepare(
     if asked.types:
         retyped = _with_types(work, asked, shown, evaluate, islands)
         if retyped.refusals:
-            return Prepared(model, steps, changed, retyped.refusals)
+            return Prepared(model, steps, changed, retyped.refusals, kept=kept)
         steps += retyped.steps
         types = asked.types.named if retyped.outer or retyped.steps else {}
     widened = widen(work, asked.narrow, asked.opset, whole) if asked.narrow else Widened()
     steps += widened.steps
     refusals = tuple(_open(work, values, found, asked.static)) if asked.static else ()
     if not steps and not changed and not types:
-        return Prepared(model, refusals=refusals, wide=retyped.wide)
+        return Prepared(model, refusals=refusals, wide=retyped.wide, kept=kept)
     count = len(model.functions) - len(work.functions)
     notes: tuple[str, ...] = (
         (f"{count} {'function was' if count == 1 else 'functions were'} inlined to be folded.",) if count else ()
     )
     notes += widened.notes
-    return Prepared(work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide)
+    return Prepared(work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide, kept=kept)
+
+
+def _without_missing(
+    work: onnx.ModelProto, values: Scope, asked: Preparation, propagation: Propagation
+) -> tuple[Step, ...]:
+    """Replace, in place, some of If, Loop, Scan and sequences that the target lacks, and return what became of them.
+
+    What leaves fewer nodes is done first, and may spare the rest.
+    """
+    lists = not asked.missing.isdisjoint(SEQUENCES)
+    return (
+        expand(work, values, asked.missing, propagation)
+        or (without_sequences(work, values) if lists else ())
+        or (fold(work, values, asked.constants) if is_any_unused(work, asked.missing) else ())
+        or (collect(work, values) if lists and LOOP not in asked.missing else ())
+        or (expand(work, values, asked.missing, propagation, holding_missing=True) if asked.missing else ())
+    )
 
 
 def retype(prepared: Prepared, types: Types, shown: Shown, evaluate: Evaluate | None) -> Prepared | None:
@@ -264,7 +281,8 @@ def _open(model: onnx.ModelProto, values: Scope, found: Fixed, target: str) -> I
             made = [scope.own.get(name) or Facts() for name in node.output if name]
             if all(map(_is_closed, read)) and not all(map(_is_closed, made)):
                 reason = f"the shape of its output depends on values, and {target} needs static shapes."
-                yield Refusal(Code.MISSING_FACT, f"main/{node_name(node, index)}", node.op_type, reason, "")
+                fix = "Make the inputs that its shape depends on constants in the model."
+                yield Refusal(Code.MISSING_FACT, f"main/{node_name(node, index)}", node.op_type, reason, fix)
 
 
 def _is_closed(facts: Facts) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from opshift.opsets.registry.facts import Facts, constant
+from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.structural import LOOP
 from opshift.passes.analysis.known_values import Propagation, is_static
 from opshift.passes.analysis.scopes import Scope
@@ -45,41 +46,49 @@ class _Counted:
     scanned: tuple[tuple[str, int, bool], ...] = ()
 
 
-def unrolled(node: onnx.NodeProto, scope: Scope, propagation: Propagation, names: Names, opset: int) -> Spliced | None:
-    """Return the iterations of a Loop or a Scan; None if they cannot be counted, or would be too many nodes."""
+def unrolled(
+    node: onnx.NodeProto, scope: Scope, propagation: Propagation, names: Names, opset: int
+) -> Spliced | Reason:
+    """Return the iterations of a Loop or a Scan; or why they cannot be counted or written."""
     body = next(subgraphs(node))
     inside = scope.enter(node, "body")
     counted = _loop(node, body, scope, propagation) if node.op_type == LOOP else _scan(node, body, scope, inside, opset)
-    if counted is None or counted.length * _nodes(body) > UNROLLED:
-        return None
+    if isinstance(counted, Reason):
+        return counted
+    if (count := counted.length * _nodes(body)) > UNROLLED:
+        return Reason(
+            f"its {counted.length} iterations would be {count} nodes, of which {UNROLLED} are unrolled at most"
+        )
     results = [inside[value.name] or Facts() for value in body.output[counted.conditions + len(counted.carried) :]]
     if not counted.length and not all(is_static(facts) and facts.dtype for facts in results):
-        return None
+        return Reason("it has no iteration, and what it returns has no known shape")
     if not all(accepts(operator, facts, opset) for facts in results for operator in ("Unsqueeze", "Concat")):
-        return None
+        return Reason(f"Unsqueeze or Concat of opset {opset} does not accept the element type of what it returns")
     if not all(accepts("Gather", scope[name], opset) for name, _, _ in counted.scanned):
-        return None
+        return Reason(f"Gather of opset {opset} does not accept the element type of what it scans")
     return _written(node, body, counted, results, names, opset)
 
 
-def _loop(node: onnx.NodeProto, body: onnx.GraphProto, scope: Scope, propagation: Propagation) -> _Counted | None:
+def _loop(node: onnx.NodeProto, body: onnx.GraphProto, scope: Scope, propagation: Propagation) -> _Counted | Reason:
     """Count the iterations of a Loop: its body is gone through until the condition is false."""
     given = [scope[name] if name else None for name in node.input]
     most = None if given[0] is None else _number(given[0])
     again = True if len(given) < 2 or given[1] is None else _number(given[1])
-    if again is None or (most is None and given[0] is not None):
-        return None
+    if most is None and given[0] is not None:
+        return Reason("the number of its iterations is computed at run time", missing=True)
+    if again is None:
+        return Reason("whether it begins is computed at run time", missing=True)
     carried, length = given[2:], 0
     names = [value.name for value in body.input]
     while again and (most is None or length < most):
         if (length + 1) * _nodes(body) > UNROLLED:
-            return None
+            return Reason(f"its iterations would be more than {UNROLLED} nodes, which are unrolled at most")
         turn = [constant(np.array(length, np.int64)), constant(np.array(True))]
         inside = propagation.graph(body, scope, dict(zip(names, [*turn, *carried], strict=False)))
         found = [inside[value.name] or Facts() for value in body.output]
         again, length = _number(found[0]), length + 1
         if again is None and length != most:
-            return None
+            return Reason("the condition that ends it is computed at run time", missing=True)
         carried = list(found[1 : len(given) - 1])
     results = len(body.output) - 1 - len(carried)
     turns = (body.input[0].name, body.input[1].name)
@@ -91,10 +100,10 @@ def _number(facts: Facts) -> int | None:
     return None if facts.known is None or facts.known.size != 1 else int(facts.known.item())
 
 
-def _scan(node: onnx.NodeProto, body: onnx.GraphProto, scope: Scope, inside: Scope, opset: int) -> _Counted | None:
+def _scan(node: onnx.NodeProto, body: onnx.GraphProto, scope: Scope, inside: Scope, opset: int) -> _Counted | Reason:
     """Count the iterations of a Scan; those of Scan-8 have a batch around them."""
     if opset < 9:
-        return None
+        return Reason("Scan-8 has a batch, and is not unrolled")
     given: Mapping[str, Any] = {
         one.name: onnx.helper.get_attribute_value(one) for one in node.attribute if one.name != "body"
     }
@@ -106,7 +115,7 @@ def _scan(node: onnx.NodeProto, body: onnx.GraphProto, scope: Scope, inside: Sco
     places = _from_front(given.get("scan_output_axes") or [0] * len(results), results, 1)
     first = scope[inputs[0]]
     if axes is None or places is None or first is None or not isinstance(length := first.dim(axes[0]), int):
-        return None
+        return Reason("the length of what it scans is unknown")
     backwards = map(bool, given.get("scan_input_directions") or [0] * count)
     reverse = tuple(map(bool, given.get("scan_output_directions") or [0] * len(results)))
     scanned = tuple(zip(inputs, axes, backwards, strict=True))

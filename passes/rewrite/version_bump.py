@@ -13,7 +13,7 @@ from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.no_conversion import why_absent
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import Schema, schema_at
-from opshift.opsets.registry.structural import IDENTITY, LOOP
+from opshift.opsets.registry.structural import IDENTITY, LOOP, SEQUENCES
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import typed
 from opshift.passes.base.results import Code, Refusal
@@ -21,6 +21,10 @@ from opshift.passes.rewrite.edits import CarryValue, DropAttributes
 from opshift.passes.rewrite.node_context import NodeContext
 from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions
 from opshift.passes.rewrite.unknown_types import UnknownTypes, gives_fewer
+
+_NO_WAY = "opshift has no decomposition for {}"
+_REMOVED = "sequences and optionals are removed only if their contents are known and no graph returns them"
+_TENSORS = "Return tensors in their place, and make lengths and positions in them constant."
 
 
 def bumped(
@@ -61,12 +65,14 @@ def bumped(
     if carry:
         renewed = dataclasses.replace(renewed, inputs=(*renewed.inputs, Facts(TensorProto.FLOAT, ())))
     if illegal := legality.why_not(renewed) or _output_type(renewed, after):
+        listed = node.name in SEQUENCES
         if node.name in legality.decompose:
-            reason = f"opshift has no decomposition for {node.name}."
-            return Refusal(Code.ABSENT_OPERATOR, context.where, label, reason, "")
+            reason = f"{node.name} is to be decomposed, and {_REMOVED}" if listed else _NO_WAY.format(node.name)
+            return Refusal(Code.ABSENT_OPERATOR, context.where, label, f"{reason}.", "")
         lacking = legality.target is not None and not legality.target.has(node.name)
         code = Code.NO_LOWERING if lacking else Code.TYPE
-        return Refusal(code, context.where, label, f"{illegal}, and opshift has no replacement for it.", "")
+        why, hint = (_REMOVED, _TENSORS) if listed and lacking else ("opshift has no replacement for it", "")
+        return Refusal(code, context.where, label, f"{illegal}, and {why}.", hint)
     return CarryValue() if carry else DropAttributes(drop) if drop else None
 
 

@@ -1,0 +1,56 @@
+"""The values in a sequence or an optional, where they are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx
+
+from opshift.opsets.registry.facts import Facts
+from opshift.passes.analysis.splicing import named_node
+from opshift.passes.rewrite.apply import Names
+
+Items = tuple[str, ...]
+"""The values in a sequence, by their names."""
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """The value in an optional, by its name: a tensor or a sequence; empty if there is none."""
+
+    value: str = ""
+
+
+Held = Items | Maybe
+
+
+def names_in(held: Held) -> Items:
+    """Return the names of all values in a sequence or an optional."""
+    return held if isinstance(held, tuple) else (held.value,) if held.value else ()
+
+
+def container(name: str, held: Held, dtype: int, names: Names) -> onnx.NodeProto:
+    """Return a node that makes a sequence, or an optional, of values; it has elements of this type."""
+    if isinstance(held, Maybe):
+        kind = {} if held.value else {"type": onnx.helper.make_tensor_type_proto(dtype, None)}
+        return named_node(names.new(f"{name}/Optional"), "Optional", list(names_in(held)), name, **kind)
+    if held:
+        return named_node(names.new(f"{name}/SequenceConstruct"), "SequenceConstruct", list(held), name)
+    return named_node(names.new(f"{name}/SequenceEmpty"), "SequenceEmpty", [], name, dtype=dtype)
+
+
+def element_type(kind: onnx.TypeProto) -> int:
+    """Return the element type of the tensors in a sequence, or of the tensor in an optional; 0 for other types."""
+    if kind.HasField("sequence_type"):
+        return kind.sequence_type.elem_type.tensor_type.elem_type
+    return kind.optional_type.elem_type.tensor_type.elem_type if kind.HasField("optional_type") else 0
+
+
+def is_tensor(facts: Facts | None) -> bool:
+    """Return whether a value is known to be a tensor."""
+    return facts is not None and bool(facts.dtype) and not facts.container
+
+
+def is_sequence(facts: Facts | None) -> bool:
+    """Return whether a value is known to be a sequence or an optional."""
+    return facts is not None and bool(facts.container)

@@ -1,0 +1,100 @@
+"""Replace SequenceMap by its body: once for each element if their number is known, else in a Loop."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import onnx
+from onnx import TensorProto
+from onnx.helper import make_tensor_sequence_value_info, make_tensor_value_info
+
+from opshift.opsets.registry.structural import IDENTITY, LOOP
+from opshift.passes.analysis.inference import make_node
+from opshift.passes.analysis.scopes import Scope
+from opshift.passes.analysis.splicing import Spliced, named_node
+from opshift.passes.graph.traversal import nested_nodes, subgraphs
+from opshift.passes.rewrite.apply import Names
+from opshift.passes.rewrite.held_values import Held, Items, container, is_sequence, is_tensor
+from opshift.passes.rewrite.unrolling import UNROLLED
+
+
+def each(
+    node: onnx.NodeProto, scope: Scope, held: Sequence[Held | None], found: Spliced, names: Names
+) -> dict[str, Items]:
+    """Write the body once for each element, and return what each sequence holds that is made of the results.
+
+    Inputs after the first are sequences as long as that, or tensors that all share. Nothing is written, and nothing
+    returned, if the elements are unknown or too many.
+    """
+    if not held or not isinstance(held[0], tuple):
+        return {}
+    body, length = next(subgraphs(node)), len(held[0])
+    lists = [own if isinstance(own, tuple) else None for own in held]
+    shared = [name for name, own in zip(node.input, lists, strict=True) if own is None]
+    many = length * sum(1 for _ in nested_nodes(body)) > UNROLLED
+    if many or not all(is_tensor(scope[name]) for name in shared):
+        return {}
+    types = [value.type.tensor_type.elem_type for value in body.output]
+    if any(own is not None and len(own) != length for own in lists) or not (length or all(types)):
+        return {}
+    results: list[list[str]] = []
+    for place in range(length):
+        given = {
+            inner.name: name if own is None else own[place]
+            for inner, name, own in zip(body.input, node.input, lists, strict=True)
+        }
+        fresh = functools.partial(_numbered, names, place)
+        results.append(found.add(body, given, fresh, fresh))
+    made = {name: tuple(one[at] for one in results) for at, name in enumerate(node.output) if name}
+    for name, dtype in zip(node.output, types, strict=True):
+        if name:
+            found.nodes.append(container(name, made[name], dtype, names))
+    found.outputs = list(node.output)
+    return made
+
+
+def as_loop(node: onnx.NodeProto, scope: Scope, found: Spliced, names: Names) -> None:
+    """Write a Loop that collects what the body makes of each element, as ONNX defines SequenceMap."""
+    body = next(subgraphs(node))
+    types = [value.type.tensor_type.elem_type for value in body.output]
+    pairs = list(zip(body.input, node.input, strict=True))
+    shared = {inner.name: name for inner, name in pairs if is_tensor(scope[name])}
+    sequences = [(inner, name) for inner, name in pairs if inner.name not in shared]
+    if not all(types) or not all(is_sequence(scope[name]) for _, name in sequences):
+        return
+    new = functools.partial(names.new, f"{node.output[0]}/map")
+    turn, go, on = new(), new(), new()
+    inner = Spliced()
+    given = dict(shared)
+    for value, name in sequences:
+        given[value.name] = new()
+        inner.nodes.append(named_node(new(), "SequenceAt", [name, turn], given[value.name]))
+    made = inner.add(body, given, names.new, names.new)
+    inner.nodes.append(named_node(on, IDENTITY, [go], on))
+    loop = onnx.GraphProto(name=new())
+    loop.input.extend(
+        (make_tensor_value_info(turn, TensorProto.INT64, []), make_tensor_value_info(go, TensorProto.BOOL, []))
+    )
+    loop.output.append(make_tensor_value_info(on, TensorProto.BOOL, []))
+    starts = []
+    for result, dtype in zip(made, types, strict=True):
+        before, after = new(), new()
+        starts.append(found.node("SequenceEmpty", [], new(), dtype=dtype))
+        inner.nodes.append(named_node(after, "SequenceInsert", [before, result], after))
+        loop.input.append(make_tensor_sequence_value_info(before, dtype, None))
+        loop.output.append(make_tensor_sequence_value_info(after, dtype, None))
+    loop.node.extend(inner.nodes)
+    loop.initializer.extend(inner.initializers)
+    loop.value_info.extend(inner.types)
+    length = found.node("SequenceLength", [node.input[0]], new())
+    outputs = [name or new() for name in node.output]
+    condition = found.constant(new(), True, TensorProto.BOOL)
+    whole = make_node(LOOP, "", [length, condition, *starts], outputs, {"body": loop})
+    whole.name = names.new(f"{node.output[0]}/Loop")
+    found.nodes.append(whole)
+    found.outputs = list(node.output)
+
+
+def _numbered(names: Names, place: int, name: str) -> str:
+    return names.new(f"{name}/{place}")
