@@ -251,7 +251,14 @@ CASES = [
         (17,),
     ),
     Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s, z, , b)", PACKED, "float[2,3] y", (11, 17, 21), whole=BYTES),
-    Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s)", PACKED, "float[2,3] y", (17,), whole=BYTES),
+    Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s)", PACKED, "float[2,3] y", (17, 21), whole=BYTES),
+    Case(
+        f"y = com.microsoft.MatMulNBits {BITS.replace('bits = 4', 'bits = 2')} (x, w, s, z)",
+        PACKED.replace("[3,3,8]", "[3,3,4]").replace("uint8[6]", "uint8[3]"),
+        "float[2,3] y",
+        (17, 21, 25),
+        whole=BYTES,
+    ),
     Case(
         f"y = com.microsoft.MatMulNBits {BITS} (x, w, s, z)",
         PACKED.replace("uint8[6] z", "float[9] z"),
@@ -263,7 +270,7 @@ CASES = [
         f"y = com.microsoft.MatMulNBits {BITS.replace('bits = 4', 'bits = 8')} (x, w, s, z)",
         PACKED.replace("[3,3,8]", "[3,3,16]").replace("uint8[6]", "uint8[9]"),
         "float[2,3] y",
-        (17,),
+        (17, 21),
         whole=BYTES,
     ),
     Case(
