@@ -180,3 +180,17 @@ def test_weights_in_another_file_are_read(opset: int, tmp_path: Path) -> None:
     model = onnx.load(tmp_path / "out.onnx")
     assert [node.op_type for node in model.graph.node] == ["DequantizeLinear"] * (opset > 20) + ["MatMul"]
     assert form.differs(model) <= form.rounding
+
+
+@pytest.mark.parametrize("opset", [11, 17, 21])
+@pytest.mark.parametrize(("shape", "bias"), [((3, 0, 16), False), ((0, 2, 16), True), ((3, 2, 0), True)])
+def test_weights_without_elements_stand_for_a_product_that_is_left_out(
+    shape: tuple[int, ...], bias: bool, opset: int
+) -> None:
+    """MatMulNBits-1: "Y is filled with zeros (or the broadcast bias, if provided)"."""
+    form = Weights(bias=bias)
+    model = form.model
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.zeros(shape, np.uint8), "w"))
+    result = opshift.convert(model, opset=opset, decompose=["com.microsoft"], effort="quick", require_proof=True)
+    assert isinstance(result.model, onnx.ModelProto)
+    assert "MatMul" not in [node.op_type for node in result.model.graph.node]

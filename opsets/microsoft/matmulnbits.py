@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.registry.dialect import MICROSOFT
+from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -62,6 +63,10 @@ def oracle(
     Zero points are packed as weights are, each row "padded to byte"; by default they are 2^(bits - 1).
     """
     rows, blocks = what.N, what.blocks
+    if not b.size:
+        # "Y is filled with zeros (or the broadcast bias, if provided)."
+        y = np.zeros((*a.shape[:-1], rows))
+        return np.asarray(y if bias is None else y + bias).astype(a.dtype)
     weights = _unpacked(what, b.reshape(rows, blocks, -1)).reshape(rows, blocks, -1).astype(np.float64)
     if zeros is None:
         points = np.full((rows, blocks), 2.0 ** (what.bits - 1))
@@ -74,6 +79,16 @@ def oracle(
     return np.asarray(y if bias is None else y + bias).astype(a.dtype)
 
 
+def _is_omitted(operands: Operands) -> bool:
+    return 0 in ((operands[1] or Facts()).shape or ())
+
+
+def _omitted(what: MatMulNBits, operands: Operands) -> Reason | None:
+    if operands[5] is not None or what.weight_prepacked:
+        return Reason("")
+    return None if _is_omitted(operands) else Reason("")
+
+
 def _known(what: MatMulNBits, operands: Operands) -> Reason | None:
     if what.bits not in (2, 4, 8):
         return Reason(f"weights of {what.bits} bits are not packed into bytes")
@@ -81,6 +96,8 @@ def _known(what: MatMulNBits, operands: Operands) -> Reason | None:
         return Reason("the element type of the scales is unknown", missing=True)
     if what.weight_prepacked:
         return Reason("the weights are laid out for one machine (weight_prepacked)")
+    if _is_omitted(operands):
+        return Reason("")
     return None if operands[4] is None else Reason("g_idx orders the columns")
 
 
@@ -89,7 +106,7 @@ def _form(bias: bool, zeros: str) -> Callable[[MatMulNBits, Operands], Reason | 
         if (operands[5] is not None) != bias:
             return Reason("")
         if bias:
-            return _known(what, operands)
+            return None if _is_omitted(operands) and not what.weight_prepacked else _known(what, operands)
         points = operands[3]
         if points is not None and points.dtype is None:
             return Reason("the element type of zero_points is unknown", missing=True)
@@ -147,6 +164,13 @@ def with_middle(a, b, scales, zeros, index, bias, each: Sequence[int], middle: f
     """Add the middle of the range as the zero point."""
     points = op.Expand(op.CastLike(middle, scales), each)
     return meaning.Same(a, b, scales, points)
+
+
+
+@lowering(18, applies_if=_omitted, bind=lambda what, operands: {"count": (what.N,)})
+def omitted(a, b, scales, zeros, index, bias, count: Sequence[int]):
+    """Fill the output with zeros: weights without elements stand for a product that is left out."""
+    return op.Expand(op.CastLike(0.0, a), op.Concat(op.Shape(a, end=-1), count, axis=0))
 
 
 _BLOCKS = ("bits", "packed", "whole", "most", "scale_each", "held", "narrow", "block")
@@ -219,7 +243,7 @@ OPERATOR = Operator(
     versions=(Version(1),),
     operands=("A", "B", "scales", "zero_points", "g_idx", "bias"),
     oracle=oracle,
-    lowerings=(with_bias, blocked_around_middle, blocked, with_middle, with_packed, unpacked),
+    lowerings=(with_bias, omitted, blocked_around_middle, blocked, with_middle, with_packed, unpacked),
     refused="`g_idx`, `weight_prepacked`, bits other than 2, 4 and 8",
     traits=Traits(floats=(Trait.SUMS,), factors=3, packed_weights=(1, 2, 3)),
 )
