@@ -166,7 +166,6 @@ def with_middle(a, b, scales, zeros, index, bias, each: Sequence[int], middle: f
     return meaning.Same(a, b, scales, points)
 
 
-
 @lowering(18, applies_if=_omitted, bind=lambda what, operands: {"count": (what.N,)})
 def omitted(a, b, scales, zeros, index, bias, count: Sequence[int]):
     """Fill the output with zeros: weights without elements stand for a product that is left out."""
