@@ -73,6 +73,11 @@ BITS = "<K = 40, N = 3, bits = 4, block_size = 16>"
 HALF_CONV = "float16[1,2,5] x, float16[4,2,3] w"
 GRID = "float[1,2,3,4] x, float[1,5,6,2] g"
 BYTES = {"w": (0, 256), "z": (0, 256)}
+ONE_SCALE = "float[1] s = {0.004}, uint8[1] z = {100}"
+LSTM_INPUTS = (
+    "float[3,2,4] x, uint8[DIRECTIONS,4,12] w, uint8[DIRECTIONS,3,12] r, float[DIRECTIONS,24] b, "
+    "float[DIRECTIONS,2,3] h, float[DIRECTIONS,2,3] c, float[DIRECTIONS,9] p"
+)
 ROTARY = "float[2,5,24] x, int64[1] o, int64[2,5] p, float[10,4] c, float[10,4] s"
 HEADS = (
     "float[2,5,8] q, float[2,7,8] k, float[2,7,12] v, float[28] b, int32[2,7] m, int32[2,5,7] mp, int32[2] ml, "
@@ -251,7 +256,14 @@ CASES = [
         (17,),
     ),
     Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s, z, , b)", PACKED, "float[2,3] y", (11, 17, 21), whole=BYTES),
-    Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s)", PACKED, "float[2,3] y", (17,), whole=BYTES),
+    Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s)", PACKED, "float[2,3] y", (17, 21), whole=BYTES),
+    Case(
+        f"y = com.microsoft.MatMulNBits {BITS.replace('bits = 4', 'bits = 2')} (x, w, s, z)",
+        PACKED.replace("[3,3,8]", "[3,3,4]").replace("uint8[6]", "uint8[3]"),
+        "float[2,3] y",
+        (17, 21, 25),
+        whole=BYTES,
+    ),
     Case(
         f"y = com.microsoft.MatMulNBits {BITS} (x, w, s, z)",
         PACKED.replace("uint8[6] z", "float[9] z"),
@@ -263,7 +275,7 @@ CASES = [
         f"y = com.microsoft.MatMulNBits {BITS.replace('bits = 4', 'bits = 8')} (x, w, s, z)",
         PACKED.replace("[3,3,8]", "[3,3,16]").replace("uint8[6]", "uint8[9]"),
         "float[2,3] y",
-        (17,),
+        (17, 21),
         whole=BYTES,
     ),
     Case(
@@ -272,6 +284,31 @@ CASES = [
         "float[n,5,3] y",
         (17,),
         whole=BYTES,
+    ),
+    *(
+        Case(
+            f"{outputs} = com.microsoft.DynamicQuantizeLSTM <hidden_size = 3{more}> ({given})",
+            LSTM_INPUTS.replace("DIRECTIONS", directions),
+            "float[3,DIRECTIONS,2,3] y, float[DIRECTIONS,2,3] f, float[DIRECTIONS,2,3] g".replace(
+                "DIRECTIONS", directions
+            ),
+            opsets,
+            f"int32[2] l = {{2, 3}}, {scales}",
+            whole={"w": (0, 256), "r": (0, 256)},
+        )
+        for outputs, more, given, directions, opsets, scales in (
+            ("y, f, g", "", "x, w, r, , , , , , s, z, s, z", "1", (11, 17, 23), ONE_SCALE),
+            ("y, f, g", "", "x, w, r, b, l, h, c, p, s, z, s, z", "1", (17,), ONE_SCALE),
+            ("y, f, g", ', direction = "reverse"', "x, w, r, b, l, h, c, , s, z, s, z", "1", (11, 17), ONE_SCALE),
+            (
+                "y, f, g",
+                ', direction = "bidirectional", input_forget = 1',
+                "x, w, r, b, , , , , s, z, s, z",
+                "2",
+                (17,),
+                "float[2] s = {0.004, 0.005}, uint8[2] z = {100, 120}",
+            ),
+        )
     ),
     Case("y = com.microsoft.RotaryEmbedding (x, p, c, s)", ROTARY, "float[2,5,24] y", (9, 17, 23)),
     Case("y = com.microsoft.RotaryEmbedding <interleaved = 1> (x, o, c, s)", ROTARY, "float[2,5,24] y", (9, 23)),

@@ -59,6 +59,8 @@ def oracle(
         if key.ndim == 3:
             key, value = key + parts[1], value + parts[2]
     meant = MultiHeadAttention(what.num_heads, what.mask_filter_value, what.scale)
+    if key.ndim == 3 and key.shape[1] != 1:
+        raise ValueError("DecoderMaskedMultiHeadAttention-1: keys in rows are those of one token")
     if past_key is None or past_value is None or place is None:
         y, *_ = multiheadattention.oracle(meant, query, key, value, None, mask, added)
         return (y,)
@@ -82,6 +84,9 @@ def _known(what: DecoderMaskedMultiHeadAttention, operands: Operands) -> Reason 
     ranks = [first(operands).rank, (operands[1] or Facts()).rank]
     if ranks not in ([3, 3], [3, 4]):
         return Reason("a rank is unknown", missing=True)
+    tokens = (operands[1] or Facts()).dim(1)
+    if ranks[1] == 3 and isinstance(tokens, int) and tokens != 1:
+        return Reason(f"keys in rows are those of one token, and there are {tokens}; more need an axis of heads")
     if operands[5] is not None and not what.past_present_share_buffer:
         return Reason("the past is no buffer (past_present_share_buffer), which kernels refuse")
     if (operands[5] is None) != (operands[7] is None) or (operands[5] is None) != (operands[6] is None):
@@ -195,6 +200,12 @@ def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[s
     return made
 
 
+def _of_more_tokens(inputs: Sequence[Any]) -> bool:
+    """Return whether keys in rows are of more tokens than one: the kernel takes the rows for others than they are."""
+    key = inputs[1] if len(inputs) > 1 else None
+    return key is not None and key.ndim == 3 and key.shape[1] != 1
+
+
 OPERATOR = Operator(
     name="DecoderMaskedMultiHeadAttention",
     domain=MICROSOFT,
@@ -215,5 +226,5 @@ OPERATOR = Operator(
         "buffer; a bias without a past, beside keys in rows"
     ),
     # Without an output for keys and values the kernel ends the process.
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), outputs_for={5: 3, 6: 3}),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), outputs_for={5: 3, 6: 3}, meaningless=_of_more_tokens),
 )

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from opshift.opsets.registry.dialect import MICROSOFT
+from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -61,6 +63,10 @@ def oracle(
     Zero points are packed as weights are, each row "padded to byte"; by default they are 2^(bits - 1).
     """
     rows, blocks = what.N, what.blocks
+    if not b.size:
+        # "Y is filled with zeros (or the broadcast bias, if provided)."
+        y = np.zeros((*a.shape[:-1], rows))
+        return np.asarray(y if bias is None else y + bias).astype(a.dtype)
     weights = _unpacked(what, b.reshape(rows, blocks, -1)).reshape(rows, blocks, -1).astype(np.float64)
     if zeros is None:
         points = np.full((rows, blocks), 2.0 ** (what.bits - 1))
@@ -73,6 +79,16 @@ def oracle(
     return np.asarray(y if bias is None else y + bias).astype(a.dtype)
 
 
+def _is_omitted(operands: Operands) -> bool:
+    return 0 in ((operands[1] or Facts()).shape or ())
+
+
+def _omitted(what: MatMulNBits, operands: Operands) -> Reason | None:
+    if operands[5] is not None or what.weight_prepacked:
+        return Reason("")
+    return None if _is_omitted(operands) else Reason("")
+
+
 def _known(what: MatMulNBits, operands: Operands) -> Reason | None:
     if what.bits not in (2, 4, 8):
         return Reason(f"weights of {what.bits} bits are not packed into bytes")
@@ -80,6 +96,8 @@ def _known(what: MatMulNBits, operands: Operands) -> Reason | None:
         return Reason("the element type of the scales is unknown", missing=True)
     if what.weight_prepacked:
         return Reason("the weights are laid out for one machine (weight_prepacked)")
+    if _is_omitted(operands):
+        return Reason("")
     return None if operands[4] is None else Reason("g_idx orders the columns")
 
 
@@ -88,7 +106,7 @@ def _form(bias: bool, zeros: str) -> Callable[[MatMulNBits, Operands], Reason | 
         if (operands[5] is not None) != bias:
             return Reason("")
         if bias:
-            return _known(what, operands)
+            return None if _is_omitted(operands) and not what.weight_prepacked else _known(what, operands)
         points = operands[3]
         if points is not None and points.dtype is None:
             return Reason("the element type of zero_points is unknown", missing=True)
@@ -96,6 +114,10 @@ def _form(bias: bool, zeros: str) -> Callable[[MatMulNBits, Operands], Reason | 
         return _known(what, operands) if kind == zeros else Reason("")
 
     return given
+
+
+_NARROW = {2: TensorProto.UINT2, 4: TensorProto.UINT4, 8: TensorProto.UINT8}
+"""The element types of numbers of so many bits, which DequantizeLinear reads: since opset 21, uint2 since 25."""
 
 
 def _bind(what: MatMulNBits, operands: Operands) -> Mapping[str, Any]:
@@ -111,6 +133,11 @@ def _bind(what: MatMulNBits, operands: Operands) -> Mapping[str, Any]:
         "points": (what.N, -(-what.blocks // what.parts) * what.parts),
         "count": (what.blocks,),
         "to": operands[2].dtype if operands[2] else None,
+        "held": TensorProto.UINT8,
+        "narrow": _NARROW[what.bits],
+        "block": what.block_size,
+        "scale_each": (what.N, what.blocks),
+        "center": 2 ** (what.bits - 1),
     }
 
 
@@ -128,17 +155,59 @@ def with_bias(a, b, scales, zeros, index, bias):
     return meaning.Same(a, b, scales, zeros) + bias
 
 
-@lowering(18, applies_if=_form(False, "none"), bind=_some("each", "middle"))
+# What unpacks the weights at run time costs more than what DequantizeLinear reads as they are.
+WIDE = 64.0
+
+
+@lowering(18, applies_if=_form(False, "none"), bind=_some("each", "middle"), cost=WIDE)
 def with_middle(a, b, scales, zeros, index, bias, each: Sequence[int], middle: float):
     """Add the middle of the range as the zero point."""
     points = op.Expand(op.CastLike(middle, scales), each)
     return meaning.Same(a, b, scales, points)
 
 
+@lowering(18, applies_if=_omitted, bind=lambda what, operands: {"count": (what.N,)})
+def omitted(a, b, scales, zeros, index, bias, count: Sequence[int]):
+    """Fill the output with zeros: weights without elements stand for a product that is left out."""
+    return op.Expand(op.CastLike(0.0, a), op.Concat(op.Shape(a, end=-1), count, axis=0))
+
+
+_BLOCKS = ("bits", "packed", "whole", "most", "scale_each", "held", "narrow", "block")
+
+
+@lowering(21, applies_if=_form(False, "none"), bind=_some(*_BLOCKS, "center"), rounds=True)
+def blocked_around_middle(
+    a, b, scales, zeros, index, bias,
+    bits: int, packed: Sequence[int], whole: Sequence[int], most: Sequence[int], scale_each: Sequence[int],
+    held: int, narrow: int, block: int, center: int,
+):  # fmt: skip
+    """Dequantize the weights in blocks, whose zero points are the middle of the range, and multiply."""
+    rows = op.Reshape(meaning.Unpacked(op.Reshape(b, packed), bits=bits, dtype=held), whole)
+    columns = meaning.Cast(op.Transpose(op.Slice(rows, [0], most, [1]), perm=[1, 0]), to=narrow)
+    each = op.Transpose(op.Reshape(scales, scale_each), perm=[1, 0])
+    middle = meaning.Cast(op.Expand(op.Cast(center, to=held), op.Shape(each)), to=narrow)
+    return op.MatMul(a, meaning.DequantizeLinear(columns, each, middle, axis=0, block_size=block))
+
+
+@lowering(21, applies_if=_form(False, "packed"), bind=_some(*_BLOCKS, "rows", "points", "count"), rounds=True)
+def blocked(
+    a, b, scales, zeros, index, bias,
+    bits: int, packed: Sequence[int], whole: Sequence[int], most: Sequence[int], scale_each: Sequence[int],
+    held: int, narrow: int, block: int, rows: Sequence[int], points: Sequence[int], count: Sequence[int],
+):  # fmt: skip
+    """Dequantize the weights in blocks, each of a zero point, and multiply."""
+    numbers = op.Reshape(meaning.Unpacked(op.Reshape(b, packed), bits=bits, dtype=held), whole)
+    columns = meaning.Cast(op.Transpose(op.Slice(numbers, [0], most, [1]), perm=[1, 0]), to=narrow)
+    each = op.Transpose(op.Reshape(scales, scale_each), perm=[1, 0])
+    every = op.Reshape(meaning.Unpacked(op.Reshape(zeros, rows), bits=bits, dtype=held), points)
+    centers = meaning.Cast(op.Transpose(op.Slice(every, [0], count, [1]), perm=[1, 0]), to=narrow)
+    return op.MatMul(a, meaning.DequantizeLinear(columns, each, centers, axis=0, block_size=block))
+
+
 _UNPACK = _some("bits", "rows", "points", "count", "to")
 
 
-@lowering(18, applies_if=_form(False, "packed"), bind=_UNPACK)
+@lowering(18, applies_if=_form(False, "packed"), bind=_UNPACK, cost=WIDE)
 def with_packed(
     a, b, scales, zeros, index, bias,
     bits: int, rows: Sequence[int], points: Sequence[int], count: Sequence[int], to: int,
@@ -173,7 +242,7 @@ OPERATOR = Operator(
     versions=(Version(1),),
     operands=("A", "B", "scales", "zero_points", "g_idx", "bias"),
     oracle=oracle,
-    lowerings=(with_bias, with_middle, with_packed, unpacked),
+    lowerings=(with_bias, omitted, blocked_around_middle, blocked, with_middle, with_packed, unpacked),
     refused="`g_idx`, `weight_prepacked`, bits other than 2, 4 and 8",
-    traits=Traits(floats=(Trait.SUMS,), factors=3),
+    traits=Traits(floats=(Trait.SUMS,), factors=3, packed_weights=(1, 2, 3)),
 )

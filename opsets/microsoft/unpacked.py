@@ -1,4 +1,4 @@
-"""A step: the numbers of a few bits that bytes hold, as floats along the last axis, those of the low bits first."""
+"""A step: the numbers of a few bits that bytes hold, along the last axis, those of the low bits first."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from opshift.opsets.registry.facts import Facts, Tensor
-from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.facts import FLOATS, Facts, Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator
 
 
 @dataclass(frozen=True)
 class Unpacked:
-    """How many bits a number has, and the type of the floats."""
+    """How many bits a number has, and the type of the result: one of floats, or uint8."""
 
     bits: int = 4
     dtype: int = TensorProto.FLOAT
@@ -39,6 +39,16 @@ def _shifts(what: Unpacked, operands: Operands) -> Mapping[str, Any]:
     return {"left": Tensor(left), "right": Tensor(np.asarray(8 - what.bits, np.uint8)), "to": what.dtype}
 
 
+def _whole_bytes(what: Unpacked, operands: Operands) -> Reason | None:
+    return None if what.bits == 8 else Reason("")
+
+
+@lowering(13, applies_if=_whole_bytes, bind=lambda what, operands: {"to": what.dtype})
+def of_bytes(packed, to: int):
+    """Cast the bytes: each is a number."""
+    return op.Cast(packed, to=to)
+
+
 @lowering(13, bind=_shifts)
 def by_shifts(packed, left: Sequence[int], right: Sequence[int], to: int):
     """Shift the bits above a number out of the byte, and those below it."""
@@ -53,7 +63,11 @@ def _powers(what: Unpacked, operands: Operands) -> Mapping[str, Any]:
     return {"to": what.dtype, **{name: Tensor(value.astype(dtype)) for name, value in values.items()}}
 
 
-@lowering(13, bind=_powers)
+def _floats(what: Unpacked, operands: Operands) -> Reason | None:
+    return None if what.dtype in FLOATS else Reason("it divides, and the result is one of integers")
+
+
+@lowering(13, applies_if=_floats, bind=_powers)
 def by_floors(packed, to: int, own: Sequence[int], above: Sequence[int], size: Sequence[int]):
     """Divide by powers of two, and take what is above a number away: floats hold a byte."""
     wide = op.Cast(packed, to=to)
@@ -72,6 +86,6 @@ OPERATOR = Operator(
     versions=(),
     operands=("packed",),
     oracle=oracle,
-    lowerings=(by_shifts, by_floors),
+    lowerings=(of_bytes, by_shifts, by_floors),
     facts=_facts,
 )

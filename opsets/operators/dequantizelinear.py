@@ -135,5 +135,9 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(by_product, by_element, by_float_scale, with_zero_point),
     normal=_normal,
-    traits=Traits(reads_numbers=(0, 2), marks_quantization=True),
+    traits=Traits(
+        reads_numbers=(0, 2),
+        marks_quantization=True,
+        reads_packed=lambda attributes: bool(attributes.get("block_size")),
+    ),
 )

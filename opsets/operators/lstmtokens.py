@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from opshift.opsets.families.recurrent import (
     Array,
@@ -22,22 +23,31 @@ from opshift.opsets.registry.operator import Operator
 
 
 def oracle(
-    what: Cell, count: Array, h: Array, c: Array, gates: Array, mask: Array | None, *others: Array | None
+    what: Cell,
+    count: Array,
+    h: Array,
+    c: Array,
+    gates: Array,
+    mask: Array | None,
+    r: Array,
+    p_i: Array | None = None,
+    p_o: Array | None = None,
+    p_f: Array | None = None,
+    r_scale: Array | None = None,
+    r_zero: Array | None = None,
+    read: Array | None = None,
 ) -> tuple[Array, ...]:
     """Return the last states, and the states h after all tokens."""
-    return run_tokens(
-        lstmcell.oracle,
-        what,
-        (
-            h,
-            c,
-        ),
-        (gates, mask),
-        *others,
-    )
+
+    def step(
+        what: Cell, h: Array, c: Array, gates: Array, mask: Array | None, read: Array | None, *others: Any
+    ) -> tuple[Array, ...]:
+        return lstmcell.oracle(what, h, c, gates, mask, *others, read)
+
+    return run_tokens(step, what, (h, c), (gates, mask, read), r, p_i, p_o, p_f, r_scale, r_zero)
 
 
-@unrolled(18, applies_if=few(3), bind=bound_cell, turns=tokens_of(3), scanned=("gates", "mask"), carries=2)
+@unrolled(18, applies_if=few(3), bind=bound_cell, turns=tokens_of(3), scanned=("gates", "mask", "read"), carries=2)
 def token_after_token(
     count,
     h,
@@ -48,6 +58,9 @@ def token_after_token(
     p_i,
     p_o,
     p_f,
+    r_scale,
+    r_zero,
+    read,
     functions: Sequence[str],
     alphas: Sequence[float],
     betas: Sequence[float],
@@ -64,6 +77,9 @@ def token_after_token(
         p_i,
         p_o,
         p_f,
+        r_scale,
+        r_zero,
+        read,
         functions=functions,
         alphas=alphas,
         betas=betas,
@@ -85,6 +101,9 @@ def token(
     p_i,
     p_o,
     p_f,
+    r_scale,
+    r_zero,
+    read,
     functions: Sequence[str],
     alphas: Sequence[float],
     betas: Sequence[float],
@@ -102,6 +121,9 @@ def token(
         p_i,
         p_o,
         p_f,
+        r_scale,
+        r_zero,
+        op.Gather(read, at, axis=0),
         functions=functions,
         alphas=alphas,
         betas=betas,
@@ -112,7 +134,7 @@ def token(
 
 
 @lowering(18, applies_if=reversed_order(3))
-def backwards(count, h, c, gates, mask, r, p_i, p_o, p_f):
+def backwards(count, h, c, gates, mask, r, p_i, p_o, p_f, r_scale, r_zero, read):
     """Reverse the tokens, and the rows."""
     last_h, last_c, rows = meaning.Same(
         count,
@@ -124,13 +146,16 @@ def backwards(count, h, c, gates, mask, r, p_i, p_o, p_f):
         p_i,
         p_o,
         p_f,
+        r_scale,
+        r_zero,
+        op.Slice(read, [-1], [-9223372036854775807], [0], [-1]),
         backwards=0,
     )
     return last_h, last_c, op.Slice(rows, [-1], [-9223372036854775807], [0], [-1])
 
 
 @lowering(18, applies_if=no_token(3))
-def nothing(count, h, c, gates, mask, r, p_i, p_o, p_f):
+def nothing(count, h, c, gates, mask, r, p_i, p_o, p_f, r_scale, r_zero, read):
     """Return the states as they are, and no row."""
     rows, _, _, _ = op.Split(gates, axis=2, num_outputs=4)
     return op.Identity(h), op.Identity(c), op.Unsqueeze(rows, [1])
@@ -141,7 +166,7 @@ OPERATOR = Operator(
     domain="opshift.step",
     meaning=Cell,
     versions=(),
-    operands=("count", "h", "c", "gates", "mask", "r", "p_i", "p_o", "p_f"),
+    operands=("count", "h", "c", "gates", "mask", "r", "p_i", "p_o", "p_f", "r_scale", "r_zero", "read"),
     oracle=oracle,
     lowerings=(token_after_token, token, backwards, nothing),
     facts=facts_of_tokens(states=2, gates=3),

@@ -337,6 +337,10 @@ class Traits:
     """Of an operator that quantizes: the scales of its inputs, then the one that they are divided by."""
     marks_quantization: bool = False
     """Whether runtimes look for it around a node, which they compute in integers then: it is not folded."""
+    reads_packed: Callable[[Mapping[str, Any]], bool] | None = None
+    """Whether it reads constants that are to stay as narrow as they are: a lowering that writes it does not fold it."""
+    packed_weights: tuple[int, ...] = ()
+    """Its weights, of which several are in a byte, and their scales: what lowerings make of these is computed once."""
     integers: Integers | None = None
     integers_by: Callable[[Mapping[str, Any]], Integers | None] | None = None
     """The same, where a node's attributes decide it."""

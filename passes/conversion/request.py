@@ -195,7 +195,7 @@ def _shown(source: Source) -> Shown:
     return functools.partial(external.with_small, files=source.files)
 
 
-def _whole(source: Source, tensor: onnx.TensorProto) -> onnx.TensorProto:
+def whole(source: Source, tensor: onnx.TensorProto) -> onnx.TensorProto:
     """Return a tensor of the model that holds its elements, also those of another file."""
     if (span := external.span_of(tensor)) is None:
         return external.embedded(tensor, source.directory)
@@ -213,7 +213,7 @@ def _prepared(source: Source, asked: Preparation, options: Options) -> Prepared:
         without_inputs(model, lost)
     evaluate = ConstantNodes(model) if kernels.installed() else None
     islands = MeasuredIslands(source, options) if asked.types.narrows else None
-    found = prepare(model, asked, _shown(source), evaluate, islands, functools.partial(_whole, source))
+    found = prepare(model, asked, _shown(source), evaluate, islands, functools.partial(whole, source))
     return dataclasses.replace(found, model=source.model) if found.model is model else found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 
 import onnx
@@ -20,7 +21,14 @@ from opshift.passes.base.options import Options
 from opshift.passes.base.results import Code, KernelWarning, Plan, Refusal
 from opshift.passes.base.version_numbers import released_with
 from opshift.passes.conversion.default_inputs import DEFAULTS, defaults, overridable, without_inputs
-from opshift.passes.conversion.request import Request, refused, report_stage, wanted_ir_version, without_checks
+from opshift.passes.conversion.request import (
+    Request,
+    refused,
+    report_stage,
+    wanted_ir_version,
+    whole,
+    without_checks,
+)
 from opshift.passes.conversion.result import Result
 from opshift.passes.graph import traversal
 from opshift.passes.graph.columnar import columnar_view
@@ -40,6 +48,7 @@ from opshift.passes.rewrite.opset_imports import (
     set_opset_imports,
     unused_imports,
 )
+from opshift.passes.rewrite.packed_weights import PackedWeights
 from opshift.passes.rewrite.planner import Analysis, Planner
 from opshift.passes.rewrite.target_fit import fit, interface_faults, lacks_shapes, misfits
 from opshift.passes.runtime.constant_nodes import ConstantNodes
@@ -74,6 +83,7 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
             size = length(serialized_chunks(rewritten))
             source = dataclasses.replace(source, model=without_weights(rewritten), size=size)
             request = dataclasses.replace(request, source=source)
+        weights = PackedWeights.of(rewritten, functools.partial(whole, source))
         lower(rewritten, planned, bodies, wanted)
         del bodies
         if unread := fit(rewritten, request.legality):
@@ -81,6 +91,7 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
         set_opset_imports(rewritten, request.legality.opset, request.domains, request.legality.drops)
         if wanted >= DEFAULTS:
             _fold_lowered(request, planned, rewritten)
+            notes += weights.compute(rewritten)
         _declare_outputs(request, rewritten)
         _declare_sliced_dims(rewritten)
         _declare_scanned(rewritten)

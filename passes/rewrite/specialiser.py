@@ -9,6 +9,7 @@ from typing import NamedTuple
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.registry.facts import Facts, exact
 from opshift.opsets.registry.lowering import Body, BodyNode, Function, Reason
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Lifted, Node, bound, lift
 from opshift.opsets.registry.schema import NEWEST, schema_at
 from opshift.opsets.registry.schema_only import operator_of
@@ -114,6 +115,9 @@ class Specialiser:
             since = schema.since_version if schema else 1
             node = Node(call.domain, name, since, attributes, inputs, (True,) * outputs)
             inferred = infer(node)
+            packs = traits(name, call.domain).reads_packed
+            if packs and packs(attributes) and not isinstance(inferred, Reason):
+                inferred = tuple(Facts(facts.dtype, facts.shape) for facts in inferred)
             self._seen[key] = node, inferred, None if isinstance(inferred, Reason) else self._idle(node, inferred)
         return self._seen[key]
 

@@ -22,8 +22,10 @@ from opshift.opsets.operators import (
     rnncell,
     rnntokens,
     stackedrows,
+    stateproduct,
 )
 from opshift.opsets.operators.gatefunction import GateFunction
+from opshift.opsets.registry.plain import Plain
 
 BATCH, HIDDEN = 2, 3
 GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
@@ -181,6 +183,43 @@ def of_many(name: str) -> Iterator[Case]:
             )
 
 
+BYTES = np.random.default_rng(0).integers(0, 256, (HIDDEN, 4 * HIDDEN), np.uint8)
+ZERO = np.array(120, np.uint8)
+READ = np.array([[[False], [True]]])
+SCALES = np.linspace(0.001, 0.01, 4 * HIDDEN, dtype=F32)
+
+
+class TestStateProduct(Table):
+    operator = stateproduct.OPERATOR
+    tolerance = 1e-6
+    cases = (
+        Case("of floats", [drawn(1, BATCH, HIDDEN), drawn(HIDDEN, 4 * HIDDEN, seed=1)], Plain()),
+        Case("of bytes", [drawn(1, BATCH, HIDDEN), BYTES, np.array(0.01, F32), ZERO], Plain()),
+        Case("of bytes, some read", [drawn(1, BATCH, HIDDEN), BYTES, np.array(0.01, F32), ZERO, READ], Plain()),
+        Case(
+            "of int8, scales of columns",
+            [drawn(1, BATCH, HIDDEN), (BYTES // 4).astype(np.int8), SCALES, np.zeros(4 * HIDDEN, np.int8), READ],
+            Plain(),
+        ),
+    )
+
+
+def of_bytes(tokens: int, backwards: int = 0) -> Case:
+    """Return a case of bytes, of one token that a cell gets or of many."""
+    mask = (np.arange(tokens)[:, None] < np.array([tokens, 2]))[..., None]
+    read = (np.arange(tokens)[:, None] <= np.array([tokens, 2]))[..., None]
+    return Case(
+        f"{tokens} tokens of bytes, backwards {backwards}",
+        [
+            np.array(tokens),
+            *states("LSTM", F32),
+            *(drawn(tokens, BATCH, 4 * HIDDEN), None if backwards else mask),
+            *(BYTES, None, None, None, np.array(0.01, F32), ZERO, None if backwards else read),
+        ],
+        cell("LSTM", backwards=backwards),
+    )
+
+
 class TestGRUCell(Table):
     operator = grucell.OPERATOR
     tolerance = 1e-6
@@ -190,7 +229,7 @@ class TestGRUCell(Table):
 class TestLSTMCell(Table):
     operator = lstmcell.OPERATOR
     tolerance = 1e-6
-    cases = tuple(of_one("LSTM"))
+    cases = (*of_one("LSTM"), Case("of bytes", of_bytes(1).arrays[1:], cell("LSTM")))
 
 
 class TestRNNCell(Table):
@@ -208,7 +247,7 @@ class TestGRUTokens(Table):
 class TestLSTMTokens(Table):
     operator = lstmtokens.OPERATOR
     tolerance = 2e-6
-    cases = tuple(of_many("LSTM"))
+    cases = (*of_many("LSTM"), of_bytes(1), of_bytes(3), of_bytes(130), of_bytes(3, 1))
 
 
 class TestRNNTokens(Table):

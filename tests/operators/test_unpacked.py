@@ -18,6 +18,7 @@ class TestUnpacked(Table):
         *(Case(f"every byte of {bits} bits", [EVERY], Unpacked(bits)) for bits in (2, 4, 8)),
         Case("float16", [EVERY], Unpacked(4, TensorProto.FLOAT16)),
         Case("double", [EVERY], Unpacked(2, TensorProto.DOUBLE)),
+        *(Case(f"bytes of {bits} bits", [EVERY], Unpacked(bits, TensorProto.UINT8)) for bits in (2, 4, 8)),
         Case("constant", [EVERY], Unpacked(4), known=(0,)),
         Case("none", [arr(np.zeros((0, 1)), np.uint8)], Unpacked(4)),
     )
