@@ -29,7 +29,7 @@ from opshift.opsets.families.axes import END
 from opshift.opsets.faster import every
 from opshift.opsets.operators import onehot
 from opshift.opsets.registry.facts import Facts, Tensor, constant
-from opshift.opsets.registry.lowering import Lowering, Reason
+from opshift.opsets.registry.lowering import APPROXIMATE, Lowering, Reason
 from opshift.opsets.registry.node_traits import rounds
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, known_operators, lift, write_native
 from opshift.opsets.runtimes.target import Legality
@@ -109,7 +109,8 @@ def pair_of(subject: Subject) -> Pair:
     assert isinstance(whole, Lifted)
     gone = frozenset[str]() if subject.keep else frozenset({operator.name})
     found = Deriver(
-        Legality(subject.opset, gone, runnable=True), assume=frozenset({"finite-inputs", "whole-indices"})
+        Legality(subject.opset, gone, runnable=True),
+        assume=frozenset({"finite-inputs", "whole-indices", "approximate"}),
     ).derive(whole)
     assert isinstance(found, Fragment), found
     assert found.lowerings[0] == subject.lowering
@@ -130,10 +131,11 @@ def pair_of(subject: Subject) -> Pair:
         rewritten=rewritten,
         oracle=oracle,
         adversarial=subject.tamed or operator.adversarial,
-        exclude_nan=bool(found.assumes) or not operator.nan_defined(whole.meaning, whole.operands),
+        exclude_nan=bool(found.assumes - APPROXIMATE) or not operator.nan_defined(whole.meaning, whole.operands),
         finite="finite-inputs" in found.assumes or not operator.infinity_defined(whole.meaning, whole.operands),
         exact=not (found.rounds or rounds(operator.name)),
         longest=operator.longest,
+        approximate=bool(found.assumes & APPROXIMATE),
     )
 
 
@@ -1019,6 +1021,7 @@ SUBJECTS = (
     Subject("Asin", "by_atan", {}, ("float[n]",)),
     Subject("Acos", "by_atan", {}, ("float[n]",)),
     Subject("Atan", "by_asin", {}, ("float[n]",)),
+    Subject("Erf", "by_polynomials", {}, ("float[n]",)),
     Subject("Asinh", "by_log", {}, ("float[n]",)),
     Subject("Acosh", "by_log", {}, ("float[n]",)),
     Subject("Atanh", "by_log", {}, ("float[n]",)),
@@ -1050,6 +1053,7 @@ SURVIVORS = (
     ),
     ("NonZero.compressed", "node/Compress: axis=-1", "of elements in a row, axis -1 is axis 0"),
     ("Compress.gathered_in_a_row", "node/Gather: axis=-1", "of elements in a row, axis -1 is axis 0"),
+    ("Erf.by_polynomials", "constant of node/Min: .*", "beyond 15.4 the quotient is more than 1, which is cut"),
     ("Exp.by_power", r"constant of node/Less: .*", "from 1000 on a power is infinite or zero"),
     (
         "Acosh.by_log",

@@ -40,9 +40,10 @@ _MORE_RUNS = 16
 class Rounding:
     """The bounds of a model's outputs, input by input."""
 
-    def __init__(self, source: Runnable, limits: Limits) -> None:
-        """Keep the model; nothing is run yet."""
+    def __init__(self, source: Runnable, limits: Limits, *, approximate: bool = False) -> None:
+        """Keep the model; nothing is run yet. With `approximate`, operators that have an approximation may be off."""
         self._model = WideModel(source, limits)
+        self._approximate = approximate
 
     def bounds(
         self, feeds: Feeds, outputs: Sequence[Any], inexact: Collection[str] = (), enough: Enough = lambda found: False
@@ -67,7 +68,8 @@ class Rounding:
         unperturbed = found(runs)
         if all(first.exact[name] for name in model.outputs) or enough(unperturbed):
             return unperturbed
-        ordinary = Perturbation(first, plain, marked, overflowing(model.nodes, plain, marked, first.firm))
+        overflows = overflowing(model.nodes, plain, marked, first.firm)
+        ordinary = Perturbation(first, plain, marked, overflows, approximate=self._approximate)
 
         def perturbed(turn: int, seed: int) -> Mapping[str, Any]:
             """Return the outputs of a perturbed run alone, since the values on the way take much room."""
@@ -129,14 +131,23 @@ class Rounding:
 class Bounds:
     """The bounds of a model's outputs; 8 units of the largest value where it cannot be run node by node."""
 
-    def __init__(self, source: Runnable, limits: Limits, *, kernels: bool = True, unsigned: bool = False) -> None:
+    def __init__(
+        self,
+        source: Runnable,
+        limits: Limits,
+        *,
+        kernels: bool = True,
+        unsigned: bool = False,
+        approximate: bool = False,
+    ) -> None:
         """Keep the model; without `kernels`, its outputs are an oracle's, and 8 units of the largest are added.
 
         An oracle rounds once, and a kernel's Tanh or Exp is a few units off on whole numbers too. With `unsigned`, the
-        sign of a zero does not count: a kernel of the rewritten model drops it.
+        sign of a zero does not count: a kernel of the rewritten model drops it. With `approximate`, operators that have
+        an approximation may be off by as much as that.
         """
         self._unsigned = unsigned
-        self._rounding = Rounding(source, limits)
+        self._rounding = Rounding(source, limits, approximate=approximate)
         self._kernels = kernels
         self.coarse = 0
         """On how many inputs nothing better was known."""
