@@ -246,9 +246,10 @@ def add_assume(group: argparse._ActionsContainer) -> None:
         action="extend",
         default=[],
         help="accept a result that is valid only under an assumption: no-nan (no input contains NaN), finite-inputs "
-        "(no infinities either), whole-indices (floating-point indices of OneHot are finite integers), tensor-output "
-        "(outputs that are maps, by ZipMap of ai.onnx.ml, become tensors of scores), fits-int32 (integers whose range "
-        "is unknown fit the narrower type of --types)",
+        "(no infinities either), whole-indices (floating-point indices of OneHot are finite integers), approximate "
+        "(Erf becomes a quotient of polynomials, off by at most 2^-21 of each result), tensor-output (outputs that are "
+        "maps, by ZipMap of ai.onnx.ml, become tensors of scores), fits-int32 (integers whose range is unknown fit the "
+        "narrower type of --types)",
     )
 
 

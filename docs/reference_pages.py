@@ -215,7 +215,7 @@ FEW = 12
 
 ENOUGH = 12
 """Of so many cases of a table, the first ones to which a lowering applies, the one of the fewest nodes is drawn."""
-ASSUMED = frozenset({"no-nan", "finite-inputs", "whole-indices"})
+ASSUMED = frozenset({"no-nan", "finite-inputs", "whole-indices", "approximate"})
 
 
 def lowering_section(operator: Operator, lowering: Lowering) -> Iterator[str]:

@@ -123,9 +123,10 @@ def convert(
             whole models and reads no weights.
         semantics: if onnxruntime and the specification differ, preserve onnxruntime's results ("runtime") or the
             specified ones ("spec").
-        assume: assumptions that the result may need: "no-nan", "finite-inputs", "whole-indices". With "tensor-output",
-            outputs that are maps (ZipMap of ai.onnx.ml) become tensors of scores. With "fits-int32", integers whose
-            range is unknown get the narrower type that `types` asks for.
+        assume: assumptions that the result may need: "no-nan", "finite-inputs", "whole-indices". With "approximate",
+            Erf may be off by 2^-21 of each result. With "tensor-output", outputs that are maps (ZipMap of ai.onnx.ml)
+            become tensors of scores. With "fits-int32", integers whose range is unknown get the narrower type that
+            `types` asks for.
         allow: the former name of `assume`; deprecated.
         assume_opset: read the model as one of this opset, whatever it declares: for models that declare a wrong one.
         ir_version: the target ir_version; None selects that of the first onnx release with a lower opset, or the

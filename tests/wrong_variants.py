@@ -213,7 +213,7 @@ def model_of(owner: Any, lowering: Lowering, case: Case, kind: str) -> Any:
     """Return the model that a lowering makes of a case, if there is one for this opset."""
     one = only(owner, lowering)
     whole = lifted(one, case, kind)
-    assumptions = frozenset({"finite-inputs", "whole-indices", "no-nan"})
+    assumptions = frozenset({"finite-inputs", "whole-indices", "no-nan", "approximate"})
     for gone in (frozenset({owner.name}), frozenset[str]()):
         fragment = Deriver(Legality(OPSET, gone, runnable=True), assume=assumptions).derive(whole)
         if isinstance(fragment, Fragment):

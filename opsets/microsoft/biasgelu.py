@@ -33,5 +33,5 @@ OPERATOR = Operator(
     operands=("A", "B"),
     oracle=oracle,
     lowerings=(of_sum,),
-    traits=Traits(floats=(Trait.ADDS, Trait.COMPOSED)),
+    traits=Traits(floats=(Trait.ADDS, Trait.COMPOSED), approximated=3.0),
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry import value_ranges
-from opshift.opsets.registry.facts import FLOATS, UNSIGNED
+from opshift.opsets.registry.facts import FLOATS, SIGNED, UNSIGNED
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -44,12 +44,23 @@ def chosen(x):
     return op.Where(op.Greater(x, zero), x, op.Sub(zero, x))
 
 
+def _of_signed(what: Plain, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    return None if dtype in SIGNED else Reason("the input is not of signed integers", missing=dtype is None)
+
+
+@lowering(14, applies_if=_of_signed)
+def larger(x):
+    """Take the larger of an integer and its negative, which the lowest integer is itself."""
+    return op.Max(x, op.Neg(x))
+
+
 OPERATOR = plain(
     "Abs",
     (1, 6, 13),
     ("X",),
     np.abs,
-    (of_unsigned, parted, chosen),
+    (of_unsigned, parted, chosen, larger),
     wider_types=QUOTIENT,
     traits=Traits(value_range=value_ranges.absolute, floats=(Trait.MOVES,), inverse=lambda value: (value, -value)),
 )

@@ -7,7 +7,7 @@ from opshift.opsets.families.scalars import AS_VECTOR
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import lowering, op
-from opshift.opsets.registry.plain import neutral_operand, plain
+from opshift.opsets.registry.plain import neutral_operand, plain, two_floats, two_integers
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Arithmetic, Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import WRAPPED
@@ -17,6 +17,20 @@ from opshift.opsets.registry.wider_types import WRAPPED
 def of_negative(a, b):
     """Subtract the negative of the second."""
     return op.Sub(a, op.Neg(b))
+
+
+@lowering(13, applies_if=two_floats)
+def summed(a, b):
+    """Take the sum of two tensors of floats."""
+    return op.Sum(a, b)
+
+
+@lowering(13, applies_if=two_integers)
+def of_matrices(a, b):
+    """Spread two tensors of integers to one shape, and multiply the pairs by a column of ones."""
+    first = op.Unsqueeze(op.Expand(a, op.Shape(b)), [-1])
+    second = op.Unsqueeze(op.Expand(b, op.Shape(a)), [-1])
+    return op.MatMul(op.Concat(first, second, axis=-1), op.CastLike([1, 1], a))
 
 
 def _of_dims(a: Dim, b: Dim) -> Dim:
@@ -29,7 +43,7 @@ OPERATOR = with_legacy_broadcast(
         (7, 13, 14),
         ("A", "B"),
         np.add,
-        (of_negative, *AS_VECTOR),
+        (of_negative, summed, of_matrices, *AS_VECTOR),
         wider_types=WRAPPED,
         neutral=neutral_operand(0, floats=-0.0),
         traits=Traits(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry import value_ranges
-from opshift.opsets.registry.lowering import Reason
+from opshift.opsets.registry.facts import INTEGERS, Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Strings, Trait, Traits, Undefined
 
@@ -24,6 +25,8 @@ FLOAT8 = (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOA
 
 TYPES: Mapping[str, int] = {name: int(number) for name, number in TensorProto.DataType.items()}
 """Element types by their names, which Cast-1 has."""
+
+_NUMBERS = INTEGERS | {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16}
 
 FNUZ = (TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ)
 
@@ -142,6 +145,37 @@ def _write_first(meaning: Cast, operands: Operands) -> Mapping[str, Any] | Reaso
     return {"to": meaning.to}
 
 
+def _of_booleans(meaning: Cast, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    if dtype != TensorProto.BOOL:
+        return Reason("the input is not bool", missing=dtype is None)
+    return None if meaning.to in _NUMBERS else Reason("the result is no number")
+
+
+def _to_booleans(meaning: Cast, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    if meaning.to != TensorProto.BOOL:
+        return Reason("the result is not bool")
+    return None if dtype in _NUMBERS else Reason("the input is not of numbers", missing=dtype is None)
+
+
+def _one_and_zero(meaning: Cast, operands: Operands) -> Mapping[str, Any]:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(meaning.to)
+    return {"one": Tensor(np.array(1, dtype)), "zero": Tensor(np.array(0, dtype))}
+
+
+@lowering(13, applies_if=_of_booleans, bind=_one_and_zero)
+def selected(x, one: Sequence[int], zero: Sequence[int]):
+    """Select 1 or 0."""
+    return op.Where(x, one, zero)
+
+
+@lowering(13, applies_if=_to_booleans)
+def not_zero(x):
+    """Ask whether a number is not zero; NaN is not."""
+    return op.Not(op.Equal(x, op.CastLike(0, x)))
+
+
 _DETOURS: Mapping[int, tuple[float, ...]] = {
     TensorProto.INT16: (1.5 * 2**7, -1.5 * 2**7, 1.5 * 2**8),
     TensorProto.UINT16: (1.5 * 2**7, 1.5 * 2**8, 1.5 * 2**14),
@@ -165,6 +199,7 @@ OPERATOR = Operator(
     operands=("input",),
     oracle=oracle,
     normal=normal,
+    lowerings=(selected, not_zero),
     fault=_fault,
     idle=lambda meaning, operands: first(operands).dtype == meaning.to,
     of_dims=lambda dim: dim,

@@ -11,7 +11,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.families.scalars import AS_VECTOR
 from opshift.opsets.registry import value_ranges
-from opshift.opsets.registry.facts import Dim
+from opshift.opsets.registry.facts import INTEGERS, Dim
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, neutral_operand, plain
@@ -53,6 +53,27 @@ def by_reciprocal(a, b, to: int):
     return op.Cast(op.Cast(a, to=11) * op.Reciprocal(op.Cast(b, to=11)), to=to)
 
 
+_IN_DOUBLE = INTEGERS - {TensorProto.INT64, TensorProto.UINT64}
+
+
+def _held_by_double(meaning: Plain, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    if dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return None if dtype in _IN_DOUBLE else Reason("it is for integers that double holds")
+
+
+# A quotient q of integers below 2^32 is half of 1 / b or more away from where its integer part changes, once half of
+# one is added to the dividend; the product is 2^-51 of q off, which is less.
+@lowering(14, applies_if=_held_by_double, bind=lambda meaning, operands: {"to": first(operands).dtype})
+def by_reciprocal_of_integers(a, b, to: int):
+    """Add half to the size of the dividend, multiply by the reciprocal in double, and round down."""
+    dividend = op.Cast(a, to=11)
+    divisor = op.Cast(b, to=11)
+    whole = op.Floor((op.Abs(dividend) + 0.5) * op.Reciprocal(op.Abs(divisor)))
+    return op.Cast(whole * (op.Sign(dividend) * op.Sign(divisor)), to=to)
+
+
 def _of_dims(a: Dim, b: Dim) -> Dim:
     return a if b == 1 else None
 
@@ -63,7 +84,7 @@ OPERATOR = with_legacy_broadcast(
         (7, 13, 14),
         ("A", "B"),
         _quotient,
-        (by_reciprocal, *AS_VECTOR),
+        (by_reciprocal, by_reciprocal_of_integers, *AS_VECTOR),
         wider_types=QUOTIENT,
         neutral=neutral_operand(1, right_only=True),
         traits=Traits(

@@ -52,6 +52,12 @@ def neither_less(a, b):
     return op.Not(op.Or(op.Less(a, b), op.Greater(a, b)))
 
 
+@lowering(13, applies_if=_integers)
+def without_difference(a, b):
+    """Ask whether the difference of two integers is zero, also one that leaves the type."""
+    return op.Not(op.Cast(op.Sub(a, b), to=9))
+
+
 def _strings(meaning: Plain, operands: Operands) -> Reason | None:
     dtype = first(operands).dtype
     return None if dtype == TensorProto.STRING else Reason("the inputs are not strings", missing=dtype is None)
@@ -86,7 +92,7 @@ OPERATOR = with_legacy_broadcast(
         (7, 11, 13, 19),
         ("A", "B"),
         _equal,
-        (by_order, both_or_neither, neither_less, by_number),
+        (by_order, both_or_neither, neither_less, without_difference, by_number),
         wider_types=MOVED,
         traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
         of_dims=_of_dims,

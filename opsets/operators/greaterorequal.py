@@ -14,11 +14,17 @@ def either(a, b):
     return op.Or(op.Greater(a, b), op.Equal(a, b))
 
 
+@lowering(16)
+def exchanged(a, b):
+    """Check whether the second is less or equal."""
+    return op.LessOrEqual(b, a)
+
+
 OPERATOR = plain(
     "GreaterOrEqual",
     (12, 16),
     ("A", "B"),
     np.greater_equal,
-    (either,),
+    (either, exchanged),
     traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast, exact_body=True),
 )

@@ -14,11 +14,17 @@ def either(a, b):
     return op.Or(op.Less(a, b), op.Equal(a, b))
 
 
+@lowering(16)
+def exchanged(a, b):
+    """Check whether the second is greater or equal."""
+    return op.GreaterOrEqual(b, a)
+
+
 OPERATOR = plain(
     "LessOrEqual",
     (12, 16),
     ("A", "B"),
     np.less_equal,
-    (either,),
+    (either, exchanged),
     traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast, exact_body=True),
 )

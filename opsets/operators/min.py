@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from opshift.opsets.families.scalars import AS_VECTOR, alone
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.plain import (
+    all_bits,
     distinct_upper_halves,
     more_than_two,
     of_two_shapes,
@@ -51,12 +53,25 @@ def spread(a, b, to: int):
     return op.Min(a + zeros, b + zeros)
 
 
+@lowering(13, applies_if=two_floats)
+def of_negatives(a, b):
+    """Negate the larger of the negatives."""
+    return op.Neg(op.Max(op.Neg(a), op.Neg(b)))
+
+
+# Not of negatives: the lowest integer has none.
+@lowering(13, applies_if=two_integers, bind=all_bits)
+def of_complements(a, b, ones: Sequence[int]):
+    """Subtract from the integer with all bits set, which turns the order, take the larger, and subtract again."""
+    return op.Sub(ones, op.Max(op.Sub(ones, a), op.Sub(ones, b)))
+
+
 OPERATOR = plain(
     "Min",
     (1, 6, 8, 12, 13),
     (),
     lambda *x: functools.reduce(np.minimum, x),
-    (chosen, chosen_of_floats, in_pairs, spread, alone, *AS_VECTOR),
+    (chosen, chosen_of_floats, in_pairs, spread, alone, of_negatives, of_complements, *AS_VECTOR),
     variadic=True,
     adversarial=distinct_upper_halves,
     applies_if={6: one_shape},

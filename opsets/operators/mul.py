@@ -6,10 +6,26 @@ from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.families.scalars import AS_VECTOR
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Dim
-from opshift.opsets.registry.plain import neutral_operand, plain
+from opshift.opsets.registry.lowering import lowering, op
+from opshift.opsets.registry.plain import neutral_operand, plain, two_floats, two_integers
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Arithmetic, Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import WRAPPED
+
+
+@lowering(18, applies_if=two_floats)
+def of_rows(a, b):
+    """Spread both to one shape, and multiply over an axis that has one after the other."""
+    first = op.Unsqueeze(op.Expand(a, op.Shape(b)), [0])
+    second = op.Unsqueeze(op.Expand(b, op.Shape(a)), [0])
+    return op.ReduceProd(op.Concat(first, second, axis=0), [0], keepdims=0)
+
+
+# Not of floats: added to the 0.0 that the sum of a product begins with, -0.0 is 0.0.
+@lowering(13, applies_if=two_integers)
+def of_matrices(a, b):
+    """Multiply integers as matrices of one element."""
+    return op.Squeeze(op.MatMul(op.Unsqueeze(a, [-1, -2]), op.Unsqueeze(b, [-1, -2])), [-1, -2])
 
 
 def _of_dims(a: Dim, b: Dim) -> Dim:
@@ -24,7 +40,7 @@ OPERATOR = with_legacy_broadcast(
         (7, 13, 14),
         ("A", "B"),
         np.multiply,
-        AS_VECTOR,
+        (of_rows, of_matrices, *AS_VECTOR),
         wider_types=WRAPPED,
         neutral=neutral_operand(1),
         traits=Traits(

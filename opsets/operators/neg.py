@@ -15,12 +15,19 @@ def by_product(x):
     return op.Mul(x, op.CastLike(-1, x))
 
 
+# From 0.0, the difference of 0.0 would be 0.0.
+@lowering(13)
+def by_difference(x):
+    """Subtract from -0.0."""
+    return op.Sub(op.CastLike(-0.0, x), x)
+
+
 OPERATOR = plain(
     "Neg",
     (1, 6, 13),
     ("X",),
     np.negative,
-    (by_product,),
+    (by_product, by_difference),
     wider_types=WRAPPED,
     traits=Traits(
         value_range=value_ranges.negated, floats=(Trait.MOVES,), flow=Flow.POINTWISE, arithmetic=Arithmetic.NEGATE

@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry import value_ranges
-from opshift.opsets.registry.facts import INTEGERS, UNSIGNED
+from opshift.opsets.registry.facts import INTEGERS, SIGNED, UNSIGNED
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -74,12 +74,31 @@ def keeping_nan(x, to: int):
     return op.Div(op.Sub(above, below), op.Cast(number, to=to))
 
 
+def _of_signed(what: Plain, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    return None if dtype in SIGNED else Reason("the input is not of signed integers", missing=dtype is None)
+
+
+@lowering(13, applies_if=_of_signed)
+def clipped(x):
+    """Keep integers between -1 and 1."""
+    return op.Clip(x, op.CastLike(-1, x), op.CastLike(1, x))
+
+
+@lowering(13, applies_if=_of_wide)
+def rounded_away(x):
+    """Round what is above zero up to 1, and what is below down to -1; NaN stays, and the sum of 0.0 and -0.0 is 0.0."""
+    zero = op.CastLike(0, x)
+    above = op.Abs(op.Ceil(op.Clip(x, zero, op.CastLike(1, x))))
+    return op.Add(above, op.Floor(op.Clip(x, op.CastLike(-1, x), zero)))
+
+
 OPERATOR = plain(
     "Sign",
     (9, 13),
     ("input",),
     _sign,
-    (of_unsigned, by_comparison, keeping_nan),
+    (of_unsigned, clipped, by_comparison, keeping_nan, rounded_away),
     # Not of float16 and bfloat16: their kernels return 0 for NaN, that of float NaN.
     wider_types={dtype: wide for dtype, wide in ORDERED.items() if dtype in {*_WIDE, *INTEGERS}},
     traits=Traits(value_range=value_ranges.signs, floats=(Trait.SELECTS,), flow=Flow.BOUNDED),

@@ -25,6 +25,9 @@ meaning: Any = None
 HELD = 2**24
 """Elements that a constant made for a lowering may have; a model with more would hardly be written, or loaded."""
 
+APPROXIMATE = frozenset({"approximate"})
+"""What a lowering assumes whose result is not the same, but at most 2^-21 of itself off: 4 units of float."""
+
 _compiling = threading.Lock()
 
 
@@ -124,10 +127,10 @@ class Lowering:
 
     `body` is a Python function in onnxscript's language: parameters without annotation are the operands, those with
     one are attributes, which `bind` computes. (None leaves one out; a list used as a value may be bound to a Tensor.)
-    `applies_if` tells why the lowering does not apply, or returns None. `assumes` names the assumptions about
-    inputs without which it is not valid: `no-nan`, `finite-inputs`, `whole-indices`. `cost` is added to that of the
-    body's nodes. With `rounds`, floats are added up, or computed with, in another order, so that the result is the
-    same but for rounding; with `makes_floats` also where all operands are integers.
+    `applies_if` tells why the lowering does not apply, or returns None. `assumes` names the assumptions without which
+    it is not valid: `no-nan`, `finite-inputs` and `whole-indices` about inputs, or `approximate`. `cost` is added to
+    that of the body's nodes. With `rounds`, floats are added up, or computed with, in another order, so that the result
+    is the same but for rounding; with `makes_floats` also where all operands are integers.
 
     With `carries` the body is one iteration of a Loop. Its first operand is the number of the iteration, where the
     operator has how many there are. As many values as `carries` follow, which the iteration before gave; all others are

@@ -145,6 +145,11 @@ class Operator:
     traits: Traits | None = None
     """The facts for verification and analysis; None, which no operator of the package has: nothing is known."""
 
+    @property
+    def has_lowerings(self) -> bool:
+        """Whether there are lowerings that no assumption of the caller's has to allow."""
+        return any(one.assumes is None for one in self.lowerings)
+
     def version(self, since: int) -> Version | None:
         """Return the reviewed version, None if nobody has read it."""
         known = self.versions if self.before is None else (self.before, *self.versions)

@@ -80,6 +80,12 @@ def in_wide_type(**numbers: float) -> Callable[[Any, Operands], Mapping[str, Any
     return bind
 
 
+def all_bits(meaning: Any, operands: Operands) -> Mapping[str, Any]:
+    """Bind `ones` to the integer of the first operand's type whose bits are all set: -1, or the largest number."""
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(operands[0].dtype or TensorProto.INT64 if operands[0] else 7)
+    return {"ones": Tensor(np.array(np.iinfo(dtype).max if dtype.kind == "u" else -1, dtype))}
+
+
 def all_are(operand: Facts | None, number: float) -> bool:
     """Return whether all elements are constant and this number; of floats, 0.0 is not -0.0."""
     if operand is None or operand.known is None or operand.known.dtype.kind not in "biuf":

@@ -352,6 +352,8 @@ class Traits:
     """The number of inputs that each term of its sums is a product of."""
     inner_sum: InnerSum | None = None
     near_one: NearOne = NearOne()
+    approximated: float | None = None
+    """The least size of which an approximated result is 2^-21 off, where it is itself smaller; None: it is never."""
     exact_body: bool = False
     """Whether ONNX's function body moves and compares floats, or adds once, so that no kernel rounds otherwise."""
     drops_signs: bool = False

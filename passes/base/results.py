@@ -21,8 +21,12 @@ from opshift.passes.base import notebook
 if TYPE_CHECKING:
     import os
 
-ASSUMPTIONS = ("no-nan", "finite-inputs", "whole-indices")
-"""Assumptions about inputs, without which some lowerings are not valid; `finite-inputs` includes `no-nan`."""
+APPROXIMATE = "approximate"
+"""Accepts lowerings whose results are at most 2^-21 of themselves off."""
+
+ASSUMPTIONS = ("no-nan", "finite-inputs", "whole-indices", APPROXIMATE)
+"""Assumptions without which some lowerings are not valid, most of them about inputs; `finite-inputs` includes
+`no-nan`."""
 
 TENSOR_OUTPUT = "tensor-output"
 """Accepts outputs that are tensors of scores in place of maps, which ZipMap makes."""
@@ -340,7 +344,7 @@ class Verdict(enum.StrEnum):
 
     EQUAL = "equal"
     WITHIN_BOUND = "within bound"
-    """Narrower floats were asked for, and no output departs further than they explain."""
+    """Narrower floats or approximations were accepted, and no output departs further than they explain."""
     DIFFERENT = "different"
     UNCHECKED = "unchecked"
 

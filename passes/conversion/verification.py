@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -17,7 +17,7 @@ from opshift.passes.analysis.departures import bound_of
 from opshift.passes.base import limits
 from opshift.passes.base.errors import VerificationError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import FITS, TENSOR_OUTPUT, Check, Report, Verdict
+from opshift.passes.base.results import APPROXIMATE, FITS, TENSOR_OUTPUT, Check, Report, Verdict
 from opshift.passes.conversion.request import Request, report_stage
 from opshift.passes.conversion.result import Result
 from opshift.passes.io import external_data as external
@@ -60,11 +60,12 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
         # An operator without a file has no oracle: onnxruntime is the judge, or nobody.
         oracle=None if isinstance(meaning, VersionedAttributes) else oracle,
         adversarial=operator.adversarial,
-        exclude_nan=not operator.nan_defined(meaning, operands) or bool(assumes),
+        exclude_nan=not operator.nan_defined(meaning, operands) or bool(assumes - {APPROXIMATE}),
         finite=not operator.infinity_defined(meaning, operands) or bool(assumes & {"finite-inputs", "whole-indices"}),
         whole="whole-indices" in assumes,
         exact=not (change.fragment.rounds or rounds(operator.name)),
         longest=operator.longest,
+        approximate=APPROXIMATE in assumes,
     )
 
 
@@ -141,12 +142,28 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
         save_repro=options.save_repro,
         progress=options.progress,
     )
+    approximated = frozenset(pair.node for pair in pairs if pair.approximate)
+    report = with_approximations(report, approximated) if approximated else report
     if not narrow or options.verify == "nodes":
         return report
     bound = max(map(bound_of, narrow))
     return dataclasses.replace(
         report, whole=_within(original, rewritten, (original_dir, folder), bound, inputs, options)
     )
+
+
+def with_approximations(report: Report, nodes: Collection[str]) -> Report:
+    """Return the report of a model of which these nodes are approximated: what was found equal is within a bound."""
+
+    def bounded(check: Check) -> Check:
+        if check.verdict is not Verdict.EQUAL or (check.node and check.node not in nodes):
+            return check
+        inputs = f"{check.inputs} {'input' if check.inputs == 1 else 'inputs'}"
+        reason = f"outputs depart by no more than approximations of at most 2^-21 explain, on {inputs}"
+        reason = "; ".join(filter(None, (reason, check.reason)))
+        return dataclasses.replace(check, verdict=Verdict.WITHIN_BOUND, reason=reason)
+
+    return dataclasses.replace(report, nodes=tuple(map(bounded, report.nodes)), whole=bounded(report.whole))
 
 
 def _given(request: Request, fed: onnx.ModelProto, inputs: Any) -> Any:

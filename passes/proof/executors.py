@@ -88,7 +88,9 @@ class Executors:
         """Return what bounds the outputs of both models, or of a part of both; None: nothing may differ."""
         if self.exact:
             return KernelDrift(original, rewritten, self.limits) if self.drift else None
-        return Bounds(original, self.limits, unsigned=_drops_signs(original.proto, rewritten.proto))
+        unsigned = _drops_signs(original.proto, rewritten.proto)
+        approximate = any(pair.approximate for pair in self.pairs)
+        return Bounds(original, self.limits, unsigned=unsigned, approximate=approximate)
 
     def _executor(self, source: Runnable) -> tuple[Executor, str]:
         if self.by_oracle:

@@ -81,6 +81,7 @@ class Pair:
         exact: equal is bit for bit, but for what onnxruntime departs from itself by (drift.py); otherwise within what
             rounding alone makes of the original (rounding.py).
         longest: no dim that is longer is fed: the replacement needs memory that grows with its square.
+        approximate: the replacement is off by as much as the operator's traits and `approximate` allow.
     """
 
     node: str
@@ -94,6 +95,7 @@ class Pair:
     whole: bool = False
     exact: bool = True
     longest: int | None = None
+    approximate: bool = False
 
 
 def compare_pairs(
@@ -125,7 +127,7 @@ def compare_pairs(
     for done, pair in enumerate(pairs, 1):
         renamed, names = canonical(pair.original, pair.rewritten)
         asked = pair.exclude_nan, pair.finite, pair.whole, pair.exact, pair.oracle is None, pair.adversarial is None
-        key = (*renamed, pair.operator, *asked)
+        key = (*renamed, pair.operator, *asked, pair.approximate)
         if key not in known and different == ENOUGH:
             reason = f"it was not compared, since {ENOUGH} other nodes differ"
             checks.append(Check(pair.node, pair.operator, Verdict.UNCHECKED, reason, "", 0))
@@ -345,12 +347,14 @@ class PairComparison:
         bounds = (
             KernelDrift(original, Runnable(pair.rewritten), self.limits)
             if pair.exact
-            else Bounds(original, self.limits)
+            else Bounds(original, self.limits, approximate=pair.approximate)
         )
         if self.semantics == "spec" and pair.oracle is not None:
             return Reference(_OracleExecutor(pair, pair.oracle, self.limits), outputs, bounds=bounds)
         if pair.oracle is not None and miscomputed(pair.original):
-            bounds = bounds if pair.exact else Bounds(original, self.limits, kernels=False)
+            bounds = (
+                bounds if pair.exact else Bounds(original, self.limits, kernels=False, approximate=pair.approximate)
+            )
             return Reference(_OracleExecutor(pair, pair.oracle, self.limits), outputs, MISCOMPUTED, bounds)
         try:
             source, note = ort_opsets.fit(Runnable(pair.original))
@@ -364,7 +368,7 @@ class PairComparison:
                 return Reference(way, outputs, note, bounds)
             note = f"onnxruntime does not run the original: {error}"
             if not pair.exact:
-                bounds = Bounds(original, self.limits, kernels=False)
+                bounds = Bounds(original, self.limits, kernels=False, approximate=pair.approximate)
             return Reference(_OracleExecutor(pair, pair.oracle, self.limits), outputs, note, bounds)
         return Reference(
             _ShapeCheckedRunner(pair, runner, self.limits),

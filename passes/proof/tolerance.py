@@ -43,10 +43,11 @@ _MORE_RUNS = 16
 class Rounding:
     """The bounds of a model's outputs, input by input."""
 
-    def __init__(self, source: Runnable, limits: Limits) -> None:
-        """Keep the model; nothing is run yet."""
+    def __init__(self, source: Runnable, limits: Limits, *, approximate: bool = False) -> None:
+        """Keep the model; nothing is run yet. With `approximate`, operators that have an approximation may be off."""
         self._source, self._limits = source, limits
         self._model = WideModel(source, limits)
+        self._approximate = approximate
         self._of_branches: dict[tuple[bool, ...], Rounding] = {}
         """The same model with the branches that its Ifs take in place of the Ifs."""
 
@@ -75,7 +76,8 @@ class Rounding:
         unperturbed = found(runs)
         if all(first.exact[name] for name in model.outputs) or enough(unperturbed):
             return unperturbed
-        ordinary = Perturbation(first, plain, marked, overflowing(model.nodes, plain, marked, first.firm))
+        overflows = overflowing(model.nodes, plain, marked, first.firm)
+        ordinary = Perturbation(first, plain, marked, overflows, approximate=self._approximate)
 
         def perturbed(turn: int, seed: int) -> Mapping[str, Any]:
             """Return the outputs of a perturbed run alone, since the values on the way take much room."""
@@ -95,7 +97,9 @@ class Rounding:
     def _with(self, taken: tuple[bool, ...]) -> Rounding:
         if taken not in self._of_branches:
             proto = with_branches(self._model.plain.model, taken)
-            self._of_branches[taken] = Rounding(replace(self._source, proto=proto, path=None), self._limits)
+            self._of_branches[taken] = Rounding(
+                replace(self._source, proto=proto, path=None), self._limits, approximate=self._approximate
+            )
         return self._of_branches[taken]
 
     def _of(
@@ -157,14 +161,23 @@ def _length_times_sum(rows: Any) -> float:
 class Bounds:
     """The bounds of a model's outputs; 8 units of the largest value where it cannot be run node by node."""
 
-    def __init__(self, source: Runnable, limits: Limits, *, kernels: bool = True, unsigned: bool = False) -> None:
+    def __init__(
+        self,
+        source: Runnable,
+        limits: Limits,
+        *,
+        kernels: bool = True,
+        unsigned: bool = False,
+        approximate: bool = False,
+    ) -> None:
         """Keep the model; without `kernels`, its outputs are an oracle's, and 8 units of the largest are added.
 
         An oracle rounds once, and a kernel's Tanh or Exp is a few units off on whole numbers too. With `unsigned`, the
-        sign of a zero does not count: a kernel of the rewritten model drops it.
+        sign of a zero does not count: a kernel of the rewritten model drops it. With `approximate`, operators that have
+        an approximation may be off by as much as that.
         """
         self._unsigned = unsigned
-        self._rounding = Rounding(source, limits)
+        self._rounding = Rounding(source, limits, approximate=approximate)
         self._kernels = kernels
         self.coarse = 0
         """On how many inputs nothing better was known."""

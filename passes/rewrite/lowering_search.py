@@ -28,7 +28,7 @@ from opshift.opsets.registry.traits import Flow
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.schema_bodies import bodies
 from opshift.passes.base.limits import Deadline
-from opshift.passes.base.results import ASSUMPTIONS, Candidate
+from opshift.passes.base.results import APPROXIMATE, ASSUMPTIONS, Candidate
 from opshift.passes.rewrite.fragment import (
     Constant,
     Failure,
@@ -64,6 +64,11 @@ LOOP_COST = 1e6
 
 PASSES = 1 + 2**-8
 """How many times its number of nodes a candidate may cost: passes over the data are a small share of it."""
+
+
+_VALID = "valid only under an assumption"
+_UNDER = {APPROXIMATE: "an approximation, at most 2^-21 of each result off"}
+"""What a replacement is that an assumption allows, where it is not about inputs."""
 
 
 def _returns(stack: tuple[Any, ...], key: tuple[Any, ...]) -> int:
@@ -149,7 +154,7 @@ class Deriver:
                 found = dataclasses.replace(other, ways=(*other.ways, Candidate("native", found.cost)))
         if isinstance(found, Failure) and isinstance(native, Failure) and found.assumption and not stack:
             if enough := self._sufficient_assumption(lifted):
-                reason = f"{native.reason}, and its replacement is valid only under an assumption"
+                reason = f"{native.reason}, and its replacement is {_UNDER.get(enough, _VALID)}"
                 found = dataclasses.replace(found, reason=reason, missing=False, assumption=enough)
             else:
                 found = dataclasses.replace(found, assumption="")

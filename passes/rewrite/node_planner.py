@@ -220,7 +220,7 @@ class NodePlanner:
         left_out = Fragment((), (Input(0),), ("left_out",), 0.0)
         if idle and not self._decisions.has(IDENTITY):
             return lifted, left_out
-        if not lifted.operator.lowerings and not lifted.operator.domain and not has_body(lifted.operator.name):
+        if not lifted.operator.has_lowerings and not lifted.operator.domain and not has_body(lifted.operator.name):
             # What has no other way to be said stays as it is, also where onnxruntime has no kernel for its types.
             found = self._plain.derive(lifted)
             if isinstance(found, Fragment) and not found.lowerings:

@@ -250,4 +250,4 @@ def _accepts_all(before: Schema, after: Schema) -> bool:
 
 def _has_lowerings(name: str) -> bool:
     operator = operator_for("", name)
-    return operator is not None and bool(operator.lowerings)
+    return operator is not None and operator.has_lowerings

@@ -245,7 +245,9 @@ def deriver(operator: str, lowering: str, opset: int, *, decompose: bool) -> Der
     """Return a deriver for a target; one for each lowering, since it remembers what the top node becomes."""
     # As many as a lowering needs: each remembers thousands of nodes, and of all lowerings there are thousands.
     gone = frozenset({operator}) if decompose else frozenset[str]()
-    return Deriver(Legality(opset, gone, runnable=True), assume=frozenset({"finite-inputs", "whole-indices"}))
+    return Deriver(
+        Legality(opset, gone, runnable=True), assume=frozenset({"finite-inputs", "whole-indices", "approximate"})
+    )
 
 
 def only(operator: Operator, lowering: Lowering) -> Operator:

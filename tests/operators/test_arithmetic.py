@@ -31,6 +31,13 @@ def ends(dtype: Any) -> list[Array]:
     return [numbers[:, None], numbers[None, :]]
 
 
+def quotients(dtype: Any) -> list[Array]:
+    """All quotients of the ends of a type but for that of the lowest number by -1, which leaves it."""
+    info = np.iinfo(dtype)
+    dividends = np.array([info.max, info.max - 1, info.min, info.min + 1, 1, 0], dtype)
+    return [dividends[:, None], np.array([info.max, info.max - 1, info.min or 1, 2, 3, 1], dtype)]
+
+
 def numbers(rows: int, columns: int) -> Array:
     """A matrix of numbers, none of them zero."""
     return (np.arange(rows * columns).astype(F32) + 1).reshape(rows, columns)
@@ -73,9 +80,25 @@ class TestMul(Table):
     cases = binary()
 
 
+def multiples() -> tuple[Case, ...]:
+    """Cases of integers whose quotient, by the reciprocal in double, is just below a whole number."""
+    divisors = np.array([49, 98, 103, 107, 161, -187, 1, 2**31 - 1], np.int64)
+    dividends = (divisors[:, None] * np.array([1, -3, 5, 1021]) + np.array([-1, 0, 1])[:, None, None]).reshape(-1, 4)
+    spread = np.tile(divisors, 3)[:, None]
+    kept = np.abs(dividends) < 2**31
+    return tuple(
+        Case(f"multiples of {np.dtype(one)}", [np.where(kept, dividends, 7).astype(one), spread.astype(one)])
+        for one in (np.int32, np.int64)
+    )
+
+
 class TestDiv(Table):
     operator = div.OPERATOR
-    cases = binary()
+    cases = (
+        *binary(),
+        *multiples(),
+        *(Case(f"{np.dtype(one)}, ends", quotients(one)) for one in (np.int32, np.uint32)),
+    )
 
 
 def unary(values: Any, *dtypes: Any) -> tuple[Case, ...]:

@@ -34,6 +34,8 @@ RUNS = 4
 UNITS_OF_SCALES = 64.0
 """Units by which scales of quantized values are moved, which kernels multiply and divide in an order of their own. What
 they scale may be 64 times as large as what is left of it, where terms of both signs cancel each other out."""
+UNITS_OF_APPROXIMATION = 4.0
+"""Units of float that an approximated result is off at most, as the registry's lowerings state (2^-21 of itself)."""
 _SIGNS = (1, -1, 0, 0)  # of the first input's perturbation, the others' alternate; 0: at random, element by element
 
 
@@ -48,6 +50,7 @@ class Perturbation:
         overflowing: which of them may overflow.
         turn: which of the disturbances, below RUNS.
         seed: of what is drawn.
+        approximate: operators that have an approximation are off by as much as that.
     """
 
     first: WideRun
@@ -56,6 +59,7 @@ class Perturbation:
     overflowing: Mapping[str, Overflow]
     turn: int = 0
     seed: int = 0
+    approximate: bool = False
     rng: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -133,7 +137,15 @@ class Perturbation:
                 lambda plain: (_cancelled(node, plain, read), kernel_type(plain)),
                 units=self._units_of_one(node),
             )
-        return results
+        return self._approximated(node, results) if self.approximate else results
+
+    def _approximated(self, node: WideNode, results: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the results of a node, off by as much as an approximation of it may be."""
+        sizes = [size for inner in node.computing if (size := traits_of(inner).approximated) is not None]
+        if not sizes:
+            return results
+        units = UNITS_OF_APPROXIMATION / FACTOR  # the bound is so many times what moves the results
+        return self._shake(results, lambda plain: (max(sizes), np.float32), each=True, units=units)
 
     def _units_of_one(self, node: WideNode) -> float:
         """Return how many units of what kernels compute in are one of the type that a node's sum is rounded to."""
