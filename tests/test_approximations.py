@@ -15,7 +15,8 @@ from running import run
 
 import opshift
 from opshift.passes.base.results import Code, Verdict
-from opshift.passes.proof.node_pairs import Pair, compare_pairs
+from opshift.passes.proof.node_pairs import compare_pairs
+from opshift.passes.proof.pair import Pair
 
 BOUND = 2.0**-21
 """Of each result; docs/semantics.md states it."""

@@ -21,7 +21,8 @@ from opshift.passes.base.effort import Allowance
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.results import Verdict
 from opshift.passes.proof.comparison import Comparison, Reference
-from opshift.passes.proof.node_pairs import ENOUGH, Pair, compare_pairs
+from opshift.passes.proof.node_pairs import ENOUGH, compare_pairs
+from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.rounding.bound import Bound
 from opshift.passes.proof.verify import verify
 from opshift.passes.runtime import ort_process

@@ -35,7 +35,8 @@ from opshift.opsets.registry.operator import SPELLING, Lifted, Node, known_opera
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Verdict
-from opshift.passes.proof.node_pairs import Pair, compare_pairs
+from opshift.passes.proof.node_pairs import compare_pairs
+from opshift.passes.proof.pair import Pair
 from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Replace
 from opshift.passes.rewrite.fragment import Fragment, operand_sources

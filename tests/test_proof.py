@@ -20,7 +20,8 @@ from opshift.passes.analysis.inference import make_attribute, make_node
 from opshift.passes.base.errors import UsageError, VerificationError
 from opshift.passes.base.results import Verdict
 from opshift.passes.conversion import verification
-from opshift.passes.proof.node_pairs import Pair, compare_pairs
+from opshift.passes.proof.node_pairs import compare_pairs
+from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.verify import verify
 from opshift.passes.runtime import ort_models, ort_session
 

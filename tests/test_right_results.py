@@ -19,7 +19,8 @@ from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Verdict
 from opshift.passes.proof.equality import differs
 from opshift.passes.proof.kernel_drift import KernelDrift
-from opshift.passes.proof.node_pairs import Pair, compare_pairs
+from opshift.passes.proof.node_pairs import compare_pairs
+from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.rounding.bound import EXACT, Bound
 from opshift.passes.runtime.ort_models import Runnable
 from opshift.passes.runtime.ort_session import Runner

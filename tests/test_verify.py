@@ -21,10 +21,12 @@ import opshift
 from opshift.passes.base import limits as limits_module
 from opshift.passes.base.errors import InvalidModelError, UsageError
 from opshift.passes.base.results import Check, Verdict
-from opshift.passes.proof import node_pairs, signature
+from opshift.passes.proof import node_pairs, pair_executors, signature
 from opshift.passes.proof.equality import differs
 from opshift.passes.proof.inputs import generator
-from opshift.passes.proof.node_pairs import ORACLE, Pair, compare_pairs
+from opshift.passes.proof.node_pairs import compare_pairs
+from opshift.passes.proof.pair import Pair
+from opshift.passes.proof.pair_executors import ORACLE
 from opshift.passes.proof.rounding.bound import Bound
 from opshift.passes.proof.rounding.wide_run import WideModel
 from opshift.passes.proof.tolerance import Rounding
@@ -396,7 +398,7 @@ def test_empty_inputs_on_which_onnxruntime_is_wrong_do_not_judge(monkeypatch: py
 
     with monkeypatch.context() as patched:
         patched.setattr(
-            node_pairs, "contradiction", lambda model, feeds, values, strict: "" if feeds["x"].size else "wrong"
+            pair_executors, "contradiction", lambda model, feeds, values, strict: "" if feeds["x"].size else "wrong"
         )
         check = proved(pair(ARGMAX, ARGMAX_TOPK, oracle=oracle, exclude_nan=True))
     assert check.verdict is Verdict.DIFFERENT

@@ -29,11 +29,11 @@ from opshift.passes.rewrite.interface_types import with_interface, with_small_in
 from opshift.passes.rewrite.type_choice import is_narrower
 
 if TYPE_CHECKING:
-    from opshift.passes.proof.node_pairs import Pair
+    from opshift.passes.proof.pair import Pair
 
 
 def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
-    from opshift.passes.proof.node_pairs import Pair
+    from opshift.passes.proof.pair import Pair
     from opshift.passes.runtime import oracles
 
     operator, meaning, operands = change.lifted.operator, change.lifted.meaning, change.lifted.operands
@@ -99,10 +99,7 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
         if not _stays_in_file(change)
     ]
     # What was read is what is compared; the weights of a large model are read once more.
-    whole = TENSOR_OUTPUT in options.assume or options.io_types or FITS in options.assume
-    whole = whole or options.assume_opset is not None
-    whole = whole or any(is_narrower(old, new) for old, new in request.changes.items())
-    again = source.path is not None and not is_small(source) and not whole
+    again = source.path is not None and not is_small(source) and not _is_changed(request, options)
     original: Any = source.path if again else source.model
     original_dir = folder = source.directory
     if source.directory is not None:
@@ -164,6 +161,13 @@ def with_approximations(report: Report, nodes: Collection[str]) -> Report:
         return dataclasses.replace(check, verdict=Verdict.WITHIN_BOUND, reason=reason)
 
     return dataclasses.replace(report, nodes=tuple(map(bounded, report.nodes)), whole=bounded(report.whole))
+
+
+def _is_changed(request: Request, options: Options) -> bool:
+    """Return whether another model than the one that was read is compared: of other types, outputs or values."""
+    narrower = any(is_narrower(old, new) for old, new in request.changes.items())
+    assumed = not {TENSOR_OUTPUT, FITS}.isdisjoint(options.assume) or options.assume_opset is not None
+    return narrower or assumed or options.io_types
 
 
 def _given(request: Request, fed: onnx.ModelProto, inputs: Any) -> Any:

@@ -12,7 +12,8 @@ from opshift.passes.base.effort import Allowance
 from opshift.passes.base.limits import Limits
 from opshift.passes.proof.comparison import Comparison, Executor, Reference
 from opshift.passes.proof.kernel_drift import KernelDrift
-from opshift.passes.proof.node_pairs import Pair, executor_of
+from opshift.passes.proof.pair import Pair
+from opshift.passes.proof.pair_executors import executor_of
 from opshift.passes.proof.tolerance import Bounds
 from opshift.passes.proof.undefined_behavior import UndefinedFilter
 from opshift.passes.runtime import ort_models

@@ -15,9 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.node_traits import traits_of
-from opshift.opsets.registry.schema import default_domain
-from opshift.opsets.runtimes import kernels
 from opshift.passes.analysis.model_summary import summary
 from opshift.passes.analysis.scopes import versions
 from opshift.passes.base.arguments import Progress
@@ -26,76 +23,40 @@ from opshift.passes.base.errors import OpshiftError, printable
 from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
 from opshift.passes.proof.canonical import canonical, without_weights
-from opshift.passes.proof.comparison import Comparison, Executor, Mismatch, Outputs, Reference, sentence
+from opshift.passes.proof.comparison import Comparison, Executor, Mismatch, Reference, sentence
 from opshift.passes.proof.coverage import CoverageCounter
 from opshift.passes.proof.inputs import generator
-from opshift.passes.proof.inputs.generator import Draft, Rng, Shape, UntestableError
+from opshift.passes.proof.inputs.generator import Draft, Shape, UntestableError
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.inputs.shape_search import hints, repairer
 from opshift.passes.proof.inputs.trials import Budget, Trials, Values, find_trials
 from opshift.passes.proof.inputs.value_classes import counted, summed
-from opshift.passes.proof.integer_overflow import overflows
 from opshift.passes.proof.kernel_drift import KernelDrift
 from opshift.passes.proof.kernel_faults import miscomputed
+from opshift.passes.proof.pair import Pair
+from opshift.passes.proof.pair_executors import (
+    ORACLE,
+    OracleExecutor,
+    ShapeCheckedRunner,
+    executor_of,
+    undefined_outputs,
+)
+from opshift.passes.proof.pair_inputs import draft_of, type_names, typed, values_of
 from opshift.passes.proof.randomness import random_outputs
-from opshift.passes.proof.signature import contradiction, interface_difference
+from opshift.passes.proof.signature import interface_difference
 from opshift.passes.proof.tolerance import Bounds
-from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime import ort_models, ort_opsets, ort_process
 from opshift.passes.runtime.node_evaluator import Interpreter
-from opshift.passes.runtime.ort_models import Array, Feeds, RejectedError, RejectionKind, Runnable
+from opshift.passes.runtime.ort_models import Feeds, RejectedError, RejectionKind, Runnable
 from opshift.passes.runtime.ort_session import Runner
 
-Oracle = Callable[[Feeds, Limits], Mapping[str, Array]]
-Adversarial = Callable[[Rng, Feeds], Feeds]
 Shown = Callable[[onnx.ModelProto, onnx.ModelProto, Mismatch, bool], str]
 """Is told of two small models that differ, and whether bit for bit, and returns the command that shows it."""
 
-ORACLE = "numpy oracle"
 _TYPES = 5  # element types tried where the type is not known
 
 ENOUGH = 5
 """Comparisons of nodes that find a difference, after which no other node is compared."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A lowered node as a model of its own, and its replacement as one.
-
-    Attributes:
-        node: the node's path, for people.
-        operator: such as `Hardmax-13`.
-        original: a model of that one node. Graph inputs are typed as far as is known: the element type may be
-            UNDEFINED, the shape absent (unknown rank) or partly symbolic; constants are initializers.
-        rewritten: the replacement, with the same inputs and outputs, at any opset.
-        oracle: the operator's meaning in numpy: from values by input name, the constants among them, to values by
-            output name, within limits. It judges where onnxruntime has no kernel for the original, and always under
-            "spec". It raises RejectedError, ValueError, IndexError or TypeError for inputs that the operator does not
-            accept.
-        adversarial: the operator's own inputs: from a generator and a draft of all values, returns adversarial values
-            for this operator. The constants are among them, as read-only arrays: they stay as they are. None: the
-            generic draft is fed.
-        exclude_nan: the result on NaN is not defined, or not kept: none is fed.
-        finite: the same for the infinities.
-        whole: the same for floats that are not whole numbers, in the first input.
-        exact: equal is bit for bit, but for what onnxruntime departs from itself by (drift.py); otherwise within what
-            rounding alone makes of the original (rounding.py).
-        longest: no dim that is longer is fed: the replacement needs memory that grows with its square.
-        approximate: the replacement is off by as much as the operator's traits and `approximate` allow.
-    """
-
-    node: str
-    operator: str
-    original: onnx.ModelProto
-    rewritten: onnx.ModelProto
-    oracle: Oracle | None = None
-    adversarial: Adversarial | None = None
-    exclude_nan: bool = False
-    finite: bool = False
-    whole: bool = False
-    exact: bool = True
-    longest: int | None = None
-    approximate: bool = False
 
 
 def compare_pairs(
@@ -169,10 +130,10 @@ class PairComparison:
         failure = "onnxruntime cannot be fed any element type that the operator takes"
         try:
             for types in generator.guesses(pair.original, versions(pair.rewritten)[""]):
-                original, rewritten = _typed(pair.original, types), _typed(pair.rewritten, types)
+                original, rewritten = typed(pair.original, types), typed(pair.rewritten, types)
                 check = self._typed(dataclasses.replace(pair, original=original, rewritten=rewritten), bool(equal))
                 if types and _MISSING in check.reason:
-                    unserved.append(f"{_type_names(types)}: {check.reason}")
+                    unserved.append(f"{type_names(types)}: {check.reason}")
                 elif check.verdict is Verdict.DIFFERENT:
                     return check
                 elif check.verdict is Verdict.UNCHECKED:
@@ -220,7 +181,7 @@ class PairComparison:
             reference = self._reference(pair)
         except RejectedError as error:
             return unchecked(f"onnxruntime does not run the original: {error}")
-        draft = _draft(pair)
+        draft = draft_of(pair)
         most = math.inf if pair.longest is None else pair.longest
         long = [
             sizes
@@ -228,19 +189,19 @@ class PairComparison:
             if all(dim <= most for shape in sizes.values() for dim in shape)
         ]
         complaints: list[str] = []
-        values = _values(draft, pair, np.random.default_rng(self.seed), complaints)
+        values = values_of(draft, pair, np.random.default_rng(self.seed), complaints)
         trials = self._trials(pair, draft, values, reference, () if again else long, 50 if again else 100)
-        ran = isinstance(reference.executor, _ShapeCheckedRunner)
+        ran = isinstance(reference.executor, ShapeCheckedRunner)
         if (
             not trials.accepted
             and not trials.fatal
             and pair.oracle
-            and isinstance(reference.executor, _ShapeCheckedRunner)
+            and isinstance(reference.executor, ShapeCheckedRunner)
         ):
             # Mod-28 of floats with fmod 0 loads as Mod-13, and is then run on nothing (onnxruntime 1.31.1).
             note = f"onnxruntime runs the original on no input: {trials.rejection}"
             reference = Reference(
-                _OracleExecutor(pair, pair.oracle, self.limits), reference.outputs, note, reference.bounds
+                OracleExecutor(pair, pair.oracle, self.limits), reference.outputs, note, reference.bounds
             )
             trials = self._trials(pair, draft, values, reference, () if again else long, 50 if again else 100)
         if not trials.accepted:
@@ -271,9 +232,9 @@ class PairComparison:
 
         try:
             # What ran in onnxruntime must run there still.
-            trusted = isinstance(reference.executor, _ShapeCheckedRunner)
+            trusted = isinstance(reference.executor, ShapeCheckedRunner)
             rewritten, relabelled = self._executor(pair.rewritten, trials.accepted[0][0], kernels=trusted)
-            undefined = functools.partial(_undefined, pair, self.limits)
+            undefined = functools.partial(undefined_outputs, pair, self.limits)
             comparison = Comparison(reference, rewritten, undefined, covered=covered, allowance=self.allowance)
             mismatch = comparison.run(trials.accepted)
         except RejectedError as error:
@@ -350,12 +311,12 @@ class PairComparison:
             else Bounds(original, self.limits, approximate=pair.approximate)
         )
         if self.semantics == "spec" and pair.oracle is not None:
-            return Reference(_OracleExecutor(pair, pair.oracle, self.limits), outputs, bounds=bounds)
+            return Reference(OracleExecutor(pair, pair.oracle, self.limits), outputs, bounds=bounds)
         if pair.oracle is not None and miscomputed(pair.original):
             bounds = (
                 bounds if pair.exact else Bounds(original, self.limits, kernels=False, approximate=pair.approximate)
             )
-            return Reference(_OracleExecutor(pair, pair.oracle, self.limits), outputs, MISCOMPUTED, bounds)
+            return Reference(OracleExecutor(pair, pair.oracle, self.limits), outputs, MISCOMPUTED, bounds)
         try:
             source, note = ort_opsets.fit(Runnable(pair.original))
             runner = Runner(source, self.limits)
@@ -369,9 +330,9 @@ class PairComparison:
             note = f"onnxruntime does not run the original: {error}"
             if not pair.exact:
                 bounds = Bounds(original, self.limits, kernels=False, approximate=pair.approximate)
-            return Reference(_OracleExecutor(pair, pair.oracle, self.limits), outputs, note, bounds)
+            return Reference(OracleExecutor(pair, pair.oracle, self.limits), outputs, note, bounds)
         return Reference(
-            _ShapeCheckedRunner(pair, runner, self.limits),
+            ShapeCheckedRunner(pair, runner, self.limits),
             outputs,
             note and f"the original's {note}",
             bounds,
@@ -384,230 +345,11 @@ MISCOMPUTED = "onnxruntime computes the operator wrongly here, so its numpy orac
 _MISSING = "onnxruntime has no kernel for the replacement"
 
 
-def executor_of(source: Runnable, limits: Limits, *, kernels: bool = False, lean: bool = False) -> tuple[Executor, str]:
-    """Return a way to run a model, and what is to be said about it: in onnxruntime, else node by node.
-
-    Raises:
-        RejectedError: onnxruntime does not load the model, for another reason than that it lacks an opset or, unless it
-            must have all `kernels`, a kernel.
-    """
-    try:
-        fitting, note = ort_opsets.fit(source)
-        runner = Runner(fitting, limits, lean=lean)
-        runner.open(optimised=False)
-    except RejectedError as error:
-        lacking = (RejectionKind.TOO_NEW,) if kernels else (RejectionKind.TOO_NEW, RejectionKind.MISSING_KERNEL)
-        if error.why not in lacking and not _complex(source.proto):
-            raise
-        return Interpreter(source, limits), f"nodes were run one by one, since {error}"
-    return runner, note
-
-
-def _complex(model: onnx.ModelProto) -> bool:
-    """Return whether a model has complex inputs or constants, of which onnxruntime has none."""
-    types = {value.type.tensor_type.elem_type for value in model.graph.input}
-    types |= {tensor.data_type for tensor in model.graph.initializer}
-    return bool(types & {onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128})
-
-
-class _OracleExecutor:
-    """An executor that asks a node's oracle."""
-
-    name = ORACLE
-    modes = (False,)
-
-    def __init__(self, pair: Pair, oracle: Oracle, limits: Limits) -> None:
-        self._oracle = oracle
-        self._limits = limits
-        self._outputs = [value.name for value in pair.original.graph.output]
-        self._constants = _constants(pair.original)
-
-    def run(self, feeds: Feeds, optimised: bool) -> Outputs:
-        """Return the node's meaning in numpy."""
-        try:
-            with np.errstate(all="ignore"):
-                result = self._oracle({**self._constants, **feeds}, self._limits)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise RejectedError(f"{type(error).__name__}: {error}") from error
-        return tuple(np.asarray(result[output]) for output in self._outputs)
-
-    def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[Outputs | RejectedError]:
-        """Return the meaning for each."""
-        return [ort_models.result_or_rejection(self.run, feeds, optimised) for feeds in batch]
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class _ShapeCheckedRunner:
-    """onnxruntime, but for empty inputs on which the shapes that it gives contradict onnx's inference.
-
-    Scalars are asked of the oracle too: onnxruntime takes axis 1 of one.
-
-    Some of its kernels are wrong there (ArgMax of shape [0, 2] over axis -1 gives [0, 2]). The oracle takes over; where
-    there is none the input is rejected. So is one that they accept and onnx does not (axis 1 of shape [0]), or that the
-    oracle does not (the maximum of an empty row, where there are no rows). What runs by ONNX's function body is asked
-    of the oracle on every input: a body of Reshape and the like runs on shapes that the operator's text excludes.
-    """
-
-    modes = (False, True)
-
-    def __init__(self, pair: Pair, runner: Runner, limits: Limits) -> None:
-        self.name = runner.name
-        self._runner = runner
-        self._model = pair.original
-        self._outputs = tuple(value.name for value in pair.original.graph.output)
-        self._oracle = None if pair.oracle is None else _OracleExecutor(pair, pair.oracle, limits)
-        node = pair.original.graph.node[0]
-        foreign = bool(default_domain(node.domain))
-        self._by_body = not foreign and kernels.runs_by_body(node.op_type, ort_models.opset(pair.original))
-
-    def run(self, feeds: Feeds, optimised: bool) -> Outputs:
-        """Return what is right."""
-        return self._checked(feeds, self._runner.run(feeds, optimised))
-
-    def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[Outputs | RejectedError]:
-        """Return what is right for each."""
-        found = self._runner.run_all(batch, optimised)
-        return [
-            one if isinstance(one, RejectedError) else ort_models.result_or_rejection(self._checked, feeds, one)
-            for feeds, one in zip(batch, found, strict=False)
-        ]
-
-    def close(self) -> None:
-        """Release the sessions."""
-        self._runner.close()
-
-    def _checked(self, feeds: Feeds, outputs: Outputs) -> Outputs:
-        wrong = contradiction(self._model, feeds, dict(zip(self._outputs, outputs, strict=True)), strict=True)
-        if wrong and self._oracle is None:
-            raise RejectedError(wrong)
-        arrays = [value for value in feeds.values() if isinstance(value, np.ndarray)]
-        full = all(array.size and array.ndim for array in arrays)
-        if self._oracle is None or (full and not self._by_body):
-            return outputs
-        by_oracle = self._oracle.run(feeds, False)
-        if full:
-            return outputs
-        # Of sums of no products onnxruntime 1.32.0 leaves what memory holds (MatMulInteger); integers are exact.
-        exact = all(one.dtype.kind in "iu" for one in by_oracle)
-        return by_oracle if wrong or exact else outputs
-
-
 def failed(error: Exception) -> str:
     """Return the reason for a comparison that opshift could not make: a model must not end the program."""
     return (
         f"opshift failed while it compared, please report this ({type(error).__name__}: {printable(str(error), 200)})"
     )
-
-
-def _undefined(pair: Pair, limits: Limits, feeds: Feeds, optimised: bool) -> frozenset[str]:
-    """Return the outputs that do not count on an input.
-
-    All do not where the node cannot compute with its integers, or where its oracle says that the text excludes them:
-    Einsum of onnxruntime 1.32.0 repeats an axis of size 1 for a letter of another size. Nor where onnxruntime 1.32.0
-    ends the process: on recurrent operators of no batch, which a form that it does not run may be rewritten to.
-    """
-    node, values = pair.original.graph.node[0], {**_constants(pair.original), **feeds}
-    read = [values.get(name) for name in node.input]
-    own = traits_of(node)
-    undefined = overflows(node, read) or _excluded(pair, feeds, limits) or (own.aborts and _any_empty(read))
-    undefined = undefined or (own.miscounts and has_empty_axis(read[0]))
-    undefined = undefined or (own.meaningless is not None and own.meaningless(read))
-    return frozenset(value.name for value in pair.original.graph.output) if undefined else frozenset()
-
-
-def has_empty_axis(value: object) -> bool:
-    """Return whether an image has an axis without elements."""
-    return isinstance(value, np.ndarray) and 0 in value.shape[2:]
-
-
-def _any_empty(read: Sequence[object]) -> bool:
-    return any(isinstance(one, np.ndarray) and not one.size for one in read)
-
-
-def _excluded(pair: Pair, feeds: Feeds, limits: Limits) -> bool:
-    if pair.oracle is None:
-        return False
-    try:
-        _OracleExecutor(pair, pair.oracle, limits).run(feeds, False)
-    except RejectedError as error:
-        return error.why is RejectionKind.REJECTED
-    return False
-
-
-def _draft(pair: Pair) -> Draft:
-    """Return how the inputs of a pair are drawn."""
-    divides = generator.divides(pair.original) or generator.divides(pair.rewritten)
-    allowed = generator.Allowed(nan=not pair.exclude_nan, infinite=not pair.finite, least=not divides)
-    reshaped = any(traits_of(node).reshapes for node in pair.original.graph.node)
-    shape_inputs = generator.shape_inputs(summary(pair.original)) if reshaped else ()
-    return Draft(
-        generator.specs(pair.original.graph),
-        generator.position_inputs(pair.original),
-        allowed,
-        shape_inputs=shape_inputs,
-    )
-
-
-def _values(draft: Draft, pair: Pair, rng: Rng, complaints: list[str]) -> Values:
-    """Return what makes the inputs of a pair: the generic draft, changed by the operator's own say.
-
-    Where that fails the draft is fed, and why is added to `complaints`: among the ranks that are tried for an unknown
-    one are some that make no sense for the operator.
-    """
-    constants = _constants(pair.original)
-    first = next(iter(pair.original.graph.node[0].input), "")
-
-    def values(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
-        found = adversarial(shapes, turn)
-        cut = {first: np.trunc(found[first])} if first in found and is_float(found[first].dtype) else {}
-        return {**found, **cut}
-
-    def adversarial(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
-        drawn = draft.along(rng, shapes, turn) if isinstance(turn, str) else draft.feeds(rng, shapes, turn)
-        if pair.adversarial is None:
-            return drawn
-        try:
-            changed = pair.adversarial(rng, {**constants, **drawn})
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            complaints.append(f"some inputs were not the operator's own: {type(error).__name__}: {error}")
-            return drawn
-        return {name: np.asarray(changed.get(name, value), value.dtype) for name, value in drawn.items()}
-
-    return values if pair.whole else adversarial
-
-
-def _typed(model: onnx.ModelProto, types: Mapping[str, int]) -> onnx.ModelProto:
-    """Return a copy in which these inputs have these element types, and values of unknown type none at all."""
-    if not types:
-        return model
-    typed = onnx.ModelProto()
-    typed.CopyFrom(model)
-    for value in typed.graph.input:
-        if value.name in types:
-            value.type.tensor_type.elem_type = types[value.name]
-    for value in typed.graph.output:
-        # onnxruntime infers the type of an output that has none, and rejects UNDEFINED.
-        if value.type.HasField("tensor_type") and not value.type.tensor_type.elem_type:
-            value.ClearField("type")
-    kept = [value for value in typed.graph.value_info if value.type.tensor_type.elem_type]
-    del typed.graph.value_info[:]
-    typed.graph.value_info.extend(kept)
-    return typed
-
-
-def _type_names(types: Mapping[str, int]) -> str:
-    """Return 'x float, y int64'."""
-    return ", ".join(f"{name} {onnx.TensorProto.DataType.Name(kind).lower()}" for name, kind in types.items())
-
-
-def _constants(model: onnx.ModelProto) -> dict[str, Array]:
-    """Return the values of the initializers, read-only."""
-    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    for array in constants.values():
-        array.flags.writeable = False
-    return constants
 
 
 def _shared(check: Check, pair: Pair, names: Mapping[str, str]) -> Check:

@@ -25,7 +25,8 @@ from opshift.passes.proof.bisect import Trace
 from opshift.passes.proof.comparison import Executor
 from opshift.passes.proof.equality import differs
 from opshift.passes.proof.integer_overflow import overflows, overflows_inside
-from opshift.passes.proof.node_pairs import Pair, has_empty_axis
+from opshift.passes.proof.pair import Pair
+from opshift.passes.proof.pair_executors import has_empty_axis
 from opshift.passes.proof.signature import contradiction
 from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime import ort_models, ort_opsets

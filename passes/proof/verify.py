@@ -30,7 +30,8 @@ from opshift.passes.io.reader import check_unchanged
 from opshift.passes.proof import repro
 from opshift.passes.proof.kernel_faults import unequal
 from opshift.passes.proof.model_variants import departing_operators, weights, with_own_names
-from opshift.passes.proof.node_pairs import ENOUGH, Pair, compare_pairs, failed
+from opshift.passes.proof.node_pairs import ENOUGH, compare_pairs, failed
+from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.whole_model import WholeModels
 from opshift.passes.runtime import ort_models, ort_process
 from opshift.passes.runtime.ort_models import RejectedError, Runnable

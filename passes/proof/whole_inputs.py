@@ -22,7 +22,7 @@ from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.inputs.shape_search import hints, repairer, sizes_of
 from opshift.passes.proof.inputs.trials import Result, Trials, find_trials, overridden, whole_budget
 from opshift.passes.proof.model_variants import weights
-from opshift.passes.proof.node_pairs import Pair
+from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.signature import contradiction
 from opshift.passes.runtime import ort_models
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable

@@ -30,7 +30,7 @@ from opshift.passes.proof.inputs.trials import Trials
 from opshift.passes.proof.inputs.value_classes import counted
 from opshift.passes.proof.kernel_drift import KernelDrift
 from opshift.passes.proof.model_variants import optional_inputs, same, weights, without_initializers, without_outputs
-from opshift.passes.proof.node_pairs import Pair
+from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.randomness import random_outputs, training_inputs
 from opshift.passes.proof.repro import Reproduction
 from opshift.passes.proof.signature import interface_difference
