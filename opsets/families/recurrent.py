@@ -132,7 +132,7 @@ def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[s
     of 1 off, however small their results.
     """
     changed = {
-        name: (np.clip(np.round(array.astype(np.float64) * 64) / 64, -0.5, 0.5)).astype(array.dtype)
+        name: (np.round(np.clip(array.astype(np.float64), -0.5, 0.5) * 64) / 64).astype(array.dtype)
         for name, array in feeds.items()
         if array.dtype.kind in "fV" and array.flags.writeable
     }

@@ -10,7 +10,9 @@ from collections.abc import Collection
 
 import onnx
 
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import operator_for
+from opshift.opsets.runtimes.kernels import runs_by_body
 from opshift.passes.graph.traversal import names_read
 from opshift.passes.io import external_data
 from opshift.passes.io.repairs import repair
@@ -92,3 +94,14 @@ def departing_operators(model: onnx.ModelProto) -> frozenset[str]:
     named = {node.op_type for node in ort_models.nodes(model) if node.domain in ("", "ai.onnx")}
     known = (operator for name in sorted(named) if (operator := operator_for("", name)))
     return frozenset(operator.name for operator in known if any(version.spec for version in operator.versions))
+
+
+def unchecked_operators(model: onnx.ModelProto) -> frozenset[str]:
+    """Return the operators that onnxruntime runs on more than their texts allow.
+
+    It runs them by ONNX's function body, or a kernel does not look at what does not fit.
+    """
+    names = {node.op_type for node in ort_models.nodes(model) if node.domain in ("", "ai.onnx")}
+    version = ort_models.opset(model)
+    known = {name for name in names if operator_for("", name) is not None}
+    return frozenset(name for name in known if traits(name).unchecked or runs_by_body(name, version))

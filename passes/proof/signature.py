@@ -62,12 +62,14 @@ def _fits(shape: Shape, declared: tuple[Dim, ...]) -> bool:
     return all(dim == size for dim, size in zip(declared, shape, strict=True) if isinstance(dim, int))
 
 
-def contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any], *, strict: bool = False) -> str:
+def contradiction(
+    model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any], *, strict: bool = False, everywhere: bool = False
+) -> str:
     """Return how the shape of a value contradicts what onnx infers from these inputs; empty if none does.
 
     So does one that the body of a Loop or a Scan declares otherwise, by which onnxruntime plans memory, and with
     `strict` an output of another rank than the model declares, which onnxruntime only warns of. onnx is asked
-    where something is empty only, since that is where onnxruntime's kernels were seen to be wrong.
+    where something is empty only, since that is where onnxruntime's kernels were seen to be wrong, or `everywhere`.
 
     Raises:
         RejectedError: with `strict`, onnx infers that the model does not accept these inputs.
@@ -83,7 +85,7 @@ def contradiction(model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any
         if rank is not None and value.name in arrays and arrays[value.name].ndim != rank:
             return f"{value.name} has {arrays[value.name].ndim} dimensions, and the model declares {rank}"
     given = {name: value for name, value in feeds.items() if isinstance(value, np.ndarray)}
-    if all(array.size for array in (*given.values(), *arrays.values())):
+    if not everywhere and all(array.size for array in (*given.values(), *arrays.values())):
         return ""
     concrete = onnx.ModelProto()
     concrete.CopyFrom(model)

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.node_traits import attributes_of, integers_of, selects, traits, traits_of
-from opshift.opsets.registry.operator import operator_for
+from opshift.opsets.registry.node_traits import attributes_of, integers_of, selects, traits_of
 from opshift.opsets.registry.traits import Integers, Undefined
-from opshift.opsets.runtimes.kernels import runs_by_body
 from opshift.passes.analysis.scopes import inlined
 from opshift.passes.base.limits import Limits
 from opshift.passes.graph.limits import MOST_AXES
@@ -25,11 +23,12 @@ from opshift.passes.proof.bisect import Trace
 from opshift.passes.proof.comparison import Executor
 from opshift.passes.proof.equality import differs
 from opshift.passes.proof.integer_overflow import overflows, overflows_inside
+from opshift.passes.proof.model_variants import unchecked_operators
 from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.pair_executors import has_empty_axis
 from opshift.passes.proof.signature import contradiction
 from opshift.passes.proof.wider_types import is_float
-from opshift.passes.runtime import ort_models, ort_opsets
+from opshift.passes.runtime import ort_opsets
 from opshift.passes.runtime.node_evaluator import Interpreter
 from opshift.passes.runtime.ort_models import ExcludedError, Feeds, RejectedError, Runnable
 
@@ -66,13 +65,7 @@ class UndefinedFilter:
         self._finite = frozenset(name for name, pair in named if pair.finite)
         self._whole = frozenset(name for name, pair in named if pair.whole)
         self._known = frozenset(name for name, pair in named if pair.oracle is not None)
-        names = {node.op_type for node in ort_models.nodes(original.proto) if node.domain in ("", "ai.onnx")}
-        version = ort_models.opset(original.proto)
-        self._by_body = frozenset(
-            name
-            for name in names
-            if operator_for("", name) is not None and (traits(name).unchecked or runs_by_body(name, version))
-        )
+        self._by_body = unchecked_operators(original.proto)
         self._by_oracle = frozenset(name for name, pair in named if selects(pair.original.graph.node[0]))
         self._functions = {function.name for function in original.proto.functions if self._selects(function.node)}
         self._constants = {

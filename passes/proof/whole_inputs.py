@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from opshift.passes.proof.inputs.generator import Draft
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.inputs.shape_search import hints, repairer, sizes_of
 from opshift.passes.proof.inputs.trials import Result, Trials, find_trials, overridden, whole_budget
-from opshift.passes.proof.model_variants import weights
+from opshift.passes.proof.model_variants import unchecked_operators, weights
 from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.signature import contradiction
 from opshift.passes.runtime import ort_models
@@ -59,7 +59,7 @@ class WholeInputs:
         """
         declared = {value.name: value.type.tensor_type for value in self.before.proto.graph.output}
         ranks = [len(one.shape.dim) if one.HasField("shape") else None for one in declared.values()]
-        found = self._drawn(specs, reference, fixed, functools.partial(_as_declared, self.before.proto, ranks))
+        found = self._drawn(specs, reference, fixed, _Declared(self.before.proto, tuple(ranks)))
         return found if found.accepted or found.fatal else self._drawn(specs, reference, fixed, lambda feeds, one: one)
 
     def _drawn(
@@ -121,23 +121,44 @@ _INFERRED = 2**24
 """Bytes of a model up to which onnx infers the shapes that empty inputs lead to."""
 
 
-def _as_declared(model: onnx.ModelProto, ranks: Sequence[int | None], feeds: Feeds, result: Result) -> Result:
-    """Return outputs, or an error where one is a tensor of another rank than these, or its shape cannot be.
+@dataclass(frozen=True)
+class _Declared:
+    """Whether outputs are as a model declares them, and its inputs such as onnx accepts.
 
-    None is any rank. On empty inputs onnxruntime may not look at what else must fit: Concat takes one of any other
-    dims, and leaves what it returns as memory is (1.32.0).
+    On empty inputs onnxruntime may not look at what else must fit: Concat takes one of any other dims, and leaves what
+    it returns as memory is (1.32.0). What it runs by ONNX's function body may broadcast what the text has equal.
+    `ranks` are those of the outputs; None is any.
     """
-    if isinstance(result, RejectedError):
-        return result
-    for rank, output in zip(ranks, result, strict=False):
-        if rank is not None and isinstance(output, np.ndarray) and output.ndim != rank:
-            return RejectedError(f"an output has {output.ndim} dimensions, and is declared with {rank}")
-    full = all(value.size for value in feeds.values() if isinstance(value, np.ndarray))
-    if full or model.ByteSize() > _INFERRED:
-        return result
-    try:
-        names = (value.name for value in model.graph.output)
-        wrong = contradiction(model, feeds, dict(zip(names, result, strict=True)), strict=True)
-    except RejectedError as error:
-        return error
-    return RejectedError(wrong) if wrong else result
+
+    model: onnx.ModelProto
+    ranks: tuple[int | None, ...]
+    known: dict[tuple[object, ...], str] = field(default_factory=dict)
+    """What is wrong with inputs of some shapes, where no values are asked."""
+
+    def __call__(self, feeds: Feeds, result: Result) -> Result:
+        """Return outputs, or an error where one is a tensor of another rank than these, or its shape cannot be."""
+        if isinstance(result, RejectedError):
+            return result
+        for rank, output in zip(self.ranks, result, strict=False):
+            if rank is not None and isinstance(output, np.ndarray) and output.ndim != rank:
+                return RejectedError(f"an output has {output.ndim} dimensions, and is declared with {rank}")
+        arrays = {name: value for name, value in feeds.items() if isinstance(value, np.ndarray)}
+        full = all(value.size for value in arrays.values())
+        if (full and not self._everywhere) or self.model.ByteSize() > _INFERRED:
+            return result
+        shapes = tuple((name, value.shape) for name, value in arrays.items())
+        if not full or shapes not in self.known:
+            self.known[shapes] = self._wrong(feeds, result)
+        return RejectedError(self.known[shapes]) if self.known[shapes] else result
+
+    @functools.cached_property
+    def _everywhere(self) -> bool:
+        return bool(unchecked_operators(self.model))
+
+    def _wrong(self, feeds: Feeds, result: tuple[Any, ...]) -> str:
+        names = (value.name for value in self.model.graph.output)
+        values = dict(zip(names, result, strict=True))
+        try:
+            return contradiction(self.model, feeds, values, strict=True, everywhere=self._everywhere)
+        except RejectedError as error:
+            return str(error)
