@@ -97,7 +97,7 @@ def test_nodes_are_built_where_they_are_spliced(path: Path) -> None:
         # What becomes of nodes before they are planned: constants, and nodes of graphs.
         "passes/rewrite/splicing.py": {"make_node"},
         # The Loop that a SequenceMap becomes.
-        "passes/rewrite/sequences.py": {"make_node"},
+        "passes/rewrite/sequence_maps.py": {"make_node"},
         # A Cast behind a constant, and an Identity before a node, which a target needs.
         "passes/rewrite/target_fit.py": {"make_node"},
         # The Identity that stands where a ZipMap was.
