@@ -45,7 +45,14 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 def recurrent(
-    operator: str, opset: int, *, lengths: bool = False, dynamic: bool = False, **attributes: Any
+    operator: str,
+    opset: int,
+    *,
+    lengths: bool = False,
+    dynamic: bool = False,
+    peepholes: bool = False,
+    made: tuple[str, ...] = (),
+    **attributes: Any,
 ) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """Return one recurrent node over five tokens of two sequences, and inputs."""
     rng = np.random.default_rng(0)
@@ -61,11 +68,14 @@ def recurrent(
         feeds["lengths"] = np.array([5, 2], np.int32)
         inputs.append(helper.make_tensor_value_info("lengths", 6, ["n"] if dynamic else [2]))
     names = ["x", "w", "r", "b", *(["lengths"] if lengths else [])]
-    made = ["y", "h", "c"] if operator == "LSTM" else ["y", "h"]  # MNN 3.6.1 loads no LSTM without its third output
+    if peepholes:
+        weights.append(numpy_helper.from_array(rng.uniform(-0.5, 0.5, (directions, 12)).astype(np.float32), "p"))
+        names += ["", "", "", "p"]
+    made = made or (("y", "h", "c") if operator == "LSTM" else ("y", "h"))
     node = helper.make_node(operator, names, made, hidden_size=4, **attributes)
     token: list[str | int | None] = ["t", directions, "n", 4] if dynamic else [5, directions, 2, 4]
     states: list[str | int | None] = [directions, *token[2:]]
-    outputs = [helper.make_tensor_value_info(one, 1, token if one == "y" else states) for one in made]
+    outputs = [helper.make_tensor_value_info(one, 1, token if one == "y" else states) for one in made if one]
     graph = helper.make_graph([node], "g", inputs, outputs, weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), feeds
 
@@ -95,7 +105,44 @@ FORMS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "RNN of lengths, dynamic": ("openvino", "RNN", {"lengths": True, "dynamic": True}),
     "reverse LSTM in OpenCV": ("opencv-4", "LSTM", {"direction": "reverse"}),
     "clipped LSTM in OpenCV": ("opencv-4", "LSTM", {"clip": 0.3}),
+    "GRU of Softsign": ("mnn", "GRU", {"linear_before_reset": 1, "activations": ["Sigmoid", "Softsign"]}),
+    "RNN of Sigmoid": ("mnn", "RNN", {"activations": ["Sigmoid"]}),
+    "LSTM of peepholes in OpenCV": ("opencv-4", "LSTM", {"peepholes": True}),
+    **{
+        f"{operator}, last state": ("mnn", operator, {"made": ("", "h"), **more})
+        for operator, more in (("RNN", {}), ("GRU", {"linear_before_reset": 1}))
+    },
+    "LSTM of both directions, last states": ("mnn", "LSTM", {"made": ("", "h", "c"), "direction": "bidirectional"}),
+    "LSTM, last cell state in OpenCV": ("opencv-4", "LSTM", {"made": ("", "", "c")}),
 }
+REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    **{
+        f"LSTM that returns {', '.join(made)}": ("mnn", "LSTM", {"made": made})
+        for made in (("y",), ("", "h"), ("y", "h"))
+    },
+    "LSTM of Elu": ("mnn", "LSTM", {"activations": ["Sigmoid", "Elu", "Tanh"]}),
+    "LSTM of Relu in OpenCV": ("opencv-4", "LSTM", {"activations": ["Sigmoid", "Tanh", "Relu"]}),
+    "LSTM of both directions, with activations, in OpenCV": (
+        "opencv-4",
+        "LSTM",
+        {"direction": "bidirectional", "activations": ["Sigmoid", "Tanh", "Tanh"] * 2},
+    ),
+    "LSTM of both directions and peepholes in OpenCV": (
+        "opencv-4",
+        "LSTM",
+        {"direction": "bidirectional", "peepholes": True},
+    ),
+    "GRU of Elu": ("openvino", "GRU", {"activations": ["Sigmoid", "Elu"]}),
+    "RNN of Softsign": ("openvino", "RNN", {"activations": ["Softsign"]}),
+}
+
+
+@pytest.mark.parametrize(("name", "operator", "form"), REFUSED.values(), ids=list(REFUSED))
+def test_a_recurrence_that_is_not_loaded_is_replaced(name: str, operator: str, form: dict[str, Any]) -> None:
+    model, feeds = recurrent(operator, 13, **form)
+    assert outcome(name, model, feeds) == "refused"
+    result = opshift.convert(model, target=name, verify=False).rewritten
+    assert outcome(name, result, feeds) == "right"
 
 
 @pytest.mark.parametrize(("name", "operator", "form"), FORMS.values(), ids=list(FORMS))
@@ -116,6 +163,10 @@ RIGHT: dict[str, tuple[str, str, dict[str, Any]]] = {
     "LSTM of lengths, static": ("openvino", "LSTM", {"lengths": True}),
     "GRU, dynamic": ("openvino", "GRU", {"dynamic": True}),
     "LSTM in OpenCV": ("opencv-4", "LSTM", {}),
+    "LSTM, last state in OpenCV": ("opencv-4", "LSTM", {"made": ("", "h")}),
+    "LSTM, rows and last cell state": ("mnn", "LSTM", {"made": ("y", "", "c")}),
+    "GRU, rows": ("mnn", "GRU", {"linear_before_reset": 1, "made": ("y",)}),
+    "RNN of Relu in OpenVINO": ("openvino", "RNN", {"activations": ["Relu"]}),
 }
 
 

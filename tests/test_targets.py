@@ -177,6 +177,7 @@ WRONG: Mapping[str, tuple[str, int, str]] = {
     "starts of what has none": (limit("starts_inside = true"), 8, "starts_inside is for Slice"),
     "sizes of no number": (limit("sizes = { data = [] }"), 8, "data has a list of sizes"),
     "an output that is not": (limit('unused_outputs = ["reducd"]'), 8, "no output 'reducd'; did you mean 'reduced'?"),
+    "a used output that is not": (limit('used_outputs = ["reducd"]'), 8, "no output 'reducd'; did you mean 'reduced'?"),
     "an attribute to write that is not": (limit('explicit = ["axs"]'), 8, "no attribute 'axs'"),
     "an input without negatives that is not": (limit('not_negative = ["dat"]'), 8, "did you mean 'data'?"),
     "pads of what has none": (limit('pads = ["even"]'), 8, "ArgMax has no pads"),
@@ -753,6 +754,15 @@ def test_an_output_that_must_not_be_used() -> None:
         {{ y{out} = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x) }}"""
     assert legality(limit, graph.format(made="", out=""))
     assert not legality(limit, graph.format(made=", int64[1,1,2,2] i", out=", i"))
+
+
+def test_one_of_some_outputs_must_be_used() -> None:
+    limit = Limit("LSTM", used_outputs=("Y", "Y_h"))
+    graph = "(float[2,1,3] x, float[1,8,3] w, float[1,8,2] r) => (float[a,b,c] z{more}) {{ {made} = LSTM (x, w, r) }}"
+    assert legality(limit, graph.format(made="y, z", more=""))
+    assert legality(limit, graph.format(made='"", z', more=""))
+    assert legality(limit, graph.format(made='"", z, c', more=", float[d,e,f] c"))
+    assert not legality(limit, graph.format(made='"", "", z', more=""))
 
 
 def test_a_list_that_may_be_left_out() -> None:

@@ -59,6 +59,17 @@ def batch_first(what: Recurrent, operands: Operands) -> Reason | None:
     return None if what.layout else Reason("the batch is the second axis already")
 
 
+def without_full_lengths(what: Any, operands: Operands) -> tuple[Any, Operands]:
+    """Leave out constant lengths of sequences that are all the length of the input, as they are without them."""
+    x, lengths = operands[0], operands[4]
+    tokens = None if x is None else x.dim(1 if what.layout else 0)
+    if not isinstance(tokens, int) or not tokens or lengths is None or lengths.known is None:
+        return what, operands
+    if not lengths.known.size or (lengths.known != tokens).any():
+        return what, operands
+    return what, (*operands[:4], None, *operands[5:])
+
+
 def runs(what: Recurrent, operands: Operands) -> bool:
     """Whether onnxruntime has a kernel, which tells what becomes of NaN and infinity: 1.32.0 has none for layout 1."""
     return not what.layout
@@ -156,19 +167,37 @@ _FUNCTIONS: dict[str, tuple[Callable[[Array, float, float], Array], float, float
     "relu": (lambda x, alpha, beta: np.maximum(x, 0), 0, 0),
     "tanh": (lambda x, alpha, beta: np.tanh(x), 0, 0),
     "sigmoid": (lambda x, alpha, beta: 1 / (1 + np.exp(-x)), 0, 0),
-    "affine": (_affine, 1, 0),
+    "affine": (_affine, 0, 0),
     "leakyrelu": (lambda x, alpha, beta: np.where(x >= 0, x, alpha * x), 0.01, 0),
-    "thresholdedrelu": (lambda x, alpha, beta: np.where(x >= alpha, x, 0), 1, 0),
-    "scaledtanh": (lambda x, alpha, beta: alpha * np.tanh(beta * x), 1, 1),
+    "thresholdedrelu": (lambda x, alpha, beta: np.where(x >= alpha, x, 0), 0, 0),
+    "scaledtanh": (lambda x, alpha, beta: alpha * np.tanh(beta * x), 0, 0),
     "hardsigmoid": (lambda x, alpha, beta: np.clip(_affine(x, alpha, beta), 0, 1), 0.2, 0.5),
     "elu": (lambda x, alpha, beta: np.where(x >= 0, x, alpha * np.expm1(x)), 1, 0),
     "softsign": (lambda x, alpha, beta: x / (1 + np.abs(x)), 0, 0),
     "softplus": (lambda x, alpha, beta: np.logaddexp(0, x), 0, 0),
 }
-"""The functions that the text lists, with the defaults of alpha and beta that the operators of the same names have."""
+"""The functions that the text lists, with the defaults of alpha and beta in onnxruntime 1.32.0."""
+
+_BY_TEXT = {"affine": (1.0, 0.0), "thresholdedrelu": (1.0, 0.0), "scaledtanh": (1.0, 1.0)}
+"""Other defaults. RNN-22: "Default values are the same as of corresponding ONNX operators": 1 for ThresholdedRelu.
+
+The experimental Affine-1 has 1 and 0. ScaledTanh-1 has no defaults: 1 and 1 make a Tanh of it.
+"""
 
 _ALPHA = ("affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu")
 _BETA = ("affine", "scaledtanh", "hardsigmoid")
+
+
+def parameters_by_text(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are given, with the parameters that the text has for functions without any."""
+    found = {name: value for name, value in attributes.items() if value is not None}
+    names = [name.lower() for name in found.get("activations", ())]
+    for place, (key, taking) in enumerate((("activation_alpha", _ALPHA), ("activation_beta", _BETA))):
+        given = tuple(found.get(key, ()))
+        defaults = [_BY_TEXT.get(name, _FUNCTIONS[name][1:])[place] for name in names if name in taking]
+        if len(given) < len(defaults):
+            found[key] = (*given, *map(float, defaults[len(given) :]))
+    return found
 
 
 def functions(what: Recurrent, defaults: tuple[str, ...], directions: int) -> list[Callable[[Array], Array]]:

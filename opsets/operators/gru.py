@@ -20,10 +20,12 @@ from opshift.opsets.families.recurrent import (
     functions,
     largest,
     one_direction,
+    parameters_by_text,
     propagates,
     run,
     states_of,
     transposed,
+    without_full_lengths,
 )
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -86,6 +88,10 @@ def _lift_first(attributes: Mapping[str, Any]) -> GRU:
     names = {field.name for field in dataclasses.fields(GRU)}
     told = {name: value for name, value in attributes.items() if name in names and value is not None}
     return GRU(**{**told, "direction": "forward" if told["direction"] == "foward" else told["direction"]})
+
+
+def _spec(attributes: Mapping[str, Any]) -> GRU:
+    return _lift_first(parameters_by_text(attributes))
 
 
 def _cell(what: GRU, operands: Operands) -> Mapping[str, Any]:
@@ -213,8 +219,12 @@ def _gain(attributes: Mapping[str, Any], read: Sequence[Any]) -> float:
 OPERATOR = Operator(
     name="GRU",
     meaning=GRU,
-    versions=(Version(1, lift=_lift_first), Version(3), Version(7), Version(14), Version(22)),
+    versions=(
+        Version(1, lift=_lift_first, spec=_spec),
+        *(Version(since, spec=_spec) for since in (3, 7, 14, 22)),
+    ),
     operands=("X", "W", "R", "B", "sequence_lens", "initial_h"),
+    normal=without_full_lengths,
     oracle=oracle,
     adversarial=adversarial,
     lowerings=(transposed, both_ways, reset_before, reset_after),

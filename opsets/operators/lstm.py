@@ -20,10 +20,12 @@ from opshift.opsets.families.recurrent import (
     largest,
     of_each_direction,
     one_direction,
+    parameters_by_text,
     propagates,
     run,
     states_of,
     two_directions,
+    without_full_lengths,
 )
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -90,7 +92,7 @@ def oracle(
 
 
 def _spec(attributes: Mapping[str, Any]) -> LSTM:
-    given = {name: value for name, value in attributes.items() if value is not None}
+    given = parameters_by_text(attributes)
     return LSTM(**given, clips_cell=int("clip" in given))
 
 
@@ -248,6 +250,7 @@ OPERATOR = Operator(
         Version(22, spec=_spec, write=_write),
     ),
     operands=("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"),
+    normal=without_full_lengths,
     oracle=oracle,
     adversarial=adversarial,
     lowerings=(transposed, both_ways, token_by_token),

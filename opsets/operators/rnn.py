@@ -18,10 +18,12 @@ from opshift.opsets.families.recurrent import (
     equal_dims,
     functions,
     one_direction,
+    parameters_by_text,
     run,
     runs,
     states_of,
     transposed,
+    without_full_lengths,
 )
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -112,8 +114,13 @@ def token_by_token(
     return meaning.KeptWhere(y, op.Unsqueeze(mask, [1])), y_h
 
 
+def _spec(attributes: Mapping[str, Any]) -> RNN:
+    names = {field.name for field in dataclasses.fields(RNN)}
+    return RNN(**{name: value for name, value in parameters_by_text(attributes).items() if name in names})
+
+
 def _starts(what: RNN, operands: Operands) -> bool:
-    """Whether NaN and infinity have a result that can be kept.
+    """Whether infinity has a result that can be kept.
 
     "If not specified - assumed to be 0": 0 * NaN and 0 * infinity are NaN. onnxruntime 1.32.0 leaves the product of R
     and the initial state out where there is no such input, and returns finite numbers of the first token. That is the
@@ -124,16 +131,25 @@ def _starts(what: RNN, operands: Operands) -> bool:
     return runs(what, operands) and (finite or (len(operands) > 5 and operands[5] is not None))
 
 
+_BOUNDED = {"relu", "thresholdedrelu", "hardsigmoid"}
+
+
+def _propagates(what: RNN, operands: Operands) -> bool:
+    """Whether NaN has a result that can be kept: these functions are 0 for it in onnxruntime 1.32.0's kernel."""
+    return _starts(what, operands) and _BOUNDED.isdisjoint(name.lower() for name in what.activations or ())
+
+
 OPERATOR = Operator(
     name="RNN",
     meaning=RNN,
-    versions=(Version(1), Version(7), Version(14), Version(22)),
+    versions=tuple(Version(since, spec=_spec) for since in (1, 7, 14, 22)),
     operands=("X", "W", "R", "B", "sequence_lens", "initial_h"),
+    normal=without_full_lengths,
     oracle=oracle,
     adversarial=adversarial,
     lowerings=(transposed, both_ways, token_by_token),
     wider_types=SUMMED,
-    nan_defined=_starts,
+    nan_defined=_propagates,
     infinity_defined=_starts,
     traits=Traits(
         floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS),

@@ -22,3 +22,18 @@ SEQUENCES = (
     "SplitToSequence",
 )
 """Operators that read or make sequences and optionals."""
+
+(
+    JOIN,
+    OPTIONAL,
+    GET_ELEMENT,
+    HAS_ELEMENT,
+    SEQUENCE_AT,
+    SEQUENCE_CONSTRUCT,
+    SEQUENCE_EMPTY,
+    SEQUENCE_ERASE,
+    SEQUENCE_INSERT,
+    SEQUENCE_LENGTH,
+    SEQUENCE_MAP,
+    SPLIT_TO_SEQUENCE,
+) = SEQUENCES

@@ -201,6 +201,7 @@ KEYS: Mapping[str, Key] = {
     "not_negative": Key(list, _inputs_or_attributes),
     "explicit": Key(list, _attributes_or_inputs),
     "unused_outputs": Key(list, _outputs),
+    "used_outputs": Key(list, _outputs),
     "same_ranks": Key(bool, _of_if),
     "narrow_scalars": Key(bool),
     "vectors_alone": Key(bool),

@@ -31,7 +31,8 @@ class Limit:
     not have more axes than every other input. With `vectors_alone` a computed input of one axis may be combined only
     with constants of one element and with other computed inputs of one axis. Inputs that `not_negative` names must be
     constants without a negative number; it may also name attributes of numbers. Attributes and inputs that
-    `explicit` names must be written, whatever their default is. Outputs that `unused_outputs` names must not be used.
+    `explicit` names must be written, whatever their default is. Outputs that `unused_outputs` names must not be used,
+    and one of those that `used_outputs` names must be.
     With `same_ranks` the branches of an If must return the same ranks, and with `starts_inside` a Slice must not start
     before its axis. With `whole_indices` those of GatherElements must have the dimensions of the data, but along the
     axis. A variadic operator must have `input_count` inputs. With `never` it is as if the runtime did not have it: it
@@ -68,6 +69,7 @@ class Limit:
     not_negative: tuple[str, ...] = ()
     explicit: tuple[str, ...] = ()
     unused_outputs: tuple[str, ...] = ()
+    used_outputs: tuple[str, ...] = ()
     same_ranks: bool = False
     narrow_scalars: bool = False
     vectors_alone: bool = False
@@ -245,6 +247,13 @@ def _unused_outputs(limit: Limit, node: Node, schema: Schema) -> Reason | None:
         if output.name in limit.unused_outputs and any(node.used[place : place + 1]):
             return Reason(f"it does not return {output.name}")
     return None
+
+
+def _used_outputs(limit: Limit, node: Node, schema: Schema) -> Reason | None:
+    used = {output.name for output, used in zip(schema.outputs, node.used, strict=False) if used}
+    if not limit.used_outputs or not used.isdisjoint(limit.used_outputs):
+        return None
+    return Reason(f"its output {' or '.join(limit.used_outputs)} must be used")
 
 
 def _negative_attribute(limit: Limit, node: Node, schema: Schema) -> Reason | None:
@@ -509,6 +518,7 @@ _InputCheck = Callable[[Limit, str, Facts], Reason | None]
 _OF_NODE: tuple[_NodeCheck, ...] = (
     _attributes,
     _unused_outputs,
+    _used_outputs,
     _negative_attribute,
     _explicit,
     _pads,

@@ -52,6 +52,10 @@ class Spliced:
             return self.node(operator, [value], output, axes=(axis,))
         return self.node(operator, [value, self.constant(f"{output}/axes", [axis])], output)
 
+    def element(self, value: str, index: str, output: str, axis: int = 0) -> str:
+        """Add a Gather of one place of an axis."""
+        return self.node("Gather", [value, index], output, axis=axis)
+
     def split(self, value: str, sizes: list[int], axis: int, outputs: list[str], opset: int, name: str) -> None:
         """Add a Split into parts of these sizes."""
         if opset < 13:

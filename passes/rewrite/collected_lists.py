@@ -15,7 +15,15 @@ from onnx.helper import get_attribute_value, make_tensor_value_info
 
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.schema import default_domain, schema_read_at
-from opshift.opsets.registry.structural import IDENTITY, LOOP
+from opshift.opsets.registry.structural import (
+    IDENTITY,
+    JOIN,
+    LOOP,
+    SEQUENCE_AT,
+    SEQUENCE_EMPTY,
+    SEQUENCE_INSERT,
+    SEQUENCE_LENGTH,
+)
 from opshift.passes.analysis.known_values import is_static
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, named_node
@@ -50,7 +58,7 @@ def collect(model: onnx.ModelProto, values: Scope) -> tuple[Step, ...]:
     `values` are the known facts about the model.
     """
     names, opset = Names(model), default_opset(model.opset_import) or 1
-    empty = {node.output[0] for node in nested_nodes(model.graph) if node.op_type == "SequenceEmpty"}
+    empty = {node.output[0] for node in nested_nodes(model.graph) if node.op_type == SEQUENCE_EMPTY}
     for graph, node, scope, where in _loops(model.graph, values, "main"):
         for found in _lists(node, scope, empty):
             readers = [one for one in nested_nodes(graph) if found.name in one.input]
@@ -94,7 +102,7 @@ def _lists(node: onnx.NodeProto, scope: Scope, empty: set[str]) -> Iterator[_Lis
     for place, start in enumerate(node.input[_FIRST:]):
         before, after = body.input[_FIRST + place].name, returned[1 + place]
         added = next((one for one in body.node if after in one.output), None)
-        if start not in empty or added is None or added.op_type != "SequenceInsert" or default_domain(added.domain):
+        if start not in empty or added is None or added.op_type != SEQUENCE_INSERT or default_domain(added.domain):
             continue
         if added.input[0] != before:
             continue
@@ -108,12 +116,12 @@ def _is_replaced(node: onnx.NodeProto, rows: _List, scope: Scope) -> bool:
     """Return whether a node reads a sequence in a way in which rows can be read."""
     if default_domain(node.domain) or node.input[0] != rows.name or list(node.input).count(rows.name) != 1:
         return False
-    if node.op_type == "SequenceLength":
+    if node.op_type == SEQUENCE_LENGTH:
         return True
-    if node.op_type == "SequenceAt":  # Gather keeps the axes of an index, which is a scalar by the text
+    if node.op_type == SEQUENCE_AT:  # Gather keeps the axes of an index, which is a scalar by the text
         place = scope[node.input[1]]
         return is_static(rows.facts) and place is not None and place.rank == 0
-    if node.op_type != "ConcatFromSequence":
+    if node.op_type != JOIN:
         return False
     axis, new = _join(node)
     if new:  # elements of different shapes cannot be stacked
@@ -172,12 +180,12 @@ def _drop(node: onnx.NodeProto, place: int) -> None:
 def _read_rows(node: onnx.NodeProto, rows: str, facts: Facts, written: Spliced, names: Names, opset: int) -> None:
     """Write what a node that reads a sequence returns, of the rows that its elements are."""
     (output,), base = node.output, node.name or node.output[0]
-    if node.op_type == "SequenceAt":
-        written.nodes.append(named_node(base, "Gather", [rows, node.input[1]], output, axis=0))
-    elif node.op_type == "SequenceLength":
+    if node.op_type == SEQUENCE_AT:
+        written.element(rows, node.input[1], output)
+    elif node.op_type == SEQUENCE_LENGTH:
         shape = written.node("Shape", [rows], names.new(f"{base}/shape"))
         first = written.constant(names.new(f"{base}/first"), 0)
-        written.nodes.append(named_node(base, "Gather", [shape, first], output, axis=0))
+        written.element(shape, first, output)
     else:
         axis, new = _join(node)
         _join_rows(output, base, axis, new, rows, facts, written, names)

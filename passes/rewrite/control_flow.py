@@ -228,7 +228,7 @@ class _Expansion:
         ]
         both = found.node("Concat", rows, self._names.new(f"{label}/both"), axis=0)
         number = found.node("Cast", [chosen], self._names.new(f"{label}/number"), to=TensorProto.INT64)
-        return found.node("Gather", [both, number], label, axis=0)
+        return found.element(both, number, label)
 
     def _once(self, name: str) -> str:
         """Return the name of a value that is put somewhere once: its own, if no other value has it."""

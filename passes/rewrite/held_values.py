@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import onnx
 
 from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.structural import OPTIONAL, SEQUENCE_CONSTRUCT, SEQUENCE_EMPTY
 from opshift.passes.analysis.splicing import named_node
 from opshift.passes.rewrite.apply import Names
 
@@ -33,10 +34,10 @@ def container(name: str, held: Held, dtype: int, names: Names) -> onnx.NodeProto
     """Return a node that makes a sequence, or an optional, of values; it has elements of this type."""
     if isinstance(held, Maybe):
         kind = {} if held.value else {"type": onnx.helper.make_tensor_type_proto(dtype, None)}
-        return named_node(names.new(f"{name}/Optional"), "Optional", list(names_in(held)), name, **kind)
+        return named_node(names.new(f"{name}/Optional"), OPTIONAL, list(names_in(held)), name, **kind)
     if held:
-        return named_node(names.new(f"{name}/SequenceConstruct"), "SequenceConstruct", list(held), name)
-    return named_node(names.new(f"{name}/SequenceEmpty"), "SequenceEmpty", [], name, dtype=dtype)
+        return named_node(names.new(f"{name}/SequenceConstruct"), SEQUENCE_CONSTRUCT, list(held), name)
+    return named_node(names.new(f"{name}/SequenceEmpty"), SEQUENCE_EMPTY, [], name, dtype=dtype)
 
 
 def element_type(kind: onnx.TypeProto) -> int:

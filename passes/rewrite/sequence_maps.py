@@ -9,7 +9,14 @@ import onnx
 from onnx import TensorProto
 from onnx.helper import make_tensor_sequence_value_info, make_tensor_value_info
 
-from opshift.opsets.registry.structural import IDENTITY, LOOP
+from opshift.opsets.registry.structural import (
+    IDENTITY,
+    LOOP,
+    SEQUENCE_AT,
+    SEQUENCE_EMPTY,
+    SEQUENCE_INSERT,
+    SEQUENCE_LENGTH,
+)
 from opshift.passes.analysis.inference import make_node
 from opshift.passes.analysis.scopes import Scope
 from opshift.passes.analysis.splicing import Spliced, named_node
@@ -69,7 +76,7 @@ def as_loop(node: onnx.NodeProto, scope: Scope, found: Spliced, names: Names) ->
     given = dict(shared)
     for value, name in sequences:
         given[value.name] = new()
-        inner.nodes.append(named_node(new(), "SequenceAt", [name, turn], given[value.name]))
+        inner.nodes.append(named_node(new(), SEQUENCE_AT, [name, turn], given[value.name]))
     made = inner.add(body, given, names.new, names.new)
     inner.nodes.append(named_node(on, IDENTITY, [go], on))
     loop = onnx.GraphProto(name=new())
@@ -80,14 +87,14 @@ def as_loop(node: onnx.NodeProto, scope: Scope, found: Spliced, names: Names) ->
     starts = []
     for result, dtype in zip(made, types, strict=True):
         before, after = new(), new()
-        starts.append(found.node("SequenceEmpty", [], new(), dtype=dtype))
-        inner.nodes.append(named_node(after, "SequenceInsert", [before, result], after))
+        starts.append(found.node(SEQUENCE_EMPTY, [], new(), dtype=dtype))
+        inner.nodes.append(named_node(after, SEQUENCE_INSERT, [before, result], after))
         loop.input.append(make_tensor_sequence_value_info(before, dtype, None))
         loop.output.append(make_tensor_sequence_value_info(after, dtype, None))
     loop.node.extend(inner.nodes)
     loop.initializer.extend(inner.initializers)
     loop.value_info.extend(inner.types)
-    length = found.node("SequenceLength", [node.input[0]], new())
+    length = found.node(SEQUENCE_LENGTH, [node.input[0]], new())
     outputs = [name or new() for name in node.output]
     condition = found.constant(new(), True, TensorProto.BOOL)
     whole = make_node(LOOP, "", [length, condition, *starts], outputs, {"body": loop})

@@ -13,7 +13,24 @@ import onnx
 
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.schema import default_domain, schema_read_at
-from opshift.opsets.registry.structural import IDENTITY, IF, LOOP, SEQUENCES
+from opshift.opsets.registry.structural import (
+    GET_ELEMENT,
+    HAS_ELEMENT,
+    IDENTITY,
+    IF,
+    JOIN,
+    LOOP,
+    OPTIONAL,
+    SEQUENCE_AT,
+    SEQUENCE_CONSTRUCT,
+    SEQUENCE_EMPTY,
+    SEQUENCE_ERASE,
+    SEQUENCE_INSERT,
+    SEQUENCE_LENGTH,
+    SEQUENCE_MAP,
+    SEQUENCES,
+    SPLIT_TO_SEQUENCE,
+)
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, named_node, rename
 from opshift.passes.base.results import Action, Step
@@ -22,8 +39,6 @@ from opshift.passes.rewrite.apply import Names
 from opshift.passes.rewrite.held_values import Held, Items, Maybe, names_in
 from opshift.passes.rewrite.sequence_branches import return_elements
 from opshift.passes.rewrite.sequence_maps import as_loop, each
-
-_JOIN, _OPTIONAL, _GET, _HAS, _AT, _CONSTRUCT, _EMPTY, _ERASE, _INSERT, _LENGTH, _MAP, _SPLIT = SEQUENCES
 
 
 def without_sequences(model: onnx.ModelProto, values: Scope) -> tuple[Step, ...]:
@@ -48,19 +63,19 @@ class _Sequences:
         self._given_out = {value.name for graph in every for value in graph.output}
         self.steps: list[Step] = []
         self._readers: Mapping[str, Callable[..., str | None]] = {
-            _AT: self._at,
-            _LENGTH: self._length,
-            _JOIN: self._joined,
-            _GET: self._got,
-            _HAS: self._has,
+            SEQUENCE_AT: self._at,
+            SEQUENCE_LENGTH: self._length,
+            JOIN: self._joined,
+            GET_ELEMENT: self._got,
+            HAS_ELEMENT: self._has,
         }
         self._makers: Mapping[str, Callable[..., Held | None]] = {
-            _CONSTRUCT: lambda node, scope, held, found: tuple(node.input),
-            _EMPTY: lambda node, scope, held, found: (),
-            _INSERT: self._inserted,
-            _ERASE: self._erased,
-            _SPLIT: self._split,
-            _OPTIONAL: lambda node, scope, held, found: Maybe(*node.input),
+            SEQUENCE_CONSTRUCT: lambda node, scope, held, found: tuple(node.input),
+            SEQUENCE_EMPTY: lambda node, scope, held, found: (),
+            SEQUENCE_INSERT: self._inserted,
+            SEQUENCE_ERASE: self._erased,
+            SPLIT_TO_SEQUENCE: self._split,
+            OPTIONAL: lambda node, scope, held, found: Maybe(*node.input),
             IDENTITY: lambda node, scope, held, found: held[0],
         }
 
@@ -129,7 +144,7 @@ class _Sequences:
             held.update(returned)
             why = "the values in what it returns are known"
             return self._step(Action.LOWER, node, why, ("elements",), (IF,)) if returned else None
-        if node.op_type == _MAP:
+        if node.op_type == SEQUENCE_MAP:
             return self._mapped(node, scope, held, given, found)
         if reader := self._readers.get(node.op_type):
             source = None if not given or given[0] is None else reader(node, scope, given, found)

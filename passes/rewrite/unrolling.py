@@ -159,7 +159,7 @@ def _written(
         for name, axis, backwards in counted.scanned:
             at = counted.length - 1 - turn if backwards else turn
             index = found.constant(names.new(f"{base}/index/{turn}"), np.int64(at))
-            given.append(found.node("Gather", [name, index], names.new(f"{base}/{name}/{turn}"), axis=axis))
+            given.append(found.element(name, index, names.new(f"{base}/{name}/{turn}"), axis))
         inputs = {**shared, **dict(zip(states, given, strict=False))}
         numbered = functools.partial(_numbered, names, turn)
         made = found.add(body, inputs, numbered, numbered)[counted.conditions :]

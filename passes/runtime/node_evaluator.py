@@ -431,14 +431,18 @@ def registry_node(
     if schema is None:
         return None
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    frozen = {
-        key: freeze(value.decode() if isinstance(value, bytes) else tuple(value) if isinstance(value, list) else value)
-        for key, value in attributes.items()
-    }
+    frozen = {key: freeze(_decoded(value)) for key, value in attributes.items()}
     facts = tuple(None if value is None else _facts(np.asarray(value)) for value in inputs)
     return Node(
         domain, node.op_type, schema.since_version, frozen, facts, tuple(bool(output) for output in node.output)
     )
+
+
+def _decoded(value: Any) -> Any:
+    """Return the value of an attribute with text in place of bytes, and tuples in place of lists."""
+    if isinstance(value, list):
+        return tuple(map(_decoded, value))
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _facts(array: Array) -> Facts:
