@@ -373,3 +373,25 @@ def test_skip_may_have_a_batch_of_another_name(operator: str, dtype: str) -> Non
     result = opshift.convert(onnx.parser.parse_model(text), opset=17, decompose=DECOMPOSE)
     assert result.report is not None
     assert result.report.whole.verdict is Verdict.EQUAL
+
+
+def test_the_ones_of_a_mask_are_counted() -> None:
+    """Not added up: a mask may hold other numbers."""
+    import onnxruntime
+
+    text = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+    g (int32[1,5] i, float[7,4] w, float[5,4] p, float[4] g, int32[1,5] m) => (float[1,5,4] y, int32[1] c) {
+        y, c = com.microsoft.EmbedLayerNormalization (i, , w, p, , g, g, m)
+    }"""
+    model = onnx.parser.parse_model(text)
+    converted = opshift.convert(model, opset=17, decompose=DECOMPOSE, verify=False).model
+    assert isinstance(converted, onnx.ModelProto)
+    feeds = {"i": np.zeros((1, 5), np.int32), "w": np.ones((7, 4), np.float32), "p": np.ones((5, 4), np.float32)}
+    feeds |= {"g": np.ones(4, np.float32)}
+    for mask in ([1, 1, 1, 0, 0], [2, 1, -1, 0, 0], [3, 3, 0, 0, 0]):
+        given = {**feeds, "m": np.array([mask], np.int32)}
+        counts = [
+            onnxruntime.InferenceSession(one.SerializeToString(), providers=["CPUExecutionProvider"]).run(["c"], given)
+            for one in (model, converted)
+        ]
+        assert counts[0] == counts[1] == [mask.count(1)]
