@@ -29,15 +29,15 @@ com.microsoft stay. Operators in the default domain always go, because no opset 
 The operators have no versions, and still change. The table is for onnxruntime {version}; a node with another
 attribute, input or output is refused. Each replacement is verified as usual: the original node runs in onnxruntime
 where its CPU provider has a kernel, otherwise in numpy, as the schema's text defines it. Outputs agree within the
-rounding of the original; moved data agrees exactly, and so do quantized values, but for one step where what is rounded
-lies in the middle of two. Types are those of the schema; for most of
-them but float there is no kernel, and numpy is the reference. Constant weights of MatMulNBits with packed zero points,
-or none, stay packed at opset 21 and later, where DequantizeLinear reads uint4 and uint8 in blocks (uint2 from 25 on).
-Below, and with float zero points, they become floats, and a note has the growth in bytes; beyond 1 GiB, nodes unpack
-them in each run. `accuracy_level` of MatMulNBits permits a kernel to round its input, so the result is that of level 1.
-Rows of which a mask leaves no key are not compared, because rounding decides their weights, and neither are empty
-batches of attention. A past without the outputs for the present is not defined in the kernel of MultiHeadAttention
-(1.32.0), which reads memory that nobody wrote.
+rounding of the original; moved data agrees exactly, and so do quantized values, but for one step where what is
+rounded lies in the middle of two. Types are those of the schema; for most of them but float there is no kernel, and
+numpy is the reference. Constant weights of MatMulNBits with packed zero points, or none, stay packed at opset 21 and
+later, where DequantizeLinear reads uint4 and uint8 in blocks (uint2 from 25 on). Below, and with float zero points,
+they become floats, and a note has the growth in bytes; beyond 1 GiB, nodes unpack them in each run. `accuracy_level`
+of MatMulNBits permits a kernel to round its input, so the result is that of level 1. Rows of which a mask leaves no
+key are not compared, because rounding decides their weights, and neither are empty batches of attention. A past
+without the outputs for the present is not defined in the kernel of MultiHeadAttention (1.32.0), which reads memory
+that nobody wrote.
 
 `python benchmarks/dialect_runtimes.py RUNTIME` runs nodes of these operators in another runtime, and with `--converted`
 what they become for its profile. Of 100 nodes, all but those of QLinearConcat, QLinearLeakyRelu, QLinearSigmoid,

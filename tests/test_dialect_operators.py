@@ -359,3 +359,39 @@ def test_keys_in_rows_of_a_decoder_are_those_of_one_token() -> None:
     assert "there are 5" in caught.value.refusals[0].reason
     for key in ("b,1,16", "b,t,16", "b,2,5,8"):
         assert opshift.convert(_decoder_keys(key), decompose=DECOMPOSE, effort="quick").report is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
+@pytest.mark.parametrize("dtype", ["float", "float16"])
+def test_skip_may_have_a_batch_of_another_name(operator: str, dtype: str) -> None:
+    """One that is larger than that of the input has no result that is defined: kernels cut it off."""
+    text = f"""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+    g ({dtype}[b,s,8] x, {dtype}[c,s,8] k, {dtype}[8] g) => ({dtype}[b,s,8] y) {{
+        y = com.microsoft.{operator} (x, k, g)
+    }}"""
+    result = opshift.convert(onnx.parser.parse_model(text), opset=17, decompose=DECOMPOSE)
+    assert result.report is not None
+    assert result.report.whole.verdict is Verdict.EQUAL
+
+
+def test_the_ones_of_a_mask_are_counted() -> None:
+    """Not added up: a mask may hold other numbers."""
+    import onnxruntime
+
+    text = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+    g (int32[1,5] i, float[7,4] w, float[5,4] p, float[4] g, int32[1,5] m) => (float[1,5,4] y, int32[1] c) {
+        y, c = com.microsoft.EmbedLayerNormalization (i, , w, p, , g, g, m)
+    }"""
+    model = onnx.parser.parse_model(text)
+    converted = opshift.convert(model, opset=17, decompose=DECOMPOSE, verify=False).model
+    assert isinstance(converted, onnx.ModelProto)
+    feeds = {"i": np.zeros((1, 5), np.int32), "w": np.ones((7, 4), np.float32), "p": np.ones((5, 4), np.float32)}
+    feeds |= {"g": np.ones(4, np.float32)}
+    for mask in ([1, 1, 1, 0, 0], [2, 1, -1, 0, 0], [3, 3, 0, 0, 0]):
+        given = {**feeds, "m": np.array([mask], np.int32)}
+        counts = [
+            onnxruntime.InferenceSession(one.SerializeToString(), providers=["CPUExecutionProvider"]).run(["c"], given)
+            for one in (model, converted)
+        ]
+        assert counts[0] == counts[1] == [mask.count(1)]

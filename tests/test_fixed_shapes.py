@@ -259,3 +259,14 @@ def test_a_shape_that_onnx_infers_wrongly_where_an_attribute_is_left_out_is_vali
     onnx.checker.check_model(result, full_check=True)
     (declared,) = result.graph.output
     assert [dim.dim_value for dim in declared.type.tensor_type.shape.dim] == [1, 5, 3, 2]
+
+
+def test_the_sizes_of_a_hint_are_those_that_nodes_accept() -> None:
+    """Two heads do not share a width of 1: the result would be without elements, whatever it is converted to."""
+    text = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+    g (float[b,s,w] x, float[b,t,w] k, float[b,t,w] v, float[c] d) => (float[b,s,w] y) {
+        y = com.microsoft.MultiHeadAttention <num_heads = 2> (x, k, v, d)
+    }"""
+    hints = {one.hint for one in opshift.plan(parse_model(text), target=STATIC).refusals}
+    sizes = "--input-shape x:1,64,8 --input-shape k:1,64,8 --input-shape v:1,64,8 --input-shape d:24"
+    assert hints == {f"Fix its dynamic inputs, such as with {sizes}."}

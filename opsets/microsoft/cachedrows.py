@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class CachedRows:
-    """How many heads a row has, and how long each is."""
+    """How many heads a row has, and how long each is: -1 if that is unknown."""
 
     heads: int = 1
     size: int = 1
@@ -27,10 +27,10 @@ def oracle(
     what: CachedRows, rows: Array, past: Array | None = None, before: Array | None = None, count: Array | None = None
 ) -> Array:
     """Return heads of the past up to `before`, then those of the rows, then zeros, up to `count` or the past's end."""
-    new = rows.reshape(*rows.shape[:2], what.heads, what.size).swapaxes(1, 2)
+    new = rows.reshape(*rows.shape[:2], what.heads, rows.shape[2] // what.heads).swapaxes(1, 2)
     if past is None or before is None or count is None:
         return new
-    present = np.zeros((*new.shape[:2], max(int(count[0]), past.shape[2]), what.size), rows.dtype)
+    present = np.zeros((*new.shape[:2], max(int(count[0]), past.shape[2]), new.shape[3]), rows.dtype)
     for entry, (start,) in enumerate(before):
         present[entry, :, :start] = past[entry, :, :start]
         present[entry, :, start : start + new.shape[2]] = new[entry]
@@ -89,7 +89,7 @@ def of_each(rows, past, before, count, apart: Sequence[int]):
 def _facts(what: CachedRows, operands: Operands) -> tuple[Facts, ...]:
     rows = operands[0] or Facts()
     tokens = rows.dim(1) if operands[1] is None else None
-    return (Facts(rows.dtype, (rows.dim(0), what.heads, tokens, what.size)),)
+    return (Facts(rows.dtype, (rows.dim(0), what.heads, tokens, None if what.size < 0 else what.size)),)
 
 
 OPERATOR = Operator(

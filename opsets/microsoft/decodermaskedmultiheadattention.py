@@ -14,6 +14,7 @@ from opshift.opsets.microsoft.multiheadattention import FILTER, MultiHeadAttenti
 from opshift.opsets.operators import attention
 from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.facts import Dim, Facts
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, values_of
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -226,5 +227,10 @@ OPERATOR = Operator(
         "buffer; a bias without a past, beside keys in rows"
     ),
     # Without an output for keys and values the kernel ends the process.
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), outputs_for={5: 3, 6: 3}, meaningless=_of_more_tokens),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS),
+        inner_sum=InnerSum(SumUse.ATTENTION, data=values_of(2, 6)),
+        outputs_for={5: 3, 6: 3},
+        meaningless=_of_more_tokens,
+    ),
 )

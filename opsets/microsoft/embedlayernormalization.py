@@ -16,7 +16,7 @@ from opshift.opsets.registry.facts import Dim, Facts
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse, from_axis
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import AlongAxis, Interval, Trait, Traits
+from opshift.opsets.registry.traits import AlongAxis, Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -44,15 +44,13 @@ def oracle(
     """EmbedLayerNormalization-1: "The embedding layer takes input_ids (word IDs) and segment_ids (sentence IDs)".
 
     "The last input mask is optional. If mask is provided, mask index (that is position of first 0 in mask, or number
-    of words) will be calculated". Of a mask of other numbers than 0 and 1, onnxruntime 1.32.0 counts the ones.
+    of words) will be calculated". onnxruntime 1.32.0 counts the ones.
     """
-    if mask is not None and np.any((mask != 0) & (mask != 1)):
-        raise ValueError("EmbedLayerNormalization-1: a mask holds zeros and ones")
     total = embedded([ids, segments, words, places, kinds, gamma, beta, mask, position_ids])
     y, _, _ = layernormalization.oracle(
         layernormalization.LayerNormalization(epsilon=what.epsilon, wider=True), total, gamma, beta
     )
-    counted = np.zeros(len(ids), np.int32) if mask is None else mask.sum(axis=1).astype(np.int32)
+    counted = np.zeros(len(ids), np.int32) if mask is None else (mask == 1).sum(axis=1).astype(np.int32)
     return y, counted, total
 
 
@@ -88,7 +86,7 @@ def _epsilon(what: EmbedLayerNormalization, operands: Operands) -> dict[str, Any
 
 @lowering(18, applies_if=_unmasked)
 def unmasked(ids, segments, words, places, kinds, gamma, beta, mask, position_ids):
-    """Count zeros: without a mask its sum is zero."""
+    """Count none: without a mask there are no ones."""
     none = op.Expand(op.Cast([0], to=6), op.Shape(ids))
     y, counted, total = meaning.Same(ids, segments, words, places, kinds, gamma, beta, none, position_ids)
     return y, counted, total
@@ -99,7 +97,7 @@ def of_words(ids, segments, words, places, kinds, gamma, beta, mask, position_id
     """Add the embeddings of words and of their places."""
     total = op.Gather(words, ids, axis=0) + op.Slice(places, [0], op.Shape(ids, start=1, end=2), [0])
     y = op.LayerNormalization(total, gamma, beta, axis=-1, epsilon=epsilon)
-    return y, op.ReduceSum(mask, [1], keepdims=0), total
+    return y, op.ReduceSum(op.Cast(op.Equal(mask, 1), to=6), [1], keepdims=0), total
 
 
 @lowering(18, applies_if=_form(False, True), bind=_epsilon, rounds=True)
@@ -107,7 +105,7 @@ def of_placed_words(ids, segments, words, places, kinds, gamma, beta, mask, posi
     """Add the embeddings of words and of the places given."""
     total = op.Gather(words, ids, axis=0) + op.Gather(places, position_ids, axis=0)
     y = op.LayerNormalization(total, gamma, beta, axis=-1, epsilon=epsilon)
-    return y, op.ReduceSum(mask, [1], keepdims=0), total
+    return y, op.ReduceSum(op.Cast(op.Equal(mask, 1), to=6), [1], keepdims=0), total
 
 
 @lowering(18, applies_if=_form(True, False), bind=_epsilon, rounds=True)
@@ -116,7 +114,7 @@ def of_segments(ids, segments, words, places, kinds, gamma, beta, mask, position
     near = op.Gather(words, ids, axis=0) + op.Slice(places, [0], op.Shape(ids, start=1, end=2), [0])
     total = near + op.Gather(kinds, segments, axis=0)
     y = op.LayerNormalization(total, gamma, beta, axis=-1, epsilon=epsilon)
-    return y, op.ReduceSum(mask, [1], keepdims=0), total
+    return y, op.ReduceSum(op.Cast(op.Equal(mask, 1), to=6), [1], keepdims=0), total
 
 
 @lowering(18, applies_if=_form(True, True), bind=_epsilon, rounds=True)
@@ -125,7 +123,7 @@ def of_placed_segments(ids, segments, words, places, kinds, gamma, beta, mask, p
     near = op.Gather(words, ids, axis=0) + op.Gather(places, position_ids, axis=0)
     total = near + op.Gather(kinds, segments, axis=0)
     y = op.LayerNormalization(total, gamma, beta, axis=-1, epsilon=epsilon)
-    return y, op.ReduceSum(mask, [1], keepdims=0), total
+    return y, op.ReduceSum(op.Cast(op.Equal(mask, 1), to=6), [1], keepdims=0), total
 
 
 def _shape(what: EmbedLayerNormalization, operands: Operands) -> tuple[Dim, ...]:
@@ -160,7 +158,6 @@ OPERATOR = Operator(
             1: AlongAxis(data=4, axis=0, negative=False),
             8: AlongAxis(data=3, axis=0, negative=False),
         },
-        domains={7: Interval(-1, 2)},
         inner_sum=InnerSum(
             SumUse.CENTERED, from_axis, data=embedded, scale=5, bias=6, epsilon=EPSILON, by_squares=True
         ),

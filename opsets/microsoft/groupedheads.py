@@ -50,9 +50,21 @@ def oracle(
 
 
 def _known(what: GroupedHeads, operands: Operands) -> Reason | None:
-    width = first(operands).dim(2)
-    known = isinstance(width, int) and first(operands).dtype is not None
-    return None if known else Reason("the width or the element type of the queries is unknown", missing=True)
+    if first(operands).dtype is None:
+        return Reason("the element type of the queries is unknown", missing=True)
+    return None if what.scale or _size(what, operands) else Reason("")
+
+
+def _unscaled(what: GroupedHeads, operands: Operands) -> Reason | None:
+    if first(operands).dtype is None:
+        return Reason("the element type of the queries is unknown", missing=True)
+    return Reason("") if what.scale or _size(what, operands) else None
+
+
+def _size(what: GroupedHeads, operands: Operands) -> int | None:
+    """Return how long a head is, if that is known."""
+    width, size = first(operands).dim(2), (operands[1] or Facts()).dim(3)
+    return width // what.num_heads if isinstance(width, int) else size if isinstance(size, int) else None
 
 
 def _form(capped: bool, sunk: bool) -> Callable[[GroupedHeads, Operands], Reason | None]:
@@ -68,15 +80,14 @@ def _form(capped: bool, sunk: bool) -> Callable[[GroupedHeads, Operands], Reason
 
 def _bind(what: GroupedHeads, operands: Operands) -> Mapping[str, Any]:
     query = first(operands)
-    width = query.dim(2)
-    size = (width if isinstance(width, int) else 0) // what.num_heads
+    size = _size(what, operands)
     dtype = onnx.helper.tensor_dtype_to_np_dtype(query.dtype or 0)
     return {
-        "apart": (0, 0, what.num_heads, size),
-        "grouped": (0, what.kv_num_heads, -1, size),
+        "apart": (0, 0, what.num_heads, -1 if size is None else size),
+        "groups": (0, what.kv_num_heads, -1),
         "factor": Tensor(np.asarray(what.scale or 1 / math.sqrt(size or 1), dtype)),
         "cap": Tensor(np.asarray(what.softcap, dtype)),
-        "heads": (0, what.num_heads, -1, size),
+        "heads": (0, what.num_heads, -1),
     }
 
 
@@ -88,9 +99,22 @@ def _some(*names: str) -> Callable[[GroupedHeads, Operands], Mapping[str, Any]]:
     return bind
 
 
+@lowering(18, applies_if=_unscaled, bind=lambda what, operands: {"heads": what.num_heads}, rounds=True)
+def scaled_by_length(query, key, value, added, sink, heads: int):
+    """Divide the queries by the root of the length of a head."""
+    length = op.CastLike(op.Shape(query, start=2, end=3) / heads, query)
+    return meaning.Same(query / op.Sqrt(length), key, value, added, sink, scale=1.0)
+
+
+def _native(what: GroupedHeads, operands: Operands) -> Reason | None:
+    if first(operands).dtype is None:
+        return Reason("the element type of the queries is unknown", missing=True)
+    return Reason("") if what.softcap or operands[4] is not None else None
+
+
 @lowering(
     23,
-    applies_if=_form(False, False),
+    applies_if=_native,
     bind=lambda what, operands: {**_some("apart")(what, operands), "factor": what.scale or None},
     rounds=True,
 )
@@ -101,48 +125,57 @@ def by_attention(query, key, value, added, sink, apart: Sequence[int], factor: f
     return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
 
 
-_CAPPED = _some("apart", "grouped", "factor", "cap", "heads")
-_UNCAPPED = _some("apart", "grouped", "factor", "heads")
+_CAPPED = _some("apart", "groups", "factor", "cap", "heads")
+_UNCAPPED = _some("apart", "groups", "factor", "heads")
 
 
 @lowering(18, applies_if=_form(False, False), bind=_UNCAPPED, rounds=True)
 def masked(
     query, key, value, added, sink,
-    apart: Sequence[int], grouped: Sequence[int], factor: Sequence[int], heads: Sequence[int],
+    apart: Sequence[int], groups: Sequence[int], factor: Sequence[int], heads: Sequence[int],
 ):  # fmt: skip
     """Add the mask to the products, and take Softmax."""
-    rows = op.Reshape(op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3]) * factor, grouped)
+    size = op.Shape(key, start=3, end=4)
+    rows = op.Reshape(
+        op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3]) * factor, op.Concat(groups, size, axis=0)
+    )
     products = op.MatMul(rows, op.Transpose(key, perm=[0, 1, 3, 2]))
     queries = op.Shape(query, start=1, end=2)
     by_query = op.Concat([0], op.Slice(heads, [1], [2]), queries, [-1], axis=0)
     weights = op.Softmax(op.Reshape(products, by_query) + added, axis=-1)
-    y = op.Reshape(op.MatMul(op.Reshape(weights, op.Shape(products)), value), heads)
+    y = op.Reshape(op.MatMul(op.Reshape(weights, op.Shape(products)), value), op.Concat(heads, size, axis=0))
     return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
 
 
 @lowering(18, applies_if=_form(True, False), bind=_CAPPED, rounds=True)
 def capped(
     query, key, value, added, sink,
-    apart: Sequence[int], grouped: Sequence[int], factor: Sequence[int], cap: Sequence[int], heads: Sequence[int],
+    apart: Sequence[int], groups: Sequence[int], factor: Sequence[int], cap: Sequence[int], heads: Sequence[int],
 ):  # fmt: skip
     """Cap the products, and add the mask."""
-    rows = op.Reshape(op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3]) * factor, grouped)
+    size = op.Shape(key, start=3, end=4)
+    rows = op.Reshape(
+        op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3]) * factor, op.Concat(groups, size, axis=0)
+    )
     products = op.MatMul(rows, op.Transpose(key, perm=[0, 1, 3, 2]))
     queries = op.Shape(query, start=1, end=2)
     by_query = op.Concat([0], op.Slice(heads, [1], [2]), queries, [-1], axis=0)
     scores = op.Reshape(op.Tanh(products / cap) * cap, by_query) + added
     weights = op.Reshape(op.Softmax(scores, axis=-1), op.Shape(products))
-    y = op.Reshape(op.MatMul(weights, value), heads)
+    y = op.Reshape(op.MatMul(weights, value), op.Concat(heads, size, axis=0))
     return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
 
 
 @lowering(18, applies_if=_form(False, True), bind=_UNCAPPED, rounds=True)
 def beside_a_sink(
     query, key, value, added, sink,
-    apart: Sequence[int], grouped: Sequence[int], factor: Sequence[int], heads: Sequence[int],
+    apart: Sequence[int], groups: Sequence[int], factor: Sequence[int], heads: Sequence[int],
 ):  # fmt: skip
     """Add the mask to the products, and take Softmax of them and of the sink."""
-    rows = op.Reshape(op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3]) * factor, grouped)
+    size = op.Shape(key, start=3, end=4)
+    rows = op.Reshape(
+        op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3]) * factor, op.Concat(groups, size, axis=0)
+    )
     products = op.MatMul(rows, op.Transpose(key, perm=[0, 1, 3, 2]))
     queries = op.Shape(query, start=1, end=2)
     by_query = op.Concat([0], op.Slice(heads, [1], [2]), queries, [-1], axis=0)
@@ -151,17 +184,20 @@ def beside_a_sink(
         scores, op.Expand(op.Reshape(sink, [1, -1, 1, 1]), op.Concat(op.Shape(scores, end=3), [1], axis=0)), axis=3
     )
     weights = op.Slice(op.Softmax(every, axis=-1), [0], [-1], [3])
-    y = op.Reshape(op.MatMul(op.Reshape(weights, op.Shape(products)), value), heads)
+    y = op.Reshape(op.MatMul(op.Reshape(weights, op.Shape(products)), value), op.Concat(heads, size, axis=0))
     return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
 
 
 @lowering(18, applies_if=_form(True, True), bind=_CAPPED, rounds=True)
 def capped_beside_a_sink(
     query, key, value, added, sink,
-    apart: Sequence[int], grouped: Sequence[int], factor: Sequence[int], cap: Sequence[int], heads: Sequence[int],
+    apart: Sequence[int], groups: Sequence[int], factor: Sequence[int], cap: Sequence[int], heads: Sequence[int],
 ):  # fmt: skip
     """Cap the products, add the mask, and take Softmax of them and of the sink."""
-    rows = op.Reshape(op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3]) * factor, grouped)
+    size = op.Shape(key, start=3, end=4)
+    rows = op.Reshape(
+        op.Transpose(op.Reshape(query, apart), perm=[0, 2, 1, 3]) * factor, op.Concat(groups, size, axis=0)
+    )
     products = op.MatMul(rows, op.Transpose(key, perm=[0, 1, 3, 2]))
     queries = op.Shape(query, start=1, end=2)
     by_query = op.Concat([0], op.Slice(heads, [1], [2]), queries, [-1], axis=0)
@@ -170,7 +206,7 @@ def capped_beside_a_sink(
         scores, op.Expand(op.Reshape(sink, [1, -1, 1, 1]), op.Concat(op.Shape(scores, end=3), [1], axis=0)), axis=3
     )
     weights = op.Slice(op.Softmax(every, axis=-1), [0], [-1], [3])
-    y = op.Reshape(op.MatMul(op.Reshape(weights, op.Shape(products)), value), heads)
+    y = op.Reshape(op.MatMul(op.Reshape(weights, op.Shape(products)), value), op.Concat(heads, size, axis=0))
     return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
 
 
@@ -186,6 +222,6 @@ OPERATOR = Operator(
     versions=(),
     operands=("query", "key", "value", "added", "sink"),
     oracle=oracle,
-    lowerings=(by_attention, masked, capped, beside_a_sink, capped_beside_a_sink),
+    lowerings=(scaled_by_length, by_attention, masked, capped, beside_a_sink, capped_beside_a_sink),
     facts=_facts,
 )

@@ -15,9 +15,10 @@ from opshift.opsets.microsoft.groupedheads import GroupedHeads
 from opshift.opsets.operators import attention, rotaryembedding
 from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.facts import Dim, Facts, Tensor
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, values_of
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs
 from opshift.opsets.registry.traits import Trait, Traits
 
 Array = np.ndarray[Any, Any]
@@ -174,8 +175,8 @@ def _known(what: GroupQueryAttention, operands: Operands) -> Reason | None:
         return Reason("it has a window without being causal, which kernels refuse")
     if (operands[3] is None) != (operands[4] is None):
         return Reason("of keys and values one alone has a past")
-    if first(operands).rank != 3 or not isinstance(first(operands).dim(2), int) or first(operands).dtype is None:
-        return Reason("the width or the element type of the queries is unknown", missing=True)
+    if first(operands).rank != 3 or first(operands).dtype is None:
+        return Reason("the rank or the element type of the queries is unknown", missing=True)
     return None
 
 
@@ -204,23 +205,27 @@ def _of(stage: str) -> Callable[[GroupQueryAttention, Operands], Reason | None]:
 
 
 def _size(what: GroupQueryAttention, operands: Operands) -> int:
-    width = first(operands).dim(2)
-    count = what.num_heads if operands[1] is not None else what.num_heads + 2 * what.kv_num_heads
-    return (width if isinstance(width, int) else 0) // count
+    """Return how long a head is, -1 if nothing tells."""
+    more = 2 * what.kv_num_heads if operands[1] is None else 0
+    for operand, axis, count in ((0, 2, what.num_heads + more), (1, 2, what.kv_num_heads), (3, 3, 1)):
+        dim = (operands[operand] or Facts()).dim(axis)
+        if isinstance(dim, int):
+            return dim // count
+    return -1
 
 
 def _parts(what: GroupQueryAttention, operands: Operands) -> Mapping[str, Any]:
-    size = _size(what, operands)
-    return {"sizes": (size * what.num_heads, size * what.kv_num_heads, size * what.kv_num_heads)}
+    shared = what.kv_num_heads
+    return {"parts": (what.num_heads, shared, shared), "every": what.num_heads + 2 * shared}
 
 
 @lowering(18, applies_if=_of("packed"), bind=_parts)
 def packed(
     rows, key, value, past_key, past_value, lengths, total, cosines, sines, positions, added, sink,
-    k_scale, v_scale, q_norm, k_norm, query_lengths, sizes: Sequence[int],
+    k_scale, v_scale, q_norm, k_norm, query_lengths, parts: Sequence[int], every: int,
 ):  # fmt: skip
     """Split rows of queries, keys and values."""
-    q, k, v = op.Split(rows, sizes, axis=2)
+    q, k, v = op.Split(rows, op.Shape(rows, start=2, end=3) / every * parts, axis=2)
     y, keys, values = meaning.Same(
         q, k, v, past_key, past_value, lengths, total, cosines, sines, positions, added, sink
     )
@@ -384,34 +389,33 @@ def apart(inputs: Sequence[Any]) -> bool:
     return False
 
 
-@of_two
-def equal_dims(node: NodeShapes, query: Shape, key: Shape) -> Pairs:
+LENGTH = 16
+"""How long the heads are that the proof draws where nothing tells: the kernel turns those of a multiple of it."""
+
+
+def equal_dims(node: NodeShapes) -> Pairs:
     """Yield the dims of queries, keys, values, a past and lengths that are equal."""
-    given = [node.inputs[at] if at < len(node.inputs) else None for at in range(6)]
-    heads, shared = node.attributes.get("num_heads", 1), node.attributes.get("kv_num_heads", 1)
-    if len(query) == len(key) == 3:
-        yield from ((query[0], key[0]), (query[1], key[1]))
-        if isinstance(query[2], int):
-            yield key[2], query[2] // heads * shared
-        else:
-            yield from ((query[2], 16 * heads), (key[2], 16 * shared))
-        yield from zip(key, given[2] or (), strict=False)
-    if given[3] and given[4] and len(given[3]) == len(given[4]) == 4:
-        yield from zip(given[3], given[4], strict=True)
-        yield from ((given[3][0], query[0]), (given[3][1], shared))
-        if isinstance(query[2], int):
-            yield given[3][3], query[2] // heads
-    if given[5]:
-        yield given[5][0], query[0]
+    query, key, value, past_key, past_value, lengths, *_ = (*node.inputs, *(None,) * 6)
+    if query is None or len(query) != 3:
+        return
+    shared = int(node.attributes.get("kv_num_heads", 1))
+    count = int(node.attributes.get("num_heads", 1)) + (0 if key else 2 * shared)
+    size = query[2] // count if isinstance(query[2], int) else LENGTH
+    yield query[2], size * count
+    if key and len(key) == 3:
+        yield from ((query[0], key[0]), (query[1], key[1]), (key[2], size * shared))
+        yield from zip(key, value or (), strict=False)
+    if past_key and past_value and len(past_key) == len(past_value) == 4:
+        yield from zip(past_key, past_value, strict=True)
+        yield from ((past_key[0], query[0]), (past_key[1], shared), (past_key[3], size))
+    if lengths:
+        yield lengths[0], query[0]
 
 
 def _shape(what: GroupQueryAttention, operands: Operands) -> tuple[Dim, ...] | None:
     """Return the batch and the tokens of the queries, and the width of all heads."""
-    query = first(operands)
-    if query.rank != 3:
-        return None
-    known = isinstance(query.dim(2), int)
-    return query.dim(0), query.dim(1), _size(what, operands) * what.num_heads if known else None
+    query, size = first(operands), _size(what, operands)
+    return (query.dim(0), query.dim(1), None if size < 0 else size * what.num_heads) if query.rank == 3 else None
 
 
 OPERATOR = Operator(
@@ -437,6 +441,7 @@ OPERATOR = Operator(
     # Without an output for keys and values the kernel reads no past.
     traits=Traits(
         floats=(Trait.SUMS, Trait.WEIGHS),
+        inner_sum=InnerSum(SumUse.ATTENTION, data=values_of(2, 4)),
         meaningless=apart,
         outputs_for={3: 3, 4: 3},
         equal_dims=equal_dims,

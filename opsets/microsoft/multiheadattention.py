@@ -12,9 +12,10 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.operators import attention
 from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.facts import Dim, Facts
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse, values_of
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.shape_hints import times
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, times
 from opshift.opsets.registry.traits import Trait, Traits
 
 Array = np.ndarray[Any, Any]
@@ -70,7 +71,10 @@ def oracle(
     """
     if bias is not None:
         ends = np.cumsum([query.shape[-1], query.shape[-1]])
-        query, key, value = (one + part for one, part in zip((query, key, value), np.split(bias, ends), strict=True))
+        parts = np.split(bias, ends)
+        query = query + parts[0]
+        if key.ndim == 3:  # onnxruntime 1.32.0 adds none to keys and values that have heads
+            key, value = key + parts[1], value + parts[2]
     if not query.size or not key.size:
         raise ValueError("ONNX's body of Attention-25 does not run for an empty batch or sequence")
     query, key, value = (_by_head(one, what.num_heads) for one in (query, key, value))
@@ -128,32 +132,40 @@ def _stage(what: MultiHeadAttention, operands: Operands) -> str:
     return "heads" if (operands[1] or Facts()).rank == 4 else ""
 
 
-def _widths(what: MultiHeadAttention, operands: Operands) -> Reason | None:
-    if reason := _known(what, operands):
-        return reason
-    if _stage(what, operands) != "bias":
-        return Reason("")
-    if (operands[1] or Facts()).rank == 4:
-        return Reason("keys that have heads are added no bias")
-    known = isinstance(first(operands).dim(2), int)
-    return None if known else Reason("the width of the queries is unknown", missing=True)
+def _biased(rank: int) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
+    def given(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+        if reason := _known(what, operands):
+            return reason
+        return None if _stage(what, operands) == "bias" and (operands[1] or Facts()).rank == rank else Reason("")
+
+    return given
 
 
-def _bound(what: MultiHeadAttention, operands: Operands) -> Mapping[str, Any]:
-    width = first(operands).dim(2)
-    count = width if isinstance(width, int) else 0
-    return {"one": (count,), "two": (2 * count,)}
-
-
-@lowering(18, applies_if=_widths, bind=_bound, rounds=True)
-def biased(
-    query, key, value, bias, mask, added, past_key, past_value, buffered, beams, one: Sequence[int], two: Sequence[int]
-):
+@lowering(18, applies_if=_biased(3), rounds=True)
+def biased(query, key, value, bias, mask, added, past_key, past_value, buffered, beams):
     """Add the bias of each projection."""
+    one = op.Shape(query, start=2, end=3)
+    two = one + one
     y, keys, values, products = meaning.Same(
         query + op.Slice(bias, [0], one, [0]),
         key + op.Slice(bias, one, two, [0]),
         value + op.Slice(bias, two, [2147483647], [0]),
+        None,
+        mask,
+        added,
+        past_key,
+        past_value,
+    )
+    return y, keys, values, products
+
+
+@lowering(18, applies_if=_biased(4), rounds=True)
+def biased_queries(query, key, value, bias, mask, added, past_key, past_value, buffered, beams):
+    """Add the bias of the queries: keys and values that have heads are added none."""
+    y, keys, values, products = meaning.Same(
+        query + op.Slice(bias, [0], op.Shape(query, start=2, end=3), [0]),
+        key,
+        value,
         None,
         mask,
         added,
@@ -421,6 +433,32 @@ def unmasked_first(feeds: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return {name: kept}
 
 
+LENGTH = 4
+"""How long the heads are that the proof draws where nothing tells."""
+
+
+def equal_dims(node: NodeShapes) -> Pairs:
+    """Yield the dims of queries, keys, values, a bias and a past that are equal."""
+    query, key, value, bias, _, _, past_key, past_value, *_ = (*node.inputs, *(None,) * 8)
+    if not query or not key or not value or len(query) != 3 or len(key) != len(value):
+        return
+    heads = int(node.attributes.get("num_heads", 1))
+    width = query[2] if isinstance(query[2], int) else LENGTH * heads
+    axis = len(key) - 2
+    wide = value[-1] if isinstance(value[-1], int) else width if axis == 1 else width // heads
+    yield from ((query[2], width), (query[0], key[0]), (key[0], value[0]), (key[axis], value[axis]), (value[-1], wide))
+    yield key[-1], width if axis == 1 else width // heads
+    if axis == 2:
+        yield from ((key[1], heads), (value[1], heads))
+    if bias:
+        yield bias[0], 2 * width + (wide if axis == 1 else wide * heads)
+    for past, one in ((past_key, width), (past_value, wide)):
+        if past and len(past) == 4 and axis == 1:
+            yield from ((past[0], query[0]), (past[1], heads), (past[3], one // heads))
+    if past_key and past_value:
+        yield from zip(past_key[:3], past_value[:3], strict=False)
+
+
 def _shape(what: MultiHeadAttention, operands: Operands) -> tuple[Dim, ...] | None:
     """Return the batch and the tokens of the queries, and the width of all values."""
     query, value = first(operands), operands[2]
@@ -451,6 +489,7 @@ OPERATOR = Operator(
     shape=_shape,
     lowerings=(
         biased,
+        biased_queries,
         keys_alone,
         keys_and_numbers,
         pairs_alone,
@@ -468,10 +507,14 @@ OPERATOR = Operator(
     adversarial=adversarial,
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
-    refused=(
-        "queries, keys and values in one tensor; `past_sequence_length`, `cache_indirection`; a bias beside keys that "
-        "have heads"
-    ),
+    refused="queries, keys and values in one tensor; `past_sequence_length`, `cache_indirection`",
     # Without an output for keys and values its kernel reads a past of zeros, or of what memory holds.
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), meaningless=of_other_length, outputs_for={6: 3, 7: 3}),
+    traits=Traits(
+        floats=(Trait.SUMS, Trait.WEIGHS),
+        inner_sum=InnerSum(SumUse.ATTENTION, data=values_of(2, 7)),
+        equal_dims=equal_dims,
+        meaningless=of_other_length,
+        aborts=True,
+        outputs_for={6: 3, 7: 3},
+    ),
 )

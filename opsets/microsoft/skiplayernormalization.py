@@ -89,6 +89,19 @@ def equal_dims(node: NodeShapes, data: Shape, skip: Shape) -> Pairs:
             yield from zip(data[-1:], vector, strict=False)
 
 
+def of_other_rows(inputs: Sequence[Any]) -> bool:
+    """Return whether skip is neither of the input's shape nor one of its batch alone, which it is repeated for.
+
+    Kernels of onnxruntime 1.32.0 refuse other shapes, or read skip over and over as memory has it.
+    """
+    data, skip = inputs[:2]
+    if not isinstance(data, np.ndarray) or not isinstance(skip, np.ndarray):
+        return False
+    leading = next((place for place, dim in enumerate(skip.shape) if dim != 1), skip.ndim)
+    kept = skip.shape[leading:]
+    return skip.ndim > data.ndim or kept != data.shape[data.ndim - len(kept) :]
+
+
 OPERATOR = Operator(
     name="SkipLayerNormalization",
     domain=MICROSOFT,
@@ -101,6 +114,7 @@ OPERATOR = Operator(
     traits=Traits(
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         equal_dims=equal_dims,
+        meaningless=of_other_rows,
         inner_sum=InnerSum(
             SumUse.CENTERED,
             from_axis,

@@ -9,7 +9,14 @@ import numpy as np
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.microsoft import simplifiedlayernormalization as simplified
-from opshift.opsets.microsoft.skiplayernormalization import EPSILON, added, biased, equal_dims, unbiased
+from opshift.opsets.microsoft.skiplayernormalization import (
+    EPSILON,
+    added,
+    biased,
+    equal_dims,
+    of_other_rows,
+    unbiased,
+)
 from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse, from_axis
 from opshift.opsets.registry.lowering import lowering, meaning, op
@@ -65,6 +72,7 @@ OPERATOR = Operator(
     traits=Traits(
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         equal_dims=equal_dims,
+        meaningless=of_other_rows,
         inner_sum=InnerSum(SumUse.SCALED, from_axis, data=added(0, 1, 3), scale=2, epsilon=EPSILON),
     ),
 )

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 
 class SumUse(enum.Enum):
     """The use of a row's sum in an operator."""
@@ -29,6 +31,8 @@ class SumUse(enum.Enum):
     """It adds up the last axes times numbers of magnitude 1, and divides by the size of the result."""
     WEIGHED = "weighed"
     """It adds up numbers from 0 to 1 of its own, each times one of its attribute `coefficients`."""
+    ATTENTION = "attention"
+    """It adds up values, each times an exponential, and divides by the sum of these: one of each for each key."""
 
 
 Axes = Callable[[Mapping[str, Any], int, int], Sequence[int]]
@@ -52,7 +56,7 @@ class InnerSum:
         by_group: a row is a group of channels, num_groups in all, and its axes are those of the data with an axis of
             groups before the channels; scale and bias have a number for each group, or for each channel of it.
         data: makes the rows of the inputs, which are None where they are left out; by default they are the first one.
-        scale: the input that a row is multiplied by.
+        scale: the input that a row is multiplied by; of attention the keys.
         bias: the input that is added after that.
         epsilon: what the attribute of this name is by default.
         by_squares: kernels of what replaces it subtract the square of the mean from the mean of the squares, and both
@@ -72,6 +76,17 @@ class InnerSum:
     epsilon: float = 1e-5
     by_squares: bool = False
     statistics: tuple[int, ...] = ()
+
+
+def values_of(value: int, past: int) -> Callable[[Sequence[Any]], Any]:
+    """Return what makes one row of the values of each key, those of a past first, of the inputs at two places."""
+
+    def rows(inputs: Sequence[Any]) -> Any:
+        given = [inputs[place] if place < len(inputs) else None for place in (past, value)]
+        every = [np.moveaxis(one, -2, 0).reshape(one.shape[-2], -1) for one in given if one is not None and one.size]
+        return np.concatenate(every) if every and len({one.shape[1] for one in every}) == 1 else None
+
+    return rows
 
 
 def from_axis(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:

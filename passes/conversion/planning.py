@@ -21,6 +21,7 @@ from opshift.passes.base.errors import InvalidModelError, UsageError
 from opshift.passes.base.options import Options
 from opshift.passes.base.results import Code, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
+from opshift.passes.conversion.example_sizes import ExampleSizes, makes_nothing
 from opshift.passes.conversion.request import (
     Request,
     prepare_model,
@@ -33,7 +34,7 @@ from opshift.passes.conversion.request import (
 from opshift.passes.graph import traversal
 from opshift.passes.io import external_data as external
 from opshift.passes.rewrite.edits import Planned
-from opshift.passes.rewrite.fixed_shapes import dynamic, guessed, input_shapes, shape_option
+from opshift.passes.rewrite.fixed_shapes import dynamic, input_shapes, shape_option
 from opshift.passes.rewrite.groups import rewrite_groups
 from opshift.passes.rewrite.planner import Analysis, FirstRefusalError, Focus, Planner, too_old
 from opshift.passes.rewrite.prepare import Prepared
@@ -234,11 +235,13 @@ def _cured(request: Request, plan: Plan, options: Options) -> tuple[Refusal, ...
     if any(shape is None for shape in shapes.values()) or not any(dynamic(shapes)):
         return plan.refusals
     left = limits.Deadline(_ELSEWHERE)
-    for guess in _GUESSES:
-        sizes = {name: guessed(shape or (), guess) for name, shape in shapes.items() if name in set(dynamic(shapes))}
+    examples = ExampleSizes(request.model, shapes)
+    for sizes in map(examples.of, _GUESSES):
         try:
             sized = dataclasses.replace(options, input_shapes=sizes)
             prepared = prepare_model(request.source, request.legality, sized, request.known)
+            if makes_nothing(prepared.model, request.model):
+                continue
             again = dataclasses.replace(request, prepared=prepared)
             # Other nodes are of no interest, and a long loop may be unrolled to many.
             paths = [one.node for one in plan.refusals]

@@ -259,11 +259,6 @@ def _write(value: onnx.ValueInfoProto, facts: Facts) -> None:
             dim.dim_param = name
 
 
-def guessed(shape: Sequence[Dim], size: int) -> tuple[int, ...]:
-    """Return a shape with a batch of one, and a size for other dims that are not known."""
-    return tuple(dim if isinstance(dim, int) else size if axis else 1 for axis, dim in enumerate(shape))
-
-
 def dynamic(shapes: Shapes) -> Iterator[str]:
     """Yield the inputs that have a rank or a dim that is not fixed."""
     for name, dims in shapes.items():

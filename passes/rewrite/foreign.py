@@ -43,9 +43,10 @@ def _hint(label: str, final: bool, target: Target | None) -> str:
         return f"Accept a tensor of scores as the output (--assume {TENSOR_OUTPUT}), or export without ZipMap."
     if final:
         return WITHOUT
+    without = f"Export the model again without {label}"
     if target is None:
-        return f"Remove {label} from --decompose."
-    return "If the runtime supports it, list it in [domains] of a profile."
+        return f"{without}, or keep it for onnxruntime: name the other operators after --decompose."
+    return f"{without}, or list it in [domains] of a profile if the runtime supports it."
 
 
 def _unknown(domain: str, node: onnx.NodeProto) -> str:

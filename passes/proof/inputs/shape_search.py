@@ -129,7 +129,7 @@ def sizes(found: Sequence[Spec], *, whole: bool, hints: SymbolHints | None = Non
     given: set[tuple[Shape, ...]] = set()
     for ranked in _ranks(found):
         names = symbols(ranked)
-        kinds = [_groups(names, hints), *([_groups(names, None)] if hints else [])]
+        kinds = [grouped(names, hints), *([grouped(names, None)] if hints else [])]
         rows = itertools.zip_longest(*(map(groups.sizes, _patterns(len(groups.free), whole=whole)) for groups in kinds))
         for size in (size for row in rows for size in row if size is not None):
             shapes = _bound(ranked, size)
@@ -157,7 +157,7 @@ def beyond(found: Sequence[Spec], known: SymbolHints, base: Shapes) -> Iterator[
     chosen = sizes_of(ranked, base)
     ends = (end + more for end in known.ends for more in (1, 0))
     lengths = dict.fromkeys((*_COUNTED, *ends, *_COUNTED_LESS_OFTEN))
-    groups = _groups(symbols(ranked), SymbolHints(known.equal, known.pinned)).free
+    groups = grouped(symbols(ranked), SymbolHints(known.equal, known.pinned)).free
     for length, group in itertools.product(lengths, groups):
         yield _bound(ranked, {**chosen, **dict.fromkeys(group, length)})
 
@@ -297,7 +297,7 @@ def _meeting(node: onnx.NodeProto, view: ModelSummary) -> Iterator[tuple[Dim, Di
 
 
 @dataclass(frozen=True)
-class _Groups:
+class Groups:
     """Symbols in groups of one size: `free` ones have a choice, the sizes of the others are in `fixed`."""
 
     free: tuple[tuple[str, ...], ...]
@@ -309,7 +309,7 @@ class _Groups:
         return {**self.fixed, **chosen}
 
 
-def _groups(names: Sequence[str], known: SymbolHints | None) -> _Groups:
+def grouped(names: Sequence[str], known: SymbolHints | None) -> Groups:
     """Return symbols in groups that the hints tell to be equal, each on its own where there are none."""
     known = known or SymbolHints()
     leader: dict[str, str] = {}
@@ -328,7 +328,7 @@ def _groups(names: Sequence[str], known: SymbolHints | None) -> _Groups:
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(root(name), []).append(name)
-    return _Groups(
+    return Groups(
         tuple(tuple(group) for top, group in groups.items() if top not in pinned),
         {name: pinned[top] for top, group in groups.items() if top in pinned for name in group},
     )
@@ -434,7 +434,7 @@ class _Search:
 
 def _proposals(names: Sequence[str], known: SymbolHints) -> Iterator[dict[str, int]]:
     """Yield assignments of sizes to symbols, the likeliest first."""
-    hinted, loose = _groups(names, known), _groups(names, None)
+    hinted, loose = grouped(names, known), grouped(names, None)
     for groups in (hinted, loose):
         count = len(groups.free)
         for pattern in ((2,) * count, tuple(2 + index for index in range(count)), (1,) * count):
@@ -538,7 +538,7 @@ def _varied(
     def stuck() -> list[str]:
         return [name for name in names if len(seen[name]) < 2]
 
-    yield from rounds(_groups(names, SymbolHints(equal=known.equal)).free)
+    yield from rounds(grouped(names, SymbolHints(equal=known.equal)).free)
     yield from rounds([(name,) for name in stuck()])
     together: list[tuple[str, ...]] = []
     for name in (name for name in names if len(seen[name]) < _FEW):

@@ -48,6 +48,9 @@ def moved_by_inner_sum(
         return np.asarray(np.where(np.isfinite(moved), moved, result), result.dtype)
     if inner.use in (SumUse.TRANSFORM, SumUse.INVERSE):
         return _transformed(wide, inner, x, result, sign * unit)
+    if inner.use is SumUse.ATTENTION:
+        keys = given.get(node.input[inner.scale])
+        return np.asarray(result + sign * _part_of_attention(x, x if keys is None else keys, unit), result.dtype)
     given_shape = result.shape
     if inner.by_group and x.ndim > 1 and result.shape == x.shape:
         x = x.reshape(x.shape[0], attributes_of(node).get("num_groups", 1), -1, *x.shape[2:])
@@ -187,6 +190,17 @@ def _parameter(
     if inner.by_group:
         return value.reshape(attributes_of(node).get("num_groups", 1), -1, *(1,) * (axes - 1))
     return value.reshape(-1, *(1,) * axes) if inner.by_channel else value
+
+
+def _part_of_attention(values: Any, keys: Any, unit: float) -> float:
+    """Return what rounding makes of values that are weighed, of both the sum of the weights and that of the values.
+
+    Keys that are the same have the same weight. A kernel that adds up blocks of keys is off by less than one that adds
+    up one key after the other.
+    """
+    runs = [longest_run(rows.reshape(len(rows), -1).T).max(initial=1) for rows in (values, np.moveaxis(keys, -2, 0))]
+    units = units_of_sum(len(values), np.minimum(np.max(runs), len(values)))
+    return float(2 * unit * units * np.abs(values).max())
 
 
 def units_of_sum(terms: float, equal: npt.NDArray[Any]) -> npt.NDArray[Any]:
