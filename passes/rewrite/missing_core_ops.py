@@ -41,8 +41,10 @@ def without_core_ops(
     """
     fragment = change.fragment
     nodes, outputs, renamed = list(fragment.nodes), list(fragment.outputs), []
+    named = set[Output]()
     for place, (name, ref) in enumerate(zip(node.output, fragment.outputs, strict=True)):
-        own = isinstance(ref, Output) and ref not in fragment.outputs[:place]
+        own = isinstance(ref, Output) and ref not in named
+        named.update([ref] if isinstance(ref, Output) else ())
         if not name or own or (isinstance(ref, Constant) and constants):
             continue
         if isinstance(ref, Constant) and name not in fixed_names():
