@@ -535,7 +535,13 @@ SPREAD = np.array([[-200, 50, 89, 3]], np.float32)
 
 NCNN: dict[str, tuple[str, dict[str, Array], dict[str, Array], str, str]] = {
     # The model, what ncnn makes of it, and what opshift makes of it.
-    "powers of negative numbers": ("y = Pow (x, k)", {"x": SIGNED}, {"k": np.array(3, np.float32)}, "wrong", "converts"),
+    "powers of negative numbers": (
+        "y = Pow (x, k)",
+        {"x": SIGNED},
+        {"k": np.array(3, np.float32)},
+        "wrong",
+        "converts",
+    ),
     "squares": ("y = Pow (x, k)", {"x": SIGNED}, {"k": np.array(2, np.float32)}, "right", "runs"),
     "Softplus": ("y = Softplus (x)", {"x": SPREAD}, {}, "wrong", "converts"),
     "LogSoftmax": ("y = LogSoftmax (x)", {"x": SPREAD}, {}, "wrong", "converts"),

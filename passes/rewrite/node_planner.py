@@ -81,7 +81,10 @@ class NodePlanner:
         node, domain = context.typed_node, default_domain(context.node.domain)
         if self.legality.opset < 13 and any(facts and facts.dtype == TensorProto.BFLOAT16 for facts in node.inputs):
             reason = "its input is bfloat16, which no operator accepts below opset 13, not even Cast."
-            hint = "Use opset 13 or newer, or convert the model to float first."
+            target = self.legality.target
+            newer = "" if target is not None and target.opset[1] < 13 else "Use opset 13 or newer, or "
+            hint = f"{newer}convert the model to float first."
+            hint = f"{hint[0].upper()}{hint[1:]}"
             raise _refused(context, Code.TYPE, reason, hint)
         if not domain and node.name == SCAN and node.since_version == 8:
             return self._nested(context)
