@@ -52,6 +52,7 @@ def recurrent(
     dynamic: bool = False,
     peepholes: bool = False,
     made: tuple[str, ...] = (),
+    states: str = "",
     **attributes: Any,
 ) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """Return one recurrent node over five tokens of two sequences, and inputs."""
@@ -71,11 +72,20 @@ def recurrent(
     if peepholes:
         weights.append(numpy_helper.from_array(rng.uniform(-0.5, 0.5, (directions, 12)).astype(np.float32), "p"))
         names += ["", "", "", "p"]
+    if states:  # of the initial h and c: - none, k a constant, x an input
+        names += ["", *("" if kind == "-" else f"initial_{kind}{place}" for place, kind in enumerate(states))]
+        for place, kind in enumerate(states):
+            state = rng.uniform(-0.5, 0.5, (directions, 2, 4)).astype(np.float32)
+            if kind == "k":
+                weights.append(numpy_helper.from_array(state, f"initial_k{place}"))
+            elif kind == "x":
+                feeds[f"initial_x{place}"] = state
+                inputs.append(helper.make_tensor_value_info(f"initial_x{place}", 1, [directions, 2, 4]))
     made = made or (("y", "h", "c") if operator == "LSTM" else ("y", "h"))
     node = helper.make_node(operator, names, made, hidden_size=4, **attributes)
     token: list[str | int | None] = ["t", directions, "n", 4] if dynamic else [5, directions, 2, 4]
-    states: list[str | int | None] = [directions, *token[2:]]
-    outputs = [helper.make_tensor_value_info(one, 1, token if one == "y" else states) for one in made if one]
+    last: list[str | int | None] = [directions, *token[2:]]
+    outputs = [helper.make_tensor_value_info(one, 1, token if one == "y" else last) for one in made if one]
     graph = helper.make_graph([node], "g", inputs, outputs, weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), feeds
 
@@ -116,6 +126,10 @@ FORMS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "LSTM, last cell state in OpenCV": ("opencv-4", "LSTM", {"made": ("", "", "c")}),
 }
 REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    **{
+        f"LSTM of initial states {states} in OpenCV": ("opencv-4", "LSTM", {"states": states})
+        for states in ("x-", "-x", "xk", "kx")
+    },
     **{
         f"LSTM that returns {', '.join(made)}": ("mnn", "LSTM", {"made": made})
         for made in (("y",), ("", "h"), ("y", "h"))
@@ -163,6 +177,9 @@ RIGHT: dict[str, tuple[str, str, dict[str, Any]]] = {
     "LSTM of lengths, static": ("openvino", "LSTM", {"lengths": True}),
     "GRU, dynamic": ("openvino", "GRU", {"dynamic": True}),
     "LSTM in OpenCV": ("opencv-4", "LSTM", {}),
+    "LSTM of two initial states in OpenCV": ("opencv-4", "LSTM", {"states": "xx"}),
+    "LSTM of two constant initial states in OpenCV": ("opencv-4", "LSTM", {"states": "kk"}),
+    "LSTM of a constant initial state in OpenCV": ("opencv-4", "LSTM", {"states": "k-"}),
     "LSTM, last state in OpenCV": ("opencv-4", "LSTM", {"made": ("", "h")}),
     "LSTM, rows and last cell state": ("mnn", "LSTM", {"made": ("y", "", "c")}),
     "GRU, rows": ("mnn", "GRU", {"linear_before_reset": 1, "made": ("y",)}),

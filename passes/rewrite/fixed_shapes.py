@@ -123,6 +123,7 @@ class _Found:
         }
         declared = {name: dim for name, dim in firsts.items() if isinstance(dim, int)}
         if firsts.keys() == declared.keys() and size not in declared.values() and not self._batch_is(size):
+            self._check_given_batch(size, option)
             name = next(iter(declared), None)
             has = f"the first dim of {printable(name)} is {declared[name]}" if name else "no input has two dims or more"
             raise UsageError(
@@ -137,6 +138,15 @@ class _Found:
             name: tuple(self.symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
             for name, dims in self.shapes.items()
         }
+
+    def _check_given_batch(self, size: int, option: str) -> None:
+        """Raise if an input has another batch, because its whole shape is given."""
+        for name, shape in self.shapes.items():
+            if len(shape) > 1 and shape[0] != size:
+                given = shape_option(name, shape)
+                raise UsageError(
+                    f"{given} makes the first dim of {printable(name)} {shape[0]}, and {option} {size}: leave one out."
+                )
 
     def _batch_is(self, size: int) -> bool:
         return any(dims[:1] == (size,) for dims in self.shapes.values())

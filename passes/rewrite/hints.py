@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from opshift.opsets.registry.schema import NEWEST, OLDEST
 from opshift.opsets.runtimes.profiles import load_target
 from opshift.opsets.runtimes.releases import first_that_loads
 from opshift.opsets.runtimes.target import Legality, Target
@@ -36,8 +37,9 @@ class Hints:
         target, opset = self._legality.opset, context.opset
         down = target < opset
         between = range(target + 1, opset + 1) if down else range(target - 1, opset - 1, -1)
+        low, high = self._loaded()
         try:
-            found = next((other for other in between if self._fits(context, other)), None)
+            found = next((other for other in between if low <= other <= high and self._fits(context, other)), None)
         except DeadlineError:  # a hint is not worth a long wait
             found = None
         if found is None:
@@ -47,6 +49,11 @@ class Hints:
         where = f": {release.name} loads it first." if release and down else ", if the runtime allows."
         use = f"se opset {found} or {'newer' if down else 'older'}{where}"
         return f"{hint.removesuffix('.')}, or u{use}" if hint else f"U{use}"
+
+    def _loaded(self) -> tuple[int, int]:
+        """Return the opsets of which one can be asked for; there are releases of onnxruntime for all of them."""
+        target = self._legality.target
+        return (OLDEST, NEWEST) if target is None or target.release or target.name == "onnxruntime" else target.opset
 
 
 def loading(opset: int, target: Target | None) -> Target | None:

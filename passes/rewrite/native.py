@@ -32,7 +32,7 @@ class NativeNodes:
             return Failure("" if is_step else self.legality.why_not_foreign(operator.domain, operator.name) or "")
         native = write_native(lifted, self.legality.opset)
         if isinstance(native, Reason):
-            return Failure(native, native.missing)
+            return Failure(self._lacks(operator.name) or native, native.missing)
         attributes = self.legality.spelled_out(operator.name, native.attributes, lifted.meaning)
         inputs = tuple(None if index is None else lifted.operands[index] for index in native.inputs)
         schema = schema_at("", operator.name, native.since_version)
@@ -53,6 +53,13 @@ class NativeNodes:
         written = FragmentNode(operator.name, attributes, refs, count)
         outputs = tuple(Output(0, index) if index < count else None for index in range(len(lifted.used)))
         return Fragment((written,), outputs, (), self._cost(node, types, operator.weight))
+
+    def _lacks(self, name: str) -> Reason | None:
+        """Return that the target does not have an operator: then it is of no interest what a version of it lacks."""
+        target = self.legality.target
+        if target is None or target.release or target.has(name) or schema_at("", name, self.legality.opset) is None:
+            return None
+        return Reason(f"{target.name} does not support {name}")
 
     def _cost(self, node: Node, outputs: Sequence[Facts], weight: float) -> float:
         """Return the cost of a node; if the target may not have it, so much that any other candidate comes first."""

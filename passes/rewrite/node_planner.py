@@ -81,7 +81,7 @@ class NodePlanner:
         node, domain = context.typed_node, default_domain(context.node.domain)
         if self.legality.opset < 13 and any(facts and facts.dtype == TensorProto.BFLOAT16 for facts in node.inputs):
             reason = "its input is bfloat16, which no operator accepts below opset 13, not even Cast."
-            hint = "Use opset 13 or newer, or convert the model to float first."
+            hint = _without_bfloat16(self.legality)
             raise _refused(context, Code.TYPE, reason, hint)
         if not domain and node.name == SCAN and node.since_version == 8:
             return self._nested(context)
@@ -346,6 +346,13 @@ class NodePlanner:
 
 def _refused(context: NodeContext, code: Code, reason: str, hint: str = "") -> NodeRefusedError:
     return NodeRefusedError(Refusal(code, context.where, context.label, reason, hint))
+
+
+def _without_bfloat16(legality: Legality) -> str:
+    """Return what helps where no operator accepts bfloat16: an opset that does, if the target loads one."""
+    if legality.target is not None and legality.target.opset[1] < 13:
+        return "Convert the model to float first."
+    return "Use opset 13 or newer, or convert the model to float first."
 
 
 def _holds_constants(deriver: Deriver) -> bool:

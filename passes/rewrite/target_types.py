@@ -63,8 +63,23 @@ def interface_refusals(target: Target, model: onnx.ModelProto) -> Iterator[Refus
             reason = f"its element type is {type_name(dtype)}, which {target.name} does not have."
             if kind == "input" and target.input_types:
                 reason = f"its element type is {type_name(dtype)}, of which {target.name} takes no inputs."
-            change = "" if dtype == TensorProto.STRING else "Change it with --io-types."
-            yield Refusal(Code.TYPE, f"{kind} {printable(value.name)}", "", reason, change)
+            hint = _change(dtype, target, taken[kind], model)
+            yield Refusal(Code.TYPE, f"{kind} {printable(value.name)}", "", reason, hint)
+
+
+def _change(dtype: int, target: Target, taken: Sequence[str], model: onnx.ModelProto) -> str:
+    """Return the options that give inputs or outputs of an element type another one, of those that are taken."""
+    if dtype == TensorProto.STRING:
+        return ""
+    if dtype in types_for(target, model):
+        return "Change it with --io-types."
+    among = {TensorProto.DataType.Value(name.upper()) for name in taken}
+    narrower = sorted(among & FLOATS, key=_size, reverse=True) if dtype in FLOATS else []
+    changed = dtype in INTEGERS | FLOATS | {TensorProto.BOOL}
+    other = next(iter((*_others(dtype, among), *narrower)), None) if changed else None
+    if other is None:
+        return f"Give it another element type in the model, such as {taken[0]}."
+    return f"Change it with --types {type_name(dtype)}={type_name(other)} --io-types."
 
 
 def types_at(
