@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.families.windows import global_axes, is_global
+from opshift.opsets.families.windows import global_axes, is_global, of_unknown_rank
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Trait, Traits
@@ -30,12 +30,18 @@ def by_mean(x, axes: Sequence[int]):
     return op.ReduceMean(x, axes, keepdims=1)
 
 
+@lowering(18, applies_if=of_unknown_rank, rounds=True)
+def by_mean_at_run_time(x):
+    """Take the mean over all axes behind the first two, which are counted at run time."""
+    return op.ReduceMean(x, op.Range(2, op.Size(op.Shape(x)), 1), keepdims=1, noop_with_empty_axes=1)
+
+
 OPERATOR = plain(
     "GlobalAveragePool",
     (1, 22),
     ("X",),
     oracle,
-    (by_mean,),
+    (by_mean, by_mean_at_run_time),
     wider_types=COMPUTED,
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.families.windows import global_axes, is_global
+from opshift.opsets.families.windows import global_axes, is_global, of_unknown_rank
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Trait, Traits
@@ -28,13 +28,19 @@ def by_maximum(x, axes: Sequence[int]):
     return op.ReduceMax(x, axes, keepdims=1)
 
 
+@lowering(18, applies_if=of_unknown_rank)
+def by_maximum_at_run_time(x):
+    """Take the maximum over all axes behind the first two, which are counted at run time."""
+    return op.ReduceMax(x, op.Range(2, op.Size(op.Shape(x)), 1), keepdims=1, noop_with_empty_axes=1)
+
+
 OPERATOR = dataclasses.replace(
     plain(
         "GlobalMaxPool",
         (1, 22),
         ("X",),
         oracle,
-        (by_maximum,),
+        (by_maximum, by_maximum_at_run_time),
         wider_types=ORDERED,
         traits=Traits(floats=(Trait.SELECTS,), nan_undefined=True),
     ),

@@ -86,7 +86,7 @@ MOST = 4096
 
 def _countable(what: TopK, operands: Operands) -> Reason | None:
     x = first(operands)
-    if not (what.largest and what.sorted) or what.ties == "any":
+    if not (what.largest and what.sorted):
         return Reason("it gives the largest elements, sorted, and of equal ones the first")
     length = x.dim(what.axis)
     if x.dtype is None or x.rank is None:
